@@ -1,0 +1,1 @@
+"""Operations of the search on the device, each beside its plain-MLX reference. Imports nothing of ours."""

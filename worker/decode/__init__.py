@@ -1,0 +1,1 @@
+"""From encoder frames to hypotheses and words. `search.search` is the one face."""

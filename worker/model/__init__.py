@@ -1,0 +1,1 @@
+"""The acoustic model in MLX, one network part a file."""
