@@ -23,8 +23,8 @@
     ├── LeaseLost           another worker owns the job now
     └── JobCancelled        a person cancelled the job
 
-`code` is stable and goes over the wire; `retryable` says whether the same call may succeed later. Messages are
-for users: they name what and where, and hold no secrets. This module knows neither HTTP nor exit codes.
+`code` is stable and goes over the wire; `retryable` says whether the same call may succeed later. Messages
+are for users: they name what and where, and hold no secrets. This module knows neither HTTP nor exit codes.
 """
 
 

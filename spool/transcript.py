@@ -1,7 +1,7 @@
 """The transcript as it is kept: words with times, segments fit to read, and what was covered.
 
-Pure data. The JSON form of `Transcript` is the record; `spool.formats` renders every other form from it. Times
-are seconds from the start of the recording.
+Pure data. The JSON form of `Transcript` is the record; `spool.formats` renders every other form from it.
+Times are seconds from the start of the recording.
 """
 
 from typing import Annotated, Literal
@@ -28,7 +28,7 @@ class Word(_Record):
 
 
 class Segment(_Record):
-    """A stretch of one channel fit to be read at once; `first_word` and `last_word` index `Transcript.words`."""
+    """A stretch of one channel fit to be read at once. `first_word` and `last_word` index the words."""
 
     start: Seconds
     end: Seconds

@@ -24,9 +24,9 @@ class SearchOptions:
 class Hypothesis:
     """One path through an utterance.
 
-    `tokens`, `times`, `durations` and `confidences` are of one length. `times` are encoder frames of emission;
-    `durations` are encoder frames (0 on RNNT and CTC); `score` is a raw natural-log probability, not normalised
-    by length; `confidences` are probabilities of each token among all labels and blank (empty when unknown).
+    `tokens`, `times`, `durations` and `confidences` are of one length. `times` are encoder frames of
+    emission; `durations` are encoder frames (0 on RNNT and CTC); `score` is a raw natural-log probability, not
+    normalised by length; `confidences` are probabilities of each token among all labels and blank (empty when unknown).
     """
 
     tokens: tuple[int, ...]
@@ -38,8 +38,11 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class UtteranceResult:
-    """What the engine answers for one utterance: hypotheses best first, the words of the best (times in seconds
-    from the utterance's start), its encoder frames, and its share of the batch's busy time in nanoseconds."""
+    """What the engine answers for one utterance.
+
+    Hypotheses best first, the words of the best (times in seconds from the utterance's start), its encoder
+    frames, and its share of the batch's busy time in nanoseconds.
+    """
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]
