@@ -25,8 +25,9 @@ class Hypothesis:
     """One path through an utterance.
 
     `tokens`, `times`, `durations` and `confidences` are of one length. `times` are encoder frames of
-    emission; `durations` are encoder frames (0 on RNNT and CTC); `score` is a raw natural-log probability, not
-    normalised by length; `confidences` are probabilities of each token among all labels and blank (empty when unknown).
+    emission; `durations` are encoder frames (0 on RNNT and CTC); `score` is a raw natural-log probability,
+    not normalised by length; `confidences` are probabilities of each token among all labels and blank (empty
+    when unknown).
     """
 
     tokens: tuple[int, ...]

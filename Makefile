@@ -1,0 +1,43 @@
+# What a person types. Each target makes the environment it needs first; nothing else has to be installed.
+VENV ?= .venv
+TRAIN_VENV ?= .venv-train
+BIN := $(VENV)/bin
+SAMPLES ?= samples
+
+.PHONY: help run up down test check test-train train lock clean env env-dev
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort | expand -t 14
+
+run: env  ## start everything, transcribe samples/ over HTTP, print words and bill, stop everything
+	@$(BIN)/spool demo $(SAMPLES)
+
+up: env  ## start everything, leave it running, say where
+	@$(BIN)/spool up --detach
+
+down: env  ## stop what `make up` started
+	@$(BIN)/spool down
+
+test: check  ## format, lint, types, every test (starts the servers it needs on ports of its own)
+	@$(BIN)/python -m pytest -q
+
+check: env-dev  ## format, lint and types alone
+	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+
+test-train:  ## tests of the training code, in its own environment (PyTorch)
+	@ops/environment.sh $(TRAIN_VENV) train,dev
+	@$(TRAIN_VENV)/bin/python -m pytest -q tests/train
+
+lock: env-dev  ## write the versions in use to constraints.txt
+	@$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
+
+env:
+	@ops/environment.sh $(VENV) api,worker,embedded
+
+env-dev: env
+	@ops/environment.sh $(VENV) api,worker,embedded,dev
+
+clean:  ## remove environments and everything that runs left behind
+	rm -rf $(VENV) $(TRAIN_VENV) var build *.egg-info .mypy_cache .ruff_cache .pytest_cache
