@@ -1,0 +1,35 @@
+"""The `spool-worker` command: which subcommands there are, and how an error becomes an exit code.
+
+Each subcommand lives in its own `worker/cli_<name>.py` and is only registered here. Importing this module
+imports no MLX: a command that needs it imports it when it runs, so `run` keeps its own process free of it.
+"""
+
+import sys
+
+import typer
+
+from spool.errors import InvalidRequest, SpoolError
+from worker.cli_transcribe import transcribe
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _root() -> None:
+    """Transcribe on this machine: as a worker of the queue, or straight from files."""
+
+
+app.command("transcribe")(transcribe)
+
+
+def main() -> None:
+    """Run the command line; an error that Spool names is one sentence on stderr (exit 2: a wrong request)."""
+    try:
+        app()
+    except SpoolError as error:
+        print(f"spool-worker: {error.message}", file=sys.stderr)
+        raise SystemExit(2 if isinstance(error, InvalidRequest) else 1) from None
+
+
+if __name__ == "__main__":
+    main()
