@@ -1,0 +1,31 @@
+"""The CTC head: one linear map from an encoder frame to labels and blank ("Connectionist Temporal
+Classification", Graves et al., 2006). Knows no search."""
+
+import mlx.core as mx
+from mlx import nn
+
+
+class CtcDecoder(nn.Module):
+    """NeMo's ConvASRDecoder: a convolution of width one, held here as the matrix that it is."""
+
+    def __init__(self, d_model: int, vocabulary_size: int) -> None:
+        super().__init__()
+        self.decoder_layers = [nn.Linear(d_model, vocabulary_size + 1)]
+
+    def __call__(self, frames: mx.array) -> mx.array:
+        """[..., d_model] -> logits [..., V + 1], blank last."""
+        logits: mx.array = self.decoder_layers[0](frames)
+        return logits
+
+
+class CtcHead:
+    """What a search needs of a CTC model. `blank` is the id of blank."""
+
+    def __init__(self, decoder: CtcDecoder, blank: int) -> None:
+        self._decoder = decoder
+        self.blank = blank
+
+    def log_probs(self, frames: mx.array) -> mx.array:
+        """Encoder frames [B, T, d_model] -> natural-log probabilities [B, T, V + 1], float32, blank last."""
+        logits = self._decoder(frames).astype(mx.float32)
+        return logits - mx.logsumexp(logits, axis=-1, keepdims=True)

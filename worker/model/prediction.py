@@ -1,0 +1,93 @@
+"""The prediction network: what the labels so far say about the next one.
+
+An embedding (blank is the all-zero row) and a stack of LSTM layers, after "Sequence Transduction with
+Recurrent Neural Networks" (Graves, 2012). Knows one step at a time; the search owns which rows step.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+from mlx import nn
+
+from worker.model.config import PredictionConfig
+
+
+class LstmState(NamedTuple):
+    """Hidden and cell state, batch first so that a search can index, gather and mask rows: [B, layers, H]
+    both."""
+
+    hidden: mx.array
+    cell: mx.array
+
+    def take(self, rows: mx.array) -> "LstmState":
+        """The states of `rows` ([N] integers), in their order."""
+        return LstmState(mx.take(self.hidden, rows, axis=0), mx.take(self.cell, rows, axis=0))
+
+    def where(self, mask: mx.array, other: "LstmState") -> "LstmState":
+        """This state where `mask` ([B] bool) holds, the other elsewhere."""
+        chosen = mask[:, None, None]
+        return LstmState(mx.where(chosen, self.hidden, other.hidden), mx.where(chosen, self.cell, other.cell))
+
+
+class LstmLayer(nn.Module):
+    """One LSTM layer, one step. Gates stand in the order of PyTorch's LSTM: input, forget, cell, output."""
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.Wx = mx.zeros((4 * hidden, inputs))
+        self.Wh = mx.zeros((4 * hidden, hidden))
+        self.bias = mx.zeros((4 * hidden,))
+
+    def __call__(self, x: mx.array, hidden: mx.array, cell: mx.array) -> tuple[mx.array, mx.array]:
+        """[B, inputs], [B, H], [B, H] -> the next hidden and cell state, [B, H] each."""
+        gates = mx.addmm(self.bias, x, self.Wx.T) + hidden @ self.Wh.T
+        entry, forget, candidate, output = mx.split(gates, 4, axis=-1)
+        cell = mx.sigmoid(forget) * cell + mx.sigmoid(entry) * mx.tanh(candidate)
+        return mx.sigmoid(output) * mx.tanh(cell), cell
+
+
+class LstmStack(nn.Module):
+    """LSTM layers one upon another; `lstm` is the name that checkpoints give the list."""
+
+    def __init__(self, size: int, layers: int) -> None:
+        super().__init__()
+        self.lstm = [LstmLayer(size, size) for _ in range(layers)]
+
+    def __call__(self, x: mx.array, state: LstmState) -> tuple[mx.array, LstmState]:
+        """[B, H] through every layer; returns the top's output [B, H] and the new state."""
+        hidden, cell = [], []
+        for index, layer in enumerate(self.lstm):
+            x, carried = layer(x, state.hidden[:, index], state.cell[:, index])
+            hidden.append(x)
+            cell.append(carried)
+        return x, LstmState(mx.stack(hidden, axis=1), mx.stack(cell, axis=1))
+
+
+class PredictionNetwork(nn.Module):
+    """Embedding and LSTM stack. `vocabulary_size` leaves blank out; blank's id is `vocabulary_size`."""
+
+    def __init__(self, config: PredictionConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.prediction = {
+            "embed": nn.Embedding(vocabulary_size + 1, config.pred_hidden),
+            "dec_rnn": LstmStack(config.pred_hidden, config.pred_rnn_layers),
+        }
+
+    @property
+    def _embedding(self) -> mx.array:
+        table: mx.array = self.prediction["embed"].weight
+        return table
+
+    def start(self, batch: int) -> tuple[mx.array, LstmState]:
+        """The step before any label: zeros in place of an embedding, from the zero state. [B, H] and the
+        state."""
+        stack = self.prediction["dec_rnn"]
+        table = self._embedding
+        zeros = mx.zeros((batch, len(stack.lstm), table.shape[1]), dtype=table.dtype)
+        output, state = stack(zeros[:, 0], LstmState(zeros, zeros))
+        return output, state
+
+    def step(self, tokens: mx.array, state: LstmState) -> tuple[mx.array, LstmState]:
+        """One label a row, [B] integers (blank allowed: a zero embedding). [B, H] and the next state."""
+        output, state = self.prediction["dec_rnn"](self._embedding[tokens], state)
+        return output, state

@@ -1,0 +1,90 @@
+"""Convolutional subsampling by depthwise-separable convolutions of stride two ("Fast Conformer with Linearly
+Scalable Attention", Rekesh et al., 2023), NeMo's `dw_striding`, causal too.
+
+Knows how many frames come out; every convolution sees zeros beyond an utterance's end, so padding cannot leak
+in.
+"""
+
+import mlx.core as mx
+from mlx import nn
+
+from worker.model.config import EncoderConfig
+
+KERNEL = 3
+STRIDE = 2
+
+
+class StridedConvolution(nn.Module):
+    """A 3 x 3 convolution of stride two over time and mel, padded by `padding` zeros at both ends of both
+    axes."""
+
+    def __init__(self, inputs: int, outputs: int, groups: int, padding: tuple[int, int]) -> None:
+        super().__init__()
+        self.weight = mx.zeros((outputs, KERNEL, KERNEL, inputs // groups))
+        self.bias = mx.zeros((outputs,))
+        self._groups = groups
+        self._padding = padding
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """[B, T, F, C] -> [B, T', F', C']."""
+        left, right = self._padding
+        convolved = mx.conv_general(
+            x, self.weight, stride=STRIDE, padding=([left, left], [right, right]), groups=self._groups
+        )
+        return convolved + self.bias
+
+
+class DwStridingSubsampling(nn.Module):
+    """Log-mel [B, T, mels] to encoder frames [B, T', d_model]. `conv` counts its layers as NeMo does,
+    activations included, so that a checkpoint's names fit."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        channels = (
+            config.subsampling_conv_channels if config.subsampling_conv_channels > 0 else config.d_model
+        )
+        self._padding = (KERNEL - 1, STRIDE - 1) if config.causal_downsampling else (1, 1)
+        stages = config.subsampling_factor.bit_length() - 1
+        self.conv: list[nn.Module] = [StridedConvolution(1, channels, 1, self._padding), nn.ReLU()]
+        for _ in range(stages - 1):
+            self.conv += [
+                StridedConvolution(channels, channels, channels, self._padding),
+                nn.Linear(channels, channels),
+                nn.ReLU(),
+            ]
+        self._stages = stages
+        mels = config.feat_in
+        for _ in range(stages):
+            mels = self._halve(mels)
+        self.out = nn.Linear(channels * mels, config.d_model)
+
+    def _halve(self, length: int) -> int:
+        return max(0, (length + sum(self._padding) - KERNEL) // STRIDE + 1)
+
+    def frames_of(self, features: int) -> int:
+        """Encoder frames that come of that many feature frames; none of none."""
+        for _ in range(self._stages):
+            features = self._halve(features) if features > 0 else 0
+        return features
+
+    def __call__(self, features: mx.array, lengths: mx.array) -> mx.array:
+        """[B, T, mels] with `lengths` [B] valid frames each -> [B, T', d_model]; T' = frames_of(T)."""
+        x = _masked(features[..., None], lengths)
+        for layer in self.conv:
+            x = layer(x)
+            if isinstance(layer, StridedConvolution):
+                # A zero-length row must stay so: half of nothing is nothing, whatever the padding adds.
+                halved = mx.maximum((lengths + sum(self._padding) - KERNEL) // STRIDE + 1, 0)
+                lengths = mx.where(lengths > 0, halved, 0)
+                x = _masked(x, lengths)
+            elif isinstance(layer, nn.Linear):
+                x = _masked(x, lengths)  # its bias fills padding again
+        batch, frames = x.shape[:2]
+        # NeMo flattens channel-major: all mel positions of channel 0 first.
+        out: mx.array = self.out(x.transpose(0, 1, 3, 2).reshape(batch, frames, -1))
+        return out
+
+
+def _masked(x: mx.array, lengths: mx.array) -> mx.array:
+    valid = mx.arange(x.shape[1])[None] < lengths[:, None]
+    return mx.where(valid[:, :, None, None], x, mx.zeros((), dtype=x.dtype))

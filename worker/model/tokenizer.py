@@ -1,0 +1,73 @@
+"""From token ids to text, by the sentencepiece model beside the weights or by the vocabulary in the config.
+
+Knows pieces and how they join; knows neither times nor words.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from spool.errors import ModelUnreadable
+
+WORD_START = "▁"  # sentencepiece's mark for "a space stands before this piece"
+BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class Tokenizer:
+    """Pieces by id; `blank` is one past the last piece."""
+
+    def __init__(
+        self, pieces: Sequence[str], processor: sentencepiece.SentencePieceProcessor | None = None
+    ) -> None:
+        if not pieces:
+            raise ModelUnreadable("the model names no vocabulary")
+        self.pieces: tuple[str, ...] = tuple(pieces)
+        self._processor = processor
+
+    @classmethod
+    def from_bytes(cls, model: bytes, name: str = "tokenizer.model") -> "Tokenizer":
+        """Reads a sentencepiece model. Raises ModelUnreadable."""
+        try:
+            processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+            size = processor.get_piece_size()
+            return cls([processor.id_to_piece(index) for index in range(size)], processor)
+        except (RuntimeError, OSError, ValueError, IndexError) as cause:
+            raise ModelUnreadable(f"{name}: not a sentencepiece model: {cause}") from cause
+
+    @classmethod
+    def from_file(cls, path: Path) -> "Tokenizer":
+        """Reads a sentencepiece model file. Raises ModelUnreadable."""
+        try:
+            return cls.from_bytes(path.read_bytes(), str(path))
+        except OSError as cause:
+            raise ModelUnreadable(f"{path}: the tokenizer cannot be read: {cause.strerror}") from cause
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many pieces there are, blank not counted."""
+        return len(self.pieces)
+
+    @property
+    def blank(self) -> int:
+        """The id of blank."""
+        return len(self.pieces)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, without a leading space. Ids outside the vocabulary raise IndexError."""
+        tokens = [int(token) for token in ids]
+        for token in tokens:
+            if not 0 <= token < len(self.pieces):
+                raise IndexError(f"token {token} is outside the vocabulary of {len(self.pieces)}")
+        if self._processor is not None:
+            return str(self._processor.decode(tokens))
+        return _join([self.pieces[token] for token in tokens])
+
+
+def _join(pieces: Sequence[str]) -> str:
+    text = bytearray()
+    for piece in pieces:
+        raw = BYTE_PIECE.fullmatch(piece)
+        text += bytes([int(raw[1], 16)]) if raw else piece.replace(WORD_START, " ").encode()
+    return text.decode(errors="replace").removeprefix(" ")

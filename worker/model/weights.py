@@ -1,0 +1,140 @@
+"""Which stored tensors each parameter is made of, and whether they fit.
+
+Two namings are known. NeMo's: PyTorch's layouts, channels second, LSTM gates as `weight_ih_l0` and two
+biases. MLX's, as `mlx-community/parakeet-*` has it: the same names but for the LSTM (`Wx`, `Wh`, one bias),
+channels last. The network's own parameters are walked and looked up, so every one is named when it is missing
+or of another shape, and whatever is left over in the file is named too. Knows no file format.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import mlx.utils
+from mlx import nn
+
+from spool.errors import WeightsMismatch
+
+Shape = tuple[int, ...]
+LSTM_NAME = re.compile(r"^(.*\.lstm)\.(\d+)\.(Wx|Wh|bias)$")
+POINTWISE = re.compile(r"pointwise_conv[12]\.weight$|decoder_layers\.0\.weight$")
+SUBSAMPLING_POINTWISE = re.compile(r"pre_encode\.conv\.\d+\.weight$")
+KEPT_EXACT = re.compile(r"\.conv\.(batch_norm|depthwise_conv)\.")  # folded in float32 before the cast
+IGNORED = re.compile(
+    r"^preprocessor\.|^spec_augmentation\.|^loss\.|num_batches_tracked$|^encoder\.pos_enc\.|\.pos_enc\.pe$"
+)
+NAMED_AT_MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One tensor as a file should hold it: any of `names`, of `shape`."""
+
+    names: tuple[str, ...]
+    shape: Shape
+
+
+def default_dtype() -> mx.Dtype:
+    """bfloat16 on a GPU; float32 on a CPU, where 16-bit products are computed one by one."""
+    return mx.float32 if mx.default_device() == mx.Device(mx.cpu) else mx.bfloat16
+
+
+def is_channels_last(shapes: Mapping[str, Shape]) -> bool:
+    """Whether a file follows MLX's layouts: its first subsampling convolution tells, having one input
+    channel."""
+    shape = shapes.get("encoder.pre_encode.conv.0.weight", ())
+    return len(shape) == 4 and shape[-1] == 1 and shape[1] != 1
+
+
+def stored_tensors(name: str, shape: Shape, channels_last: bool) -> tuple[Stored, ...]:
+    """What a file holds for our parameter: one tensor, or the two biases of an LSTM layer."""
+    lstm = LSTM_NAME.match(name)
+    if lstm and not channels_last:
+        stack, layer, part = lstm.groups()
+        if part == "bias":
+            return tuple(Stored((f"{stack}.bias_{side}_l{layer}",), shape) for side in ("ih", "hh"))
+        return (Stored((f"{stack}.weight_{'ih' if part == 'Wx' else 'hh'}_l{layer}",), shape),)
+    names = (name, name.replace("joint_net.2.", "joint_net.1.")) if "joint_net.2." in name else (name,)
+    if len(shape) == 2 and SUBSAMPLING_POINTWISE.search(name):
+        rows, columns = shape
+        return (Stored(names, (rows, 1, 1, columns) if channels_last else (rows, columns, 1, 1)),)
+    if len(shape) == 2 and POINTWISE.search(name):
+        rows, columns = shape
+        return (Stored(names, (rows, 1, columns) if channels_last else (rows, columns, 1)),)
+    if len(shape) in (3, 4) and not channels_last:
+        return (Stored(names, (shape[0], shape[-1], *shape[1:-1])),)
+    return (Stored(names, shape),)
+
+
+def assemble(shape: Shape, tensors: list[mx.array], channels_last: bool) -> mx.array:
+    """Our parameter from the stored tensors of `stored_tensors`."""
+    if len(tensors) == 2:
+        return tensors[0].astype(mx.float32) + tensors[1].astype(mx.float32)
+    tensor = tensors[0]
+    if len(shape) == 2 and tensor.ndim != 2:
+        return tensor.reshape(shape)
+    if tensor.ndim in (3, 4) and not channels_last:
+        return mx.moveaxis(tensor, 1, -1)
+    return tensor
+
+
+def install(
+    network: nn.Module,
+    shapes: Mapping[str, Shape],
+    read: Callable[[str], mx.array],
+    dtype: mx.Dtype,
+    source: str,
+) -> None:
+    """Puts a file's tensors into the network in `dtype`. `read` is called once a tensor, after every shape
+    fits.
+
+    Raises WeightsMismatch that names every tensor that is missing, surplus or of another shape.
+    """
+    channels_last = is_channels_last(shapes)
+    parameters: list[tuple[str, Any]] = mlx.utils.tree_flatten(network.parameters())
+    wanted = {name: tuple(value.shape) for name, value in parameters}
+    plan = {name: stored_tensors(name, shape, channels_last) for name, shape in wanted.items()}
+    found = _fit(plan, shapes, source)
+    loaded = []
+    for name, tensors in found.items():
+        value = assemble(wanted[name], [read(stored) for stored in tensors], channels_last)
+        loaded.append((name, value.astype(mx.float32 if KEPT_EXACT.search(name) else dtype)))
+    network.update(mlx.utils.tree_unflatten(loaded))
+
+
+def _fit(
+    plan: Mapping[str, tuple[Stored, ...]], shapes: Mapping[str, Shape], source: str
+) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    missing, wrong, used = [], [], set()
+    for name, tensors in plan.items():
+        for tensor in tensors:
+            stored = next((candidate for candidate in tensor.names if candidate in shapes), None)
+            if stored is None:
+                missing.append(f"{tensor.names[0]} {list(tensor.shape)}")
+                continue
+            used.add(stored)
+            if shapes[stored] != tensor.shape:
+                wrong.append(f"{stored}: expected {list(tensor.shape)}, found {list(shapes[stored])}")
+            found.setdefault(name, []).append(stored)
+    surplus = [name for name in shapes if name not in used and not IGNORED.search(name)]
+    problems = [
+        *_listed("of another shape", wrong),
+        *_listed("missing", missing),
+        *_listed("surplus", [f"{name} {list(shapes[name])}" for name in sorted(surplus)]),
+    ]
+    if problems:
+        raise WeightsMismatch(
+            f"{source}: the weights do not fit the model's configuration; {'; '.join(problems)}"
+        )
+    return found
+
+
+def _listed(what: str, names: Iterable[str]) -> list[str]:
+    every = list(names)
+    if not every:
+        return []
+    more = f" and {len(every) - NAMED_AT_MOST} more" if len(every) > NAMED_AT_MOST else ""
+    return [f"{what}: {', '.join(every[:NAMED_AT_MOST])}{more}"]
