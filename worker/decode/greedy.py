@@ -1,0 +1,173 @@
+"""Greedy search: label-looping over a transducer, and the best path of a CTC head. Batched, no beam.
+
+Label-looping (after "Label-Looping: Highly Efficient Decoding for Transducers", Bataev et al., 2024) runs the
+prediction network once a label, not once a frame. Here one round looks at a window of frames of each
+utterance at once with the prediction it has, jumps over the blanks in it, and stops at the first label or
+at the window's end; so a round needs no answer from the device. Does not know hypotheses' ranks: there is
+one an utterance.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from worker.decode.hypothesis import Hypothesis
+from worker.decode.trail import Emission, Trail
+from worker.model.joint import Transducer
+from worker.model.prediction import LstmState
+
+WINDOW = 8  # encoder frames that one round looks at
+CHECK_EVERY = 8  # rounds between two questions to the device whether anything still runs
+
+
+class _Row(NamedTuple):
+    """One utterance a row. frames: the next encoder frame. held: labels on the frame `last`. sound: bool."""
+
+    frames: mx.array
+    held: mx.array
+    last: mx.array
+    output: mx.array
+    state: LstmState
+    sound: mx.array
+
+
+class _Stop(NamedTuple):
+    """Where a round stopped in its window: [B] each. `emits` is False where it found no label."""
+
+    advance: mx.array
+    emits: mx.array
+    labels: mx.array
+    durations: mx.array
+    log_probs: mx.array
+    sound: mx.array
+
+
+class GreedySearch:
+    """One search over one batch: `encoder` [B, T, d_model] with T >= 1, `lengths` [B] frames, 0 allowed."""
+
+    def __init__(
+        self, transducer: Transducer, encoder: mx.array, lengths: np.ndarray, max_symbols: int
+    ) -> None:
+        self._transducer = transducer
+        self._max_symbols = max_symbols
+        self._batch, self._frames = encoder.shape[:2]
+        self._lengths = mx.array(lengths.astype(np.int32))
+        self._encoder = transducer.project_encoder(encoder).reshape(self._batch * self._frames, -1)
+        self._durations = mx.array(transducer.durations or (0,), mx.int32)
+        self._overshoot = max(transducer.durations or (1,))
+        self._trail = Trail(self._batch, 1)
+
+    def run(self) -> list[list[Hypothesis]]:
+        """One hypothesis an utterance; none for one whose logits were not finite."""
+        output, state = self._transducer.start(self._batch)
+        none = mx.zeros((self._batch,), mx.int32)
+        row = _Row(none, none, none - 1, output, state, mx.ones((self._batch,), mx.bool_))
+        rounds = 0
+        while self._goes_on(row, rounds):
+            for _ in range(CHECK_EVERY):
+                row = self._round(row)
+            rounds += CHECK_EVERY
+        sound = np.array(row.sound)
+        paths = [slots[0] for slots in self._trail.paths()]
+        return [
+            [path.scored(float(np.sum(path.log_probs, dtype=np.float32)))] if sound[index] else []
+            for index, path in enumerate(paths)
+        ]
+
+    def _goes_on(self, row: _Row, rounds: int) -> bool:
+        running = mx.any(row.sound & (row.frames < self._lengths))
+        mx.eval(running, row, self._trail.latest(min(rounds, CHECK_EVERY)))
+        return bool(running.item())
+
+    def _round(self, row: _Row) -> _Row:
+        stop = self._look_ahead(row)
+        at = row.frames + stop.advance
+        held = mx.where(at == row.last, row.held, 0) + 1
+        frames = at + mx.where(stop.emits, stop.durations, 0)
+        full = stop.emits & (held >= self._max_symbols) & (frames == at)
+        fresh, stepped = self._transducer.step(mx.where(stop.emits, stop.labels, 0), row.state)
+        self._trail.append(
+            Emission(mx.where(stop.emits, stop.labels, -1), at, stop.durations, stop.log_probs)
+        )
+        return _Row(
+            frames=frames + full.astype(mx.int32),
+            held=mx.where(stop.emits, held, row.held),
+            last=mx.where(stop.emits, at, row.last),
+            output=mx.where(stop.emits[:, None], fresh, row.output),
+            state=stepped.where(stop.emits, row.state),
+            sound=row.sound & stop.sound,
+        )
+
+    def _look_ahead(self, row: _Row) -> _Stop:
+        """Jump over blanks, each by its own duration, to the first label within the window."""
+        blank = self._transducer.blank
+        steps = mx.arange(WINDOW, dtype=mx.int32)
+        frames = row.frames[:, None] + steps
+        inside = (frames < self._lengths[:, None]) & row.sound[:, None]
+        index = mx.arange(self._batch)[:, None] * self._frames + mx.minimum(frames, self._frames - 1)
+        logits, spread = self._transducer.logits(mx.take(self._encoder, index, axis=0), row.output[:, None])
+        labels = mx.argmax(logits, axis=-1).astype(mx.int32)
+        if spread is None:
+            durations = mx.where(labels == blank, 1, 0)
+        else:
+            durations = mx.take(self._durations, mx.argmax(spread, axis=-1))
+        found = inside & (labels != blank)
+        stops = _landing(found | ~inside, mx.maximum(durations, 1), self._overshoot)
+        landed = mx.minimum(stops, WINDOW - 1)[:, None]
+
+        def pick(values: mx.array) -> mx.array:
+            return mx.take_along_axis(values, landed, axis=1)[:, 0]
+
+        chosen = mx.take_along_axis(logits.astype(mx.float32), landed[..., None], axis=1)[:, 0]
+        label = pick(labels)
+        norm = mx.logsumexp(chosen, axis=-1)
+        broken = mx.any(inside & ~_finite(logits, spread), axis=1)
+        return _Stop(
+            advance=stops,
+            emits=(stops < WINDOW) & pick(found),
+            labels=label,
+            durations=pick(durations),
+            log_probs=mx.take_along_axis(chosen, label[:, None], axis=1)[:, 0] - norm,
+            sound=~broken,
+        )
+
+
+def _landing(stays: mx.array, jumps: mx.array, overshoot: int) -> mx.array:
+    """Where each row comes to rest when it starts at place 0 of [B, W] and jumps until a place stays.
+
+    A jump out of the window rests where it lands (at most W - 1 + overshoot). Following the jumps twice as
+    far each time needs only log2(W) turns.
+    """
+    places = jumps.shape[1]
+    width = places + overshoot
+    here = mx.arange(width, dtype=mx.int32)
+    after = mx.where(stays, here[:places], here[:places] + jumps)
+    beyond = mx.broadcast_to(here[places:], (jumps.shape[0], overshoot))
+    after = mx.concatenate([after, beyond], axis=1)
+    for _ in range((places - 1).bit_length()):
+        after = mx.take_along_axis(after, after, axis=1)
+    return after[:, 0]
+
+
+def _finite(logits: mx.array, spread: mx.array | None) -> mx.array:
+    """bool [B, W]: can the labels (and durations) of this frame be normalised?"""
+    sound = mx.isfinite(mx.max(logits, axis=-1)) & ~mx.any(mx.isnan(logits), axis=-1)
+    if spread is not None:
+        sound = sound & mx.isfinite(mx.max(spread, axis=-1)) & ~mx.any(mx.isnan(spread), axis=-1)
+    return sound
+
+
+def greedy_search(
+    transducer: Transducer, encoder: mx.array, lengths: np.ndarray, max_symbols: int
+) -> list[list[Hypothesis]]:
+    """The label and duration of highest logit at each step, for each utterance.
+
+    encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance of none has one empty hypothesis of
+    score 0. Blank advances at least one frame; after `max_symbols` labels on a frame the search goes to the
+    next. The score sums the labels' log-probabilities among labels and blank: no blank and no duration, so
+    it is not comparable to a beam's. An utterance that met a NaN or no finite logit has an empty list.
+    """
+    if encoder.shape[1] == 0:
+        return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
+    return GreedySearch(transducer, encoder, lengths, max_symbols).run()

@@ -1,0 +1,97 @@
+"""The one face of the search: a batch of encoder frames in, hypotheses of each utterance out.
+
+Knows which search fits which head. Chunks, words and seconds are others' business.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import mlx.core as mx
+import numpy as np
+
+from spool.errors import EngineError, InvalidRequest
+from worker.decode.beam import beam_search
+from worker.decode.ctc import ctc_greedy
+from worker.decode.greedy import greedy_search
+from worker.decode.hypothesis import Hypothesis, SearchOptions
+from worker.model.ctc import CtcHead
+from worker.model.joint import Transducer
+
+PREFERENCE = ("tdt", "rnnt", "ctc")
+
+
+class Searchable(Protocol):
+    """What the search asks of a model."""
+
+    @property
+    def heads(self) -> frozenset[str]:
+        """Those of tdt, rnnt and ctc that it has."""
+
+    @property
+    def transducer(self) -> Transducer | None:
+        """Prediction network and joint, when it has a TDT or RNNT head."""
+
+    @property
+    def ctc(self) -> CtcHead | None:
+        """The CTC head, when it has one."""
+
+
+class EncodedBatch(Protocol):
+    """What the search asks of encoded audio: frames [B, T, d_model] and the valid lengths, int32 [B]."""
+
+    @property
+    def frames(self) -> mx.array:
+        """[B, T, d_model]."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """[B], 0 to T."""
+
+
+def search(model: Searchable, encoded: EncodedBatch, options: SearchOptions) -> list[list[Hypothesis]]:
+    """The hypotheses of each utterance, best first, at most `options.nbest` of them.
+
+    An utterance depends on its own frames alone: one without frames has one empty hypothesis, and one whose
+    logits are not finite (NaN) has an empty list, its neighbours untouched; `best_of` turns that into an
+    error. Greedy and CTC know one hypothesis. Raises InvalidRequest where the options ask what the model or
+    this version cannot do.
+    """
+    head = resolve_head(model, options)
+    lengths = np.asarray(encoded.lengths, dtype=np.int32)
+    found: list[list[Hypothesis]]
+    if head == "ctc":
+        assert model.ctc is not None
+        found = ctc_greedy(model.ctc.log_probs(encoded.frames), lengths, model.ctc.blank)
+    else:
+        assert model.transducer is not None
+        transducer = model.transducer
+        if options.decoder == "greedy":
+            found = greedy_search(transducer, encoded.frames, lengths, options.max_symbols)
+        else:
+            found = beam_search(transducer, encoded.frames, lengths, options.beam, options.max_symbols)
+    return [hypotheses[: options.nbest] for hypotheses in found]
+
+
+def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
+    """The first of an utterance's hypotheses. Raises EngineError when the search gave the utterance up."""
+    if not hypotheses:
+        raise EngineError("the model's output for this utterance is not a number; its words are unknown")
+    return hypotheses[0]
+
+
+def resolve_head(model: Searchable, options: SearchOptions) -> str:
+    """Which head these options search: tdt, rnnt or ctc. Raises InvalidRequest."""
+    if options.beam < 1 or options.nbest < 1 or options.max_symbols < 1:
+        raise InvalidRequest("beam, nbest and max_symbols must be at least 1")
+    if options.decoder not in ("greedy", "beam"):
+        raise InvalidRequest(f"unknown decoder {options.decoder!r}: greedy or beam")
+    if options.head == "auto":
+        head = next((name for name in PREFERENCE if name in model.heads), None)
+    else:
+        head = options.head if options.head in model.heads else None
+    if head is None:
+        has = ", ".join(sorted(model.heads)) or "none that can be searched"
+        raise InvalidRequest(f"the model has no {options.head} head; it has: {has}")
+    if head == "ctc" and options.decoder == "beam":
+        raise InvalidRequest("beam search needs a TDT or RNNT head; a CTC head is searched greedily")
+    return head
