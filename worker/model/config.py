@@ -6,7 +6,7 @@ engine does not compute. It knows no tensor and reads no weights.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -240,9 +240,11 @@ def _encoder(tree: Mapping[str, Any]) -> EncoderConfig:
     return config
 
 
-def _context(value: Any) -> tuple[int, int]:
+def _context(value: object) -> tuple[int, int]:
     if not value:
         return (-1, -1)
+    if not isinstance(value, Sequence):
+        raise ModelUnreadable(f"encoder.att_context_size {value!r} is not a pair")
     if isinstance(value[0], list):  # trained for several contexts: the first is the checkpoint's default
         value = value[0]
     if len(value) != 2:
@@ -250,12 +252,14 @@ def _context(value: Any) -> tuple[int, int]:
     return (int(value[0]), int(value[1]))
 
 
-def _padding(value: Any, encoder: Mapping[str, Any]) -> tuple[int, int] | None:
+def _padding(value: object, encoder: Mapping[str, Any]) -> tuple[int, int] | None:
     if value is None:
         return None
     kernel = int(encoder.get("conv_kernel_size", 31))
     if value == "causal":
         return (kernel - 1, 0)
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+        raise ModelUnreadable(f"encoder.conv_context_size {value!r} is not a pair")
     left, right = int(value[0]), int(value[1])
     if left + right + 1 != kernel:
         raise ModelUnreadable(f"encoder.conv_context_size {value} does not fit a kernel of {kernel}")
@@ -284,7 +288,7 @@ def _joint(tree: Mapping[str, Any]) -> JointConfig:
     return JointConfig(
         joint_hidden=int(network["joint_hidden"]),
         activation=str(network.get("activation", "relu")),
-        durations=tuple(int(duration) for duration in durations) if extra else (),
+        durations=tuple(int(duration) for duration in durations or ()) if extra else (),
     )
 
 

@@ -29,6 +29,7 @@ class Network(nn.Module):
         super().__init__()
         d_model = config.encoder.d_model
         self.encoder = ConformerEncoder(config.encoder)
+        self.decoder: PredictionNetwork | CtcDecoder
         if config.prediction is not None and config.joint is not None:
             self.decoder = PredictionNetwork(config.prediction, vocabulary_size)
             self.joint = JointNetwork(config.joint, d_model, config.prediction.pred_hidden, vocabulary_size)
@@ -93,7 +94,9 @@ class AsrModel:
         """Prediction network and joint, or None on a CTC model."""
         if self.config.joint is None:
             return None
-        return Transducer(self._network.decoder, self._network.joint, self.config.joint, self.tokenizer.blank)
+        decoder = self._network.decoder
+        assert isinstance(decoder, PredictionNetwork)
+        return Transducer(decoder, self._network.joint, self.config.joint, self.tokenizer.blank)
 
     @cached_property
     def ctc(self) -> CtcHead | None:
@@ -101,6 +104,7 @@ class AsrModel:
         if not self.config.has_ctc:
             return None
         head = self._network.ctc_decoder if self.config.is_hybrid else self._network.decoder
+        assert isinstance(head, CtcDecoder)
         return CtcHead(head, self.tokenizer.blank)
 
     def frames_of(self, samples: int) -> int:

@@ -9,7 +9,6 @@ or of another shape, and whatever is left over in the file is named too. Knows n
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import mlx.core as mx
 import mlx.utils
@@ -93,8 +92,8 @@ def install(
     Raises WeightsMismatch that names every tensor that is missing, surplus or of another shape.
     """
     channels_last = is_channels_last(shapes)
-    parameters: list[tuple[str, Any]] = mlx.utils.tree_flatten(network.parameters())
-    wanted = {name: tuple(value.shape) for name, value in parameters}
+    parameters = dict(mlx.utils.tree_flatten(network.parameters()))
+    wanted: dict[str, Shape] = {name: tuple(value.shape) for name, value in parameters.items()}
     plan = {name: stored_tensors(name, shape, channels_last) for name, shape in wanted.items()}
     found = _fit(plan, shapes, source)
     loaded = []
