@@ -1,0 +1,89 @@
+"""A tiny deterministic recognizer for tests that need a real engine process but no real model.
+
+The model's name is its script, words separated by "+": `plain`; `load-fails`; `load-aborts`; `sleep=0.01` a
+batch; `gate=/path` waits in every batch until that path exists. Samples speak too: any sample above 0.995
+aborts the process as Metal does, any sample below -0.995 raises. Words depend on the utterance's own
+samples alone.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import ModelUnreadable
+from spool.transcript import Word
+from worker.decode.hypothesis import Hypothesis, SearchOptions
+from worker.engine_protocol import ModelInfo, Recognition
+
+LOADER = "tests.worker.fake_models:load"
+RATE = 16_000
+ABORT, RAISE = 0.999, -0.999
+
+
+def tone(seconds: float, level: float = 0.3, pitch: float = 220.0) -> NDArray[np.float32]:
+    """A steady tone: speech, as far as a gate on energy is concerned."""
+    t = np.arange(int(seconds * RATE)) / RATE
+    return (level * np.sin(2 * np.pi * pitch * t)).astype(np.float32)
+
+
+def poisoned(samples: NDArray[np.float32], value: float) -> NDArray[np.float32]:
+    copy = samples.copy()
+    copy[len(copy) // 2] = value
+    return copy
+
+
+class FakeRecognizer:
+    def __init__(self, script: str) -> None:
+        steps = dict(step.partition("=")[::2] for step in script.split("+"))
+        if "load-fails" in steps:
+            raise ModelUnreadable(f"The model {script} is only a name.")
+        if "load-breaks" in steps:
+            raise KeyError("weights")
+        if "load-aborts" in steps:
+            os.abort()
+        self._gate = Path(steps["gate"]) if "gate" in steps else None
+        self._sleep = float(steps.get("sleep", 0))
+        self.info = ModelInfo(name=script, sha256="0" * 64, heads=("tdt",))
+
+    def recognize(
+        self, utterances: Sequence[NDArray[np.float32]], options: SearchOptions
+    ) -> list[Recognition]:
+        if self._gate is not None:
+            self._gate.with_suffix(".reached").touch()
+            while not self._gate.exists():
+                time.sleep(0.005)
+        time.sleep(self._sleep)
+        for samples in utterances:
+            if float(samples.max(initial=0)) > 0.995:
+                os.abort()
+        for samples in utterances:
+            if float(samples.min(initial=0)) < -0.995:
+                raise ValueError("a sample I cannot stand")
+        return [_recognition(samples) for samples in utterances]
+
+
+def _recognition(samples: NDArray[np.float32]) -> Recognition:
+    words = []
+    for start in range(0, len(samples) - RATE // 2, RATE):
+        second = samples[start : start + RATE]
+        loudness = round(100 * float(np.sqrt(np.mean(np.square(second, dtype=np.float64)))))
+        if loudness:
+            words.append(
+                Word(
+                    text=f"level{loudness}",
+                    start=(start + RATE // 10) / RATE,
+                    end=(start + RATE // 2) / RATE,
+                    confidence=1.0,
+                )
+            )
+    tokens = tuple(range(len(words)))
+    best = Hypothesis(tokens, -1.0, tokens, tuple(1 for _ in tokens), tuple(1.0 for _ in tokens))
+    return Recognition((best,), tuple(words), len(samples) // 1280)
+
+
+def load(model: str) -> FakeRecognizer:
+    return FakeRecognizer(model)

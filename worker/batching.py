@@ -1,0 +1,172 @@
+"""Which waiting utterances make the next batch: fair over jobs, like in length, within a budget.
+
+Pure policy: knows lengths and jobs, no audio, no device, no clock. Two ideas:
+
+Fairness is start-time fair queueing (Goyal, Vin, Cheng 1996) over jobs, in samples: every job carries the
+amount it was served, the job served least gives the batch its first utterance, and a job that (re)appears
+starts at the level of the one served last, so it neither waits behind a ten-hour job nor cashes in the time
+it was away.
+
+A batch is padded to its longest utterance, so it is filled in the same fair order with what keeps the padding
+under a share of the whole. Nothing waits for a better batch: an idle device is the worst padding of all.
+"""
+
+from collections import deque
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """What one batch may cost.
+
+    `samples` bounds the padded size (utterances x longest) in 16 kHz samples; `padding` bounds the share of
+    it that is padding, 0 to 1. A single utterance is always allowed, whatever its length.
+    """
+
+    utterances: int = 64
+    samples: int = 64 * 30 * 16_000
+    padding: float = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An utterance that waits. `ticket` orders arrivals; only equal `group`s may share a batch; `alone`
+    marks one that was in a batch that ended the engine's process, and goes first and by itself."""
+
+    ticket: int
+    job: str
+    group: Hashable
+    length: int
+    alone: bool = False
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A batch as it grows; `longest` and `total` in samples."""
+
+    items: list[Waiting] = field(default_factory=list)
+    longest: int = 0
+    total: int = 0
+
+    def fits(self, item: Waiting, limits: BatchLimits) -> bool:
+        count = len(self.items) + 1
+        padded = max(self.longest, item.length) * count
+        if count > limits.utterances or padded > limits.samples:
+            return False
+        return padded - (self.total + item.length) <= limits.padding * padded
+
+    def add(self, item: Waiting) -> None:
+        self.items.append(item)
+        self.longest = max(self.longest, item.length)
+        self.total += item.length
+
+
+class WaitingList:
+    """The utterances of all jobs that wait for the device. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self._limits = limits
+        self._queues: dict[str, deque[Waiting]] = {}
+        self._served: dict[str, int] = {}
+        self._level = 0
+        self._suspects: deque[Waiting] = deque()
+
+    def __len__(self) -> int:
+        return sum(len(queue) for queue in self._queues.values()) + len(self._suspects)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        yield from self._suspects
+        for queue in self._queues.values():
+            yield from queue
+
+    def add(self, item: Waiting) -> None:
+        """Let `item` wait behind what its job already has here."""
+        if item.alone:
+            self._suspects.append(item)
+            return
+        if item.job not in self._queues:
+            self._queues[item.job] = deque()
+            self._served[item.job] = max(self._served.get(item.job, 0), self._level)
+        self._queues[item.job].append(item)
+
+    def drop_job(self, job: str) -> list[Waiting]:
+        """Take out everything that waits for `job`."""
+        dropped = [item for item in self if item.job == job]
+        self._remove({item.ticket for item in dropped})
+        return dropped
+
+    def next_batch(self) -> list[Waiting]:
+        """Take out the next batch, in the order it was filled; empty only when nothing waits."""
+        if self._suspects:
+            return [self._suspects.popleft()]
+        if not self._queues:
+            return []
+        seed = self._queues[min(self._queues, key=self._turn)][0]
+        self._level = self._served[seed.job]
+        batch = _Batch()
+        for item in self._fair_order(seed):
+            if len(batch.items) >= self._limits.utterances:
+                break
+            if not batch.items or batch.fits(item, self._limits):
+                batch.add(item)
+                self._served[item.job] += max(1, item.length)
+        self._remove({item.ticket for item in batch.items})
+        return batch.items
+
+    def _turn(self, job: str) -> tuple[int, int]:
+        return self._served[job], self._queues[job][0].ticket
+
+    def _fair_order(self, seed: Waiting) -> Iterator[Waiting]:
+        """The seed, then the utterances of its group, each time from the job served least so far. The
+        caller raises `_served` of what it takes between two steps."""
+        yield seed
+        candidates = {
+            job: deque(item for item in queue if item.group == seed.group and item is not seed)
+            for job, queue in self._queues.items()
+        }
+        candidates = {job: queue for job, queue in candidates.items() if queue}
+        while candidates:
+            job = min(candidates, key=lambda name: (self._served[name], candidates[name][0].ticket))
+            yield candidates[job].popleft()
+            if not candidates[job]:
+                del candidates[job]
+
+    def _remove(self, tickets: Collection[int]) -> None:
+        self._suspects = deque(item for item in self._suspects if item.ticket not in tickets)
+        for job, queue in list(self._queues.items()):
+            kept = deque(item for item in queue if item.ticket not in tickets)
+            if kept:
+                self._queues[job] = kept
+            else:
+                del self._queues[job]
+        if not self._queues:
+            self._level = 0
+            self._served.clear()
+            return
+        # A job that left keeps its debt until the level has passed it; after that forgetting changes nothing.
+        self._served = {
+            job: served for job, served in self._served.items() if job in self._queues or served > self._level
+        }
+
+
+def split_exactly(total: int, weights: Sequence[int]) -> list[int]:
+    """Split `total` (>= 0) into integer parts in proportion to `weights` (>= 0), summing to `total` exactly.
+
+    Largest-remainder rule; ties go to the earlier part. Weights that are all zero count as equal. Raises
+    ValueError where there is something to split and nobody to take it, or a number is negative.
+    """
+    if total < 0 or any(weight < 0 for weight in weights):
+        raise ValueError("cannot split by negative numbers")
+    if not weights:
+        if total:
+            raise ValueError("nobody to take a share")
+        return []
+    whole = sum(weights)
+    if whole == 0:
+        weights, whole = [1] * len(weights), len(weights)
+    parts = [total * weight // whole for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % whole), i))
+    for i in by_remainder[: total - sum(parts)]:
+        parts[i] += 1
+    return parts

@@ -1,0 +1,162 @@
+"""The engine as the worker's process sees it: utterances in, futures out, one child that owns MLX.
+
+This side never imports MLX. Every utterance is kept until it is answered (`worker.engine_pending`), so that
+the child may die at any moment: a new one is started and gets everything again. What was on the device then
+is run one utterance at a time, and the one that ends the process a second time, alone, fails with
+EngineCrashed.
+
+Busy time is what children measured around batches that returned results (`busy_ns`); it is exactly the sum
+of `engine_ns` over all results given out. The time of a batch that raised is `lost_ns`, model loading is
+`load_ns`. The time of a batch that died with its child was measured by nobody and is in none of them.
+"""
+
+import itertools
+import threading
+from concurrent.futures import Future
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import EngineStopped, JobCancelled
+from worker.decode.hypothesis import SearchOptions, UtteranceResult
+from worker.engine_pending import AnyFuture, EngineStats, PendingRequests
+from worker.engine_process import EngineProcess
+from worker.engine_protocol import Describe, DropJob, EngineOptions, ModelInfo, Utterance
+from worker.shared_audio import AudioSlots
+
+WATCHER_SECONDS = 10.0
+
+
+class Engine:
+    """One child process with the models, fed by many job threads. `start` it once, `close` it once."""
+
+    def __init__(self, options: EngineOptions | None = None) -> None:
+        self.options = options or EngineOptions()
+        self._slots = AudioSlots(self.options.slots, self.options.slot_samples)
+        self._pending = PendingRequests(self._slots.release)
+        self._tickets = itertools.count(1)
+        self._sending = threading.Lock()  # one request is registered and sent at a time
+        self._process: EngineProcess | None = None
+        self._watcher = threading.Thread(target=self._watch, name="engine-reports", daemon=True)
+
+    def start(self) -> "Engine":
+        """Start the child and wait until it listens. Raises EngineStopped when it does not come up."""
+        self._spawn()
+        self._watcher.start()
+        came_up = self._pending.up.wait(self.options.start_seconds)
+        reason = self.stopped if came_up else f"it was not ready within {self.options.start_seconds:.0f} s"
+        if reason is not None:
+            self.close()
+            raise EngineStopped(f"The engine did not start: {reason}.")
+        return self
+
+    def submit(
+        self,
+        job: str,
+        samples: NDArray[np.float32],
+        model: str,
+        options: SearchOptions,
+        cancel: threading.Event | None = None,
+    ) -> "Future[UtteranceResult]":
+        """Queue one utterance of 16 kHz mono float32 `samples` for `model` (a path or hub id).
+
+        Blocks while every slot is taken. Raises JobCancelled once `cancel` is set, InvalidRequest for an
+        utterance longer than a slot, EngineStopped when the engine is closed. The future raises what went
+        wrong with this utterance: ModelError, EngineError, EngineCrashed, EngineStopped, or JobCancelled
+        after `forget`.
+        """
+        self._slots.check_length(len(samples))
+        self._pending.refuse_when_stopped()
+        try:
+            slot = self._slots.acquire(job, cancel)
+        except JobCancelled:
+            self._pending.refuse_when_stopped()
+            raise
+        future: Future[UtteranceResult] = Future()
+        try:
+            self._slots.write(slot, samples)
+            self._post(Utterance(next(self._tickets), job, slot, len(samples), model, options), future)
+        except BaseException:
+            self._slots.release(slot)
+            raise
+        return future
+
+    def describe(self, model: str) -> "Future[ModelInfo]":
+        """Load `model` (a path or hub id) and say which weights it has; the future raises ModelError."""
+        future: Future[ModelInfo] = Future()
+        self._post(Describe(next(self._tickets), model), future)
+        return future
+
+    def forget(self, job: str) -> None:
+        """Take out what waits for `job`: those futures raise JobCancelled. What is on the device still
+        answers."""
+        with self._sending:
+            self._pending.drop_job(job)
+            if self._process is not None:
+                self._process.send(DropJob(job))
+
+    def close(self) -> None:
+        """End the child and fail what has no answer with EngineStopped. Closing twice is harmless."""
+        self._pending.stop("the worker closed it")
+        with self._sending:
+            process = self._process
+        if process is not None:
+            process.stop()
+        if self._watcher.is_alive():
+            self._watcher.join(WATCHER_SECONDS)
+        self._slots.close()
+
+    @property
+    def busy_ns(self) -> int:
+        """Nanoseconds in batches that returned results, over all children."""
+        return self.stats.busy_ns
+
+    @property
+    def stats(self) -> EngineStats:
+        """The counts as of now."""
+        return self._pending.stats
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the engine takes nothing any more; None while it works."""
+        return self._pending.stopped
+
+    @property
+    def child_pid(self) -> int | None:
+        """The running child's process id."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def free_slots(self) -> int:
+        """How many utterances would be taken without waiting."""
+        return self._slots.free
+
+    def _post(self, request: Utterance | Describe, future: AnyFuture) -> None:
+        # Registered and sent under the lock that a restart takes: whatever a dead child did not get is in
+        # what the next one is sent.
+        with self._sending:
+            self._pending.add(request, future)
+            if self._process is not None:
+                self._process.send(request)
+
+    def _spawn(self) -> None:
+        """Start a child and send it everything that has no answer."""
+        process = EngineProcess(self._slots.layout, self.options)
+        with self._sending:
+            self._process = process
+            for request in self._pending.requests():
+                process.send(request)
+        if self.stopped is not None:  # closed in the meantime, and `close` saw the child before this one
+            process.stop()
+
+    def _watch(self) -> None:
+        """The reports thread: reads until the engine is closed, starting a new child whenever one is gone."""
+        while True:
+            process = self._process
+            assert process is not None
+            while (report := process.receive()) is not None:
+                self._pending.take(report)
+            self._pending.take_death(process.bury())
+            if self.stopped is not None:
+                return
+            self._spawn()

@@ -1,0 +1,209 @@
+"""The engine's own process: takes what waits, runs it in batches on one thread, reports results.
+
+It is the only process that touches the device, and it may die: Metal aborts on some errors and nothing here
+can catch that. So it keeps nothing that matters; `worker.engine` starts it anew and sends again what it had
+not answered. It knows no job beyond its name, no SQL and no files but the models.
+
+Busy time (law 5) is the monotonic time around a batch that returned results, split over its utterances by
+encoder frames so that the parts sum to the whole. A batch that raises is run again one utterance at a time,
+so that only the guilty one fails; the time of what raised is `lost_ns`, on nobody's bill.
+"""
+
+import importlib
+import os
+import signal
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import cast
+
+from spool.errors import EngineError, ModelUnreadable, SpoolError
+from worker.batching import Waiting, WaitingList, split_exactly
+from worker.decode.hypothesis import SearchOptions, UtteranceResult
+from worker.engine_protocol import (
+    Describe,
+    Described,
+    DropJob,
+    Dropped,
+    EngineOptions,
+    Finished,
+    Loaded,
+    Loading,
+    Ready,
+    Recognizer,
+    Report,
+    Request,
+    Started,
+    Stop,
+    Utterance,
+)
+from worker.shared_audio import AudioView, SlotLayout
+
+Loader = Callable[[str], Recognizer]
+Answer = UtteranceResult | SpoolError
+
+
+def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options: EngineOptions) -> None:
+    """Run until the parent closes the pipe or dies; then the process ends at once."""
+    # The parent decides when to stop: a Ctrl-C or a service manager's SIGTERM goes to the whole group, and
+    # the jobs in flight are to be handed back first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    module, _, name = options.loader.partition(":")
+    inbox = _Inbox(options)
+    threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
+    loader = cast("Loader", getattr(importlib.import_module(module), name))
+    device = _Device(connection, AudioView(layout), loader, options.models_kept)
+    connection.send(Ready(os.getpid()))
+    while True:
+        work = inbox.next()
+        if isinstance(work, Describe):
+            device.describe(work)
+        elif isinstance(work, Dropped):
+            connection.send(work)
+        else:
+            device.run(work)
+
+
+class _Inbox:
+    """What the parent asked for and nobody has begun."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._waiting = WaitingList(options.limits)
+        self._utterances: dict[int, Utterance] = {}
+        self._errands: deque[Describe | Dropped] = deque()
+        self._arrived = threading.Condition()
+
+    def receive(self, connection: "Connection[Report, Request]") -> None:
+        """The receiver thread. The end of the pipe is the end of the parent, kill -9 included."""
+        try:
+            while True:
+                request = connection.recv()
+                if isinstance(request, Stop):
+                    os._exit(0)
+                self._take_in(request)
+        except (EOFError, OSError):
+            os._exit(0)
+
+    def _take_in(self, request: Utterance | Describe | DropJob) -> None:
+        with self._arrived:
+            if isinstance(request, Utterance):
+                self._utterances[request.ticket] = request
+                group = (request.model, request.options)
+                self._waiting.add(Waiting(request.ticket, request.job, group, request.samples, request.alone))
+            elif isinstance(request, DropJob):
+                tickets = tuple(item.ticket for item in self._waiting.drop_job(request.job))
+                for ticket in tickets:
+                    del self._utterances[ticket]
+                self._errands.append(Dropped(tickets))
+            else:
+                self._errands.append(request)
+            self._arrived.notify()
+
+    def next(self) -> Describe | Dropped | list[Utterance]:
+        """Wait for something to do: an errand, or the best batch there is now."""
+        with self._arrived:
+            while not self._errands and not len(self._waiting):
+                self._arrived.wait()
+            if self._errands:
+                return self._errands.popleft()
+            return [self._utterances.pop(item.ticket) for item in self._waiting.next_batch()]
+
+
+class _Device:
+    """The loaded models and the one thread that runs them."""
+
+    def __init__(
+        self, connection: "Connection[Report, Request]", view: AudioView, loader: Loader, kept: int
+    ) -> None:
+        self._connection = connection
+        self._view = view
+        self._loader = loader
+        self._kept = kept
+        self._models: OrderedDict[str, Recognizer] = OrderedDict()
+        self._busy_total_ns = 0
+
+    def describe(self, request: Describe) -> None:
+        try:
+            answer = self._model(request.model).info
+        except SpoolError as error:
+            self._connection.send(Described(request.ticket, error))
+        else:
+            self._connection.send(Described(request.ticket, answer))
+
+    def run(self, batch: Sequence[Utterance]) -> None:
+        """Run one batch of one model and one set of options, and report it."""
+        try:
+            model = self._model(batch[0].model)
+        except SpoolError as error:
+            self._report([(utterance.ticket, error) for utterance in batch], 0, 0)
+            return
+        answers, busy_ns, lost_ns = self._attempt(model, batch)
+        if len(batch) > 1 and isinstance(answers[0], SpoolError):
+            self._report([], 0, lost_ns)
+            for utterance in batch:
+                self._run_alone(model, utterance)
+            return
+        self._report([(u.ticket, answer) for u, answer in zip(batch, answers, strict=True)], busy_ns, lost_ns)
+
+    def _run_alone(self, model: Recognizer, utterance: Utterance) -> None:
+        answers, busy_ns, lost_ns = self._attempt(model, [utterance])
+        self._report([(utterance.ticket, answers[0])], busy_ns, lost_ns)
+
+    def _attempt(self, model: Recognizer, batch: Sequence[Utterance]) -> tuple[list[Answer], int, int]:
+        """Answers, busy and lost nanoseconds; where the batch raised, every answer is that error."""
+        self._connection.send(Started(tuple(utterance.ticket for utterance in batch)))
+        audio = [self._view.read(utterance.slot, utterance.samples) for utterance in batch]
+        options: SearchOptions = batch[0].options
+        begun = time.monotonic_ns()
+        try:
+            found = model.recognize(audio, options)
+            busy_ns = time.monotonic_ns() - begun
+            if len(found) != len(batch):
+                raise EngineError(f"The model answered {len(found)} of {len(batch)} utterances.")
+        except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
+            failure = _as_spool_error(error)
+            return [failure] * len(batch), 0, time.monotonic_ns() - begun
+        shares = split_exactly(busy_ns, [answer.frames for answer in found])
+        return (
+            [
+                UtteranceResult(answer.hypotheses, answer.words, answer.frames, share, len(batch))
+                for answer, share in zip(found, shares, strict=True)
+            ],
+            busy_ns,
+            0,
+        )
+
+    def _model(self, path: str) -> Recognizer:
+        if path in self._models:
+            self._models.move_to_end(path)
+            return self._models[path]
+        self._connection.send(Loading(path))
+        begun = time.monotonic_ns()
+        try:
+            while len(self._models) >= self._kept:  # make room first: two models may not fit at once
+                self._models.popitem(last=False)
+            self._models[path] = self._loader(path)
+        except SpoolError:
+            raise
+        except Exception as error:
+            raise ModelUnreadable(f"The model {path} cannot be loaded: {_one_line(error)}") from error
+        finally:
+            self._connection.send(Loaded(path, time.monotonic_ns() - begun))
+        return self._models[path]
+
+    def _report(self, results: Sequence[tuple[int, Answer]], busy_ns: int, lost_ns: int) -> None:
+        self._busy_total_ns += busy_ns
+        self._connection.send(Finished(tuple(results), busy_ns, lost_ns, self._busy_total_ns))
+
+
+def _as_spool_error(error: Exception) -> SpoolError:
+    if isinstance(error, SpoolError):
+        return error
+    return EngineError(f"The model failed on this utterance: {_one_line(error)}")
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]

@@ -1,0 +1,212 @@
+"""What the engine owes an answer: requests and their futures, and what the death of a child means for them.
+
+Knows tickets, futures and blame; knows no process and no memory. One lock guards it all. The first death of
+a child makes the batch on the device suspect; the death of a child that ran a suspect alone convicts it.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, replace
+
+import structlog
+
+from spool.errors import EngineCrashed, EngineStopped, JobCancelled, ModelUnreadable, SpoolError
+from worker.decode.hypothesis import UtteranceResult
+from worker.engine_protocol import (
+    Describe,
+    Described,
+    Dropped,
+    Finished,
+    Loaded,
+    Loading,
+    ModelInfo,
+    Ready,
+    Report,
+    Started,
+    Utterance,
+)
+
+log = structlog.get_logger(__name__)
+
+STARTS_WITHOUT_READY = 3  # then the fault is in the installation, and another start changes nothing
+LOAD_DEATHS = 2  # of children that died while they loaded the same model
+
+AnyFuture = Future[UtteranceResult] | Future[ModelInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Counts since the engine started. `child_busy_ns` is the running child's own total; the rest is summed
+    over children."""
+
+    busy_ns: int = 0
+    lost_ns: int = 0
+    load_ns: int = 0
+    batches: int = 0
+    utterances: int = 0
+    restarts: int = 0
+    child_busy_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Open:
+    request: Utterance | Describe
+    future: AnyFuture
+    dropped: bool = False
+
+
+class PendingRequests:
+    """Every request without an answer. `release` is called with the slot of each utterance as it is
+    answered."""
+
+    def __init__(self, release: Callable[[int], None]) -> None:
+        self._release = release
+        self._lock = threading.RLock()
+        self._open: dict[int, _Open] = {}
+        self._on_device: tuple[int, ...] = ()
+        self._loading: str | None = None
+        self._load_deaths: dict[str, int] = {}
+        self._starts_without_ready = 0
+        self._stats = EngineStats()
+        self._stopped: str | None = None
+        self.up = threading.Event()  # a child listens, or never will
+
+    @property
+    def stats(self) -> EngineStats:
+        """The counts as of now."""
+        with self._lock:
+            return self._stats
+
+    @property
+    def stopped(self) -> str | None:
+        """Why nothing is taken any more; None while the engine works."""
+        with self._lock:
+            return self._stopped
+
+    def refuse_when_stopped(self) -> None:
+        """Raise EngineStopped once `stop` was called."""
+        if self.stopped is not None:
+            raise EngineStopped(f"The engine is stopped: {self.stopped}.")
+
+    def add(self, request: Utterance | Describe, future: AnyFuture) -> None:
+        """Owe `request` an answer. Raises EngineStopped."""
+        with self._lock:
+            self.refuse_when_stopped()
+            self._open[request.ticket] = _Open(request, future)
+
+    def requests(self) -> list[Utterance | Describe]:
+        """What a new child must be sent, oldest first."""
+        with self._lock:
+            return [entry.request for _, entry in sorted(self._open.items())]
+
+    def drop_job(self, job: str) -> None:
+        """Do not send the utterances of `job` to another child."""
+        with self._lock:
+            for entry in self._open.values():
+                if isinstance(entry.request, Utterance) and entry.request.job == job:
+                    entry.dropped = True
+
+    def stop(self, reason: str) -> None:
+        """Answer everything with EngineStopped and take nothing more; the first reason stays."""
+        with self._lock:
+            self._stopped = self._stopped or reason
+            self._answer_all(self._open, EngineStopped(f"The engine is stopped: {self._stopped}."))
+            self.up.set()
+
+    def take(self, report: Report) -> None:
+        """Take in what the child says."""
+        with self._lock:
+            if isinstance(report, Ready):
+                self._starts_without_ready = 0
+                self.up.set()
+            elif isinstance(report, Loading):
+                self._loading = report.model
+            elif isinstance(report, Loaded):
+                self._loading = None
+                self._load_deaths.pop(report.model, None)
+                self._stats = replace(self._stats, load_ns=self._stats.load_ns + report.load_ns)
+            elif isinstance(report, Started):
+                self._on_device = report.tickets
+            elif isinstance(report, Finished):
+                self._take_results(report)
+            elif isinstance(report, Described):
+                self._answer(report.ticket, report.answer)
+            elif isinstance(report, Dropped):
+                self._answer_all(report.tickets, JobCancelled())
+
+    def take_death(self, ending: str) -> None:
+        """Decide what the death of the child means for what it had not answered; may end in `stopped`."""
+        with self._lock:
+            if self._stopped is not None:
+                return
+            log.warning(
+                "engine process ended", ending=ending, loading=self._loading, on_device=len(self._on_device)
+            )
+            self._stats = replace(self._stats, restarts=self._stats.restarts + 1, child_busy_ns=0)
+            self._answer_all([t for t, entry in self._open.items() if entry.dropped], JobCancelled())
+            self._starts_without_ready += 1
+            if self._starts_without_ready > STARTS_WITHOUT_READY:
+                self.stop(
+                    f"its process ended {self._starts_without_ready} times before it was ready ({ending})"
+                )
+            elif self._loading is not None:
+                self._blame_model(self._loading, ending)
+            else:
+                self._blame_utterances(ending)
+            self._loading, self._on_device = None, ()
+
+    def _take_results(self, report: Finished) -> None:
+        stats = self._stats
+        self._on_device = ()
+        self._stats = replace(
+            stats,
+            busy_ns=stats.busy_ns + report.busy_ns,
+            lost_ns=stats.lost_ns + report.lost_ns,
+            batches=stats.batches + 1,
+            utterances=stats.utterances + len(report.results),
+            child_busy_ns=report.busy_total_ns,
+        )
+        for ticket, answer in report.results:
+            self._answer(ticket, answer)
+
+    def _blame_model(self, model: str, ending: str) -> None:
+        self._load_deaths[model] = self._load_deaths.get(model, 0) + 1
+        if self._load_deaths[model] < LOAD_DEATHS:
+            return
+        del self._load_deaths[model]
+        waiting = [ticket for ticket, entry in self._open.items() if entry.request.model == model]
+        error = ModelUnreadable(f"Loading the model {model} ends the engine's process ({ending}).")
+        self._answer_all(waiting, error)
+
+    def _blame_utterances(self, ending: str) -> None:
+        for ticket in self._on_device:
+            entry = self._open.get(ticket)
+            if entry is None or not isinstance(entry.request, Utterance):
+                continue
+            if entry.request.alone:
+                seconds = entry.request.samples / 16_000
+                error = EngineCrashed(
+                    f"This utterance of {seconds:.1f} s ends the engine's process, also when it runs alone "
+                    f"({ending})."
+                )
+                self._answer(ticket, error)
+            else:
+                entry.request = replace(entry.request, alone=True)
+
+    def _answer_all(self, tickets: Iterable[int], error: SpoolError) -> None:
+        for ticket in list(tickets):
+            self._answer(ticket, error)
+
+    def _answer(self, ticket: int, answer: UtteranceResult | ModelInfo | SpoolError) -> None:
+        entry = self._open.pop(ticket, None)
+        if entry is None:
+            return
+        if isinstance(entry.request, Utterance):
+            self._release(entry.request.slot)
+        with contextlib.suppress(InvalidStateError):  # the caller cancelled the future itself
+            if isinstance(answer, SpoolError):
+                entry.future.set_exception(answer)
+            else:
+                entry.future.set_result(answer)  # type: ignore[arg-type]

@@ -1,0 +1,167 @@
+"""What the worker's process and its engine child say to each other, and what a recognizer must offer.
+
+Plain data, pickled over one pipe; audio goes by slot number through `worker.shared_audio`. Knows no
+process, no thread and no MLX.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import SpoolError
+from spool.transcript import Word
+from worker.batching import BatchLimits
+from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceResult
+
+DEFAULT_LOADER = "worker.recognizer:load_recognizer"
+SAMPLE_RATE = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How the engine is built. `loader` names the function ("module:name") that the child calls with a
+    model's path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz
+    samples."""
+
+    slots: int = 96
+    slot_samples: int = 40 * SAMPLE_RATE
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    models_kept: int = 2
+    loader: str = DEFAULT_LOADER
+    start_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """Which weights a recognizer runs. `sha256` is of the weights file; `device` is where MLX computes."""
+
+    name: str
+    sha256: str
+    heads: tuple[str, ...] = ()
+    frame_seconds: float = 0.08
+    device: str = ""
+
+
+class Recognition(NamedTuple):
+    """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
+    and encoder frames."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    words: tuple[Word, ...]
+    frames: int
+
+
+class Recognizer(Protocol):
+    """A loaded model together with its search. Used from one thread only."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """Which weights these are."""
+
+    def recognize(
+        self, utterances: Sequence[NDArray[np.float32]], options: SearchOptions
+    ) -> list[Recognition]:
+        """Transcribe a batch of 16 kHz mono utterances, one answer each, in order; all device work is done
+        when it returns."""
+
+
+# --- parent to child ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """Audio waits in `slot`. `alone`: it was in a batch that ended an earlier child, run it by itself."""
+
+    ticket: int
+    job: str
+    slot: int
+    samples: int
+    model: str
+    options: SearchOptions
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Load `model` and say which weights it has."""
+
+    ticket: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropJob:
+    """Take out what still waits for `job`."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End now; nobody waits for what is on the device."""
+
+
+# --- child to parent ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The child is up and listens."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """The child is about to load `model`; should it die before it says anything else, that was why."""
+
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The model is in memory; loading it took `load_ns`, which is on nobody's bill."""
+
+    model: str
+    load_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """These utterances are on the device now, in one batch."""
+
+    tickets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A batch ended. `busy_ns` is the time that `results` took, exactly the sum of their `engine_ns`;
+    `lost_ns` went into a batch that raised and returned nothing. `busy_total_ns` is the child's own count
+    since it started."""
+
+    results: tuple[tuple[int, UtteranceResult | SpoolError], ...]
+    busy_ns: int
+    lost_ns: int
+    busy_total_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The answer to `Describe`."""
+
+    ticket: int
+    answer: ModelInfo | SpoolError
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """These utterances were taken out before they ran."""
+
+    tickets: tuple[int, ...]
+
+
+Request = Utterance | Describe | DropJob | Stop
+Report = Ready | Loading | Loaded | Started | Finished | Described | Dropped

@@ -1,0 +1,142 @@
+"""Audio on its way to the engine's process: a fixed number of slots in one piece of shared memory.
+
+Knows samples and who holds how many slots; knows nothing of models or processes. The slots are the engine's
+back-pressure: a job that finds none free waits, and the one that holds fewest gets the next one, so a long
+job cannot keep a short one out.
+"""
+
+import os
+import threading
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import EngineStopped, InvalidRequest, JobCancelled, SettingsError
+
+SHARED_MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - where Linux keeps it; absent on macOS
+CANCEL_POLL_SECONDS = 0.2  # an Event cannot be waited for together with a Condition
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLayout:
+    """Where the slots are: the shared memory's name, how many, and float32 samples in each."""
+
+    name: str
+    count: int
+    samples: int
+
+
+class AudioSlots:
+    """The parent's side: hands out slots and writes utterances into them. Thread-safe."""
+
+    def __init__(self, count: int, samples: int) -> None:
+        size = count * samples * 4
+        _refuse_if_too_small(size)
+        self._memory = SharedMemory(create=True, size=size)
+        self._array: NDArray[np.float32] | None = _as_array(self._memory, count, samples)
+        self.layout = SlotLayout(self._memory.name, count, samples)
+        self._changed = threading.Condition()
+        self._free = list(range(count - 1, -1, -1))
+        self._holders: dict[int, str] = {}
+        self._queue: list[tuple[int, str]] = []
+        self._arrivals = 0
+        self._closed = False
+
+    def acquire(self, job: str, cancel: threading.Event | None = None) -> int:
+        """Wait for a free slot. Raises JobCancelled once `cancel` is set or the slots are closed."""
+        with self._changed:
+            self._arrivals += 1
+            me = (self._arrivals, job)
+            self._queue.append(me)
+            try:
+                while not (self._free and self._next_in_line() == me):
+                    if self._closed or (cancel is not None and cancel.is_set()):
+                        raise JobCancelled
+                    self._changed.wait(CANCEL_POLL_SECONDS)
+                slot = self._free.pop()
+                self._holders[slot] = job
+                return slot
+            finally:
+                self._queue.remove(me)
+                self._changed.notify_all()
+
+    def write(self, slot: int, samples: NDArray[np.float32]) -> None:
+        """Copy a mono utterance into a slot that it fits and the caller holds. Raises EngineStopped."""
+        array = self._array
+        if array is None:
+            raise EngineStopped
+        array[slot, : len(samples)] = samples
+
+    def release(self, slot: int) -> None:
+        """Give a slot back; giving it back twice is harmless."""
+        with self._changed:
+            if self._holders.pop(slot, None) is not None:
+                self._free.append(slot)
+                self._changed.notify_all()
+
+    @property
+    def free(self) -> int:
+        """How many slots nobody holds."""
+        with self._changed:
+            return len(self._free)
+
+    def check_length(self, samples: int) -> None:
+        """Raise InvalidRequest for an utterance that no slot can hold."""
+        if samples > self.layout.samples:
+            raise InvalidRequest(
+                f"An utterance of {samples / 16_000:.1f} s is longer than the "
+                f"{self.layout.samples / 16_000:.0f} s that an engine slot holds; cut it into chunks."
+            )
+
+    def close(self) -> None:
+        """Remove the shared memory; every waiting `acquire` ends."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+        self._array = None
+        with suppress(BufferError):  # a writer may be in the middle of a copy; the mapping then ends with it
+            self._memory.close()
+        self._memory.unlink()
+
+    def _next_in_line(self) -> tuple[int, str]:
+        held = Counter(self._holders.values())
+        return min(self._queue, key=lambda waiter: (held[waiter[1]], waiter[0]))
+
+
+class AudioView:
+    """The child's side: reads utterances in place."""
+
+    def __init__(self, layout: SlotLayout) -> None:
+        self._memory = SharedMemory(name=layout.name)
+        self._array = _as_array(self._memory, layout.count, layout.samples)
+
+    def read(self, slot: int, samples: int) -> NDArray[np.float32]:
+        """A read-only view of the first `samples` samples in `slot`; valid until its result is sent."""
+        view = self._array[slot, :samples]
+        view.flags.writeable = False
+        return view
+
+
+def _as_array(memory: SharedMemory, count: int, samples: int) -> NDArray[np.float32]:
+    return np.ndarray((count, samples), np.float32, buffer=memory.buf)
+
+
+def _refuse_if_too_small(size: int) -> None:
+    """Linux would end the process on the first write past the end of a full /dev/shm (containers get 64
+    MB)."""
+    if not SHARED_MEMORY_FOLDER.is_dir():
+        return
+    status = os.statvfs(SHARED_MEMORY_FOLDER)
+    free = status.f_bavail * status.f_frsize
+    if free < size:
+        raise SettingsError(
+            f"The engine's audio slots need {size >> 20} MiB of shared memory and {SHARED_MEMORY_FOLDER} has "
+            f"{free >> 20} MiB free: lower SPOOL_ENGINE_SLOTS, or give the container more (--shm-size)."
+        )
