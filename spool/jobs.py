@@ -61,3 +61,8 @@ class JobOptions(BaseModel):
     channels: Annotated[
         Literal["mix", "separate"], Field(description="Mix all channels, or transcribe each one by itself.")
     ] = "mix"
+
+
+def queue_name(pool: str, worker: str | None = None) -> str:
+    """The queue of a pool (`spool.cpu`), or of one worker of it by name (`spool.cpu.at.mini-3`)."""
+    return f"spool.{pool}.at.{worker}" if worker else f"spool.{pool}"

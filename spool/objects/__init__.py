@@ -1,0 +1,42 @@
+"""The object store: sources and transcripts by key, in a folder or in S3.
+
+store     the protocol that both forms keep, and the rules for keys
+folder    files below one directory
+s3        a bucket, through boto3
+"""
+
+from urllib.parse import urlsplit
+
+from spool.errors import SettingsError
+from spool.objects.folder import FolderStore
+from spool.objects.s3 import S3Options, S3Store
+from spool.objects.store import ObjectInfo, ObjectStore
+from spool.settings import Settings
+
+__all__ = ["FolderStore", "ObjectInfo", "ObjectStore", "S3Options", "S3Store", "object_store", "s3_store"]
+
+
+def object_store(settings: Settings) -> ObjectStore:
+    """The store that `SPOOL_OBJECTS` names. Connects to nothing yet."""
+    folder = settings.objects_folder
+    if folder is not None:
+        return FolderStore(folder)
+    parts = urlsplit(settings.objects)
+    if parts.scheme != "s3":
+        raise SettingsError("SPOOL_OBJECTS has to be file:///folder or s3://bucket/prefix.")
+    return s3_store(settings, parts.netloc, parts.path.strip("/"))
+
+
+def s3_store(settings: Settings, bucket: str, prefix: str = "") -> S3Store:
+    """Any bucket, with the settings' endpoint and credentials: where `s3://` sources are read from."""
+    return S3Store(
+        bucket,
+        prefix,
+        S3Options(
+            endpoint_url=settings.s3_endpoint_url,
+            region=settings.s3_region,
+            access_key_id=settings.s3_access_key_id,
+            secret_access_key=settings.s3_secret_access_key,
+            checksums=settings.s3_checksums,
+        ),
+    )

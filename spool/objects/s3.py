@@ -1,0 +1,250 @@
+"""Objects in an S3 bucket, through boto3.
+
+Keys of ours lie below `prefix`. Retries, timeouts and checksums are set for S3-alikes as well as for AWS. A
+read pins the ETag of its first answer, so bytes of two versions never mix, and a body cut short is fetched
+from where it ended. Error messages name the object, never a credential or a signed address.
+"""
+
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import boto3
+from boto3.exceptions import Boto3Error
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from pydantic import SecretStr
+from urllib3.exceptions import HTTPError
+
+from spool.errors import (
+    DiskFull,
+    InvalidRequest,
+    NotFound,
+    SourceChanged,
+    SourceForbidden,
+    SpoolError,
+    StorageError,
+)
+from spool.objects.folder import BLOCK, storage_errors, write_whole
+from spool.objects.store import ObjectInfo, checked_key
+
+MULTIPART_BYTES = 64 * 2**20
+BODY_ATTEMPTS = 5
+_MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
+_FORBIDDEN = {"403", "AccessDenied", "Forbidden", "AllAccessDisabled"}
+_CHANGED = {"412", "PreconditionFailed"}
+_FULL = {"507", "InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"}
+
+
+@dataclass(frozen=True, slots=True)
+class S3Options:
+    """How to reach the store. Without credentials boto3 looks in its usual places."""
+
+    endpoint_url: str | None = None
+    region: str = "us-east-1"
+    access_key_id: SecretStr | None = None
+    secret_access_key: SecretStr | None = None
+    checksums: bool = False
+
+
+class S3Store:
+    """An `ObjectStore` in a bucket. Safe to share between threads."""
+
+    def __init__(self, bucket: str, prefix: str = "", options: S3Options | None = None) -> None:
+        self.bucket = bucket
+        self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._options = options or S3Options()
+
+    def __repr__(self) -> str:
+        return f"S3Store({self.bucket!r}, {self.prefix!r})"
+
+    def put_file(self, key: str, path: Path, content_type: str = "application/octet-stream") -> ObjectInfo:
+        """Store the file's bytes under `key`; large files in parts, which are aborted when one fails."""
+        with storage_errors(str(path)), path.open("rb") as source:
+            digest = hashlib.file_digest(source, "sha256").hexdigest()
+            size = source.seek(0, io.SEEK_END)
+            source.seek(0)
+            if size <= MULTIPART_BYTES:
+                return self._put(key, source, size, digest, content_type)
+        return self._put_parts(key, path, digest, content_type)
+
+    def put_bytes(self, key: str, data: bytes, content_type: str = "application/octet-stream") -> ObjectInfo:
+        """Store `data` under `key`."""
+        return self._put(key, io.BytesIO(data), len(data), hashlib.sha256(data).hexdigest(), content_type)
+
+    def open(self, key: str, etag: str | None = None) -> BinaryIO:
+        """The object's bytes as a stream."""
+        return cast("BinaryIO", io.BufferedReader(_Body(self, key, etag), BLOCK))
+
+    def get_file(self, key: str, path: Path, etag: str | None = None) -> ObjectInfo:
+        """Write the object's bytes to `path`, whole or not at all."""
+        with _Body(self, key, etag) as body, storage_errors(str(path)):
+            digest = write_whole(path, path.parent, lambda: body.read(BLOCK) or b"")
+            return ObjectInfo(key, body.size, body.etag, digest)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """What is stored under `key`."""
+        try:
+            answer = self.call("head_object", key)
+        except NotFound:
+            return None
+        return ObjectInfo(
+            key, answer["ContentLength"], answer["ETag"], answer.get("Metadata", {}).get("sha256")
+        )
+
+    def delete(self, key: str) -> None:
+        """Remove the object; no error when there is none."""
+        self.call("delete_object", key)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """All objects whose key starts with `prefix`, by key."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=self.prefix + prefix
+        )
+        with _s3_errors(self._address(prefix)):
+            for page in pages:
+                for item in page.get("Contents", ()):
+                    yield ObjectInfo(item["Key"].removeprefix(self.prefix), item["Size"], item["ETag"])
+
+    def check(self) -> None:
+        """Ask for the bucket."""
+        with _s3_errors(f"s3://{self.bucket}"):
+            self._client.head_bucket(Bucket=self.bucket)
+
+    def call(self, operation: str, key: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - boto3's own
+        """One S3 operation on one object, its failures as Spool's errors."""
+        with _s3_errors(self._address(key)):
+            method: Callable[..., dict[str, Any]] = getattr(self._client, operation)
+            return method(Bucket=self.bucket, Key=self.prefix + key, **parameters)
+
+    def _put(self, key: str, body: BinaryIO, size: int, digest: str, content_type: str) -> ObjectInfo:
+        answer = self.call(
+            "put_object", checked_key(key), Body=body, ContentType=content_type, Metadata={"sha256": digest}
+        )
+        return ObjectInfo(key, size, answer["ETag"], digest)
+
+    def _put_parts(self, key: str, path: Path, digest: str, content_type: str) -> ObjectInfo:
+        with _s3_errors(self._address(key)):
+            self._client.upload_file(
+                str(path),
+                self.bucket,
+                self.prefix + checked_key(key),
+                ExtraArgs={"ContentType": content_type, "Metadata": {"sha256": digest}},
+                Config=TransferConfig(
+                    multipart_threshold=MULTIPART_BYTES, multipart_chunksize=MULTIPART_BYTES
+                ),
+            )
+        info = self.head(key)
+        if info is None:
+            raise StorageError(f"{self._address(key)} was written and is not there.")
+        return info
+
+    def _address(self, key: str) -> str:
+        return f"s3://{self.bucket}/{self.prefix}{key}"
+
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401 - boto3 makes its clients at run time
+        options = self._options
+        checksums = "when_supported" if options.checksums else "when_required"
+        return boto3.session.Session().client(
+            "s3",
+            endpoint_url=options.endpoint_url,
+            region_name=options.region,
+            aws_access_key_id=_plain(options.access_key_id),
+            aws_secret_access_key=_plain(options.secret_access_key),
+            config=Config(
+                retries={"mode": "standard", "max_attempts": 5},
+                connect_timeout=5,
+                read_timeout=60,
+                max_pool_connections=32,
+                request_checksum_calculation=checksums,
+                response_checksum_validation=checksums,
+                # Buckets in the host name need DNS that S3-alikes seldom have.
+                s3={"addressing_style": "path"} if options.endpoint_url else {},
+            ),
+        )
+
+
+class _Body(io.RawIOBase):
+    """An object's bytes in order, asked for again from where a connection broke."""
+
+    def __init__(self, store: S3Store, key: str, etag: str | None) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+        answer = store.call("get_object", key, **({"IfMatch": etag} if etag else {}))
+        self.size: int = answer["ContentLength"]
+        self.etag: str = answer["ETag"]
+        self._stream = answer["Body"]
+        self._offset = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
+        for attempt in range(BODY_ATTEMPTS):
+            if self._offset >= self.size:
+                return 0
+            try:
+                if attempt:
+                    self._resume()
+                block = self._stream.read(len(buffer))
+            except (BotoCoreError, HTTPError, OSError, StorageError) as error:
+                if attempt == BODY_ATTEMPTS - 1:
+                    raise StorageError(f"Reading {self._key} broke off at byte {self._offset}.") from error
+                continue
+            if block:
+                buffer[: len(block)] = block
+                self._offset += len(block)
+                return len(block)
+        raise StorageError(f"{self._key} ended after {self._offset} of its {self.size} bytes.")
+
+    def _resume(self) -> None:
+        self._stream.close()
+        answer = self._store.call("get_object", self._key, IfMatch=self.etag, Range=f"bytes={self._offset}-")
+        self._stream = answer["Body"]
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
+def _plain(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
+@contextmanager
+def _s3_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        raise _named(error, what) from error
+    except ParamValidationError as error:
+        raise InvalidRequest(f"{what} is not an address that S3 accepts.") from error
+    except (BotoCoreError, Boto3Error, HTTPError) as error:
+        cause = error.__context__
+        raise _named(cause, what) if isinstance(cause, ClientError) else _silent(what) from error
+
+
+def _named(error: ClientError, what: str) -> SpoolError:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    if code in _MISSING:
+        return NotFound(f"There is no object {what}.")
+    if code in _CHANGED:
+        return SourceChanged(f"{what} has changed.")
+    if code in _FORBIDDEN:
+        return SourceForbidden(f"The object store refuses access to {what}.")
+    if code in _FULL:
+        return DiskFull(f"The object store has no space left for {what}.")
+    return StorageError(f"The object store answered {code or 'an error'} for {what}.")
+
+
+def _silent(what: str) -> StorageError:
+    return StorageError(f"The object store does not answer for {what}.")

@@ -1,0 +1,72 @@
+"""What an object store is: seven operations on keys, the same for a folder and for S3.
+
+Writes are whole: an object is there with all its bytes or not at all, and a second write of a key replaces
+the first. No correctness rests on conditional writes, which stores differ in. Knows no file system and no
+network.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from spool.errors import InvalidRequest
+
+KEY_BYTES = 1024
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@ -]*")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object as it is stored. `etag` changes with the content; `sha256` (hex) is known when we wrote
+    it."""
+
+    key: str
+    size: int
+    etag: str
+    sha256: str | None = None
+
+
+class ObjectStore(Protocol):
+    """Objects by key.
+
+    Every operation raises StorageError when the store does not answer or refuses (DiskFull when it has no
+    space), and InvalidRequest for a key that breaks the rules of `checked_key`.
+    """
+
+    def put_file(self, key: str, path: Path, content_type: str = "application/octet-stream") -> ObjectInfo:
+        """Store the file's bytes under `key`."""
+
+    def put_bytes(self, key: str, data: bytes, content_type: str = "application/octet-stream") -> ObjectInfo:
+        """Store `data` under `key`."""
+
+    def open(self, key: str, etag: str | None = None) -> BinaryIO:
+        """The object's bytes as a stream, read in order; close it.
+
+        Raises NotFound, and SourceChanged when an `etag` is given and the object has another.
+        """
+
+    def get_file(self, key: str, path: Path, etag: str | None = None) -> ObjectInfo:
+        """Write the object's bytes to `path`, whole or not at all. Raises NotFound and SourceChanged."""
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """What is stored under `key`; None when nothing is."""
+
+    def delete(self, key: str) -> None:
+        """Remove the object; no error when there is none."""
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """All objects whose key starts with `prefix`, by key."""
+
+    def check(self) -> None:
+        """Ask the store for a sign of life. Raises StorageError."""
+
+
+def checked_key(key: str) -> str:
+    """The key, if it is made of plain path parts that no store reads in a way of its own. Raises
+    InvalidRequest."""
+    parts = key.split("/")
+    if len(key.encode()) > KEY_BYTES or not all(_PART.fullmatch(part) for part in parts):
+        raise InvalidRequest(f"{key[:200]!r} cannot be the key of an object.")
+    return key

@@ -1,0 +1,84 @@
+"""The queue's names and the Celery application, as client and as worker.
+
+Celery carries hints and is trusted with nothing else: messages hold a job's id, are acknowledged early and
+may be lost or doubled. Why each option is set stands beside it. Knows no SQL.
+"""
+
+import ssl
+from typing import Any
+
+from celery import Celery
+from kombu.exceptions import ChannelError
+
+from spool.jobs import queue_name
+from spool.settings import Settings
+
+__all__ = ["TASK", "celery_app", "queue_depth", "queue_name", "send_hint"]
+
+TASK = "spool.transcribe"
+"""The one task; its one argument is a job id."""
+
+SOCKET_TIMEOUT_S = 10
+
+
+def celery_app(settings: Settings) -> Celery:
+    """The application. Connects to nothing yet; the worker registers `TASK` on it."""
+    app = Celery("spool", broker=settings.redis_url, set_as_current=False)
+    app.conf.update(
+        # The row is the truth and the message a hint: acknowledge at once, keep no result, wait for nothing.
+        task_acks_late=False,
+        task_ignore_result=True,
+        result_backend=None,
+        # A worker takes a message when a thread is free for it, and not before.
+        worker_disable_prefetch=True,
+        worker_prefetch_multiplier=1,
+        worker_pool="threads",
+        worker_concurrency=settings.concurrency,
+        task_serializer="json",
+        accept_content=["json"],
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options=_transport_options(),
+        # Celery's own default queue is never used; naming it ours keeps strays visible.
+        task_default_queue=queue_name(settings.pool),
+        task_create_missing_queues=True,
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        enable_utc=True,
+        timezone="UTC",
+    )
+    if settings.redis_url.startswith("rediss:"):
+        app.conf.broker_use_ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return app
+
+
+def send_hint(app: Celery, job_id: str, queue: str) -> None:
+    """Put the job's id into the queue. Tries once; raises kombu's OperationalError when Redis does not
+    answer."""
+    app.send_task(TASK, args=(job_id,), queue=queue, ignore_result=True, retry=False)
+
+
+def queue_depth(app: Celery, queue: str) -> int:
+    """How many messages wait in the queue. Raises kombu's OperationalError when Redis does not answer."""
+    with app.connection_for_write() as connection:
+        connection.ensure_connection(max_retries=1, timeout=SOCKET_TIMEOUT_S)
+        try:
+            return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
+        except ChannelError:  # Redis has no empty lists
+            return 0
+
+
+def _transport_options() -> dict[str, Any]:
+    return {
+        # A half-open connection would otherwise hold a worker for ever.
+        "socket_timeout": SOCKET_TIMEOUT_S,
+        "socket_connect_timeout": SOCKET_TIMEOUT_S,
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+        # Publishing: fail soon, since the outbox keeps what could not be sent.
+        "max_retries": 1,
+        "interval_start": 0,
+        "interval_step": 0.2,
+        "interval_max": 0.2,
+    }

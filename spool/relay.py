@@ -1,0 +1,165 @@
+"""From the outbox to Redis, and the sweep: what makes a lost message harmless.
+
+`relay_once` sends committed hints; `Sweeper` is the thread in which API and worker processes relay their
+outbox and, whoever holds the lock in SQL, sweep. Any outage of Redis or SQL is waited out with back-off.
+Sending twice is harmless and losing is not, hence: take rows, commit, send, then delete them.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+import structlog
+from celery import Celery
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from spool.errors import SpoolError, StorageError
+from spool.ids import new_id
+from spool.queue import queue_depth, send_hint
+from spool.settings import Settings
+from spool.store import outbox
+from spool.store.database import Database
+from spool.store.outbox import Hint, SweepLimits, SweepReport
+
+LOCK = "sweep"
+HINT_WINDOW = 1000
+BACK_OFF_FIRST_S = 0.5
+BACK_OFF_MAX_S = 30.0
+BROKER_ERRORS = (OperationalError, RedisError, OSError)
+
+log = structlog.get_logger(__name__)
+
+
+def relay_once(db: Database, app: Celery, limit: int = 500, *, window: int = HINT_WINDOW) -> int:
+    """Send up to `limit` due hints; how many were sent. No queue is filled beyond `window` messages.
+
+    Raises StorageError when Redis or SQL does not answer; what was not sent stays due.
+    """
+    with db.read() as tx:
+        queues = outbox.due_queues(tx)
+    sent = 0
+    for queue in queues:
+        room = min(limit - sent, window - _depth(app, queue))
+        if room <= 0:
+            continue
+        with db.begin() as tx:
+            hints = outbox.due_hints(tx, room, queue)
+        sent += _send(db, app, hints)
+    return sent
+
+
+def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> SweepReport | None:
+    """Sweep if the lock is free or ours; None when another process sweeps. Raises StorageError."""
+    with db.begin() as tx:
+        if not outbox.try_lock(tx, LOCK, owner, 3 * settings.sweep_seconds):
+            return None
+    with db.read() as tx:
+        waiting = outbox.queued_by_queue(tx)
+    limits = SweepLimits(
+        hint_stale_seconds=settings.hint_stale_seconds,
+        max_deaths=settings.max_deaths,
+        room=_room(app, waiting, settings.hint_window),
+    )
+    with db.begin() as tx:
+        report = outbox.sweep(tx, limits)
+    if report.requeued or report.poisoned or report.cancelled or report.rehinted:
+        log.info(
+            "swept",
+            requeued=report.requeued,
+            poisoned=report.poisoned,
+            cancelled=report.cancelled,
+            rehinted=len(report.rehinted),
+        )
+    return report
+
+
+class Sweeper(threading.Thread):
+    """A daemon thread that relays and sweeps until stopped. `wake()` after a commit sends its hints at
+    once."""
+
+    def __init__(self, db: Database, app: Celery, settings: Settings) -> None:
+        super().__init__(name="spool-sweeper", daemon=True)
+        self._db = db
+        self._app = app
+        self._settings = settings
+        self._owner = new_id("swp")
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+
+    def wake(self) -> None:
+        """There is something to send."""
+        self._wake.set()
+
+    def stop(self, timeout: float = 30.0) -> None:
+        """Stop soon, and give the lock to whoever sweeps next."""
+        self._stopping.set()
+        self._wake.set()
+        if self.is_alive():
+            self.join(timeout)
+
+    def run(self) -> None:
+        """Relay when woken, sweep at each interval, back off while something is down."""
+        failures = 0
+        next_sweep = 0.0
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                if time.monotonic() >= next_sweep:
+                    sweep_once(self._db, self._app, self._settings, self._owner)
+                    next_sweep = time.monotonic() + _jittered(self._settings.sweep_seconds)
+                while not self._stopping.is_set() and self._relay() > 0:
+                    pass
+                failures = 0
+            except Exception as error:  # noqa: BLE001 - this thread must outlive whatever happens: law 1 rests on it
+                failures += 1
+                pause = _jittered(min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2 ** (failures - 1)))
+                log.warning("sweeper", error=repr(error), failures=failures, again_in_seconds=round(pause, 1))
+                self._stopping.wait(pause)
+                continue
+            self._wake.wait(max(0.0, next_sweep - time.monotonic()))
+        self._release()
+
+    def _relay(self) -> int:
+        return relay_once(self._db, self._app, window=self._settings.hint_window)
+
+    def _release(self) -> None:
+        try:
+            with self._db.begin() as tx:
+                outbox.unlock(tx, LOCK, self._owner)
+        except SpoolError as error:
+            log.warning("sweeper", error=repr(error))  # the lock runs out by itself
+
+
+def _send(db: Database, app: Celery, hints: Sequence[Hint]) -> int:
+    done = 0
+    try:
+        for hint in hints:
+            send_hint(app, hint.job_id, hint.queue)
+            done += 1
+    except BROKER_ERRORS as error:
+        with db.begin() as tx:
+            outbox.give_back_hints(tx, hints[done:])
+        raise StorageError("Redis does not answer.") from error
+    finally:
+        if done:
+            with db.begin() as tx:
+                outbox.mark_sent(tx, hints[:done])
+    return done
+
+
+def _depth(app: Celery, queue: str) -> int:
+    try:
+        return queue_depth(app, queue)
+    except BROKER_ERRORS as error:
+        raise StorageError("Redis does not answer.") from error
+
+
+def _room(app: Celery, waiting: Mapping[str, int], window: int) -> dict[str, int]:
+    """How many messages Redis may be missing, by queue: a queue as long as its jobs are many misses none."""
+    return {queue: max(0, min(number, window) - _depth(app, queue)) for queue, number in waiting.items()}
+
+
+def _jittered(seconds: float) -> float:
+    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load, guards nothing

@@ -1,0 +1,242 @@
+"""Every setting of Spool in one frozen object, read from `SPOOL_*` variables.
+
+The defaults are the embedded stack on one machine: SQLite, a folder as object store and a Redis on a Unix
+socket, all under `SPOOL_HOME`. Secrets may come from files (`SPOOL_API_TOKEN_FILE`). Settings that contradict
+each other refuse with one sentence, before any work. Knows names, types and defaults; opens no connection.
+"""
+
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from spool.costs import price_micros, price_of
+from spool.embedded import default_url
+from spool.errors import SettingsError
+
+PREFIX = "SPOOL_"
+SECRETS = ("api_token", "s3_access_key_id", "s3_secret_access_key", "database_url", "redis_url")
+LOOPBACK = {"localhost", "::1"}
+# Feature frames (10 ms) of the longest chunk that the chunk plan makes, overlaps included.
+LONGEST_CHUNK_FRAMES = 4_000
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_DEMO_MODEL = Path(__file__).resolve().parent.parent / "models" / "demo"
+
+
+def _plain_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError("is part of a queue's name: letters, digits, '.', '_' and '-' only")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_plain_name)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+def _host_name() -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", platform.node()).strip("-.")[:100] or "worker"
+
+
+class Settings(BaseSettings):
+    """What this process was told. Frozen; secrets show as stars in its repr."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
+
+    home: Path = Path("var")
+    database_url: str = Field("", repr=False)
+    redis_url: str = Field("", repr=False)
+    objects: str = ""
+    s3_endpoint_url: str | None = None
+    s3_region: str = "us-east-1"
+    s3_access_key_id: SecretStr | None = None
+    s3_secret_access_key: SecretStr | None = None
+    s3_checksums: bool = False
+    """Send boto3's default checksums; off, since many S3-alikes refuse them."""
+
+    source_roots: Annotated[tuple[Path, ...], NoDecode] = ()
+    """Folders below which `file://` sources may lie."""
+    http_sources: bool = False
+    """Let jobs name `http://` sources too; what comes that way can be read and changed on its way."""
+    api_host: str = "127.0.0.1"
+    api_port: int = Field(8700, ge=0, le=65535)
+    api_token: SecretStr | None = None
+    upload_max_bytes: int = Field(4 * 2**30, gt=0)
+    max_audio_seconds: Seconds = 24 * 3600.0
+
+    models: Annotated[dict[str, str], NoDecode] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
+    """Model names that jobs may ask for, each a folder, a `.nemo` file or a hub id `owner/name`."""
+    default_model: str = "demo"
+
+    pool: Name = "cpu"
+    worker_name: Name = Field(default_factory=_host_name)
+    concurrency: int = Field(8, ge=1, le=256)
+    """Jobs in flight in one worker."""
+    frame_budget: int = Field(48_000, ge=1)
+    """Feature frames of 10 ms in one batch, padding included."""
+    max_batch: int = Field(64, ge=1)
+    """Utterances in one batch."""
+    engine_slots: int = Field(32, ge=1)
+    """Chunks that may wait in the engine before job threads are held back."""
+    yield_seconds: Seconds = 600.0
+    """After so long a running job goes back into the queue if others wait."""
+
+    lease_seconds: Seconds = 60.0
+    heartbeat_seconds: Seconds = 10.0
+    sweep_seconds: Seconds = 5.0
+    hint_stale_seconds: Seconds = 30.0
+    hint_window: int = Field(1000, ge=1)
+    """Messages kept in one Redis queue at most; the rest wait in SQL."""
+    max_deaths: int = Field(3, ge=1)
+
+    price_per_hour: Decimal = Field(Decimal("0.10"), ge=0)
+    """Price of an engine hour where the rate card names neither the worker nor its pool."""
+    rate_card: Annotated[dict[str, Decimal], NoDecode] = Field(default_factory=dict)
+    currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
+    log_json: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _embedded_defaults(cls, values: Any) -> Any:  # noqa: ANN401 - pydantic's raw input
+        if isinstance(values, dict):
+            home = Path(values.get("home") or "var").expanduser().resolve()
+            values = {**values, "home": home}
+            values["database_url"] = values.get("database_url") or f"sqlite:///{home / 'spool.db'}"
+            values["redis_url"] = values.get("redis_url") or default_url(home)
+            values["objects"] = values.get("objects") or (home / "objects").as_uri()
+        return values
+
+    @field_validator("source_roots", mode="before")
+    @classmethod
+    def _paths(cls, value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, str):
+            value = json.loads(value) if value.startswith("[") else [p for p in value.split(os.pathsep) if p]
+        return tuple(Path(path).expanduser().resolve() for path in value)
+
+    @field_validator("models", "rate_card", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:  # noqa: ANN401
+        if not isinstance(value, str):
+            return {name: str(item) for name, item in value.items()} if isinstance(value, Mapping) else value
+        if value.lstrip().startswith("{"):
+            return json.loads(value, parse_float=Decimal)
+        pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
+        if any(not name.strip() or not item.strip() for name, _, item in pairs):
+            raise ValueError("has to be JSON or a list such as name=value,other=value")
+        return {name.strip(): item.strip() for name, _, item in pairs}
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> "Settings":
+        for check in (self._check_stores, self._check_api, self._check_worker, self._check_money):
+            check()
+        return self
+
+    def _check_stores(self) -> None:
+        dialect = self.database_url.partition(":")[0].partition("+")[0]
+        if dialect not in {"sqlite", "postgresql", "postgres"}:
+            raise SettingsError("SPOOL_DATABASE_URL has to be a sqlite: or postgresql: URL.")
+        if self.redis_url.partition(":")[0] not in {"redis", "rediss", "redis+socket"}:
+            raise SettingsError("SPOOL_REDIS_URL has to be a redis:, rediss: or redis+socket: URL.")
+        objects = urlsplit(self.objects)
+        if objects.scheme not in {"file", "s3"}:
+            raise SettingsError("SPOOL_OBJECTS has to be file:///folder or s3://bucket/prefix.")
+        if objects.scheme == "s3" and not objects.netloc:
+            raise SettingsError("SPOOL_OBJECTS is an s3: URL that names no bucket.")
+        if objects.scheme == "file" and (objects.netloc or not objects.path.startswith("/")):
+            raise SettingsError("SPOOL_OBJECTS has to name an absolute folder: file:///folder.")
+        if (self.s3_access_key_id is None) != (self.s3_secret_access_key is None):
+            raise SettingsError("Set both or none of SPOOL_S3_ACCESS_KEY_ID and SPOOL_S3_SECRET_ACCESS_KEY.")
+        shared = objects.scheme == "s3" and self.redis_url.partition(":")[0] != "redis+socket"
+        if dialect == "sqlite" and shared and not _is_local(urlsplit(self.redis_url).hostname or ""):
+            raise SettingsError(
+                "SPOOL_REDIS_URL and SPOOL_OBJECTS are shared between machines, but SPOOL_DATABASE_URL is "
+                "an SQLite file that only this one can see; use PostgreSQL."
+            )
+
+    def _check_api(self) -> None:
+        if self.api_token is not None and len(self.api_token.get_secret_value()) < 16:
+            raise SettingsError("SPOOL_API_TOKEN is too short to keep anybody out: at least 16 characters.")
+        if self.api_token is None and not _is_local(self.api_host):
+            raise SettingsError(
+                f"SPOOL_API_HOST {self.api_host} lets other machines in: set SPOOL_API_TOKEN first."
+            )
+
+    def _check_worker(self) -> None:
+        if self.default_model not in self.models:
+            raise SettingsError(f"SPOOL_DEFAULT_MODEL {self.default_model} is not among SPOOL_MODELS.")
+        if self.lease_seconds <= 2 * self.heartbeat_seconds:
+            raise SettingsError(
+                "SPOOL_LEASE_SECONDS has to be more than twice SPOOL_HEARTBEAT_SECONDS, or one late "
+                "heartbeat loses a job."
+            )
+        if self.frame_budget < LONGEST_CHUNK_FRAMES:
+            raise SettingsError(
+                f"SPOOL_FRAME_BUDGET {self.frame_budget} is less than the {LONGEST_CHUNK_FRAMES} frames of "
+                "one long chunk, which could then never run."
+            )
+
+    def _check_money(self) -> None:
+        for price in (self.price_per_hour, *self.rate_card.values()):
+            price_micros(price)
+
+    def price_per_hour_micros(self, worker: str | None = None, pool: str | None = None) -> int:
+        """The price of an engine hour of this worker (or another) in millionths of the currency."""
+        price = price_of(worker or self.worker_name, pool or self.pool, self.rate_card, self.price_per_hour)
+        return price_micros(price)
+
+    @property
+    def objects_folder(self) -> Path | None:
+        """The object store's folder, if it is one."""
+        parts = urlsplit(self.objects)
+        return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:  # noqa: ANN401
+    """Read the settings from the environment; `overrides` win. Raises SettingsError with one sentence."""
+    environ = os.environ if environ is None else environ
+    upper = {name.upper(): value for name, value in environ.items()}
+    values: dict[str, Any] = {
+        name: upper[PREFIX + name.upper()]
+        for name in Settings.model_fields
+        if upper.get(PREFIX + name.upper())
+    }
+    values |= _secrets_from_files(upper)
+    values |= overrides
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = ".".join(str(part) for part in first["loc"][:1]) or "settings"
+        message = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{PREFIX}{field.upper()}: {message}.") from None
+
+
+def _secrets_from_files(environ: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for name in SECRETS:
+        variable = PREFIX + name.upper()
+        path = environ.get(f"{variable}_FILE")
+        if not path:
+            continue
+        if environ.get(variable):
+            raise SettingsError(f"Set {variable} or {variable}_FILE, not both.")
+        try:
+            secret = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise SettingsError(f"{variable}_FILE names {path}, which cannot be read.") from None
+        if not secret:
+            raise SettingsError(f"{variable}_FILE names {path}, which is empty.")
+        found[name] = secret
+    return found
+
+
+def _is_local(host: str) -> bool:
+    return host in LOOPBACK or host.startswith("127.") or host == "[::1]"

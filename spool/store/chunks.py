@@ -1,0 +1,84 @@
+"""Chunks that were decoded: saved once per job, channel and number, and never decoded again (law 4).
+
+The save, its cost line and the worker's sum commit together (law 5), and only while the claim holds (law 3).
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from spool.clock import now_utc
+from spool.store import costs
+from spool.store.costs import Charge
+from spool.store.leases import Claim, hold
+from spool.tables import chunks
+from spool.transcript import Word
+
+
+@dataclass(frozen=True, slots=True)
+class SavedChunk:
+    """One chunk's words. Positions are samples at 16 kHz from the start of the recording; the core is what
+    this chunk answers for, within the audio that the engine heard. Word times are seconds from the
+    recording's start."""
+
+    index: int
+    channel: int
+    core_start: int
+    core_end: int
+    start: int
+    end: int
+    words: tuple[Word, ...]
+    engine_ns: int
+    attempt: int
+
+
+def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) -> None:
+    """Keep the chunk and bill its engine time.
+
+    A chunk that is saved already stays as it is, and the second decoding is billed as wasted. The row carries
+    the claim's attempt. Raises LeaseLost with nothing written: the caller then bills the time as wasted by
+    itself.
+    """
+    hold(tx, claim)
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    saved = tx.execute(
+        build(chunks)
+        .values(
+            job_id=claim.job.id,
+            channel=chunk.channel,
+            number=chunk.index,
+            core_start=chunk.core_start,
+            core_end=chunk.core_end,
+            start_sample=chunk.start,
+            end_sample=chunk.end,
+            words=[word.model_dump(mode="json") for word in chunk.words],
+            engine_ns=chunk.engine_ns,
+            attempt=claim.attempt,
+            created_at=now_utc(),
+        )
+        .on_conflict_do_nothing(index_elements=[chunks.c.job_id, chunks.c.channel, chunks.c.number])
+    )
+    costs.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved.rowcount != 1)
+
+
+def saved_chunks(tx: Connection, job_id: str) -> list[SavedChunk]:
+    """All saved chunks of the job, by channel and number."""
+    rows = tx.execute(
+        select(chunks).where(chunks.c.job_id == job_id).order_by(chunks.c.channel, chunks.c.number)
+    )
+    return [
+        SavedChunk(
+            index=row.number,
+            channel=row.channel,
+            core_start=row.core_start,
+            core_end=row.core_end,
+            start=row.start_sample,
+            end=row.end_sample,
+            words=tuple(Word.model_validate(word) for word in row.words),
+            engine_ns=row.engine_ns,
+            attempt=row.attempt,
+        )
+        for row in rows
+    ]

@@ -1,0 +1,227 @@
+"""The ledger: every second that an engine was busy, on exactly one job's bill, and its reports.
+
+Appends to `cost_lines` and adds the same nanoseconds to `workers.busy_ns` in the same transaction, so that
+the two sums are equal after every commit (law 5). The arithmetic is in `spool.costs`.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, case, func, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from spool.clock import now_utc, today_utc
+from spool.costs import MICROS_PER_UNIT, NANOS_PER_SECOND, cost_nanos, money
+from spool.errors import InvalidRequest, NotFound
+from spool.store.bills import CostLine, CostReport, CostRow, CostSums, GroupBy, JobCost
+from spool.tables import cost_lines, workers
+
+__all__ = [
+    "Charge",
+    "CostLine",
+    "CostReport",
+    "CostRow",
+    "CostSums",
+    "GroupBy",
+    "JobCost",
+    "charge",
+    "cost_report",
+    "job_cost",
+]
+
+_GROUPS: dict[str, ColumnElement[Any]] = {
+    "day": cost_lines.c.day,
+    "project": cost_lines.c.project,
+    "model": cost_lines.c.model,
+    "worker": workers.c.name,
+    "pool": cost_lines.c.pool,
+    "job": cost_lines.c.job_id,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Engine time to be billed. `audio_samples` are the 16 kHz samples it transcribed (a chunk's core)."""
+
+    worker_id: str
+    engine_ns: int
+    audio_samples: int
+    price_per_hour_micros: int
+    model: str
+    pool: str
+    project: str
+
+
+def charge(tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bool = False) -> None:
+    """Add engine time to the ledger and to the worker's sum, in this transaction.
+
+    Not fenced: that a worker was busy is a fact also after it lost its lease; such time goes in as `wasted`.
+    Raises NotFound for a worker that never registered, InvalidRequest for negative amounts.
+    """
+    if min(bill.engine_ns, bill.audio_samples, bill.price_per_hour_micros) < 0:
+        raise InvalidRequest("A charge cannot be negative.")
+    busy = update(workers).where(workers.c.id == bill.worker_id)
+    if tx.execute(busy.values(busy_ns=workers.c.busy_ns + bill.engine_ns)).rowcount != 1:
+        raise NotFound(f"Worker {bill.worker_id} is not registered, so its time cannot be billed.")
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    line = build(cost_lines).values(
+        job_id=job_id,
+        attempt=attempt,
+        worker_id=bill.worker_id,
+        day=today_utc(),
+        price_per_hour_micros=bill.price_per_hour_micros,
+        wasted=wasted,
+        model=bill.model,
+        pool=bill.pool,
+        project=bill.project,
+        engine_ns=bill.engine_ns,
+        audio_samples=0 if wasted else bill.audio_samples,
+        cost_nanos=cost_nanos(bill.engine_ns, bill.price_per_hour_micros),
+        updated_at=now_utc(),
+    )
+    key = cost_lines.primary_key.columns
+    total = tx.execute(
+        line.on_conflict_do_update(
+            index_elements=list(key),
+            set_={
+                "engine_ns": cost_lines.c.engine_ns + line.excluded.engine_ns,
+                "audio_samples": cost_lines.c.audio_samples + line.excluded.audio_samples,
+                "updated_at": now_utc(),
+            },
+        ).returning(cost_lines.c.engine_ns, cost_lines.c.day)
+    ).one()
+    if total.engine_ns != bill.engine_ns:
+        _reprice(tx, job_id, attempt, bill, wasted, total)
+
+
+def _reprice(tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bool, total: Row[Any]) -> None:
+    """Round the line's money anew from its whole time: here, since SQL's 64 bits would overflow."""
+    tx.execute(
+        update(cost_lines)
+        .where(
+            cost_lines.c.job_id == job_id,
+            cost_lines.c.attempt == attempt,
+            cost_lines.c.worker_id == bill.worker_id,
+            cost_lines.c.day == total.day,
+            cost_lines.c.price_per_hour_micros == bill.price_per_hour_micros,
+            cost_lines.c.wasted == wasted,
+        )
+        .values(cost_nanos=cost_nanos(total.engine_ns, bill.price_per_hour_micros))
+    )
+
+
+def job_cost(tx: Connection, job_id: str, currency: str = "USD") -> JobCost:
+    """The job's bill so far; empty for a job that no engine has seen."""
+    lines = cost_lines.join(workers, workers.c.id == cost_lines.c.worker_id)
+    rows = tx.execute(
+        select(cost_lines, workers.c.name.label("worker"))
+        .select_from(lines)
+        .where(cost_lines.c.job_id == job_id)
+        .order_by(cost_lines.c.attempt, cost_lines.c.day, cost_lines.c.worker_id, cost_lines.c.wasted)
+    ).all()
+    sums = tx.execute(select(*_sums()).where(cost_lines.c.job_id == job_id)).one()
+    return JobCost(_sums_of(sums), currency, tuple(_line_of(row) for row in rows))
+
+
+def cost_report(
+    tx: Connection, start: date, end: date, group_by: GroupBy = "day", currency: str = "USD"
+) -> CostReport:
+    """Costs of the UTC days from `start` (inclusive) to `end` (exclusive), by group.
+
+    Idle is the time within the period that workers were up and their engines not busy; it is the fleet's, on
+    no job's bill. Raises InvalidRequest when the period is empty or `group_by` unknown.
+    """
+    if end <= start:
+        raise InvalidRequest("The period of a cost report has to end after it starts.")
+    key = _GROUPS.get(group_by)
+    if key is None:
+        raise InvalidRequest(f"Costs are grouped by {', '.join(_GROUPS)}, not by {group_by}.")
+    period = (cost_lines.c.day >= start, cost_lines.c.day < end)
+    source = (
+        cost_lines.join(workers, workers.c.id == cost_lines.c.worker_id)
+        if group_by == "worker"
+        else cost_lines
+    )
+    grouped = (
+        select(key.label("key"), *_sums()).select_from(source).where(*period).group_by(key).order_by(key)
+    )
+    rows = tuple(CostRow(str(row.key), _sums_of(row)) for row in tx.execute(grouped))
+    total = _sums_of(tx.execute(select(*_sums()).where(*period)).one())
+    idle_ns, idle_nanos = _idle(tx, start, end)
+    return CostReport(
+        start, end, group_by, currency, rows, total, idle_ns / NANOS_PER_SECOND, money(idle_nanos)
+    )
+
+
+def _sums() -> list[ColumnElement[Any]]:
+    billable = cost_lines.c.wasted.is_(False)
+
+    def total(column: ColumnElement[int], name: str, kept: ColumnElement[bool]) -> ColumnElement[Any]:
+        return func.coalesce(func.sum(case((kept, column), else_=0)), 0).label(name)
+
+    return [
+        func.coalesce(func.sum(cost_lines.c.audio_samples), 0).label("audio_samples"),
+        total(cost_lines.c.engine_ns, "billable_ns", billable),
+        total(cost_lines.c.engine_ns, "wasted_ns", ~billable),
+        total(cost_lines.c.cost_nanos, "billable_nanos", billable),
+        total(cost_lines.c.cost_nanos, "wasted_nanos", ~billable),
+    ]
+
+
+def _sums_of(row: Row[Any]) -> CostSums:
+    # PostgreSQL sums bigints as numeric; they are whole numbers all the same.
+    return CostSums(
+        audio_samples=int(row.audio_samples),
+        billable_ns=int(row.billable_ns),
+        wasted_ns=int(row.wasted_ns),
+        billable_cost=money(int(row.billable_nanos)),
+        wasted_cost=money(int(row.wasted_nanos)),
+    )
+
+
+def _line_of(row: Row[Any]) -> CostLine:
+    return CostLine(
+        job_id=row.job_id,
+        attempt=row.attempt,
+        worker_id=row.worker_id,
+        worker=row.worker,
+        day=row.day,
+        model=row.model,
+        pool=row.pool,
+        project=row.project,
+        wasted=row.wasted,
+        engine_ns=row.engine_ns,
+        audio_samples=row.audio_samples,
+        price_per_hour=Decimal(row.price_per_hour_micros) / MICROS_PER_UNIT,
+        cost=money(row.cost_nanos),
+    )
+
+
+def _idle(tx: Connection, start: date, end: date) -> tuple[int, int]:
+    """Nanoseconds and nano-units of the workers' time up but not busy within the period."""
+    begin, finish = (datetime.combine(day, time(), tzinfo=UTC) for day in (start, end))
+    last_sign = func.coalesce(workers.c.stopped_at, workers.c.seen_at)
+    up = tx.execute(
+        select(
+            workers.c.id, workers.c.started_at, last_sign.label("until"), workers.c.price_per_hour_micros
+        ).where(workers.c.started_at < finish, last_sign > begin)
+    ).all()
+    busy_by_worker = {
+        row.worker_id: int(row.busy)
+        for row in tx.execute(
+            select(cost_lines.c.worker_id, func.sum(cost_lines.c.engine_ns).label("busy"))
+            .where(cost_lines.c.day >= start, cost_lines.c.day < end)
+            .group_by(cost_lines.c.worker_id)
+        )
+    }
+    idle_ns = idle_nanos = 0
+    for worker in up:
+        span = min(worker.until, finish) - max(worker.started_at, begin)
+        present = round(span.total_seconds() * 1e6) * 1000
+        idle = max(0, present - busy_by_worker.get(worker.id, 0))
+        idle_ns += idle
+        idle_nanos += cost_nanos(idle, worker.price_per_hour_micros)
+    return idle_ns, idle_nanos

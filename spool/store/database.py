@@ -1,0 +1,140 @@
+"""The engine behind the store: one class over SQLite and PostgreSQL.
+
+Knows each dialect's habits (write-ahead log, BEGIN IMMEDIATE, busy timeout; statement and lock timeouts) and
+turns a database that does not answer into `StorageError`. Knows no table.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, text
+from sqlalchemy.engine import URL
+
+from spool.errors import DiskFull, SettingsError, StorageError
+
+BUSY_TIMEOUT_S = 30  # SQLite: how long a writer waits for the one before it
+CONNECT_TIMEOUT_S = 10
+STATEMENT_TIMEOUT_S = 60
+LOCK_TIMEOUT_S = 30
+IDLE_IN_TRANSACTION_S = 120  # a stopped process must not hold rows for ever
+
+
+def driver_url(url: str) -> URL:
+    """The URL with the driver that Spool ships: psycopg for PostgreSQL, pysqlite for SQLite.
+
+    Raises SettingsError for any other database.
+    """
+    try:
+        parsed = make_url(url)
+    except exc.ArgumentError:
+        raise SettingsError("The database URL cannot be read.") from None
+    dialect = parsed.get_backend_name()
+    if dialect in {"postgresql", "postgres"}:
+        return parsed.set(drivername="postgresql+psycopg")
+    if dialect == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise SettingsError("Spool's SQLite database has to be a file: several processes share it.")
+        return parsed.set(drivername="sqlite+pysqlite")
+    raise SettingsError(f"Spool keeps its tables in SQLite or PostgreSQL, not in {dialect}.")
+
+
+class Database:
+    """Connections to one database. Safe to share between threads; not to be carried over a fork."""
+
+    def __init__(self, url: str, *, pool_size: int = 20) -> None:
+        parsed = driver_url(url)
+        self.dialect = "sqlite" if parsed.drivername.startswith("sqlite") else "postgresql"
+        if self.dialect == "sqlite":
+            Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+        self.engine: Engine = create_engine(
+            parsed,
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_pre_ping=self.dialect == "postgresql",
+            connect_args=_connect_args(self.dialect),
+        )
+        if self.dialect == "sqlite":
+            event.listen(self.engine, "connect", _sqlite_connect)
+            event.listen(self.engine, "begin", _sqlite_begin)
+
+    def __repr__(self) -> str:
+        return f"Database({self.engine.url.render_as_string(hide_password=True)!r})"
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A write transaction: committed at the end of the block, rolled back on any error.
+
+        On SQLite it holds the one write lock from its first moment. Raises StorageError when the database
+        does not answer; constraint violations stay what they are, since they are our mistakes.
+        """
+        with _storage_errors(), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A read-only transaction with one view of the data; a write in it is refused by the database."""
+        with _storage_errors(), self.engine.connect() as connection:
+            connection = connection.execution_options(spool_read_only=True, postgresql_readonly=True)
+            with connection.begin():
+                yield connection
+
+    def ping(self) -> None:
+        """Ask the database for a sign of life. Raises StorageError."""
+        with self.read() as tx:
+            tx.execute(text("SELECT 1"))
+
+    def close(self) -> None:
+        """Close all pooled connections."""
+        self.engine.dispose()
+
+
+def _connect_args(dialect: str) -> dict[str, Any]:
+    if dialect == "sqlite":
+        return {"timeout": BUSY_TIMEOUT_S}
+    return {
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "application_name": "spool",
+        "options": f"-c statement_timeout={STATEMENT_TIMEOUT_S}s -c lock_timeout={LOCK_TIMEOUT_S}s"
+        f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_S}s -c timezone=UTC",
+    }
+
+
+def _sqlite_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - sqlite3 by way of the pool
+    connection.isolation_level = None  # we say BEGIN ourselves
+    for pragma in (
+        f"busy_timeout={BUSY_TIMEOUT_S * 1000}",  # first: the next one may already have to wait
+        "journal_mode=WAL",
+        "synchronous=FULL",  # a commit survives a power cut, as on PostgreSQL
+        "foreign_keys=ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _sqlite_begin(connection: Connection) -> None:
+    read_only = bool(connection.get_execution_options().get("spool_read_only"))
+    connection.exec_driver_sql(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
+    # IMMEDIATE: taking the write lock later can fail at once, without the busy timeout, on a stale snapshot.
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def _storage_errors() -> Iterator[None]:
+    try:
+        yield
+    except exc.TimeoutError as error:
+        raise StorageError("All database connections are busy.") from error
+    except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
+        cause = str(error.orig).lower()
+        if "disk is full" in cause or "no space left" in cause:
+            raise DiskFull("The database's disk is full.") from error
+        if "no such table" in cause:
+            raise StorageError("The database has no tables yet: run the migrations.") from error
+        if "is locked" in cause or "timeout" in cause:
+            raise StorageError("The database is busy.") from error
+        raise StorageError("The database does not answer.") from error
+    except exc.DBAPIError as error:
+        if error.connection_invalidated:
+            raise StorageError("The connection to the database broke.") from error
+        raise

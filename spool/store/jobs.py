@@ -1,0 +1,300 @@
+"""Jobs as people see them: created, looked up, listed, cancelled, retried.
+
+A job's row and its outbox line are written by the same call, so they commit together (law 2). What workers
+write is in `spool.store.leases`.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import astuple, dataclass
+from datetime import datetime
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    case,
+    false,
+    func,
+    insert,
+    literal,
+    null,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from spool.clock import UtcDateTime, now_utc
+from spool.errors import Conflict, InvalidRequest, NotFound
+from spool.ids import new_id
+from spool.jobs import JobOptions, JobState
+from spool.store.rows import JOB_COLUMNS, Job, Source, SourceKind, add_hints, job_of, may_become
+from spool.tables import ID, idempotency, jobs
+
+__all__ = [
+    "Job",
+    "JobFilter",
+    "NewJob",
+    "Page",
+    "Source",
+    "SourceKind",
+    "cancel_job",
+    "create_job",
+    "get_job",
+    "job_counts",
+    "list_jobs",
+    "retry_job",
+]
+
+PAGE_LIMIT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What a submitter asks for. `id` may be chosen beforehand with `new_id("job")`, as an upload's key needs
+    it.
+
+    `request_hash` (hex SHA-256 of what was asked) tells a repeat of an `idempotency_key` from its misuse.
+    """
+
+    source: Source
+    options: JobOptions
+    name: str
+    project: str = "default"
+    pool: str = "cpu"
+    worker: str | None = None
+    idempotency_key: str | None = None
+    request_hash: str | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list holds; None means any. Created from (inclusive) and to (exclusive) are aware
+    datetimes."""
+
+    state: JobState | None = None
+    project: str | None = None
+    pool: str | None = None
+    worker: str | None = None
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Jobs, newest first, and the cursor of the page after them (None at the end)."""
+
+    items: tuple[Job, ...]
+    next_cursor: str | None
+
+
+def create_job(tx: Connection, new: NewJob) -> tuple[Job, bool]:
+    """Write the job and its outbox line; the bool tells whether it is new.
+
+    A repeated idempotency key (per project) with the same request hash answers with the first job. Raises
+    Conflict when the key was used for another request.
+    """
+    if new.idempotency_key is None:
+        return _insert_job(tx, new), True
+    first = _first_with_key(tx, new)
+    if first is not None:
+        return get_job(tx, first), False
+    with tx.begin_nested() as savepoint:
+        job = _insert_job(tx, new)
+        if _keep_key(tx, new, job.id):
+            return job, True
+        savepoint.rollback()  # a transaction beside us was first
+    first = _first_with_key(tx, new)
+    if first is None:
+        raise Conflict(f"The idempotency key {new.idempotency_key!r} is in use by another request right now.")
+    return get_job(tx, first), False
+
+
+def get_job(tx: Connection, job_id: str) -> Job:
+    """The job. Raises NotFound."""
+    row = tx.execute(select(*JOB_COLUMNS).where(jobs.c.id == job_id)).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no job {job_id}.")
+    return job_of(row)
+
+
+def list_jobs(tx: Connection, wanted: JobFilter, cursor: str | None = None, limit: int = 50) -> Page:
+    """Up to `limit` (1 to 1000) jobs, newest first, after `cursor`.
+
+    Raises InvalidRequest for a limit out of range or a cursor that belongs to another filter.
+    """
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise InvalidRequest(f"A page holds 1 to {PAGE_LIMIT} jobs.")
+    query = select(*JOB_COLUMNS).where(*_conditions(wanted))
+    if cursor is not None:
+        query = query.where(_after(cursor, wanted))
+    query = query.order_by(jobs.c.created_at.desc(), jobs.c.id.desc()).limit(limit + 1)
+    found = [job_of(row) for row in tx.execute(query)]
+    more = len(found) > limit
+    items = tuple(found[:limit])
+    return Page(items, _cursor(items[-1], wanted) if more else None)
+
+
+def cancel_job(tx: Connection, job_id: str) -> Job:
+    """Cancel: at once when queued; a running job's worker is asked, and stops at its next renewal or chunk.
+
+    Raises NotFound, and Conflict when the job has ended already.
+    """
+    queued = jobs.c.state == JobState.QUEUED.value
+    row = tx.execute(
+        update(jobs)
+        .where(jobs.c.id == job_id, may_become(JobState.CANCELLED))
+        .values(
+            state=case((queued, JobState.CANCELLED.value), else_=jobs.c.state),
+            finished_at=case((queued, now_utc()), else_=null()),
+            cancel_requested=~queued,
+            updated_at=now_utc(),
+        )
+        .returning(*JOB_COLUMNS)
+    ).one_or_none()
+    if row is None:
+        job = get_job(tx, job_id)
+        raise Conflict(f"Job {job_id} is {job.state} and cannot be cancelled.")
+    return job_of(row)
+
+
+def retry_job(tx: Connection, job_id: str) -> Job:
+    """Queue a failed or cancelled job again; its saved chunks stay, its deaths are forgotten.
+
+    Raises NotFound, and Conflict in any other state.
+    """
+    row = tx.execute(
+        update(jobs)
+        .where(
+            jobs.c.id == job_id,
+            may_become(JobState.QUEUED),
+            jobs.c.state.in_([JobState.FAILED.value, JobState.CANCELLED.value]),
+        )
+        .values(
+            state=JobState.QUEUED.value,
+            deaths=0,
+            cancel_requested=false(),
+            queued_at=now_utc(),
+            hinted_at=null(),
+            started_at=null(),
+            finished_at=null(),
+            error_code=null(),
+            error_message=null(),
+            updated_at=now_utc(),
+        )
+        .returning(*JOB_COLUMNS)
+    ).one_or_none()
+    if row is None:
+        job = get_job(tx, job_id)
+        raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job can be retried.")
+    job = job_of(row)
+    add_hints(tx, [(job.id, job.pool, job.worker)])
+    return job
+
+
+def job_counts(tx: Connection, project: str | None = None) -> dict[JobState, int]:
+    """How many jobs are in each state (all five, zeros too)."""
+    query = select(jobs.c.state, func.count()).group_by(jobs.c.state)
+    if project is not None:
+        query = query.where(jobs.c.project == project)
+    counted = {JobState(state): int(number) for state, number in tx.execute(query)}
+    return {state: counted.get(state, 0) for state in JobState}
+
+
+def _insert_job(tx: Connection, new: NewJob) -> Job:
+    row = tx.execute(
+        insert(jobs)
+        .values(
+            id=new.id or new_id("job"),
+            project=new.project,
+            state=JobState.QUEUED.value,
+            name=new.name,
+            source_kind=new.source.kind,
+            source_uri=new.source.uri,
+            source_size=new.source.size,
+            source_etag=new.source.etag,
+            options=new.options.model_dump(mode="json"),
+            pool=new.pool,
+            worker=new.worker,
+            created_at=now_utc(),
+            queued_at=now_utc(),
+            updated_at=now_utc(),
+        )
+        .returning(*JOB_COLUMNS)
+    ).one()
+    job = job_of(row)
+    add_hints(tx, [(job.id, job.pool, job.worker)])
+    return job
+
+
+def _first_with_key(tx: Connection, new: NewJob) -> str | None:
+    found = tx.execute(
+        select(idempotency.c.job_id, idempotency.c.request_hash).where(
+            idempotency.c.project == new.project, idempotency.c.key == new.idempotency_key
+        )
+    ).one_or_none()
+    if found is None:
+        return None
+    if found.request_hash != (new.request_hash or ""):
+        raise Conflict(f"The idempotency key {new.idempotency_key!r} was used for another request.")
+    return str(found.job_id)
+
+
+def _keep_key(tx: Connection, new: NewJob, job_id: str) -> bool:
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    # PostgreSQL waits here for a transaction that is writing the same key.
+    kept = tx.execute(
+        build(idempotency)
+        .values(
+            project=new.project,
+            key=new.idempotency_key,
+            request_hash=new.request_hash or "",
+            job_id=job_id,
+            created_at=now_utc(),
+        )
+        .on_conflict_do_nothing()
+    )
+    return kept.rowcount == 1
+
+
+def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
+    equal = {
+        jobs.c.state: wanted.state.value if wanted.state else None,
+        jobs.c.project: wanted.project,
+        jobs.c.pool: wanted.pool,
+        jobs.c.worker: wanted.worker,
+    }
+    conditions: list[ColumnElement[bool]] = [c == value for c, value in equal.items() if value is not None]
+    if wanted.created_from is not None:
+        conditions.append(jobs.c.created_at >= wanted.created_from)
+    if wanted.created_to is not None:
+        conditions.append(jobs.c.created_at < wanted.created_to)
+    return conditions
+
+
+def _fingerprint(wanted: JobFilter) -> str:
+    return hashlib.sha256(repr([str(part) for part in astuple(wanted)]).encode()).hexdigest()[:16]
+
+
+def _cursor(last: Job, wanted: JobFilter) -> str:
+    place = [_fingerprint(wanted), last.created_at.isoformat(), last.id]
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def _after(cursor: str, wanted: JobFilter) -> ColumnElement[bool]:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        fingerprint, created, job_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        created_at = datetime.fromisoformat(created)
+    except (binascii.Error, ValueError, TypeError):
+        raise InvalidRequest("The cursor cannot be read; begin again without one.") from None
+    if fingerprint != _fingerprint(wanted) or not isinstance(job_id, str) or created_at.tzinfo is None:
+        raise InvalidRequest("The cursor belongs to another query; begin again without one.")
+    # A row comparison, since both databases search the index by it; the same thing said with OR they would
+    # scan.
+    place = tuple_(literal(created_at, UtcDateTime()), literal(job_id, ID))
+    return tuple_(jobs.c.created_at, jobs.c.id) < place

@@ -1,0 +1,182 @@
+"""Messages still to be sent, and the sweep that makes losing them harmless (law 1).
+
+An outbox row is a promise to put a job's id into Redis; it is deleted when that is done. `sweep` finds what
+Redis forgot: leases that ran out, and queued jobs of which no message was sent for a while. Knows nothing of
+Redis.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, exists, func, literal, or_, select, true, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from spool.clock import now_utc, seconds_from_now
+from spool.jobs import JobState, queue_name
+from spool.store.leases import MAX_DEATHS, take_back
+from spool.store.rows import add_hints
+from spool.tables import idempotency, jobs, locks, outbox
+
+SEND_SECONDS = 30.0  # a relay that took hints and died gives them up after this
+IDEMPOTENCY_SECONDS = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A message to be sent: this job waits in this queue. `id` is its outbox row."""
+
+    job_id: str
+    queue: str
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SweepLimits:
+    """How patient a sweep is and how much it does at once.
+
+    `room` bounds by queue how many jobs may be sent anew, so that a long queue does not fill Redis with
+    repeats; None bounds them by `batch` alone.
+    """
+
+    hint_stale_seconds: float = 30.0
+    max_deaths: int = MAX_DEATHS
+    batch: int = 1000
+    room: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did: job ids taken back and queued, set aside as poison, cancelled, and sent anew."""
+
+    requeued: tuple[str, ...]
+    poisoned: tuple[str, ...]
+    cancelled: tuple[str, ...]
+    rehinted: tuple[str, ...]
+
+
+def due_queues(tx: Connection) -> list[str]:
+    """The queues that have hints due."""
+    return list(tx.scalars(select(outbox.c.queue).where(outbox.c.due_at <= now_utc()).distinct()))
+
+
+def due_hints(tx: Connection, limit: int, queue: str | None = None) -> list[Hint]:
+    """Take up to `limit` due hints, oldest first, for the caller to send after this transaction has
+    committed.
+
+    They are not due again for `SEND_SECONDS`, so of several relays only one sends each, and one that dies
+    loses none. Call `mark_sent` once they are in Redis, `give_back_hints` if they could not be sent.
+    """
+    wanted = (
+        select(outbox.c.id)
+        .where(outbox.c.due_at <= now_utc(), true() if queue is None else outbox.c.queue == queue)
+        .order_by(outbox.c.due_at, outbox.c.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    ids = list(tx.scalars(wanted))
+    if not ids:
+        return []
+    taken = tx.execute(
+        update(outbox)
+        .where(outbox.c.id.in_(ids))
+        .values(due_at=seconds_from_now(SEND_SECONDS))
+        .returning(outbox.c.job_id, outbox.c.queue, outbox.c.id)
+    )
+    return sorted((Hint(row.job_id, row.queue, row.id) for row in taken), key=lambda hint: hint.id)
+
+
+def mark_sent(tx: Connection, hints: Sequence[Hint]) -> None:
+    """The hints are in Redis: forget them and note the time."""
+    tx.execute(delete(outbox).where(outbox.c.id.in_([hint.id for hint in hints])))
+    tx.execute(
+        update(jobs)
+        .where(jobs.c.id.in_([hint.job_id for hint in hints]), jobs.c.state == JobState.QUEUED.value)
+        .values(hinted_at=now_utc())
+    )
+
+
+def give_back_hints(tx: Connection, hints: Sequence[Hint]) -> None:
+    """The hints could not be sent: make them due at once again."""
+    tx.execute(update(outbox).where(outbox.c.id.in_([hint.id for hint in hints])).values(due_at=now_utc()))
+
+
+def queued_by_queue(tx: Connection) -> dict[str, int]:
+    """How many jobs wait in each queue."""
+    rows = tx.execute(
+        select(jobs.c.pool, jobs.c.worker, func.count())
+        .where(jobs.c.state == JobState.QUEUED.value)
+        .group_by(jobs.c.pool, jobs.c.worker)
+    )
+    return {queue_name(pool, worker): int(number) for pool, worker, number in rows}
+
+
+def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
+    """Take back jobs whose lease ran out, and write outbox rows for queued jobs that Redis may have
+    forgotten."""
+    lapsed = (
+        select(jobs.c.id)
+        .where(jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc())
+        .order_by(jobs.c.lease_until)
+        .limit(limits.batch)
+        .with_for_update(skip_locked=True)
+    )
+    taken = take_back(tx, jobs.c.id.in_(lapsed), limits.max_deaths)
+    requeued = [job for job in taken if job.state is JobState.QUEUED]
+    add_hints(tx, [(job.id, job.pool, job.worker) for job in requeued])
+    rehinted = _hint_again(tx, limits)
+    oldest = seconds_from_now(-IDEMPOTENCY_SECONDS)
+    tx.execute(delete(idempotency).where(idempotency.c.created_at < oldest))
+    return SweepReport(
+        requeued=tuple(job.id for job in requeued),
+        poisoned=tuple(job.id for job in taken if job.state is JobState.FAILED),
+        cancelled=tuple(job.id for job in taken if job.state is JobState.CANCELLED),
+        rehinted=tuple(rehinted),
+    )
+
+
+def _hint_again(tx: Connection, limits: SweepLimits) -> list[str]:
+    stale = seconds_from_now(-limits.hint_stale_seconds)
+    forgotten = (
+        select(jobs.c.id, jobs.c.pool, jobs.c.worker)
+        .where(
+            jobs.c.state == JobState.QUEUED.value,
+            or_(jobs.c.hinted_at < stale, jobs.c.hinted_at.is_(None) & (jobs.c.queued_at < stale)),
+            ~exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id)),
+        )
+        .order_by(jobs.c.hinted_at, jobs.c.id)
+        .limit(limits.batch)
+    )
+    room = None if limits.room is None else dict(limits.room)
+    chosen = []
+    for job_id, pool, worker in tx.execute(forgotten).all():
+        queue = queue_name(pool, worker)
+        if room is not None:
+            if room.get(queue, 0) <= 0:
+                continue
+            room[queue] -= 1
+        chosen.append((job_id, pool, worker))
+    add_hints(tx, chosen)
+    return [job_id for job_id, _, _ in chosen]
+
+
+def try_lock(tx: Connection, name: str, owner: str, seconds: float) -> bool:
+    """Take or keep the named lock for `seconds`; False while another owner holds it."""
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    until = seconds_from_now(seconds)
+    row = tx.execute(
+        build(locks)
+        .values(name=name, owner=owner, held_until=until)
+        .on_conflict_do_update(
+            index_elements=[locks.c.name],
+            set_={"owner": owner, "held_until": until},
+            where=or_(locks.c.owner == owner, locks.c.held_until < now_utc()),
+        )
+        .returning(locks.c.owner)
+    ).one_or_none()
+    return row is not None
+
+
+def unlock(tx: Connection, name: str, owner: str) -> None:
+    """Give the lock up, if `owner` holds it."""
+    tx.execute(delete(locks).where(locks.c.name == name, locks.c.owner == owner))

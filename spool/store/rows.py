@@ -1,0 +1,98 @@
+"""What a row of `jobs` looks like in Python, and the two SQL fragments that every change of state shares.
+
+Knows how columns become fields and which states SQL lets through; runs nothing by itself except the outbox
+line that has to go with a change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Row, insert
+
+from spool.clock import now_utc, seconds_from_now
+from spool.jobs import MOVES, JobOptions, JobState, queue_name
+from spool.tables import jobs, outbox
+
+SourceKind = Literal["upload", "file", "s3", "https"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the recording is. For an upload, `uri` is its key in the object store (`jobs/{id}/source`)."""
+
+    kind: SourceKind
+    uri: str
+    size: int | None = None
+    etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One recording to be transcribed, as the row stood when it was read."""
+
+    id: str
+    project: str
+    state: JobState
+    name: str
+    source: Source
+    options: JobOptions
+    pool: str
+    worker: str | None
+    """Name of the worker it is pinned to."""
+    attempt: int
+    """Grows with each claim; the fence of every write."""
+    deaths: int
+    """Attempts since the last retry that ended without a word from their worker."""
+    lease_owner: str | None
+    lease_until: datetime | None
+    cancel_requested: bool
+    audio_seconds: float | None
+    """Length of the recording; None until known."""
+    done_seconds: float
+    """How much of it is decoded."""
+    created_at: datetime
+    queued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+    error_code: str | None
+    error_message: str | None
+    transcript_key: str | None
+    transcript_sha256: str | None
+    coverage: float | None
+    """Share of the samples that a chunk's core covered, 0 to 1."""
+    words: int | None
+    """How many words the transcript has."""
+
+
+JOB_COLUMNS = tuple(column for column in jobs.c if column.name != "hinted_at")
+
+
+def job_of(row: Row[Any]) -> Job:
+    """A row that selects `JOB_COLUMNS` as a Job."""
+    fields = dict(row._mapping)
+    source = Source(
+        kind=fields.pop("source_kind"),
+        uri=fields.pop("source_uri"),
+        size=fields.pop("source_size"),
+        etag=fields.pop("source_etag"),
+    )
+    state = JobState(fields.pop("state"))
+    options = JobOptions.model_validate(fields.pop("options"))
+    return Job(source=source, state=state, options=options, **fields)
+
+
+def may_become(state: JobState) -> ColumnElement[bool]:
+    """SQL: the job is in a state from which `MOVES` allows `state`. Part of every UPDATE that sets it."""
+    return jobs.c.state.in_([old.value for old, new in sorted(MOVES) if new is state])
+
+
+def add_hints(tx: Connection, targets: Sequence[tuple[str, str, str | None]], delay: float = 0.0) -> None:
+    """Write one outbox line for each (job id, pool, worker pin), due `delay` seconds from now."""
+    if not targets:
+        return
+    due = seconds_from_now(delay) if delay > 0 else now_utc()
+    lines = [{"job_id": job, "queue": queue_name(pool, worker)} for job, pool, worker in targets]
+    tx.execute(insert(outbox).values(due_at=due), lines)

@@ -1,0 +1,126 @@
+"""Who works here: one row per worker process, alive while its heartbeats are recent.
+
+An id names one run of one process (a restarted worker comes back under its old name with a new id), so that
+its uptime, and with it the fleet's idle time, is one interval. Rows are kept: cost lines point at them.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Row, null, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from spool.clock import now_utc, seconds_from_now
+from spool.errors import NotFound
+from spool.tables import workers
+
+WorkerState = Literal["starting", "ready", "draining", "unwell", "stopped"]
+ALIVE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """What a worker says of itself when it starts. `id` comes from `spool.ids.new_id("wrk")`."""
+
+    id: str
+    name: str
+    pool: str
+    host: str
+    chip: str
+    version: str
+    pid: int
+    models: tuple[str, ...]
+    price_per_hour_micros: int
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker as the store knows it. `busy_ns` is what was billed, `engine_busy_ns` what its engine
+    measured."""
+
+    info: WorkerInfo
+    state: WorkerState
+    started_at: datetime
+    seen_at: datetime
+    stopped_at: datetime | None
+    busy_ns: int
+    engine_busy_ns: int
+    alive: bool
+    """Not stopped, and heard of within `ALIVE_SECONDS`."""
+
+
+def register_worker(tx: Connection, info: WorkerInfo) -> None:
+    """Enter the worker as `starting`; the same id again updates what it says of itself."""
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    said: dict[str, Any] = {
+        "name": info.name,
+        "pool": info.pool,
+        "host": info.host,
+        "chip": info.chip,
+        "version": info.version,
+        "pid": info.pid,
+        "models": list(info.models),
+        "price_per_hour_micros": info.price_per_hour_micros,
+        "concurrency": info.concurrency,
+        "state": "starting",
+        "seen_at": now_utc(),
+        "stopped_at": null(),
+    }
+    tx.execute(
+        build(workers)
+        .values(id=info.id, started_at=now_utc(), **said)
+        .on_conflict_do_update(index_elements=[workers.c.id], set_=said)
+    )
+
+
+def heartbeat(tx: Connection, worker_id: str, state: WorkerState, engine_busy_ns: int) -> None:
+    """The worker is alive, in this state, and its engine has been busy so long. Raises NotFound."""
+    said = {"state": state, "engine_busy_ns": engine_busy_ns, "seen_at": now_utc()}
+    if tx.execute(update(workers).where(workers.c.id == worker_id).values(said)).rowcount != 1:
+        raise NotFound(f"There is no worker {worker_id}.")
+
+
+def stop_worker(tx: Connection, worker_id: str, engine_busy_ns: int | None = None) -> None:
+    """The worker has ended in good order. Raises NotFound."""
+    said: dict[str, Any] = {"state": "stopped", "seen_at": now_utc(), "stopped_at": now_utc()}
+    if engine_busy_ns is not None:
+        said["engine_busy_ns"] = engine_busy_ns
+    if tx.execute(update(workers).where(workers.c.id == worker_id).values(said)).rowcount != 1:
+        raise NotFound(f"There is no worker {worker_id}.")
+
+
+def list_workers(tx: Connection, *, limit: int = 1000) -> list[Worker]:
+    """Workers, most recently heard of first."""
+    alive = workers.c.stopped_at.is_(None) & (workers.c.seen_at > seconds_from_now(-ALIVE_SECONDS))
+    rows = tx.execute(
+        select(workers, alive.label("alive")).order_by(workers.c.seen_at.desc(), workers.c.id).limit(limit)
+    )
+    return [_worker_of(row) for row in rows]
+
+
+def _worker_of(row: Row[Any]) -> Worker:
+    info = WorkerInfo(
+        id=row.id,
+        name=row.name,
+        pool=row.pool,
+        host=row.host,
+        chip=row.chip,
+        version=row.version,
+        pid=row.pid,
+        models=tuple(row.models),
+        price_per_hour_micros=row.price_per_hour_micros,
+        concurrency=row.concurrency,
+    )
+    return Worker(
+        info=info,
+        state=row.state,
+        started_at=row.started_at,
+        seen_at=row.seen_at,
+        stopped_at=row.stopped_at,
+        busy_ns=row.busy_ns,
+        engine_busy_ns=row.engine_busy_ns,
+        alive=bool(row.alive),
+    )

@@ -1,0 +1,194 @@
+"""The SQL tables, as SQLAlchemy Core. Alembic's migrations end exactly here (a test compares them).
+
+Knows names, types, constraints and indexes; knows no query. Instants are UTC, sample counts are at 16 kHz,
+engine time is whole nanoseconds and money is whole nano-units of the currency, so every sum is exact on both
+databases.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Date,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    false,
+    text,
+)
+
+from spool.clock import UtcDateTime
+from spool.jobs import JobState
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+ID = String(40)
+NAME = String(200)
+
+_STATES = ", ".join(f"'{state}'" for state in JobState)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("project", NAME, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("source_kind", String(16), nullable=False),
+    Column("source_uri", Text, nullable=False),
+    Column("source_size", BigInteger),
+    Column("source_etag", Text),
+    Column("options", JSON, nullable=False),
+    Column("pool", NAME, nullable=False),
+    Column("worker", NAME),
+    Column("attempt", Integer, nullable=False, server_default=text("0")),
+    Column("deaths", Integer, nullable=False, server_default=text("0")),
+    Column("lease_owner", NAME),
+    Column("lease_until", UtcDateTime),
+    Column("cancel_requested", Boolean, nullable=False, server_default=false()),
+    Column("audio_seconds", Double),
+    Column("done_seconds", Double, nullable=False, server_default=text("0")),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("queued_at", UtcDateTime, nullable=False),
+    # When a message for this job was last put into Redis; the sweeper re-sends when that is long ago.
+    Column("hinted_at", UtcDateTime),
+    Column("started_at", UtcDateTime),
+    Column("finished_at", UtcDateTime),
+    Column("updated_at", UtcDateTime, nullable=False),
+    Column("error_code", String(64)),
+    Column("error_message", Text),
+    Column("transcript_key", Text),
+    Column("transcript_sha256", String(64)),
+    Column("coverage", Double),
+    Column("words", Integer),
+    CheckConstraint(f"state IN ({_STATES})", name="state"),
+    CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https')", name="source_kind"),
+    CheckConstraint(
+        "(state = 'running') = (lease_owner IS NOT NULL AND lease_until IS NOT NULL)", name="lease"
+    ),
+    CheckConstraint("attempt >= 0 AND deaths >= 0", name="counts"),
+    Index("ix_jobs_created_at_id", "created_at", "id"),
+    Index("ix_jobs_state_created_at_id", "state", "created_at", "id"),
+    Index("ix_jobs_project_created_at_id", "project", "created_at", "id"),
+    Index(
+        "ix_jobs_queued",
+        "hinted_at",
+        sqlite_where=text("state = 'queued'"),
+        postgresql_where=text("state = 'queued'"),
+    ),
+    Index(
+        "ix_jobs_running",
+        "lease_until",
+        sqlite_where=text("state = 'running'"),
+        postgresql_where=text("state = 'running'"),
+    ),
+)
+
+# A row here is a message that has still to go to Redis. Sent rows are deleted.
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("queue", NAME, nullable=False),
+    Column("due_at", UtcDateTime, nullable=False),
+    Index("ix_outbox_queue_due_at_id", "queue", "due_at", "id"),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("project", NAME, primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("request_hash", String(64), nullable=False),
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("created_at", UtcDateTime, nullable=False, index=True),
+)
+
+chunks = Table(
+    "chunks",
+    metadata,
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("channel", Integer, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("core_start", BigInteger, nullable=False),
+    Column("core_end", BigInteger, nullable=False),
+    Column("start_sample", BigInteger, nullable=False),
+    Column("end_sample", BigInteger, nullable=False),
+    Column("words", JSON, nullable=False),
+    Column("engine_ns", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    CheckConstraint(
+        "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
+    ),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("name", NAME, nullable=False),
+    Column("pool", NAME, nullable=False),
+    Column("host", NAME, nullable=False),
+    Column("chip", NAME, nullable=False),
+    Column("version", String(64), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("models", JSON, nullable=False),
+    Column("price_per_hour_micros", BigInteger, nullable=False),
+    Column("concurrency", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("seen_at", UtcDateTime, nullable=False),
+    Column("stopped_at", UtcDateTime),
+    # Charged so far: grows in the commits that write cost lines. `engine_busy_ns` is what the engine itself
+    # says.
+    Column("busy_ns", BigInteger, nullable=False, server_default=text("0")),
+    Column("engine_busy_ns", BigInteger, nullable=False, server_default=text("0")),
+    CheckConstraint("state IN ('starting', 'ready', 'draining', 'unwell', 'stopped')", name="state"),
+    Index("ix_workers_seen_at", "seen_at"),
+)
+
+cost_lines = Table(
+    "cost_lines",
+    metadata,
+    # A bill outlives its job, hence no foreign key to jobs.
+    Column("job_id", ID, primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("worker_id", ID, ForeignKey("workers.id"), primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("price_per_hour_micros", BigInteger, primary_key=True, autoincrement=False),
+    Column("wasted", Boolean, primary_key=True),
+    Column("model", NAME, nullable=False),
+    Column("pool", NAME, nullable=False),
+    Column("project", NAME, nullable=False),
+    Column("engine_ns", BigInteger, nullable=False),
+    Column("audio_samples", BigInteger, nullable=False),
+    Column("cost_nanos", BigInteger, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    CheckConstraint("engine_ns >= 0 AND audio_samples >= 0 AND cost_nanos >= 0", name="amounts"),
+    Index("ix_cost_lines_day", "day"),
+)
+
+locks = Table(
+    "locks",
+    metadata,
+    Column("name", NAME, primary_key=True),
+    Column("owner", NAME, nullable=False),
+    Column("held_until", UtcDateTime, nullable=False),
+)
