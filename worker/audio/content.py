@@ -1,0 +1,96 @@
+"""What a file is, told from its bytes: which reader is right for it, and what its container admits.
+
+Knows magic numbers, ID3 tags, Ogg pages, MP4 boxes and MP3's Xing header; decodes nothing.
+"""
+
+import os
+import struct
+from typing import BinaryIO, Literal
+
+Content = Literal["wav", "flac", "ogg", "sndfile", "mp3", "mp4", "other"]
+
+_TAIL_BYTES = 1 << 16
+
+
+def content_of(file: BinaryIO) -> Content:
+    """The kind of container that `file` begins as, whatever it is called."""
+    head = _head(file)
+    if head[:4] in (b"RIFF", b"RIFX", b"RF64") and head[8:12] == b"WAVE":
+        return "wav"
+    if head[:4] == b"fLaC":
+        return "flac"
+    if head[:4] == b"OggS":
+        return "ogg"
+    if head[:4] in (b".snd", b"caff") or (head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC")):
+        return "sndfile"
+    if head[4:8] in (b"ftyp", b"moov", b"mdat"):
+        return "mp4"
+    if len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 == 0xE2:
+        return "mp3"  # MPEG frame sync, layer III
+    return "other"
+
+
+def _head(file: BinaryIO, count: int = 16) -> bytes:
+    """The first bytes after any ID3v2 tags."""
+    offset = 0
+    while True:
+        file.seek(offset)
+        head = file.read(max(count, 10))
+        if head[:3] != b"ID3" or len(head) < 10:
+            return head
+        size = 0
+        for byte in head[6:10]:
+            size = size << 7 | byte & 0x7F
+        offset += 10 + size + (10 if head[5] & 0x10 else 0)
+
+
+def ogg_is_chained(file: BinaryIO) -> bool:
+    """Whether the last logical stream of an Ogg file is another than the first (joined recordings)."""
+    file.seek(0)
+    first = file.read(27)
+    last = _last_ogg_page(file)
+    return last is not None and len(first) == 27 and first[14:18] != last[14:18]
+
+
+def ogg_has_end(file: BinaryIO) -> bool:
+    """Whether the last Ogg page is marked as the stream's end; a file cut off has none."""
+    last = _last_ogg_page(file)
+    return last is not None and bool(last[5] & 4)
+
+
+def _last_ogg_page(file: BinaryIO) -> bytes | None:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _TAIL_BYTES))
+    tail = file.read(_TAIL_BYTES)
+    at = tail.rfind(b"OggS")
+    page = tail[at : at + 27] if at >= 0 else b""
+    return page if len(page) == 27 else None
+
+
+def mp4_is_cut(file: BinaryIO) -> bool:
+    """Whether a box runs past the end of the file, or the index (`moov`) is missing after the media data."""
+    size = file.seek(0, os.SEEK_END)
+    offset, seen = 0, set()
+    while offset + 8 <= size:
+        file.seek(offset)
+        length, kind = struct.unpack(">I4s", file.read(8))
+        if length == 1:
+            length = int.from_bytes(file.read(8), "big")
+        elif length == 0:
+            length = size - offset
+        if length < 8:
+            return False
+        seen.add(kind)
+        offset += length
+    return offset > size or (b"mdat" in seen and not seen & {b"moov", b"moof"})
+
+
+def mp3_promised_frames(file: BinaryIO) -> int | None:
+    """Sample frames that the Xing or Info header of an MP3 promises, None where it has none."""
+    head = _head(file, 2048)
+    at = max(head.find(b"Xing", 4, 64), head.find(b"Info", 4, 64))
+    if at < 0 or len(head) < at + 12:
+        return None
+    flags, frames = struct.unpack(">II", head[at + 4 : at + 12])
+    samples_per_frame = 1152 if head[1] >> 3 & 3 == 3 else 576
+    return frames * samples_per_frame if flags & 1 else None

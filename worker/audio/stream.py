@@ -1,0 +1,189 @@
+"""A recording as 16 kHz float32 blocks: opens the file, picks its reader, checks, mixes and resamples.
+
+Knows the limits (length, finite samples) and the order of the steps; knows no container and no chunk.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Literal, Self
+
+import numpy as np
+
+from spool.errors import AudioEmpty, AudioNotFinite, AudioTooLong, AudioUnreadable, SourceChanged
+from worker.audio.av_reader import AvReader
+from worker.audio.content import content_of, ogg_is_chained
+from worker.audio.reader import Block, Reader, Samples, at_time, source_error
+from worker.audio.resample import SAMPLE_RATE, Resampler
+from worker.audio.soundfile_reader import NotForSoundfile, SoundfileReader
+
+Channels = Literal["mix", "separate"]
+
+MAX_MAGNITUDE = 1e9
+"""Beyond this a sample is no sound, and the power spectrum of it would no longer fit float32."""
+
+
+def open_audio(
+    path: Path | str,
+    *,
+    channels: Channels = "mix",
+    name: str | None = None,
+    max_seconds: float | None = None,
+) -> "AudioStream":
+    """The recording at `path`, to be used as a context manager; the file's content decides how it is read.
+
+    `channels`: "mix" gives the mean of all channels as one, "separate" keeps them apart. `name` is what
+    messages call the file (default: its file name). `max_seconds` limits the length.
+
+    Errors: `SourceMissing`, `SourceForbidden` where the file cannot be opened, `AudioEmpty`,
+    `AudioUnreadable`, `AudioTruncated` or `AudioTooLong` where its header already says so. Reading can
+    raise these later too, `AudioNotFinite` besides, `SourceChanged` for a file that changes while it is
+    read, and `StorageError` for a disk that fails (the only one worth a retry).
+    """
+    shown = name or Path(path).name
+    try:
+        # Buffering would read ahead of the position that the readers share.
+        file = open(path, "rb", buffering=0)  # noqa: SIM115 - the stream owns and closes it
+    except OSError as error:
+        raise source_error(shown, error) from error
+    try:
+        return AudioStream(file, shown, channels, max_seconds)
+    except OSError as error:
+        file.close()
+        raise source_error(shown, error) from error
+    except BaseException:
+        file.close()
+        raise
+
+
+class AudioStream:
+    """One open recording. `blocks()` may be read once; `samples_read` counts what it gave out, at 16 kHz."""
+
+    sample_rate = SAMPLE_RATE
+
+    def __init__(self, file: BinaryIO, name: str, channels: Channels, max_seconds: float | None) -> None:
+        """Takes over `file`; `open_audio` is the way to make one."""
+        self._file = file
+        self._name = name
+        self._max_seconds = max_seconds
+        self._size = os.fstat(file.fileno()).st_size
+        if self._size == 0:
+            raise AudioEmpty(f"{name}: the file is empty (0 bytes)")
+        self._reader = _reader_for(file, name)
+        self._mix = channels == "mix"
+        self.source_rate = self._reader.rate
+        self.source_channels = self._reader.channels
+        self.source_format = self._reader.format
+        self.channels = 1 if self._mix else self.source_channels
+        self.samples_read = 0
+        self._frames = 0
+        self._seconds = 0.0
+        try:
+            self._check_length(self.expected_seconds or 0.0)
+        except AudioTooLong:
+            self._reader.close()
+            raise
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was odd and read nevertheless; complete after the last block."""
+        return self._reader.warnings
+
+    @property
+    def expected_seconds(self) -> float | None:
+        """The length as far as the header can be believed, for progress; None where it is silent."""
+        frames = self._reader.expected_frames
+        return None if frames is None else frames / self._reader.rate
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the file and the decoder; safe to call twice."""
+        self._reader.close()
+        self._file.close()
+
+    def blocks(self) -> Iterator[Samples]:
+        """`[n, channels]` float32 at 16 kHz, about a second each, every sample once and in order."""
+        resampler: Resampler | None = None
+        try:
+            for block in self._reader.blocks():
+                samples = self._prepare(block)
+                if resampler is not None and resampler.rate != block.rate:
+                    yield from self._give(resampler.finish())
+                    resampler = None
+                resampler = resampler or Resampler(block.rate, self.channels)
+                yield from self._give(resampler.push(samples))
+        except OSError as error:
+            raise source_error(self._name, error) from error
+        if resampler is None:
+            raise AudioEmpty(f"{self._name}: the file holds no samples")
+        yield from self._give(resampler.finish())
+        size = os.fstat(self._file.fileno()).st_size
+        if size != self._size:
+            raise SourceChanged(
+                f"{self._name}: grew or shrank from {self._size} to {size} bytes while it was read"
+            )
+
+    def _give(self, samples: Samples) -> Iterator[Samples]:
+        if len(samples):
+            self.samples_read += len(samples)
+            yield samples
+
+    def _prepare(self, block: Block) -> Samples:
+        self._check_finite(block)
+        self._frames += len(block.samples)
+        self._seconds += len(block.samples) / block.rate
+        self._check_length(self._seconds)
+        width = block.samples.shape[1]
+        if self._mix:
+            # In double precision: the sum of many channels must not depend on their order.
+            return block.samples if width == 1 else _mean(block.samples)
+        if width != self.channels:
+            raise AudioUnreadable(
+                f"{self._name}: the number of channels changes from {self.channels} to {width} "
+                f"at {self._seconds:.3f} s, so they cannot be kept separate"
+            )
+        return block.samples
+
+    def _check_finite(self, block: Block) -> None:
+        # A comparison with NaN is false, so one test catches NaN, infinity and nonsense.
+        good = np.abs(block.samples) <= MAX_MAGNITUDE
+        if good.all():
+            return
+        row, channel = (int(index) for index in np.argwhere(~good)[0])
+        value = float(block.samples[row, channel])
+        index = self._frames + row
+        what = "is not a finite number" if not np.isfinite(value) else "is far outside any sound"
+        seconds = at_time(round(self._seconds * block.rate) + row, block.rate)
+        raise AudioNotFinite(
+            f"{self._name}: sample {index} of channel {channel} ({seconds}) {what} ({value})"
+        )
+
+    def _check_length(self, seconds: float) -> None:
+        limit = self._max_seconds
+        if limit is not None and seconds > limit:
+            raise AudioTooLong(f"{self._name}: the recording is longer than the limit of {limit:g} s")
+
+
+def _mean(samples: Samples) -> Samples:
+    mean: Samples = samples.mean(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
+    return mean
+
+
+def _reader_for(file: BinaryIO, name: str) -> Reader:
+    content = content_of(file)
+    by_soundfile = content in ("wav", "flac", "sndfile") or (content == "ogg" and not ogg_is_chained(file))
+    if by_soundfile:
+        try:
+            return SoundfileReader(file, name, content)
+        except NotForSoundfile:
+            # A coding or container that FFmpeg may know; if not, its refusal is the one reported.
+            file.seek(0)
+    return AvReader(file, name, content)

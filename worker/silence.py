@@ -1,0 +1,135 @@
+"""How loud each moment of one channel is, where it is hush, and where it is best cut.
+
+Three questions over one array of levels, all answered from samples alone:
+
+- *pause*: a place to cut between words. Relative to the stretch looked at: the noise floor is its 10th
+  percentile, a pause stays within 6 dB of it (a quarter of the way to the loud parts, where that is more).
+- *quietest*: where to cut when there is no pause.
+- *hush*: a stretch that holds no speech, so that the engine need not be asked (the silence gate). Quiet
+  speech must be kept (FluidAudio #803), so loudness alone never decides: a hush is quieter than -60 dBFS AND
+  steady, all its 50 ms frames within 6 dB of each other for 4 s or more. Speech rises and falls by far more,
+  four times a second, however quiet it was recorded. Levels below -96 dBFS count as equal: digital silence
+  and the flicker of a 16-bit sample's last bit (±1 is -90 dBFS); speech down there would have no bits left.
+
+Levels are of the alternating part (the mean of each frame is taken off), so an offset is not a sound.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.audio.resample import SAMPLE_RATE
+
+Levels = NDArray[np.float64]
+
+FRAME = 160
+"""Samples a level frame: 10 ms at 16 kHz; every cut falls on a multiple of it."""
+HUSH_WIDTH = 5
+"""Level frames a hush frame: 50 ms."""
+_TINY = 1e-20
+_DEEPEST_FLOOR = 55.0
+"""dB: digital silence between words must not hide the pauses that hold room tone."""
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """When a stretch counts as hush; lengths in seconds, levels in dBFS (a full-scale square wave is 0)."""
+
+    level: float = -60.0
+    range: float = 6.0
+    floor: float = -96.0
+    seconds: float = 4.0
+    margin: float = 0.5
+
+
+def frame_moments(samples: NDArray[np.float32]) -> NDArray[np.float64]:
+    """`[frames, 2]`: mean and mean square of each whole 10 ms frame of `samples`."""
+    count = len(samples) // FRAME
+    frames = samples[: count * FRAME].reshape(count, FRAME).astype(np.float64)
+    return np.stack([frames.mean(axis=1), np.einsum("ij,ij->i", frames, frames) / FRAME], axis=1)
+
+
+def levels_of(moments: NDArray[np.float64], width: int = 1) -> Levels:
+    """Level in dBFS of every `width` frames; a last group that is not full counts with what it has."""
+    if width > 1 and len(moments):
+        starts = np.arange(0, len(moments), width)
+        sizes = np.diff(np.append(starts, len(moments)))[:, None]
+        moments = np.add.reduceat(moments, starts, axis=0) / sizes
+    power: Levels = 10.0 * np.log10(np.maximum(moments[:, 1] - moments[:, 0] ** 2, _TINY))
+    return power
+
+
+def pauses(levels: Levels, min_frames: int) -> Iterator[tuple[int, int]]:
+    """Runs `[first, last)` of at least `min_frames` 10 ms frames that are quiet for this stretch."""
+    if not len(levels):
+        return
+    floor, loud = np.percentile(levels, (10.0, 95.0))
+    floor = max(floor, loud - _DEEPEST_FLOOR)
+    threshold = floor + max(6.0, 0.25 * (loud - floor))
+    yield from _runs(levels <= threshold, min_frames)
+
+
+def _runs(mask: NDArray[np.bool_], min_frames: int) -> Iterator[tuple[int, int]]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], mask.astype(np.int8), [0]))))
+    for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        if last - first >= min_frames:
+            yield first, last
+
+
+def best_pause(levels: Levels, first: int, last: int, min_frames: int) -> int | None:
+    """The frame in `[first, last]` at which to cut: the middle of the longest pause, None where there is
+    none.
+
+    The pauses of the whole of `levels` are weighed, each clipped to the range; a second counts as long as
+    an hour, and among equals the deeper and then the later one wins (longer chunks cost less).
+    """
+    best: tuple[int, float, int] | None = None
+    for start, end in pauses(levels, min_frames):
+        start, end = max(start, first), min(end, last)
+        if end - start < min_frames:
+            continue
+        depth = -float(levels[start:end].mean())
+        middle = (start + end) // 2
+        best = max(best or (0, 0.0, 0), (min(end - start, 100), depth, middle))
+    return best[2] if best else None
+
+
+def quietest(levels: Levels, first: int, last: int, width: int = 10) -> int:
+    """The frame in `[first, last]` in the middle of the `width` frames with the least energy."""
+    if last - first <= width:
+        return (first + last) // 2
+    power = 10.0 ** (levels[first:last] / 10.0)
+    sums = np.convolve(power, np.ones(width), mode="valid")
+    return first + int(np.argmin(sums)) + width // 2
+
+
+def hush_end(levels50: Levels, first: int, gate: GateOptions) -> int:
+    """The end of the hush that begins at 50 ms frame `first`; `first` itself where there is none."""
+    levels = np.maximum(levels50[first:], gate.floor)
+    low, high = np.minimum.accumulate(levels), np.maximum.accumulate(levels)
+    broken = np.flatnonzero((high > gate.level) | (high - low > gate.range))
+    return first + int(broken[0]) if len(broken) else len(levels50)
+
+
+def first_hush(levels50: Levels, gate: GateOptions) -> tuple[int, int] | None:
+    """The first hush `[first, last)`, in 50 ms frames, that is long enough for the gate."""
+    need = hush_frames(gate.seconds)
+    if len(levels50) < need:
+        return None
+    windows = np.lib.stride_tricks.sliding_window_view(np.maximum(levels50, gate.floor), need)
+    high = windows.max(axis=1)
+    found = np.flatnonzero((high <= gate.level) & (high - windows.min(axis=1) <= gate.range))
+    return (int(found[0]), hush_end(levels50, int(found[0]), gate)) if len(found) else None
+
+
+def is_nothing(levels50: Levels, gate: GateOptions) -> bool:
+    """Whether a stretch too short to be called steady is silent to the last bit."""
+    return bool((levels50 <= gate.floor + gate.range).all())
+
+
+def hush_frames(seconds: float) -> int:
+    """Seconds as whole 50 ms frames, rounded up."""
+    return math.ceil(seconds * SAMPLE_RATE / (FRAME * HUSH_WIDTH) - 1e-9)
