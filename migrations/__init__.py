@@ -1,0 +1,95 @@
+"""The database's revisions, and the programmatic way to move between them.
+
+    python -m migrations upgrade        to the newest, what `spool up` and a deployment run
+    python -m migrations downgrade REV  back to a revision, or to `base`
+    python -m migrations current        where the database stands
+    python -m migrations revision TEXT  draft the next one from the difference to `spool.tables`
+
+One transaction holds a whole run: it happens entirely or not at all, and two processes that migrate at once
+take turns. Knows Alembic and `spool.tables`; no query of the application is here.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, create_engine, event, make_url, text
+
+LOCK_TIMEOUT = "10s"  # a migration gives up rather than stop the site behind it
+STATEMENT_TIMEOUT = "10min"
+ADVISORY_LOCK = 0x5350_4F4F_4C  # "SPOOL"
+
+__all__ = ["current", "downgrade", "revision", "transaction", "upgrade"]
+
+
+def upgrade(url: str, target: str = "head") -> None:
+    """Bring the database at `url` up to `target`; makes an SQLite file that is not there."""
+    with transaction(url) as connection:
+        command.upgrade(_config(connection), target)
+
+
+def downgrade(url: str, target: str) -> None:
+    """Take the database back to revision `target`, or to `base`: empty. What a table held is lost with it."""
+    with transaction(url) as connection:
+        command.downgrade(_config(connection), target)
+
+
+def current(url: str) -> str | None:
+    """The revision that the database stands at; None before the first."""
+    with transaction(url) as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def revision(url: str, message: str) -> None:
+    """Write a draft of the next revision, from the difference between the database and `spool.tables`."""
+    with transaction(url) as connection:
+        config = _config(connection)
+        number = len(list(ScriptDirectory.from_config(config).walk_revisions())) + 1
+        command.revision(config, message, autogenerate=True, rev_id=f"{number:04d}")
+
+
+@contextmanager
+def transaction(url: str) -> Iterator[Connection]:
+    """A connection in one transaction, alone among those that migrate."""
+    engine = create_engine(_driver_url(url))
+    sqlite = engine.dialect.name == "sqlite"
+    if sqlite:
+        # Rebuilding a table in batch mode drops and renames it, which foreign keys would follow.
+        event.listen(engine, "connect", _sqlite_connect)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    try:
+        with engine.begin() as connection:
+            if not sqlite:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'")
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.set_main_option("file_template", "%%(rev)s_%%(slug)s")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _driver_url(url: str) -> URL:
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.database:
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    return parsed
+
+
+def _sqlite_connect(connection: object, _record: object) -> None:
+    connection.isolation_level = None  # type: ignore[attr-defined]  # sqlite3's, by way of the pool
+    connection.execute("PRAGMA busy_timeout=30000")  # type: ignore[attr-defined]
+    connection.execute("PRAGMA foreign_keys=OFF")  # type: ignore[attr-defined]

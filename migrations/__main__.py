@@ -1,0 +1,41 @@
+"""The command behind `python -m migrations`. Takes the database from SPOOL_DATABASE_URL or `--url`."""
+
+import argparse
+import sys
+
+import migrations
+from spool.errors import SpoolError
+from spool.settings import load_settings
+
+
+def main() -> int:
+    """Run one command; its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m migrations", description="Move Spool's database between revisions."
+    )
+    parser.add_argument("--url", help="the database; SPOOL_DATABASE_URL without it")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("upgrade", help="to the newest revision").add_argument(
+        "target", nargs="?", default="head"
+    )
+    commands.add_parser("downgrade", help="back to a revision").add_argument("target")
+    commands.add_parser("current", help="where the database stands")
+    commands.add_parser("revision", help="draft the next revision").add_argument("message")
+    arguments = parser.parse_args()
+    try:
+        url = arguments.url or load_settings().database_url
+    except SpoolError as error:
+        print(error.message, file=sys.stderr)  # noqa: T201 - a command speaks to people
+        return 2
+    if arguments.command == "upgrade":
+        migrations.upgrade(url, arguments.target)
+    elif arguments.command == "downgrade":
+        migrations.downgrade(url, arguments.target)
+    elif arguments.command == "revision":
+        migrations.revision(url, arguments.message)
+    print(migrations.current(url) or "empty")  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

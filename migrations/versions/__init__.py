@@ -1,0 +1,1 @@
+"""One file a revision, in order of their numbers."""
