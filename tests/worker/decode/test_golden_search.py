@@ -1,0 +1,151 @@
+"""The searches against NeMo: from its own encoder frames, and from samples through our whole model.
+
+The golden lists were made one utterance at a time; here each is decoded in a batch of different lengths and
+alone.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from worker.decode.hypothesis import Hypothesis, SearchOptions
+from worker.decode.search import search
+from worker.model.load import load_model
+from worker.model.model import AsrModel
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+SCORE = 2e-3  # NeMo's float32 sums in another order, over some hundred steps
+TRANSDUCERS = ("tdt", "rnnt", "hybrid")
+CTC = ("ctc", "hybrid")
+BEAMS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    frames: mx.array
+    lengths: np.ndarray
+
+
+@dataclass(frozen=True)
+class Golden:
+    model: AsrModel
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def encoded(self) -> Encoded:
+        return Encoded(mx.array(self.arrays["encoder"]), self.arrays["encoder_len"])
+
+    def alone(self, row: int) -> Encoded:
+        length = int(self.arrays["encoder_len"][row])
+        return Encoded(self.encoded.frames[row : row + 1, :length], self.encoded.lengths[row : row + 1])
+
+    def lists(self, key: str) -> list[list[Hypothesis]]:
+        columns = {name: self.arrays[f"{key}.{name}"] for name in ("tok", "time", "dur", "len", "score", "n")}
+        return [
+            [self._entry(columns, row, rank) for rank in range(int(count))]
+            for row, count in enumerate(columns["n"])
+        ]
+
+    @staticmethod
+    def _entry(columns: dict[str, np.ndarray], row: int, rank: int) -> Hypothesis:
+        length = int(columns["len"][row, rank])
+        tokens, times, durations = (
+            tuple(columns[name][row, rank, :length].tolist()) for name in ("tok", "time", "dur")
+        )
+        return Hypothesis(tokens, float(columns["score"][row, rank]), times, durations)
+
+
+def utterances() -> list[np.ndarray]:
+    with np.load(GOLDEN / "audio.npz") as file:
+        audio, lengths = file["audio"], file["lengths"]
+    return [row[:length].astype(np.float32) / 32768 for row, length in zip(audio, lengths, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def golden() -> Callable[[str], Golden]:
+    loaded: dict[str, Golden] = {}
+
+    def get(name: str) -> Golden:
+        if name not in loaded:
+            with np.load(GOLDEN / f"{name}.npz") as file:
+                loaded[name] = Golden(load_model(GOLDEN / name, mx.float32), dict(file))
+        return loaded[name]
+
+    return get
+
+
+def assert_list(found: list[Hypothesis], expected: list[Hypothesis], *, durations: bool) -> None:
+    assert [(h.tokens, h.times) for h in found] == [(h.tokens, h.times) for h in expected]
+    if durations:
+        assert [h.durations for h in found] == [h.durations for h in expected]
+
+
+def assert_scores(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=SCORE)
+
+
+@pytest.mark.parametrize("name", TRANSDUCERS)
+def test_greedy_equals_nemo(golden: Callable[[str], Golden], name: str) -> None:
+    held = golden(name)
+    expected = held.lists("greedy")
+    assert sum(len(row[0].tokens) for row in expected) > 30
+
+    batched = search(held.model, held.encoded, SearchOptions())
+
+    for row, want in enumerate(expected):
+        assert_list(batched[row], want, durations=name != "rnnt")
+        assert_list(search(held.model, held.alone(row), SearchOptions())[0], want, durations=name != "rnnt")
+
+
+@pytest.mark.parametrize("name", TRANSDUCERS)
+@pytest.mark.parametrize("beam", BEAMS)
+def test_beam_equals_nemo(golden: Callable[[str], Golden], name: str, beam: int) -> None:
+    held, options = golden(name), SearchOptions("beam", beam=beam, nbest=beam)
+    expected = held.lists(f"malsd.k{beam}")
+
+    batched = search(held.model, held.encoded, options)
+
+    for row, want in enumerate(expected):
+        for found in (batched[row], search(held.model, held.alone(row), options)[0]):
+            # A beam's lists hold durations only where NeMo kept them.
+            assert_list(found, want, durations=all(min(h.durations, default=-1) >= 0 for h in want))
+            assert_scores(found, want)
+
+
+@pytest.mark.parametrize("name", CTC)
+def test_ctc_greedy_equals_nemo(golden: Callable[[str], Golden], name: str) -> None:
+    held = golden(name)
+    texts = json.loads(str(held.arrays["ctc_greedy.text"]))
+
+    found = search(held.model, held.encoded, SearchOptions(head="ctc"))
+
+    for row, want in enumerate(held.lists("ctc_greedy")):
+        # NeMo answers the best label of each frame; its text is of the collapsed runs.
+        labels = np.array(want[0].tokens)
+        fresh = (labels != held.model.tokenizer.blank) & (labels != np.concatenate([[-1], labels[:-1]]))
+        assert found[row][0].times == tuple(np.flatnonzero(fresh).tolist())
+        assert found[row][0].tokens == tuple(labels[fresh].tolist())
+        assert held.model.tokenizer.decode(found[row][0].tokens) == texts[row][0]
+        assert_scores(found[row], want)
+
+
+@pytest.mark.parametrize("name", TRANSDUCERS)
+@pytest.mark.parametrize("options", [SearchOptions(), SearchOptions("beam", beam=4, nbest=4)])
+def test_from_samples_the_tokens_and_times_are_nemos(
+    golden: Callable[[str], Golden], name: str, options: SearchOptions
+) -> None:
+    held = golden(name)
+    key = "greedy" if options.decoder == "greedy" else "malsd.k4"
+    texts = json.loads(str(held.arrays[f"{key}.text"]))
+
+    # The batch goes in backwards: its order must not matter.
+    found = search(held.model, held.model.encode(utterances()[::-1]), options)[::-1]
+
+    for row, want in enumerate(held.lists(key)):
+        assert_list(found[row], want, durations=False)
+        assert [held.model.tokenizer.decode(h.tokens) for h in found[row]] == texts[row]
