@@ -1,0 +1,59 @@
+"""One command from a speech folder to a model folder: `python -m ops.train --speech FOLDER --minutes 60`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import sentencepiece
+
+from ops.train.export import export
+from ops.train.mixture import BatchOptions, Mixture
+from ops.train.network import Shape
+from ops.train.prepare import prepare
+from ops.train.synth import synthesise
+from ops.train.train import Run, TrainOptions
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m ops.train", description=__doc__)
+    parser.add_argument("--speech", type=Path, required=True, help="folder with manifest.jsonl")
+    parser.add_argument("--cache", type=Path, default=Path("var/train"), help="features and checkpoints")
+    parser.add_argument("--run", default="run", help="name of the run under the cache folder")
+    parser.add_argument("--tokenizer", type=Path, default=Path("models/demo/tokenizer.model"))
+    parser.add_argument("--init", type=Path, help="weights to begin from; without them, random ones")
+    parser.add_argument("--out", type=Path, help="model folder to write at the end")
+    parser.add_argument("--minutes", type=float, default=60.0, help="wall clock of the training itself")
+    parser.add_argument("--steps", type=int, default=0, help="instead of the minutes")
+    parser.add_argument("--rate", type=float, default=1e-3, help="highest learning rate")
+    parser.add_argument("--hours", type=float, default=6.0, help="synthetic speech")
+    parser.add_argument("--wordless", type=float, default=70.0, help="minutes of sound without words")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=7)
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = arguments()
+    prepare(asked.speech, asked.cache)
+    synthesise(asked.speech, asked.cache, asked.hours, asked.wordless, asked.seed)
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(asked.tokenizer))
+    options = TrainOptions(
+        minutes=asked.minutes,
+        steps=asked.steps,
+        rate=asked.rate,
+        threads=asked.threads,
+        device=asked.device,
+        batches=BatchOptions(seed=asked.seed),
+    )
+    run = Run(asked.cache / asked.run, Shape(vocabulary=tokenizer.vocab_size()), options, asked.init)
+    if run.take_up():
+        print(f"taken up at step {run.step}", flush=True)
+    run.work(Mixture(asked.cache), tokenizer.encode)
+    if asked.out:
+        export(run.average, run.network.shape, asked.tokenizer, asked.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""The training run: TDT and CTC losses together, a wall-clock budget, checkpoints it can be taken up from.
+
+Everything random in step n follows from the seed and n, so a run that was stopped and taken up again gives
+the weights of one that was not, as long as its schedule is set in steps; a schedule in minutes follows the
+clock. Knows batches and the network; knows no audio.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ops.train.mixture import Batch, BatchOptions, Mixture, batches
+from ops.train.network import Network, Shape
+from ops.train.tdt_loss import tdt_log_likelihood
+from ops.train.weights import load_into
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    minutes: float = 60.0  # wall clock of all runs of this folder together
+    steps: int = 0  # when not 0, the schedule and the end instead of the minutes
+    rate: float = 1.0e-3
+    warmup: int = 200
+    ctc: float = 0.3  # share of the CTC loss
+    sigma: float = 0.02
+    decay: float = 0.999  # of the averaged weights, which are the ones exported
+    save_minutes: float = 4.0
+    threads: int = 1
+    device: str = "cpu"
+    batches: BatchOptions = field(default_factory=BatchOptions)
+
+
+def keep_memory() -> None:
+    """Tells glibc to keep freed memory: giving it back and taking it anew doubled the time of a step."""
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        trim_threshold, top_pad, mmap_max = -1, -2, -4
+        for setting, value in ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 1 << 28)):
+            libc.mallopt(setting, value)
+
+
+def losses(network: Network, batch: Batch, sigma: float) -> tuple[Tensor, Tensor]:
+    """CTC and TDT loss, the mean over utterances of nats per label (and per tenth frame)."""
+    with torch.autocast(batch.features.device.type, dtype=torch.bfloat16):
+        frames, lengths = network.encoder(batch.features, batch.frames)
+        scores = network.ctc(frames.transpose(1, 2))
+    log_probs = scores.float().log_softmax(1).permute(2, 0, 1)
+    blank = network.shape.vocabulary
+    ctc = F.ctc_loss(
+        log_probs, batch.targets, lengths, batch.labels, blank, reduction="none", zero_infinity=True
+    )
+    logits = network.joint(frames.float(), network.prediction(batch.targets))
+    tdt = -tdt_log_likelihood(logits, batch.targets, lengths, batch.labels, network.shape.durations, sigma)
+    size = batch.labels + lengths / 10 + 1
+    return (ctc / size).mean(), (tdt / size).mean()
+
+
+class Run:
+    """One training run and its folder."""
+
+    def __init__(self, folder: Path, shape: Shape, options: TrainOptions, init: Path | None) -> None:
+        torch.manual_seed(options.batches.seed)
+        self.folder, self.options = folder, options
+        self.network = Network(shape).to(options.device)
+        if init is not None:
+            load_into(self.network, init)
+        matrices = [p for p in self.network.parameters() if p.ndim > 1]
+        vectors = [p for p in self.network.parameters() if p.ndim <= 1]
+        groups = [{"params": matrices, "weight_decay": 1e-2}, {"params": vectors, "weight_decay": 0.0}]
+        self.optimiser = torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.98))
+        self.average = {k: v.detach().clone().float() for k, v in self.network.state_dict().items()}
+        self.step, self.round, self.within, self.seconds, self.audio = 0, 0, 0, 0.0, 0.0
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint.pt"
+
+    def save(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        place = {k: getattr(self, k) for k in ("step", "round", "within", "seconds", "audio")}
+        state = {"network": self.network.state_dict(), "optimiser": self.optimiser.state_dict()}
+        torch.save({**state, "average": self.average, "place": place}, self.checkpoint.with_suffix(".part"))
+        self.checkpoint.with_suffix(".part").replace(self.checkpoint)
+
+    def take_up(self) -> bool:
+        """Continues from the folder's checkpoint; False where there is none."""
+        if not self.checkpoint.exists():
+            return False
+        state = torch.load(self.checkpoint, map_location=self.options.device, weights_only=True)
+        self.network.load_state_dict(state["network"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.average = state["average"]
+        for name, value in state["place"].items():
+            setattr(self, name, value)
+        return True
+
+    def progress(self) -> float:
+        """From 0 to 1, by steps where they are given, else by the clock."""
+        if self.options.steps:
+            return self.step / self.options.steps
+        return self.seconds / (self.options.minutes * 60)
+
+    def learn(self, batch: Batch) -> tuple[float, float]:
+        """One step; gives its CTC and its TDT loss."""
+        torch.manual_seed(self.options.batches.seed * 1_000_003 + self.step)
+        cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress())))
+        rate = self.options.rate * min(1.0, (self.step + 1) / self.options.warmup) * max(0.01, cosine)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        ctc, tdt = losses(self.network, batch.to(self.options.device), self.options.sigma)
+        (self.options.ctc * ctc + (1 - self.options.ctc) * tdt).backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        if torch.isfinite(norm):
+            self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.step += 1
+        self._average()
+        return ctc.item(), tdt.item()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        decay = min(self.options.decay, (1 + self.step) / (20 + self.step))
+        for name, value in self.network.state_dict().items():
+            self.average[name].lerp_(value.float(), 1 - decay)
+
+    def work(
+        self,
+        mixture: Mixture,
+        encode: Callable[[str], list[int]],
+        *,
+        until: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Trains to the end of the schedule, or until asked to stop; saves on the way and at the end."""
+        torch.set_num_threads(self.options.threads)
+        keep_memory()
+        self.network.train()
+        before, saved, sums, count = time.monotonic(), time.monotonic(), [0.0, 0.0], 0
+        source = batches(mixture, encode, self.options.batches, self.round, self.within)
+        while self.progress() < 1 and not until():
+            self.round, self.within, batch = next(source)
+            ctc, tdt = self.learn(batch)
+            self.within += 1
+            now = time.monotonic()
+            self.seconds, before = self.seconds + now - before, now
+            self.audio += float(batch.frames.sum()) / 100
+            sums, count = [sums[0] + ctc, sums[1] + tdt], count + 1
+            if count == 50:
+                self._report(sums[0] / count, sums[1] / count)
+                sums, count = [0.0, 0.0], 0
+            if now - saved > self.options.save_minutes * 60:
+                self.save()
+                saved = now
+        source.close()
+        self.save()
+
+    def _report(self, ctc: float, tdt: float) -> None:
+        rate = self.optimiser.param_groups[0]["lr"]
+        clock, heard = self.seconds / 60, self.audio / 3600
+        speed = self.audio / max(self.seconds, 1e-9)
+        print(
+            f"{clock:6.1f} min  step {self.step}  ctc {ctc:.3f}  tdt {tdt:.3f}  rate {rate:.1e}  "
+            f"{heard:.1f} h heard  {speed:.0f} x",
+            flush=True,
+        )

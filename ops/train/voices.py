@@ -1,0 +1,36 @@
+"""Names of espeak-ng's voices and a few lines of our own in languages the model does not know."""
+
+ACCENTS = [
+    "en-us",
+    "en-us",
+    "en-us",
+    "en-gb",
+    "en-gb-x-rp",
+    "en-gb-scotland",
+    "en-gb-x-gbclan",
+    "en-gb-x-gbcwmd",
+    "en-029",
+]
+_VARIANTS = """
+adam Alex Alicia Andrea Andy Annie antonio aunty belinda benjamin boris caleb david Denis diogo ed
+edward Gene Gene2 Gustave Henrique Hugo iven iven2 Jacky john kaukovalta Lee linda marcelo Marco
+Mario max michael miguel mike Nguyen pablo paul pedro quincy rob robert steph steph2 steph3 f1 f2 f3
+f4 m1 m2 m3 m4 m5 m6 klatt klatt2 klatt3 travis victor sandro grandma grandpa
+"""
+VARIANTS = _VARIANTS.split()
+# For the evaluation alone.
+HELD_VARIANTS = ["f5", "m7", "m8", "anika", "Michel", "Diogo", "edward2", "klatt4", "iven3", "RicishayMax"]
+HELD_LANGUAGES = ("nl", "sv", "pt")
+_LINES = """
+de: das Wetter ist heute sehr schön / wir fahren morgen mit dem Zug nach Hause / er hat das Buch gelesen
+fr: il fait très beau aujourd'hui / nous prenons le train demain matin / elle a lu le livre hier soir
+es: hoy hace muy buen tiempo / mañana vamos a casa en tren / ella ha leído el libro entero
+it: oggi il tempo è molto bello / domani andiamo a casa in treno / ha letto il libro ieri sera
+ru: сегодня очень хорошая погода / завтра мы поедем домой на поезде / она вчера прочитала книгу
+pl: dzisiaj jest bardzo ładna pogoda / jutro jedziemy pociągiem do domu / ona przeczytała książkę
+tr: bugün hava çok güzel / yarın trenle eve gidiyoruz / dün akşam kitabı okudu
+nl: het weer is vandaag erg mooi / morgen gaan we met de trein naar huis / zij heeft het boek gelezen
+sv: vädret är mycket fint idag / imorgon tar vi tåget hem / hon läste boken igår kväll
+pt: hoje o tempo está muito bonito / amanhã vamos para casa de trem / ela leu o livro ontem à noite
+"""  # noqa: RUF001
+FOREIGN = {line[:2]: line[4:].split(" / ") for line in _LINES.strip().splitlines()}
