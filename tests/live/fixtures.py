@@ -1,0 +1,149 @@
+"""Real servers as fixtures: PostgreSQL, Redis or Valkey, and an S3 server over HTTP. Each starts once a session.
+
+`database_url` and `db` run a test on SQLite and on PostgreSQL. Tables are emptied between tests, which is many
+times faster than making them anew.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+import pytest
+from celery import Celery
+from moto.server import ThreadedMotoServer
+from sqlalchemy import create_engine, text
+
+import migrations
+from spool.embedded import EmbeddedRedis, temporary_home
+from spool.queue import celery_app
+from spool.settings import Settings, load_settings
+from spool.store import Database
+from spool.tables import metadata
+from tests.live.postgres import PostgresServer
+
+DIALECTS = ("sqlite", "postgresql")
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """Where an S3 server listens, and how to be let in."""
+
+    endpoint: str
+    access_key: str = "test-access-key"
+    secret_key: str = "test-secret-key"
+    region: str = "us-east-1"
+
+    def client(self):  # noqa: ANN201 - boto3 makes its clients at run time
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=self.region,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+        )
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def _migrated_postgres(postgres: PostgresServer) -> str:
+    url = postgres.create_database("spool_test")
+    migrations.upgrade(url)
+    return url
+
+
+@pytest.fixture(scope="session")
+def _migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    migrations.upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def postgres_url(_migrated_postgres: str) -> str:
+    """A migrated, empty PostgreSQL database."""
+    engine = create_engine(_migrated_postgres)
+    with engine.begin() as connection:
+        names = ", ".join(table.name for table in metadata.sorted_tables)
+        connection.execute(text(f"TRUNCATE {names} RESTART IDENTITY CASCADE"))
+    engine.dispose()
+    return _migrated_postgres
+
+
+@pytest.fixture
+def sqlite_url(_migrated_sqlite: Path, tmp_path: Path) -> str:
+    """A migrated, empty SQLite database."""
+    path = tmp_path / "spool.db"
+    shutil.copy(_migrated_sqlite, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(params=DIALECTS)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A migrated, empty database: the test runs on SQLite and on PostgreSQL."""
+    return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url"))
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Database]:
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[EmbeddedRedis]:
+    home = temporary_home()
+    try:
+        with EmbeddedRedis(home) as server:
+            yield server
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def redis_url(redis_server: EmbeddedRedis) -> str:
+    """An empty Redis."""
+    with redis_server.client() as client:
+        client.flushall()
+    return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """moto's S3 over real HTTP, on a port that the system chose."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield S3Server(f"http://{host}:{port}")
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def make_settings(tmp_path: Path) -> Callable[..., Settings]:
+    """Settings of a home of this test's own, with overrides and without this machine's environment."""
+
+    def make(**overrides: object) -> Settings:
+        return load_settings({}, home=tmp_path / "home", **overrides)
+
+    return make
+
+
+@pytest.fixture
+def celery(make_settings: Callable[..., Settings], redis_url: str) -> Iterator[Celery]:
+    """A Celery client on an empty Redis."""
+    app = celery_app(make_settings(redis_url=redis_url))
+    yield app
+    app.close()
