@@ -9,6 +9,7 @@ import sys
 import typer
 
 from spool.errors import InvalidRequest, SpoolError
+from worker.cli_run import run
 from worker.cli_transcribe import transcribe
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -19,6 +20,7 @@ def _root() -> None:
     """Transcribe on this machine: as a worker of the queue, or straight from files."""
 
 
+app.command("run")(run)
 app.command("transcribe")(transcribe)
 
 

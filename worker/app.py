@@ -1,0 +1,214 @@
+"""The worker's process: one engine child, Celery's threads pool taking hints, and the threads that keep
+both honest.
+
+Start and stop order stand in `Worker.run`, top to bottom. This process never imports MLX. SIGTERM (as well
+as SIGINT, SIGQUIT and SIGHUP) drains: nothing new is claimed, running jobs go back into the queue at their
+next saved chunk, and the process ends with 0. A second SIGINT ends it at once; the leases then run out.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import threading
+import warnings
+from pathlib import Path
+from types import FrameType
+
+import celery.signals
+import celery.worker.state
+import structlog
+from celery import Celery
+from celery.apps.worker import Worker as CeleryWorker
+from celery.exceptions import SecurityWarning
+
+import spool
+from spool.errors import SpoolError
+from spool.ids import new_id
+from spool.objects import object_store
+from spool.queue import TASK, celery_app, queue_name
+from spool.relay import Sweeper
+from spool.settings import Settings
+from spool.store.database import Database
+from spool.store.workers import WorkerInfo, register_worker, stop_worker
+from worker.attempt import Bench
+from worker.batching import BatchLimits
+from worker.billing import WastedTime
+from worker.engine import Engine
+from worker.engine_protocol import DEFAULT_LOADER, EngineOptions
+from worker.hardware import refuse_wrong_pool, this_machine
+from worker.heartbeat import Heartbeat
+from worker.job import RetryPolicy, Workshop, run_job
+from worker.patience import patiently
+from worker.sources import Sources
+
+log = structlog.get_logger(__name__)
+
+FRAME_SAMPLES = 160  # a feature frame of 10 ms at 16 kHz
+START_SECONDS = 30.0  # how long to wait for a database that is still starting
+DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+
+
+def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOptions:
+    """The engine that the settings ask for."""
+    limits = BatchLimits(utterances=settings.max_batch, samples=settings.frame_budget * FRAME_SAMPLES)
+    return EngineOptions(slots=settings.engine_slots, limits=limits, loader=loader)
+
+
+class Worker:
+    """One run of one worker. `loader` and `retry` are for tests: a model without weights, pauses without
+    waiting."""
+
+    def __init__(
+        self, settings: Settings, *, loader: str = DEFAULT_LOADER, retry: RetryPolicy | None = None
+    ) -> None:
+        hardware = this_machine()
+        refuse_wrong_pool(settings.pool, hardware)
+        self._settings = settings
+        self._retry = retry or RetryPolicy()
+        self._draining = threading.Event()
+        self._exit_code = 0
+        self._temporary = settings.home / "tmp" / f"worker-{os.getpid()}"
+        self._db = Database(settings.database_url, pool_size=2 * settings.concurrency + 4)
+        self._celery = celery_app(settings)
+        self._engine = Engine(engine_options(settings, loader))
+        self._info = WorkerInfo(
+            id=new_id("wrk"),
+            name=settings.worker_name,
+            pool=settings.pool,
+            host=hardware.host,
+            chip=hardware.chip,
+            version=spool.__version__,
+            pid=os.getpid(),
+            models=tuple(sorted(settings.models)),
+            price_per_hour_micros=settings.price_per_hour_micros(),
+            concurrency=settings.concurrency,
+        )
+
+    def run(self) -> int:
+        """Work until a signal says stop; the exit code. Raises StorageError or EngineStopped when it cannot
+        start."""
+        _remove_leftovers(self._temporary.parent)
+        with contextlib.ExitStack() as stop:
+            stop.callback(shutil.rmtree, self._temporary, ignore_errors=True)
+            stop.callback(self._db.close)
+            self._engine.start()
+            stop.callback(self._engine.close)
+            patiently(self._register, START_SECONDS)
+            stop.callback(self._sign_off)
+            bench = Bench(
+                self._settings,
+                self._db,
+                self._engine,
+                WastedTime(self._db),
+                self._info.id,
+                self._draining,
+            )
+            stop.callback(bench.wasted.write)
+            heartbeat = Heartbeat(bench, self._info, self._give_up)
+            heartbeat.start()
+            stop.callback(heartbeat.stop)
+            sweeper = Sweeper(self._db, self._celery, self._settings)
+            sweeper.start()
+            stop.callback(sweeper.stop)
+            return self._consume(bench, sweeper)
+
+    def _consume(self, bench: Bench, sweeper: Sweeper) -> int:
+        objects = object_store(self._settings)
+        shop = Workshop(bench, objects, Sources(self._settings, objects, self._temporary), self._retry)
+
+        def transcribe(job_id: str) -> None:
+            run_job(shop, job_id)
+            sweeper.wake()  # what went back into the queue is sent at once
+
+        self._celery.task(name=TASK, ignore_result=True)(transcribe)
+        self._catch_signals()
+        # It warns root of pickled messages; ours are JSON and hold an id.
+        warnings.filterwarnings("ignore", category=SecurityWarning)
+        celery.signals.worker_ready.connect(self._log_ready, weak=False)
+        celery.signals.setup_logging.connect(_keep_our_logs, weak=False)
+        consumer = _Consumer(
+            app=self._celery,
+            hostname=f"{self._settings.worker_name}-{os.getpid()}@{self._info.host}",
+            pool_cls="threads",
+            concurrency=self._settings.concurrency,
+            queues=[
+                queue_name(self._settings.pool),
+                queue_name(self._settings.pool, self._settings.worker_name),
+            ],
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            quiet=True,
+        )
+        consumer.start()
+        self._draining.set()
+        return int(self._exit_code or consumer.exitcode or 0)
+
+    def _log_ready(self, **_: object) -> None:
+        log.info(
+            "ready",
+            worker=self._settings.worker_name,
+            pool=self._settings.pool,
+            chip=self._info.chip,
+            concurrency=self._settings.concurrency,
+        )
+
+    def _register(self) -> None:
+        with self._db.begin() as tx:
+            register_worker(tx, self._info)
+
+    def _sign_off(self) -> None:
+        try:
+            with self._db.begin() as tx:
+                stop_worker(tx, self._info.id, self._engine.busy_ns)
+        except SpoolError as error:
+            log.warning("not signed off", error=error.message)
+
+    def _give_up(self) -> None:
+        """The engine cannot work any more: leave, so that whoever supervises this process can start it
+        anew."""
+        self._exit_code = 1
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _catch_signals(self) -> None:
+        for number in DRAIN_SIGNALS:
+            signal.signal(number, self._drain)
+
+    def _drain(self, number: int, _frame: FrameType | None) -> None:
+        if self._draining.is_set() and number == signal.SIGINT:
+            os._exit(128 + number)  # asked twice; the engine child ends with us
+        self._draining.set()
+        celery.worker.state.should_stop = 0
+
+
+class _Consumer(CeleryWorker):  # type: ignore[misc]
+    """Celery's worker without its signal handlers: its SIGQUIT loses jobs and its SIGHUP starts a second
+    self."""
+
+    app: Celery
+
+    def install_platform_tweaks(self, worker: object) -> None:
+        """Leave the signals to us."""
+
+
+def _keep_our_logs(**_: object) -> None:
+    """Its having a receiver is what tells Celery to leave logging alone."""
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what workers of this machine left that were killed."""
+    for left in folder.glob("worker-*"):
+        pid = left.name.partition("-")[2]
+        if pid.isdigit() and not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,102 @@
+"""From the chunks of one recording to its transcript: stitched words, segments, and what was covered (law 6).
+
+Pure: knows numbers and words; knows no audio, no engine and no store.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spool.errors import SpoolError
+from spool.jobs import JobOptions
+from spool.transcript import AudioFacts, Coverage, Gap, ModelFacts, Transcript, Word
+from worker.audio import SAMPLE_RATE
+from worker.segments import segments_of
+from worker.stitch import ChunkWords, stitch
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One chunk's place in the recording, without its samples. Positions are samples at 16 kHz."""
+
+    channel: int
+    index: int
+    core_start: int
+    core_end: int
+    start: int
+    end: int
+    speech: bool
+
+    @property
+    def core(self) -> int:
+        """Samples that this chunk answers for."""
+        return self.core_end - self.core_start
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A piece and the words heard in it, in seconds of the recording."""
+
+    piece: Piece
+    words: tuple[Word, ...]
+
+
+def transcript_of(
+    job_id: str | None,
+    heard: Sequence[Heard],
+    samples: int,
+    audio: AudioFacts,
+    model: ModelFacts,
+    options: JobOptions,
+) -> Transcript:
+    """The transcript of a recording of `samples` samples a channel. Raises SpoolError where a sample is in
+    no core or in two: that is our own fault, and never a silence."""
+    coverage = coverage_of([item.piece for item in heard], samples)
+    if coverage.ratio != 1 or coverage.gaps:
+        raise SpoolError(f"{audio.name}: the chunks do not cover the recording: {coverage.gaps[:3]}.")
+    words = stitch(
+        [
+            ChunkWords(p.core_start, p.core_end, p.start, p.end, item.words, p.channel)
+            for item in heard
+            for p in (item.piece,)
+        ]
+    )
+    return Transcript(
+        job=job_id,
+        audio=audio,
+        model=model,
+        options=options.model_dump(mode="json"),
+        coverage=coverage,
+        text=" ".join(word.text for word in words),
+        words=tuple(words),
+        segments=tuple(segments_of(words)),
+    )
+
+
+def coverage_of(pieces: Sequence[Piece], samples: int) -> Coverage:
+    """What of `samples` samples a channel lies in a core, averaged over the channels that the pieces name."""
+    channels = sorted({piece.channel for piece in pieces}) or [0]
+    covered = speech = 0
+    gaps: list[Gap] = []
+    for channel in channels:
+        at = 0
+        for piece in sorted((p for p in pieces if p.channel == channel), key=lambda p: p.core_start):
+            if piece.core_start > at:
+                gaps.append(_gap(at, piece.core_start, channel))
+            fresh = max(0, piece.core_end - max(at, piece.core_start))
+            covered += fresh
+            speech += fresh if piece.speech else 0
+            at = max(at, piece.core_end)
+        if at < samples:
+            gaps.append(_gap(at, samples, channel))
+    whole = samples * len(channels)
+    return Coverage(
+        audio_seconds=samples / SAMPLE_RATE,
+        covered_seconds=covered / len(channels) / SAMPLE_RATE,
+        speech_seconds=speech / len(channels) / SAMPLE_RATE,
+        ratio=min(1.0, covered / whole) if whole else 1.0,
+        gaps=tuple(gaps),
+    )
+
+
+def _gap(start: int, end: int, channel: int) -> Gap:
+    return Gap(start=start / SAMPLE_RATE, end=end / SAMPLE_RATE, channel=channel)

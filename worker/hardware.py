@@ -1,0 +1,71 @@
+"""What this machine is, told without touching MLX: chip, cores, memory, and whether it has an Apple GPU."""
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from spool.errors import SettingsError
+
+METAL = "metal"
+"""The pool whose workers need an Apple GPU; every other pool runs anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """`memory` in bytes; `apple_gpu` is true on Apple Silicon, whose GPU is on the chip."""
+
+    host: str
+    system: str
+    machine: str
+    chip: str
+    cores: int
+    memory: int
+    apple_gpu: bool
+
+    def __str__(self) -> str:
+        return f"{self.chip}, {self.cores} cores, {self.memory / 2**30:.0f} GiB, {self.system} {self.machine}"
+
+
+def this_machine() -> Hardware:
+    """Look at the machine."""
+    system, machine = platform.system(), platform.machine()
+    return Hardware(
+        host=platform.node() or "unknown",
+        system=system,
+        machine=machine,
+        chip=_chip(system) or machine or "unknown",
+        cores=_cores(),
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        apple_gpu=system == "Darwin" and machine == "arm64",
+    )
+
+
+def refuse_wrong_pool(pool: str, hardware: Hardware) -> None:
+    """Raise SettingsError for the pool `metal` on a machine without an Apple GPU."""
+    if pool == METAL and not hardware.apple_gpu:
+        raise SettingsError(
+            f"The pool {METAL} needs an Apple GPU and this machine ({hardware.chip}, {hardware.system}) "
+            "has none; set SPOOL_POOL=cpu to work here."
+        )
+
+
+def _chip(system: str) -> str:
+    if system == "Darwin":
+        answer = subprocess.run(
+            ["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False
+        )
+        return answer.stdout.strip()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS has none
+        return os.cpu_count() or 1

@@ -1,0 +1,277 @@
+"""One job's life in a worker, as plain steps: claim, fetch, decode, stitch, deliver, finish.
+
+Every ending is one of the moves of `spool.jobs`, fenced by the claim:
+
+    a transcript              done an error that will stay   failed at once, with its code and sentence (law
+    8) an error that may pass    back into the queue after a growing pause; after `RETRIES` attempts of
+    which no chunk
+                              is left, failed with that error. A full disk is one of these: it concerns this
+                              worker and this hour, not the recording.
+    drain, or its turn over   back into the queue at a saved chunk
+    a person's cancel         cancelled
+    a lost lease              nothing: the job is somebody else's, and what was not saved is billed as wasted
+
+Knows the order of the steps; each step lives in its own module. Never raises.
+"""
+
+import contextlib
+import threading
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
+
+import structlog
+
+from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
+from spool.jobs import JobState
+from spool.objects import ObjectStore
+from spool.store.jobs import get_job
+from spool.store.leases import (
+    Claim,
+    Outcome,
+    cancel_claimed,
+    claim_job,
+    fail_job,
+    finish_job,
+    hand_back,
+    set_progress,
+)
+from spool.transcript import AudioFacts, ModelFacts, Transcript
+from worker.assemble import transcript_of
+from worker.attempt import WAIT_SECONDS, Attempt, Bench, GiveBack
+from worker.audio import AudioStream, open_audio
+from worker.chunks import plan_channels
+from worker.delivery import deliver, withdraw
+from worker.engine_protocol import ModelInfo
+from worker.lease import Lease
+from worker.patience import patiently
+from worker.sources import Sources
+
+log = structlog.get_logger(__name__)
+
+RETRIES = 20
+FIRST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often an error that may pass is waited out, and for how long (seconds, doubling each time)."""
+
+    attempts: int = RETRIES
+    first_pause: float = FIRST_PAUSE_SECONDS
+    longest_pause: float = LONGEST_PAUSE_SECONDS
+
+    def pause(self, fruitless: int) -> float | None:
+        """The pause before the next attempt after `fruitless` earlier ones and this; None when that was
+        enough."""
+        if fruitless + 1 >= self.attempts:
+            return None
+        return float(min(self.longest_pause, self.first_pause * 2 ** min(fruitless, 30)))
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Everything a job needs of its worker."""
+
+    bench: Bench
+    objects: ObjectStore
+    sources: Sources
+    retry: RetryPolicy = RetryPolicy()
+
+
+def run_job(shop: Workshop, job_id: str) -> str | None:
+    """Do what can be done for the job now; how that ended, or None when there was nothing to take."""
+    settings, db = shop.bench.settings, shop.bench.db
+    if shop.bench.draining.is_set():
+        return None
+    try:
+        with db.begin() as tx:
+            claim = claim_job(
+                tx, job_id, shop.bench.worker_id, settings.lease_seconds, max_deaths=settings.max_deaths
+            )
+    except SpoolError as error:
+        log.warning("not claimed", job=job_id, error=error.message)  # the sweep sends it again
+        return None
+    if claim is None:
+        return None
+    structlog.contextvars.bind_contextvars(job=job_id, attempt=claim.attempt)
+    try:
+        with Lease(db, claim, settings.lease_seconds) as lease:
+            ending = _Life(shop, claim, lease).live()
+    finally:
+        structlog.contextvars.unbind_contextvars("job", "attempt")
+        shop.bench.wasted.write()
+    return ending
+
+
+class _Life:
+    """The steps of one claimed job."""
+
+    def __init__(self, shop: Workshop, claim: Claim, lease: Lease) -> None:
+        self._shop = shop
+        self._bench = shop.bench
+        self._claim = claim
+        self._job = claim.job
+        self._lease = lease
+        self._attempt = Attempt(shop.bench, claim, lease)
+
+    def live(self) -> str:
+        """All steps, and the ending that what came of them calls for."""
+        try:
+            transcript = self._transcribe()
+            self._finish(transcript)
+        except GiveBack as reason:
+            return self._end("handed back", reason=str(reason))
+        except LeaseLost:
+            return self._end("lost")
+        except JobCancelled:
+            return self._end("cancelled")
+        except SpoolError as error:
+            return self._end_error(error)
+        except Exception as error:
+            log.exception("unexpected error")
+            kind = type(error).__name__
+            return self._end_error(
+                SpoolError(f"{self._job.name}: unexpected {kind}; the worker's log has more.")
+            )
+        log.info("done", words=len(transcript.words), seconds=transcript.audio.duration)
+        return "done"
+
+    # --- the way to a transcript ----------------------------------------------------------------------------
+
+    def _transcribe(self) -> Transcript:
+        attempt = self._attempt
+        attempt.remember()
+        attempt.model = self._model_path()
+        info = self._model_info(attempt.model)
+        with (
+            self._shop.sources.fetched(self._job.source, self._job.name, self._lease.check) as path,
+            open_audio(
+                path,
+                channels=self._job.options.channels,
+                name=self._job.name,
+                max_seconds=self._bench.settings.max_audio_seconds,
+            ) as audio,
+        ):
+            attempt.channels = audio.channels
+            self._show_length(audio.expected_seconds)
+            attempt.decode(plan_channels(audio.blocks(), audio.channels))
+            return transcript_of(
+                self._job.id,
+                attempt.heard,
+                audio.samples_read,
+                _audio_facts(self._job.name, audio),
+                ModelFacts(name=info.name, sha256=info.sha256),
+                self._job.options,
+            )
+
+    def _model_path(self) -> str:
+        models = self._bench.settings.models
+        name = self._job.options.model
+        if name not in models:
+            known = ", ".join(sorted(models))
+            raise UnknownModel(f"{self._job.name}: no model {name!r} here; this worker knows {known}.")
+        return models[name]
+
+    def _model_info(self, model: str) -> ModelInfo:
+        """Load the model before the recording is fetched: a model that does not load fails the job
+        cheaply."""
+        answer: Future[ModelInfo] = self._bench.engine.describe(model)
+        while True:
+            with contextlib.suppress(NotYet):
+                return answer.result(WAIT_SECONDS)
+            self._lease.check()
+            if self._bench.draining.is_set():
+                raise GiveBack("the worker drains")
+
+    def _show_length(self, expected: float | None) -> None:
+        if expected is not None:
+            with self._bench.db.begin() as tx:
+                set_progress(tx, self._claim, 0.0, expected)
+
+    # --- endings --------------------------------------------------------------------------------------------
+
+    def _finish(self, transcript: Transcript) -> None:
+        self._lease.check()
+        delivered = patiently(
+            lambda: deliver(self._shop.objects, self._job.id, self._claim.attempt, transcript),
+            self._bench.settings.lease_seconds,
+            self._lease.stop,
+        )
+        outcome = Outcome(
+            audio_seconds=transcript.audio.duration,
+            transcript_key=delivered.key,
+            transcript_sha256=delivered.sha256,
+            coverage=transcript.coverage.ratio,
+            words=len(transcript.words),
+        )
+
+        def commit() -> None:
+            with self._bench.db.begin() as tx:
+                finish_job(tx, self._claim, outcome)
+
+        try:
+            patiently(commit, self._bench.settings.lease_seconds)
+        except LeaseLost:
+            # The answer to our own commit may have been lost on the way; then the row names our transcript.
+            if not self._is_ours(delivered.key):
+                withdraw(self._shop.objects, self._job.id, self._claim.attempt)
+                raise
+
+    def _is_ours(self, key: str) -> bool:
+        def read() -> bool:
+            with self._bench.db.read() as tx:
+                job = get_job(tx, self._job.id)
+            return job.state is JobState.DONE and job.transcript_key == key
+
+        return patiently(read, self._bench.settings.lease_seconds)
+
+    def _end_error(self, error: SpoolError) -> str:
+        if not error.retryable:
+            return self._end("failed", code=error.code, message=error.message)
+        pause = self._shop.retry.pause(self._attempt.fruitless_attempts)
+        if pause is None:
+            tries = f"{error.message} Given up after {self._shop.retry.attempts} attempts."
+            return self._end("failed", code=error.code, message=tries)
+        return self._end("handed back", reason=f"{error.code}: {error.message}", pause=pause)
+
+    def _end(
+        self, ending: str, *, code: str = "", message: str = "", reason: str = "", pause: float = 0
+    ) -> str:
+        """Leave the engine, then write the ending, unless the job is no longer ours."""
+        self._attempt.abandon()
+        level = log.warning if ending == "failed" else log.info
+        level(ending, **{k: v for k, v in {"code": code, "error": message, "reason": reason}.items() if v})
+        if ending == "lost":
+            return ending
+
+        def commit() -> None:
+            with self._bench.db.begin() as tx:
+                if ending == "failed":
+                    fail_job(tx, self._claim, code, message)
+                elif ending == "cancelled":
+                    cancel_claimed(tx, self._claim)
+                else:
+                    hand_back(tx, self._claim, pause)
+
+        try:
+            patiently(commit, self._bench.settings.lease_seconds, threading.Event())
+        except LeaseLost:
+            return "lost"
+        except StorageError as error:
+            log.warning(
+                "ending not written", error=error.message
+            )  # the lease runs out and the sweep takes over
+        return ending
+
+
+def _audio_facts(name: str, audio: AudioStream) -> AudioFacts:
+    return AudioFacts(
+        name=name,
+        format=audio.source_format,
+        sample_rate=audio.source_rate,
+        channels=audio.source_channels,
+        duration=audio.samples_read / audio.sample_rate,
+        warnings=tuple(audio.warnings),
+    )

@@ -1,0 +1,85 @@
+"""Keeps one job's lease while its thread works, and tells that thread when to stop.
+
+Knows the claim and the database; knows nothing of audio. The renewals say whether a person asked to cancel.
+A lease that could not be renewed in time counts as lost here too, although the fence in SQL would hold
+without that: work on a job that somebody else has by now is waste.
+"""
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from spool.errors import JobCancelled, LeaseLost, StorageError
+from spool.store.database import Database
+from spool.store.leases import Claim, renew_lease
+
+log = structlog.get_logger(__name__)
+
+RENEWALS_PER_LEASE = 3
+
+
+class Lease:
+    """A thread that renews the claim's lease until the block ends. `stop` is set once the job must not go
+    on."""
+
+    def __init__(self, db: Database, claim: Claim, lease_seconds: float) -> None:
+        self._db = db
+        self._claim = claim
+        self._seconds = lease_seconds
+        self._ended = threading.Event()
+        self._lost: LeaseLost | None = None
+        self._cancelled = False
+        self._thread = threading.Thread(target=self._keep, name=f"lease-{claim.job.id}", daemon=True)
+        self.stop = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raise LeaseLost or JobCancelled once either is so."""
+        if self._lost is not None:
+            raise self._lost
+        if self._cancelled:
+            raise JobCancelled
+
+    def _keep(self) -> None:
+        pause = self._seconds / RENEWALS_PER_LEASE
+        renewed = time.monotonic()
+        while not self._ended.wait(pause):
+            asked = time.monotonic()
+            try:
+                cancel = renew_once(self._db, self._claim, self._seconds)
+            except LeaseLost as error:
+                self._lose(error)
+                return
+            except StorageError as error:
+                log.warning("lease not renewed", job=self._claim.job.id, error=error.message)
+                if time.monotonic() - renewed > self._seconds:
+                    self._lose(LeaseLost("The lease could not be renewed in time."))
+                    return
+                continue
+            renewed = asked
+            if cancel:
+                self._cancelled = True
+                self.stop.set()
+
+    def _lose(self, error: LeaseLost) -> None:
+        self._lost = error
+        self.stop.set()
+
+
+def renew_once(db: Database, claim: Claim, lease_seconds: float) -> bool:
+    """Renew in a transaction of its own; True when a person has asked to cancel. Raises LeaseLost,
+    StorageError."""
+    with db.begin() as tx:
+        return renew_lease(tx, claim, lease_seconds)

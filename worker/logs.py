@@ -1,0 +1,38 @@
+"""How a worker logs: one line an event, for people on a terminal or as JSON, Celery's and our own alike.
+
+Knows structlog and logging; knows no event.
+"""
+
+import logging
+import sys
+
+import structlog
+from structlog.typing import Processor
+
+
+def configure_logs(as_json: bool) -> None:
+    """Send every log line to stderr in one form. Libraries speak from WARNING on, we from INFO on."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    last: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if as_json:
+        last += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    else:
+        last += [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    for name in ("spool", "worker"):
+        logging.getLogger(name).setLevel(logging.INFO)
