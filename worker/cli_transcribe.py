@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from worker.blas import preload_blas
 from worker.decode.hypothesis import SearchOptions
+from worker.file_result import render_results
 
 
 class DecoderName(StrEnum):
@@ -50,8 +52,9 @@ def transcribe(
     form: Annotated[FormatName, typer.Option("--format", help="What to print.")] = FormatName.json,
 ) -> None:
     """Transcribe recordings here and now; a bad file fails alone and the exit code is 1 at the end."""
-    # MLX comes in with this import: only the process that decodes pays for it.
-    from worker.transcribe import render_results, transcribe_files
+    # The BLAS must be there before MLX, which comes in with worker.transcribe.
+    preload_blas()
+    from worker.transcribe import transcribe_files
 
     options = SearchOptions(decoder=decoder.value, beam=beam, nbest=nbest, head=head.value)
     results = transcribe_files(files, model, options, chunk=chunk)

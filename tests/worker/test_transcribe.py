@@ -1,0 +1,213 @@
+"""`spool-worker transcribe` end to end: the contract of its JSON, its formats, and files that fail alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import soundfile
+from typer.testing import CliRunner
+
+from spool.errors import InvalidRequest, ModelError
+from worker.cli import app
+from worker.decode.hypothesis import SearchOptions
+from worker.file_result import render_results
+from worker.model.load import load_model
+from worker.model.model import AsrModel
+from worker.transcribe import transcribe_files, transcribe_with
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+MODEL = GOLDEN / "tdt"
+RATE = 16_000
+
+
+@pytest.fixture(scope="module")
+def model() -> AsrModel:
+    return load_model(MODEL, mx.float32)
+
+
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The golden utterances as WAV files."""
+    folder = tmp_path_factory.mktemp("speech")
+    paths = []
+    with np.load(GOLDEN / "audio.npz") as file:
+        for name, row, length in zip(file["names"], file["audio"], file["lengths"], strict=True):
+            soundfile.write(folder / f"{name}.wav", row[:length], RATE, subtype="PCM_16")
+            paths.append(folder / f"{name}.wav")
+    return paths
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> dict[str, Path]:
+    """Files that cannot be transcribed, by the code of the error that each must give."""
+    paths = {
+        name: tmp_path / f"{name}.wav" for name in ("audio_empty", "audio_unreadable", "audio_not_finite")
+    }
+    paths["audio_empty"].write_bytes(b"")
+    paths["audio_unreadable"].write_text("these are the minutes of the meeting, in text\n" * 40)
+    noise = np.random.default_rng(0).normal(0, 0.1, RATE).astype(np.float32)
+    noise[500] = np.nan
+    soundfile.write(paths["audio_not_finite"], noise, RATE, subtype="FLOAT")
+    return paths | {"source_missing": tmp_path / "gone.wav"}
+
+
+def run(*arguments: object) -> tuple[int, Any]:
+    outcome = CliRunner().invoke(app, ["transcribe", "--model", str(MODEL), *map(str, arguments)])
+    return outcome.exit_code, outcome.stdout
+
+
+def lists(key: str, row: int) -> list[tuple[list[int], list[int], float]]:
+    with np.load(GOLDEN / "tdt.npz") as file:
+        tokens, times, lengths = file[f"{key}.tok"][row], file[f"{key}.time"][row], file[f"{key}.len"][row]
+        count, scores = int(file[f"{key}.n"][row]), file[f"{key}.score"][row]
+    return [
+        (tokens[k, : lengths[k]].tolist(), times[k, : lengths[k]].tolist(), float(scores[k]))
+        for k in range(count)
+    ]
+
+
+def test_json_of_whole_files_is_nemos_nbest(speech: list[Path]) -> None:
+    code, out = run(*speech, "--decoder", "beam", "--beam", 4, "--nbest", 4, "--no-chunk", "--format", "json")
+
+    found = json.loads(out)
+    assert code == 0
+    assert [Path(one["file"]) for one in found] == speech
+    with np.load(GOLDEN / "tdt.npz") as file:
+        assert [one["frames"] for one in found] == file["encoder_len"].tolist()
+    for row, one in enumerate(found):
+        assert list(one) == ["file", "duration", "frames", "text", "words", "nbest"]
+        expected = lists("malsd.k4", row)
+        assert [(entry["tokens"], entry["times"]) for entry in one["nbest"]] == [e[:2] for e in expected]
+        assert [entry["score"] for entry in one["nbest"]] == pytest.approx([e[2] for e in expected], abs=2e-3)
+        assert one["text"] == one["nbest"][0]["text"]
+        assert [word["text"] for word in one["words"]] == one["text"].split()
+        assert all(list(word) == ["text", "start", "end", "confidence"] for word in one["words"])
+        assert all(list(entry) == ["tokens", "score", "times", "durations", "text"] for entry in one["nbest"])
+        assert one["duration"] == pytest.approx(soundfile.info(one["file"]).duration)
+
+
+def test_greedy_is_the_default_and_gives_one_hypothesis(speech: list[Path]) -> None:
+    code, out = run(speech[0], "--no-chunk")
+
+    entries = json.loads(out)[0]["nbest"]
+    assert code == 0
+    assert [(entry["tokens"], entry["times"]) for entry in entries] == [e[:2] for e in lists("greedy", 0)]
+
+
+def test_a_bad_file_fails_alone(speech: list[Path], bad: dict[str, Path]) -> None:
+    mixed = [speech[0], *bad.values(), speech[1]]
+
+    for flags in (["--no-chunk"], []):
+        code, out = run(*mixed, "--decoder", "beam", *flags)
+        clean = json.loads(run(speech[0], speech[1], "--decoder", "beam", *flags)[1])
+
+        found = json.loads(out)
+        assert code == 1
+        assert [one["text"] for one in (found[0], found[-1])] == [one["text"] for one in clean]
+        for code_name, path, one in zip(bad, bad.values(), found[1:-1], strict=True):
+            assert list(one) == ["file", "error"]
+            assert list(one["error"]) == ["code", "message"]
+            assert one["error"]["code"] == code_name
+            assert path.name in one["error"]["message"]
+
+
+def test_odd_files_are_transcribed_rightly(model: AsrModel, tmp_path: Path, speech: list[Path]) -> None:
+    soundfile.write(tmp_path / "ten.wav", np.zeros(10, np.float32), RATE)
+    soundfile.write(tmp_path / "zeros.wav", np.zeros(2 * RATE, np.float32), RATE)
+
+    for chunk in (False, True):
+        ten, zeros, neighbour = transcribe_with(
+            model, [tmp_path / "ten.wav", tmp_path / "zeros.wav", speech[1]], SearchOptions(), chunk=chunk
+        )
+        assert ten.transcript is not None
+        assert (ten.transcript.text, ten.frames) == ("", 0)
+        assert zeros.transcript is not None
+        assert zeros.frames == 25
+        assert neighbour.error is None
+    # In chunks silence is not even searched.
+    assert zeros.transcript.words == ()
+    assert zeros.nbest[0][0].tokens == ()
+
+
+def test_output_that_is_no_number_fails_alone_and_names_the_file(
+    model: AsrModel, speech: list[Path], tmp_path: Path
+) -> None:
+    # Given a model whose encoder overflows on the louder of two files
+    loud = np.random.default_rng(0).normal(0, 1, RATE).astype(np.float32)
+    soundfile.write(tmp_path / "loud.wav", loud, RATE, subtype="FLOAT")
+    clean = transcribe_with(model, speech[:1], SearchOptions(), chunk=False)
+
+    encode = model.encode
+
+    class Overflowing:
+        """The model, with one utterance's frames overwritten by NaN as an overflow would."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(model, name)
+
+        def encode(self, samples: list[np.ndarray]) -> object:
+            encoded = encode(samples)
+            poison = mx.array([float(np.abs(row).max(initial=0) > 1) for row in samples])
+            spoiled = mx.where(poison[:, None, None] > 0, mx.nan, encoded.frames)
+            return type(encoded)(spoiled, encoded.lengths)
+
+    found = transcribe_with(
+        Overflowing(),  # type: ignore[arg-type]
+        [speech[0], tmp_path / "loud.wav"],
+        SearchOptions(),
+        chunk=False,
+    )
+
+    assert found[0].nbest == clean[0].nbest
+    assert found[1].error is not None
+    assert found[1].error.code == "engine"
+    assert "loud.wav" in found[1].error.message
+
+
+def test_chunks_give_the_same_kind_of_answer(model: AsrModel, tmp_path: Path, speech: list[Path]) -> None:
+    # Given 70 s: the utterances with pauses between, four times over
+    pause = np.zeros(RATE, np.float32)
+    parts = [part for path in speech for part in (soundfile.read(path, dtype="float32")[0], pause)] * 4
+    samples = np.concatenate(parts)
+    soundfile.write(tmp_path / "long.wav", samples, RATE, subtype="PCM_16")
+
+    result = transcribe_with(model, [tmp_path / "long.wav"], SearchOptions("beam", nbest=4))[0]
+
+    assert result.transcript is not None
+    coverage, words = result.transcript.coverage, result.transcript.words
+    assert coverage.ratio == 1.0
+    assert coverage.audio_seconds == coverage.covered_seconds == len(samples) / RATE
+    assert 0 < coverage.speech_seconds <= coverage.covered_seconds
+    assert len(words) > 20
+    assert [word.start for word in words] == sorted(word.start for word in words)
+    assert words[-1].start > 60
+    assert result.transcript.segments[-1].last_word == len(words) - 1
+    assert len(result.nbest) == 1
+    times = result.nbest[0][0].times
+    assert list(times) == sorted(times)
+    assert times[-1] < result.frames
+
+
+@pytest.mark.parametrize("form", ["txt", "srt", "vtt"])
+def test_other_formats_are_rendered_a_file_after_another(
+    model: AsrModel, speech: list[Path], bad: dict[str, Path], form: str
+) -> None:
+    results = transcribe_with(model, [speech[0], bad["audio_empty"]], SearchOptions(), chunk=False)
+
+    alone, both = render_results(results[:1], form), render_results(results, form)
+
+    assert results[0].transcript is not None
+    assert results[0].transcript.words[0].text in alone
+    assert f"==> {speech[0]} <==\n{alone}" in both
+    assert f"==> {bad['audio_empty']} <==\nerror: audio_empty.wav" in both
+    assert ("-->" in alone) == (form != "txt")
+
+
+def test_a_request_that_cannot_be_done_is_refused_before_any_file(speech: list[Path]) -> None:
+    with pytest.raises(InvalidRequest, match="no ctc head"):
+        transcribe_files(speech, str(MODEL), SearchOptions(head="ctc"))
+    with pytest.raises(ModelError):
+        transcribe_files(speech, str(GOLDEN), SearchOptions())

@@ -1,0 +1,79 @@
+"""What became of each file that was transcribed without a queue, and how it is printed.
+
+The contract of `spool-worker transcribe --format json`, one object a file, in the order given:
+
+    {"file", "duration", "frames", "text", "words": [{"text", "start", "end", "confidence"}],
+     "nbest": [{"tokens", "score", "times", "durations", "text"}]}
+    {"file", "error": {"code", "message"}}        for a file that failed
+
+`duration`, `start` and `end` are seconds, `times` and `durations` encoder frames from the file's start. Whole
+(`chunk=False`) all files are decoded as one batch, and `nbest` is what the search found. In chunks there is
+one entry, put together from the best hypothesis of each chunk: its tokens within the core, the sum of the
+scores.
+
+Other tools read this: keep it. Plain Python.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spool.errors import SpoolError
+from spool.formats import render
+from spool.transcript import Transcript
+from worker.decode.hypothesis import Hypothesis
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """One file: an error, or a transcript with its encoder frames and its hypotheses (each with its text)."""
+
+    file: str
+    error: SpoolError | None = None
+    transcript: Transcript | None = None
+    frames: int = 0
+    nbest: tuple[tuple[Hypothesis, str], ...] = ()
+
+
+def render_results(results: Sequence[FileResult], form: str) -> str:
+    """The results as one text: json is the array of the contract, an object a line.
+
+    In the other formats, with several files, each rendered transcript stands under a line `==> file <==`;
+    one that failed is a line `error: ...` in its place. Raises InvalidRequest for an unknown format.
+    """
+    if form == "json":
+        rows = (json.dumps(_as_json(result), ensure_ascii=False, allow_nan=False) for result in results)
+        return "[\n" + ",\n".join(rows) + "\n]"
+    parts = []
+    for result in results:
+        title = f"==> {result.file} <==\n" if len(results) > 1 else ""
+        body = f"error: {result.error.message}\n" if result.error else ""
+        parts.append(title + body + (render(result.transcript, form) if result.transcript else ""))
+    return "\n".join(parts).rstrip("\n")
+
+
+def _as_json(result: FileResult) -> dict[str, Any]:
+    if result.error is not None or result.transcript is None:
+        error = result.error or SpoolError()
+        return {"file": result.file, "error": {"code": error.code, "message": error.message}}
+    return {
+        "file": result.file,
+        "duration": result.transcript.audio.duration,
+        "frames": result.frames,
+        "text": result.transcript.text,
+        "words": [
+            {"text": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}
+            for word in result.transcript.words
+        ],
+        "nbest": [
+            {
+                "tokens": list(hypothesis.tokens),
+                "score": hypothesis.score,
+                "times": list(hypothesis.times),
+                "durations": list(hypothesis.durations),
+                "text": text,
+            }
+            for hypothesis, text in result.nbest
+        ],
+    }

@@ -1,0 +1,217 @@
+"""Files to transcripts in this process: the engine with no queue, no database and no child.
+
+Whole (`chunk=False`) all files are decoded as one batch, and `nbest` is what the search found. In chunks
+there is one entry, put together from the best hypothesis of each chunk: its tokens within the core, the sum
+of the scores.
+
+Imports MLX: to be imported by the process that decodes, when it decodes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import EngineError, SpoolError
+from spool.transcript import AudioFacts, Coverage, ModelFacts, Transcript, Word
+from worker.audio import SAMPLE_RATE, AudioStream, open_audio
+from worker.chunks import Chunk, plan_chunks
+from worker.decode.hypothesis import Hypothesis, SearchOptions
+from worker.decode.search import best_of, resolve_head, search
+from worker.decode.words import words_of
+from worker.file_result import FileResult
+from worker.model.load import load_model
+from worker.model.model import AsrModel
+from worker.segments import segments_of
+from worker.stitch import ChunkWords, stitch
+
+CHUNKS_AT_ONCE = 16
+
+Blocks = Iterable[NDArray[np.float32]]
+
+
+@dataclass
+class _Heard:
+    """One chunk and what the search made of it; a chunk without speech is never searched."""
+
+    chunk: Chunk
+    hypotheses: list[Hypothesis] = field(default_factory=list)
+
+
+@dataclass
+class _File:
+    """One file on its way."""
+
+    path: Path
+    heard: list[_Heard] = field(default_factory=list)
+    facts: AudioFacts | None = None
+    samples: int = 0
+    error: SpoolError | None = None
+
+
+def transcribe_files(
+    files: Sequence[Path], model: str, options: SearchOptions, *, chunk: bool = True
+) -> list[FileResult]:
+    """Each file's result, in order. A file that cannot be read or decoded fails alone.
+
+    Raises ModelError where the model cannot be loaded and InvalidRequest where it cannot be searched so.
+    """
+    return transcribe_with(load_model(model), files, options, chunk=chunk)
+
+
+def transcribe_with(
+    model: AsrModel, files: Sequence[Path], options: SearchOptions, *, chunk: bool = True
+) -> list[FileResult]:
+    """As `transcribe_files`, with a model that is loaded already."""
+    resolve_head(model, options)
+    plan: Callable[[Blocks], Iterator[Chunk]] = plan_chunks if chunk else _whole
+    states = [_File(path) for path in files]
+    waiting: list[_Heard] = []
+    for state in states:
+        for heard in _read(state, plan):
+            waiting.append(heard)
+            if chunk and len(waiting) == CHUNKS_AT_ONCE:
+                _decode(model, waiting, options)
+                waiting = []
+    _decode(model, waiting, options)
+    return [_result(model, state, options) for state in states]
+
+
+def _read(state: _File, plan: Callable[[Blocks], Iterator[Chunk]]) -> Iterator[_Heard]:
+    """The file's chunks that want a search, as they are read; an error is kept in `state`."""
+    try:
+        with open_audio(state.path) as stream:
+            for chunk in plan(block[:, 0] for block in stream.blocks()):
+                heard = _Heard(chunk)
+                state.heard.append(heard)
+                if chunk.speech:
+                    yield heard
+            state.samples = stream.samples_read
+            state.facts = _facts(state.path, stream)
+    except SpoolError as error:
+        state.error = error
+
+
+def _whole(blocks: Blocks) -> Iterator[Chunk]:
+    """The recording as one chunk that is always searched."""
+    pieces = list(blocks)
+    samples = np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+    size = len(samples)
+    yield Chunk(0, core_start=0, core_end=size, start=0, end=size, samples=samples, speech=True)
+
+
+def _facts(path: Path, stream: AudioStream) -> AudioFacts:
+    return AudioFacts(
+        name=path.name,
+        format=stream.source_format,
+        sample_rate=stream.source_rate,
+        channels=stream.source_channels,
+        duration=_seconds(stream.samples_read),
+        warnings=tuple(stream.warnings),
+    )
+
+
+def _decode(model: AsrModel, waiting: Sequence[_Heard], options: SearchOptions) -> None:
+    """Search the chunks as one batch and leave their hypotheses with them; their samples are given up."""
+    if not waiting:
+        return
+    encoded = model.encode([heard.chunk.samples for heard in waiting])
+    mx.eval(encoded.frames)
+    for heard, hypotheses in zip(waiting, search(model, encoded, options), strict=True):
+        heard.hypotheses = hypotheses
+        heard.chunk = _without_samples(heard.chunk)
+
+
+def _without_samples(chunk: Chunk) -> Chunk:
+    return Chunk(
+        chunk.index,
+        chunk.core_start,
+        chunk.core_end,
+        chunk.start,
+        chunk.end,
+        np.zeros(0, np.float32),
+        chunk.speech,
+    )
+
+
+def _result(model: AsrModel, state: _File, options: SearchOptions) -> FileResult:
+    name = str(state.path)
+    if state.error is not None or state.facts is None:
+        return FileResult(name, error=state.error)
+    spoken = [heard for heard in state.heard if heard.chunk.speech]
+    try:
+        best = [best_of(heard.hypotheses) for heard in spoken]
+    except EngineError as error:
+        return FileResult(name, error=EngineError(f"{state.path.name}: {error.message}"))
+    words = _words(model, spoken, best)
+    frames = model.frames_of(state.samples)
+    whole = len(state.heard) == len(spoken) == 1
+    hypotheses = spoken[0].hypotheses if whole else [_joined(spoken, best, model.frame_seconds)]
+    nbest = tuple((hypothesis, model.tokenizer.decode(hypothesis.tokens)) for hypothesis in hypotheses)
+    text = nbest[0][1] if whole else " ".join(word.text for word in words)
+    transcript = _transcript(model, state, options, words, text)
+    return FileResult(name, None, transcript, frames, nbest)
+
+
+def _words(model: AsrModel, spoken: Sequence[_Heard], best: Sequence[Hypothesis]) -> list[Word]:
+    """The words of all chunks in the file's seconds, each once."""
+    heard = [
+        ChunkWords(
+            core_start=part.chunk.core_start,
+            core_end=part.chunk.core_end,
+            start=part.chunk.start,
+            end=part.chunk.end,
+            words=words_of(hypothesis, model.tokenizer, model.frame_seconds, _seconds(part.chunk.start)),
+        )
+        for part, hypothesis in zip(spoken, best, strict=True)
+    ]
+    return list(heard[0].words) if len(heard) == 1 else stitch(heard)
+
+
+def _joined(spoken: Sequence[_Heard], best: Sequence[Hypothesis], frame_seconds: float) -> Hypothesis:
+    """The chunks' best hypotheses as one, in frames of the file, without tokens outside a chunk's core."""
+    samples_a_frame = frame_seconds * SAMPLE_RATE
+    rows = []
+    for heard, hypothesis in zip(spoken, best, strict=True):
+        shift = round(heard.chunk.start / samples_a_frame)
+        first, end = heard.chunk.core_start / samples_a_frame, heard.chunk.core_end / samples_a_frame
+        columns = (hypothesis.tokens, hypothesis.times, hypothesis.durations, hypothesis.confidences)
+        for token, time, duration, confidence in zip(*columns, strict=True):
+            if first <= time + shift < end or len(spoken) == 1:
+                rows.append((token, time + shift, duration, confidence))
+    tokens, times, durations, confidences = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return Hypothesis(tokens, sum(h.score for h in best), times, durations, confidences)
+
+
+def _transcript(
+    model: AsrModel, state: _File, options: SearchOptions, words: list[Word], text: str
+) -> Transcript:
+    assert state.facts is not None
+    covered = sum(heard.chunk.core_end - heard.chunk.core_start for heard in state.heard)
+    speech = sum(h.chunk.core_end - h.chunk.core_start for h in state.heard if h.chunk.speech)
+    return Transcript(
+        audio=state.facts,
+        model=ModelFacts(name=model.name, sha256=model.sha256),
+        options={
+            "decoder": options.decoder,
+            "beam": options.beam,
+            "nbest": options.nbest,
+            "head": resolve_head(model, options),
+        },
+        coverage=Coverage(
+            audio_seconds=state.facts.duration,
+            covered_seconds=_seconds(covered),
+            speech_seconds=_seconds(speech),
+            ratio=covered / state.samples if state.samples else 1.0,
+        ),
+        text=text,
+        words=tuple(words),
+        segments=tuple(segments_of(words)),
+    )
+
+
+def _seconds(samples: int) -> float:
+    return samples / SAMPLE_RATE
