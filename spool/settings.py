@@ -64,8 +64,6 @@ class Settings(BaseSettings):
 
     source_roots: Annotated[tuple[Path, ...], NoDecode] = ()
     """Folders below which `file://` sources may lie."""
-    http_sources: bool = False
-    """Let jobs name `http://` sources too; what comes that way can be read and changed on its way."""
     api_host: str = "127.0.0.1"
     api_port: int = Field(8700, ge=0, le=65535)
     api_token: SecretStr | None = None

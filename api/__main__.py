@@ -1,0 +1,8 @@
+"""`python -m api` is `spool serve`."""
+
+import sys
+
+from api.cli import main
+
+if __name__ == "__main__":
+    main(["serve", *sys.argv[1:]])

@@ -1,0 +1,62 @@
+"""The HTTP face: every route on one screen, and what lives as long as the process.
+
+Handlers stand in files named after their noun; the words of the OpenAPI page are in `described`.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.concurrency import run_in_threadpool
+
+from api import costs, described, health, jobs, problems, transcripts, workers
+from api.auth import require_token
+from api.services import open_services
+from spool import __version__
+from spool.settings import Settings
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application for these settings. Opens nothing until it is started."""
+    app = FastAPI(
+        title="Spool",
+        version=__version__,
+        description=described.DESCRIPTION,
+        lifespan=_lifespan,
+        openapi_url="/openapi.json",
+        docs_url="/docs",
+        redoc_url=None,
+    )
+    app.state.settings = settings
+    problems.install(app)
+
+    v1 = APIRouter(prefix="/v1", dependencies=[Depends(require_token)], responses=described.EVERYWHERE)
+    v1.add_api_route("/jobs", jobs.create, methods=["POST"], tags=["jobs"], **described.CREATE)
+    v1.add_api_route("/jobs", jobs.listed, methods=["GET"], tags=["jobs"], **described.LIST)
+    v1.add_api_route("/jobs/{job_id}", jobs.one, methods=["GET"], tags=["jobs"], **described.ONE)
+    v1.add_api_route("/jobs/{job_id}", jobs.cancel, methods=["DELETE"], tags=["jobs"], **described.CANCEL)
+    v1.add_api_route("/jobs/{job_id}/retry", jobs.retry, methods=["POST"], tags=["jobs"], **described.RETRY)
+    v1.add_api_route(
+        "/jobs/{job_id}/transcript",
+        transcripts.transcript,
+        methods=["GET"],
+        tags=["jobs"],
+        **described.TRANSCRIPT,
+    )
+    v1.add_api_route("/costs", costs.costs, methods=["GET"], tags=["costs"], **described.COSTS)
+    v1.add_api_route("/workers", workers.workers, methods=["GET"], tags=["fleet"], **described.WORKERS)
+    v1.add_api_route("/models", workers.models, methods=["GET"], tags=["fleet"], **described.MODELS)
+    app.include_router(v1)
+    app.add_api_route("/healthz", health.healthz, methods=["GET"], tags=["health"], **described.HEALTHZ)
+    app.add_api_route("/readyz", health.readyz, methods=["GET"], tags=["health"], **described.READYZ)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    services = open_services(app.state.settings)
+    app.state.services = services
+    try:
+        yield
+    finally:
+        await run_in_threadpool(services.close)

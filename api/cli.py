@@ -1,0 +1,64 @@
+"""The `spool` command: which subcommands there are, and how an error becomes a sentence and an exit code.
+
+    0   all went well
+    1   a job failed, the server refused, or a process was left behind
+    2   the command was called in a wrong way, or the settings contradict each other
+    3   no server answers
+    130 interrupted
+
+Each group of subcommands lives in its own `api/cli_<name>.py` and is only registered here.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from api import cli_jobs, cli_reports, cli_stack
+from api.client import Refused, ServerUnreachable
+from spool.errors import InvalidRequest, SpoolError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Transcribe archives: hand in recordings, follow them, fetch their words, see what they cost.",
+)
+
+app.command("up")(cli_stack.up)
+app.command("down")(cli_stack.down)
+app.command("serve")(cli_stack.serve)
+app.command("demo")(cli_stack.demo)
+app.command("submit")(cli_jobs.submit)
+app.command("status")(cli_jobs.status)
+app.command("watch")(cli_jobs.watch)
+app.command("transcript")(cli_jobs.transcript)
+app.command("cancel")(cli_jobs.cancel)
+app.command("retry")(cli_jobs.retry)
+app.command("costs")(cli_reports.costs)
+app.command("workers")(cli_reports.workers)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; what Spool foresaw ends in one sentence on stderr."""
+    try:
+        app(list(arguments) if arguments is not None else None)
+    except ServerUnreachable as error:
+        _fail(f"{error} `spool up` starts one on this machine.", 3)
+    except Refused as error:
+        _fail(error.detail, 1)
+    except SpoolError as error:
+        _fail(error.message, 2 if isinstance(error, InvalidRequest) else 1)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _fail(sentence: str, code: int) -> None:
+    Console(stderr=True).print(Text.assemble(("spool: ", "red"), sentence), soft_wrap=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The subcommands that report: costs and workers. Clients of the HTTP API."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from api.cli_connection import Json, Url, connected, out, print_json
+from api.printing import clock, cost_table
+
+
+class GroupBy(StrEnum):
+    """What a line of the report stands for."""
+
+    DAY = "day"
+    PROJECT = "project"
+    MODEL = "model"
+    WORKER = "worker"
+
+
+def costs(
+    group_by: Annotated[GroupBy, typer.Option(help="What a line stands for.")] = GroupBy.DAY,
+    start: Annotated[
+        datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First UTC day; 30 days ago.")
+    ] = None,
+    end: Annotated[
+        datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="The UTC day after the last.")
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """What a period cost."""
+    period = {
+        "from": start.date().isoformat() if start else None,
+        "to": end.date().isoformat() if end else None,
+    }
+    with connected(url) as (client, _):
+        report = client.costs({**period, "group_by": group_by})
+    print_json(report) if as_json else out.print(cost_table(report))
+
+
+def workers(url: Url = None, as_json: Json = False) -> None:
+    """Who works, and how busy each has been."""
+    with connected(url) as (client, _):
+        listed = client.workers()
+    if as_json:
+        print_json(listed)
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("worker", "pool", "state", "chip", "models", "busy"):
+        table.add_column(title, no_wrap=True)
+    for worker in listed.items:
+        state = worker.state if worker.alive or worker.state == "stopped" else "silent"
+        table.add_row(
+            Text(worker.name),
+            worker.pool,
+            Text(state, style="green" if worker.alive else "dim"),
+            Text(worker.chip),
+            ", ".join(worker.models),
+            clock(worker.busy_seconds),
+        )
+    out.print(table)

@@ -1,0 +1,209 @@
+"""What the OpenAPI page says of each route: summaries, an example for each answer, problems to expect.
+
+Words only; what the routes do is in their own modules.
+"""
+
+from typing import Any
+
+from api import examples
+from api.problems import MEDIA_TYPE
+from api.schemas import (
+    CostReportOut,
+    Health,
+    JobDetail,
+    JobPage,
+    JobRequest,
+    ModelList,
+    ProblemOut,
+    Readiness,
+    UploadRequest,
+    WorkerList,
+)
+from spool.transcript import Transcript
+
+Words = dict[str, Any]
+Answers = dict[int | str, Words]
+
+DESCRIPTION = """
+Hand in recordings, follow them, fetch their words, and see what they cost.
+
+A job is submitted with an address (`s3://`, `https://`, `file://`) or with the recording itself. It goes
+`queued → running → done | failed | cancelled`. Every error is an `application/problem+json` document whose
+`code` is stable.
+"""
+
+_DETAILS = {
+    "unauthorized": (401, "Send the API token as `Authorization: Bearer …`."),
+    "source_forbidden": (403, "/etc/passwd is not under a folder that this server may read from."),
+    "not_found": (404, f"There is no job {examples.JOB_ID}."),
+    "not_done": (409, f"Job {examples.JOB_ID} is running."),
+    "conflict": (409, f"Job {examples.JOB_ID} is done and cannot be cancelled."),
+    "too_large": (413, "The file is larger than the 4294967296 bytes allowed here."),
+    "unsupported_media_type": (415, "Send application/json or multipart/form-data."),
+    "invalid_request": (422, "query.limit: Input should be less than or equal to 200"),
+    "unknown_model": (422, "There is no model 'parakeet-9'; known here: demo."),
+    "storage": (503, "The database does not answer."),
+    "disk_full": (507, "No space is left where uploads are received."),
+}
+
+
+def problem_example(code: str) -> Words:
+    """The example of one problem."""
+    status, detail = _DETAILS[code]
+    return {
+        "type": f"urn:spool:problem:{code}",
+        "title": code.replace("_", " ").capitalize(),
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "instance": "/v1/jobs",
+    }
+
+
+def _problems(*codes: str) -> Answers:
+    by_status: dict[int, Words] = {}
+    for code in codes:
+        example = problem_example(code)
+        by_status.setdefault(example["status"], {})[code] = {"value": example}
+    return {
+        status: {
+            "description": ", ".join(f"`{code}`" for code in named),
+            "content": {
+                MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}, "examples": named}
+            },
+        }
+        for status, named in by_status.items()
+    }
+
+
+def _answer(status: int, description: str, model: Any, example: Words) -> Answers:  # noqa: ANN401 (a class)
+    content = {"application/json": {"example": example}}
+    return {status: {"model": model, "description": description, "content": content}}
+
+
+# Every route under /v1 may answer so. `ProblemOut` is named once, which puts its schema on the page.
+EVERYWHERE: Answers = _problems("unauthorized", "invalid_request", "storage")
+EVERYWHERE[401]["model"] = ProblemOut
+
+_BODY: Words = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": JobRequest.model_json_schema(),
+                "example": examples.JOB_REQUEST,
+            },
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "The recording."},
+                        "request": UploadRequest.model_json_schema(),
+                    },
+                },
+                "encoding": {"request": {"contentType": "application/json"}},
+                "example": {"request": examples.UPLOAD_REQUEST, "file": "(bytes)"},
+            },
+        },
+    }
+}
+
+CREATE: Words = {
+    "summary": "Submit a job",
+    "status_code": 202,
+    "response_model": JobDetail,
+    "openapi_extra": _BODY,
+    "responses": {
+        **_answer(202, "Accepted; `Location` names the job.", JobDetail, examples.JOB_QUEUED),
+        **_answer(200, "This key was used for the same request: its job.", JobDetail, examples.JOB_DETAIL),
+        **_problems(
+            "source_forbidden",
+            "conflict",
+            "too_large",
+            "unsupported_media_type",
+            "invalid_request",
+            "unknown_model",
+            "disk_full",
+        ),
+    },
+}
+CREATE["responses"][202]["headers"] = {
+    "Location": {"description": "The job's path.", "schema": {"type": "string"}}
+}
+
+LIST: Words = {
+    "summary": "List jobs",
+    "responses": _answer(200, "A page of jobs, newest first.", JobPage, examples.JOB_PAGE),
+}
+
+ONE: Words = {
+    "summary": "Look at a job",
+    "responses": {
+        **_answer(200, "The job with its cost so far.", JobDetail, examples.JOB_DETAIL),
+        **_problems("not_found"),
+    },
+}
+
+CANCEL: Words = {
+    "summary": "Cancel a job",
+    "responses": {
+        **_answer(200, "The job, cancelled or about to be.", JobDetail, examples.JOB_CANCELLED),
+        **_problems("not_found", "conflict"),
+    },
+}
+
+RETRY: Words = {
+    "summary": "Try a failed or cancelled job again",
+    "status_code": 202,
+    "responses": {
+        **_answer(202, "The job, queued again.", JobDetail, examples.JOB_QUEUED),
+        **_problems("not_found", "conflict"),
+    },
+}
+
+TRANSCRIPT: Words = {
+    "summary": "Fetch a transcript",
+    "response_model": None,
+    "responses": {
+        200: {
+            "description": "The words of the recording.",
+            "model": Transcript,
+            "content": {
+                "application/json": {"example": examples.TRANSCRIPT},
+                "text/plain": {"schema": {"type": "string"}, "example": "keep the light\n"},
+                "application/x-subrip": {"schema": {"type": "string"}, "example": examples.SRT},
+                "text/vtt": {"schema": {"type": "string"}, "example": examples.VTT},
+            },
+        },
+        **_problems("not_found", "not_done"),
+    },
+}
+
+COSTS: Words = {
+    "summary": "What a period cost",
+    "responses": _answer(200, "Cost by group, in all, and idle.", CostReportOut, examples.COSTS),
+}
+
+WORKERS: Words = {
+    "summary": "List workers",
+    "responses": _answer(200, "Workers, most recently heard of first.", WorkerList, examples.WORKERS),
+}
+
+MODELS: Words = {
+    "summary": "List models",
+    "responses": _answer(200, "The models that jobs may name.", ModelList, examples.MODELS),
+}
+
+HEALTHZ: Words = {
+    "summary": "Does the process live?",
+    "responses": _answer(200, "It does.", Health, examples.HEALTH),
+}
+
+READYZ: Words = {
+    "summary": "Does everything it needs answer?",
+    "responses": {
+        **_answer(200, "All parts answer.", Readiness, examples.READY),
+        **_answer(503, "A part does not answer.", Readiness, examples.NOT_READY),
+    },
+}

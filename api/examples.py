@@ -1,0 +1,191 @@
+"""The examples of the OpenAPI page: one archive's afternoon, told in JSON.
+
+Pure data; a test holds each against its schema.
+"""
+
+from typing import Any
+
+Example = dict[str, Any]
+
+JOB_ID = "job_01JD5T9Q4X8K2M6N0P3R7S1V5W"
+
+UPLOAD_REQUEST: Example = {
+    "name": "Interview with the lighthouse keeper",
+    "project": "oral-history",
+    "options": {"model": "demo", "decoder": "beam", "beam": 4},
+}
+
+JOB_REQUEST: Example = {
+    "source": "s3://archive/1974/reel-0042.flac",
+    "name": "Reel 42",
+    "project": "oral-history",
+    "options": {"model": "demo", "decoder": "greedy", "channels": "mix"},
+}
+
+JOB: Example = {
+    "id": JOB_ID,
+    "name": "Reel 42",
+    "project": "oral-history",
+    "state": "running",
+    "source": {"kind": "s3", "uri": "s3://archive/1974/reel-0042.flac", "size": 81264640},
+    "options": {"model": "demo", "decoder": "greedy", "beam": 4, "channels": "mix"},
+    "pool": "cpu",
+    "worker": None,
+    "lease_owner": "studio-1",
+    "attempts": 1,
+    "deaths": 0,
+    "cancel_requested": False,
+    "progress": {"audio_seconds": 3605.2, "done_seconds": 1202.4, "fraction": 0.3335},
+    "times": {
+        "created_at": "2026-11-20T14:03:11.482000Z",
+        "queued_at": "2026-11-20T14:03:11.482000Z",
+        "started_at": "2026-11-20T14:03:11.733000Z",
+        "finished_at": None,
+        "updated_at": "2026-11-20T14:03:42.120000Z",
+    },
+    "words": None,
+    "coverage": None,
+    "error": None,
+}
+
+COST: Example = {
+    "audio_seconds": 1202.4,
+    "engine_seconds": 24.31,
+    "rtfx": 49.46,
+    "billable": "0.002701",
+    "wasted": "0",
+    "currency": "USD",
+}
+
+JOB_DETAIL: Example = JOB | {"cost": COST}
+
+JOB_DONE: Example = JOB_DETAIL | {
+    "state": "done",
+    "lease_owner": None,
+    "progress": {"audio_seconds": 3605.2, "done_seconds": 3605.2, "fraction": 1.0},
+    "words": 8211,
+    "coverage": 1.0,
+}
+
+JOB_QUEUED: Example = JOB_DETAIL | {
+    "state": "queued",
+    "lease_owner": None,
+    "attempts": 0,
+    "progress": {"audio_seconds": None, "done_seconds": 0.0, "fraction": None},
+    "times": JOB["times"] | {"started_at": None},
+    "cost": COST | {"audio_seconds": 0.0, "engine_seconds": 0.0, "rtfx": None, "billable": "0"},
+}
+
+JOB_CANCELLED: Example = JOB_QUEUED | {"state": "cancelled"}
+
+JOB_PAGE: Example = {"items": [JOB], "next_cursor": "eyJhZnRlciI6ImpvYl8wMUpENVQ5UTRYIn0"}
+
+_COST_ROW: Example = {
+    "key": "2026-11-20",
+    "audio_seconds": 147813.2,
+    "engine_seconds": 2988.5,
+    "rtfx": 49.46,
+    "billable": "0.332056",
+    "wasted": "0.001200",
+}
+
+COSTS: Example = {
+    "start": "2026-11-20",
+    "end": "2026-11-21",
+    "group_by": "day",
+    "currency": "USD",
+    "rows": [_COST_ROW],
+    "total": _COST_ROW | {"key": "total"},
+    "idle_seconds": 611.5,
+    "idle_cost": "0.067944",
+}
+
+WORKERS: Example = {
+    "items": [
+        {
+            "id": "wrk_01JD5T8Z0A3C5E7G9J1M3P5R7T",
+            "name": "studio-1",
+            "pool": "metal",
+            "host": "studio-1.local",
+            "chip": "Apple M4 Max",
+            "version": "0.1.0",
+            "state": "ready",
+            "alive": True,
+            "models": ["demo"],
+            "concurrency": 8,
+            "price_per_hour": "0.4",
+            "busy_seconds": 2988.5,
+            "started_at": "2026-11-20T08:00:02Z",
+            "seen_at": "2026-11-20T14:03:40Z",
+        }
+    ]
+}
+
+MODELS: Example = {"items": [{"name": "demo", "default": True, "workers": 1}]}
+
+HEALTH: Example = {"status": "ok", "version": "0.1.0"}
+
+READY: Example = {
+    "ready": True,
+    "checks": {
+        "database": {"ok": True, "milliseconds": 1, "detail": ""},
+        "broker": {"ok": True, "milliseconds": 2, "detail": ""},
+        "objects": {"ok": True, "milliseconds": 1, "detail": ""},
+    },
+}
+
+NOT_READY: Example = {
+    "ready": False,
+    "checks": READY["checks"] | {"broker": {"ok": False, "milliseconds": 2000, "detail": "no answer in 2 s"}},
+}
+
+TRANSCRIPT: Example = {
+    "schema_version": "spool.transcript/1",
+    "job": JOB_ID,
+    "audio": {
+        "name": "Reel 42",
+        "format": "FLAC",
+        "sample_rate": 44100,
+        "channels": 1,
+        "duration": 1.9,
+        "warnings": [],
+    },
+    "model": {"name": "demo", "sha256": "9f2c…"},
+    "options": {"model": "demo", "decoder": "greedy", "beam": 4, "channels": "mix"},
+    "coverage": {
+        "audio_seconds": 1.9,
+        "covered_seconds": 1.9,
+        "speech_seconds": 1.7,
+        "ratio": 1.0,
+        "gaps": [],
+    },
+    "text": "keep the light",
+    "words": [
+        {"text": "keep", "start": 0.16, "end": 0.48, "confidence": 0.98, "channel": 0},
+        {"text": "the", "start": 0.56, "end": 0.64, "confidence": 0.99, "channel": 0},
+        {"text": "light", "start": 0.72, "end": 1.2, "confidence": 0.93, "channel": 0},
+    ],
+    "segments": [
+        {
+            "start": 0.16,
+            "end": 1.2,
+            "text": "keep the light",
+            "channel": 0,
+            "first_word": 0,
+            "last_word": 2,
+        }
+    ],
+}
+
+SRT = "1\n00:00:00,160 --> 00:00:01,200\nkeep the light\n"
+
+VTT = "WEBVTT\n\n00:00:00.160 --> 00:00:01.200\nkeep the light\n"
+
+PROBLEM: Example = {
+    "type": "urn:spool:problem:unknown_model",
+    "title": "Unknown model",
+    "status": 422,
+    "detail": "There is no model 'parakeet-9'; known here: demo.",
+    "code": "unknown_model",
+    "instance": "/v1/jobs",
+}

@@ -1,0 +1,232 @@
+"""The routes of jobs: submit, list, look at, cancel, retry.
+
+A submission commits its row and its outbox line, then wakes the sweeper, which sends it; that the broker may
+be away is no concern of the request. Knows requests and the store; what a source may be is in `sources`, how
+a form is read in `uploads`.
+"""
+
+import contextlib
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel, ValidationError
+from sqlalchemy import Connection
+
+from api.problems import Problem, refused_fields
+from api.schemas import JobDetail, JobPage, JobRequest, Pool, Project, UploadRequest, WorkerName
+from api.services import Services, ServicesDep
+from api.shown import shown_detail, shown_job
+from api.sources import checked_source, source_name
+from api.uploads import REQUEST_LIMIT, Upload, received_upload
+from spool.errors import InvalidRequest, NotFound, StorageError, UnknownModel
+from spool.ids import is_id, new_id
+from spool.jobs import JobOptions, JobState
+from spool.store import jobs as store
+from spool.store.costs import job_cost
+
+Asked = TypeVar("Asked", bound=BaseModel)
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Any text of your own; the same key with the same request answers with the first job.",
+    ),
+]
+
+
+async def create(
+    request: Request, response: Response, services: ServicesDep, idempotency_key: IdempotencyKey = None
+) -> JobDetail:
+    """Submit a job: JSON that names a source, or a form with the recording itself."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        body = _parsed(JobRequest, await _small_body(request))
+        job, created = await run_in_threadpool(_create_from_source, services, body, idempotency_key)
+    elif kind == "multipart/form-data":
+        limit = services.settings.upload_max_bytes
+        async with received_upload(request, services.upload_folder, limit) as upload:
+            job, created = await run_in_threadpool(_create_from_upload, services, upload, idempotency_key)
+    else:
+        raise Problem(415, "unsupported_media_type", "Send application/json or multipart/form-data.")
+    services.sweeper.wake()
+    response.status_code = 202 if created else 200
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return job
+
+
+def listed(
+    services: ServicesDep,
+    state: JobState | None = None,
+    project: Project | None = None,
+    pool: Pool | None = None,
+    worker: WorkerName | None = None,
+    created_from: Annotated[datetime | None, Query(description="Created then or later (ISO 8601).")] = None,
+    created_to: Annotated[datetime | None, Query(description="Created before then (ISO 8601).")] = None,
+    cursor: Annotated[str | None, Query(max_length=500, description="`next_cursor` of a page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> JobPage:
+    """Jobs, newest first, a page at a time."""
+    wanted = store.JobFilter(
+        state=state,
+        project=project,
+        pool=pool,
+        worker=worker,
+        created_from=aware(created_from),
+        created_to=aware(created_to),
+    )
+    with services.database.read() as tx:
+        page = store.list_jobs(tx, wanted, cursor, limit)
+    return JobPage(items=[shown_job(job) for job in page.items], next_cursor=page.next_cursor)
+
+
+def one(services: ServicesDep, job_id: str) -> JobDetail:
+    """One job: its state, progress, attempts, times, cost so far and error."""
+    with services.database.read() as tx:
+        return _detail(services, tx, store.get_job(tx, checked_id(job_id)))
+
+
+def cancel(services: ServicesDep, job_id: str) -> JobDetail:
+    """Cancel a job: at once when it waits; a running one stops at its next chunk."""
+    with services.database.begin() as tx:
+        return _detail(services, tx, store.cancel_job(tx, checked_id(job_id)))
+
+
+def retry(services: ServicesDep, job_id: str) -> JobDetail:
+    """Queue a failed or cancelled job again; chunks that were decoded are kept."""
+    with services.database.begin() as tx:
+        job = _detail(services, tx, store.retry_job(tx, checked_id(job_id)))
+    services.sweeper.wake()
+    return job
+
+
+def checked_id(job_id: str) -> str:
+    """The id, if it could be one; SQL is not asked about anything else. Raises `NotFound`."""
+    if not is_id(job_id, "job"):
+        raise NotFound(f"There is no job {job_id}.")
+    return job_id
+
+
+def aware(moment: datetime | None) -> datetime | None:
+    """The moment in UTC; one without a zone is meant so."""
+    if moment is None or moment.tzinfo is None:
+        return moment and moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidRequest("The time lies outside the calendar.") from None
+
+
+def _create_from_source(
+    services: Services, body: JobRequest, idempotency_key: str | None
+) -> tuple[JobDetail, bool]:
+    source = checked_source(body.source, services.settings)
+    options = _options(services, body)
+    new = _new_job(services, body, options, source, body.name or source_name(source), idempotency_key)
+    return _commit(services, new)
+
+
+def _create_from_upload(
+    services: Services, upload: Upload, idempotency_key: str | None
+) -> tuple[JobDetail, bool]:
+    body = _parsed(UploadRequest, upload.request or b"{}", "request")
+    options = _options(services, body)
+    job_id = new_id("job")
+    key = f"jobs/{job_id}/source"
+    # The object comes first: a job whose recording is not there yet could be claimed and fail.
+    stored = services.objects.put_file(key, upload.path, upload.content_type)
+    source = store.Source(kind="upload", uri=key, size=upload.size, etag=stored.etag)
+    new = _new_job(
+        services, body, options, source, body.name or upload.name, idempotency_key, upload.sha256, job_id
+    )
+    try:
+        job, created = _commit(services, new)
+    except Exception:
+        # Where the connection broke in the commit only the row can tell whether there is a job.
+        with contextlib.suppress(StorageError):
+            _drop_orphan(services, job_id, key)
+        raise
+    if not created:
+        services.objects.delete(key)
+    return job, created
+
+
+def _drop_orphan(services: Services, job_id: str, key: str) -> None:
+    try:
+        with services.database.read() as tx:
+            store.get_job(tx, job_id)
+    except NotFound:
+        services.objects.delete(key)
+
+
+def _new_job(
+    services: Services,
+    body: UploadRequest,
+    options: JobOptions,
+    source: store.Source,
+    name: str,
+    idempotency_key: str | None,
+    content: str = "",
+    job_id: str | None = None,
+) -> store.NewJob:
+    asked = json.dumps([body.model_dump(mode="json"), content], sort_keys=True)
+    return store.NewJob(
+        id=job_id,
+        source=source,
+        options=options,
+        name=name,
+        project=body.project,
+        pool=body.pool or services.settings.pool,
+        worker=body.worker,
+        idempotency_key=idempotency_key,
+        request_hash=hashlib.sha256(asked.encode()).hexdigest(),
+    )
+
+
+def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
+    with services.database.begin() as tx:
+        job, created = store.create_job(tx, new)
+        return _detail(services, tx, job), created
+
+
+def _detail(services: Services, tx: Connection, job: store.Job) -> JobDetail:
+    return shown_detail(job, job_cost(tx, job.id, services.settings.currency))
+
+
+def _options(services: Services, body: UploadRequest) -> JobOptions:
+    known = services.settings.models
+    asked = {"model": services.settings.default_model} | body.options
+    try:
+        options = JobOptions.model_validate(asked)
+    except ValidationError as error:
+        raise refused_fields(error.errors(), "options") from None
+    if options.model not in known:
+        raise UnknownModel(f"There is no model {options.model!r}; known here: {', '.join(sorted(known))}.")
+    return options
+
+
+async def _small_body(request: Request) -> bytes:
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > REQUEST_LIMIT:
+            raise Problem(413, "too_large", f"The request is larger than {REQUEST_LIMIT} bytes.")
+    return bytes(body)
+
+
+def _parsed(kind: type[Asked], body: bytes, *where: str) -> Asked:
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Problem(400, "invalid_request", "The request is not JSON.") from None
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise refused_fields(error.errors(), *where) from None

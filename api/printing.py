@@ -1,0 +1,129 @@
+"""How jobs, costs and durations look in a terminal. Pure: records in, text and tables out."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from api.schemas import CostReportOut, CostRowOut, JobDetail, JobOut
+from spool.jobs import JobState
+
+STATE_STYLES = {
+    JobState.QUEUED: "dim",
+    JobState.RUNNING: "cyan",
+    JobState.DONE: "green",
+    JobState.FAILED: "red",
+    JobState.CANCELLED: "yellow",
+}
+
+
+def clock(seconds: float | None) -> str:
+    """A duration as people read it: `8.4 s`, `3:05`, `10:02:00`; a dash when unknown."""
+    if seconds is None:
+        return "—"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def money(amount: Decimal, currency: str) -> str:
+    """An amount with as many decimals as it takes to see something, two at least and six at most."""
+    shown = f"{amount:.6f}".rstrip("0")
+    whole, _, decimals = shown.partition(".")
+    return f"{whole}.{decimals:0<2} {currency}"
+
+
+def speed(rtfx: float | None) -> str:
+    """The real-time factor, as `RTFx 12.3`."""
+    return "RTFx —" if rtfx is None else f"RTFx {rtfx:.1f}"
+
+
+def job_table(jobs: list[JobOut]) -> Table:
+    """Jobs, one a line."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("job", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("audio", justify="right", no_wrap=True)
+    table.add_column("done", justify="right", no_wrap=True)
+    table.add_column("name", overflow="ellipsis", no_wrap=True)
+    for job in jobs:
+        fraction = job.progress.fraction
+        table.add_row(
+            job.id,
+            Text(job.state.value, style=STATE_STYLES[job.state]),
+            clock(job.progress.audio_seconds),
+            "—" if fraction is None else f"{fraction:.0%}",
+            Text(job.name),
+        )
+    return table
+
+
+def job_sheet(job: JobDetail) -> Table:
+    """Everything about one job."""
+    sheet = Table(box=None, show_header=False, pad_edge=False)
+    sheet.add_column(style="dim", no_wrap=True)
+    sheet.add_column(overflow="fold")
+    cost = job.cost
+    done = f"{clock(job.progress.done_seconds)} of {clock(job.progress.audio_seconds)}"
+    rows: list[tuple[str, str | Text]] = [
+        ("job", job.id),
+        ("name", Text(job.name)),
+        ("state", Text(job.state.value, style=STATE_STYLES[job.state])),
+        ("source", Text(job.source.uri)),
+        ("project", job.project),
+        ("model", Text(f"{job.options.model}, {job.options.decoder}")),
+        ("audio", done),
+        ("attempts", str(job.attempts)),
+        ("created", _moment(job.times.created_at)),
+        ("started", _moment(job.times.started_at)),
+        ("finished", _moment(job.times.finished_at)),
+        ("engine", f"{clock(cost.engine_seconds)}, {speed(cost.rtfx)}"),
+        ("cost", f"{money(cost.billable, cost.currency)} (and {money(cost.wasted, cost.currency)} wasted)"),
+    ]
+    if job.words is not None:
+        rows.append(("words", str(job.words)))
+    if job.error is not None:
+        rows.append(("error", Text(f"{job.error.message} ({job.error.code})", style="red")))
+    for name, value in rows:
+        sheet.add_row(name, value)
+    return sheet
+
+
+def cost_table(report: CostReportOut) -> RenderableType:
+    """The report's groups, their total, and the fleet's idle time."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(report.group_by, no_wrap=True)
+    for title in ("audio", "engine", "RTFx", "billable", "wasted"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in report.rows:
+        table.add_row(Text(row.key), *_amounts(row, report.currency))
+    if len(report.rows) != 1:
+        table.add_row("total", *_amounts(report.total, report.currency), style="bold")
+    idle = money(report.idle_cost, report.currency)
+    table.add_row("idle", "", clock(report.idle_seconds), "", idle, "", style="dim")
+    return table
+
+
+def indented(*parts: RenderableType) -> Padding:
+    """Two columns to the right."""
+    return Padding(Group(*parts), (0, 0, 0, 2))
+
+
+def _amounts(row: CostRowOut, currency: str) -> list[str]:
+    rate = "—" if row.rtfx is None else f"{row.rtfx:.1f}"
+    return [
+        clock(row.audio_seconds),
+        clock(row.engine_seconds),
+        rate,
+        money(row.billable, currency),
+        money(row.wasted, currency),
+    ]
+
+
+def _moment(moment: datetime | None) -> str:
+    return "—" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")

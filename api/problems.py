@@ -1,0 +1,163 @@
+"""Every error as `application/problem+json` (RFC 9457): which status a code answers with, and how it reads.
+
+Knows HTTP statuses and the ground's error tree. What was not foreseen is logged in full under an id and
+told to the caller as that id alone.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from spool import errors
+
+log = structlog.get_logger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+# The most special class wins; a class that is not listed answers as its nearest listed parent.
+STATUS: Mapping[type[errors.SpoolError], int] = {
+    errors.SpoolError: 500,
+    errors.InvalidRequest: 422,
+    errors.SettingsError: 500,
+    errors.Unauthorized: 401,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.SourceError: 422,
+    errors.SourceForbidden: 403,
+    errors.AudioError: 422,
+    errors.ModelError: 500,
+    errors.UnknownModel: 422,
+    errors.StorageError: 503,
+    errors.DiskFull: 507,
+}
+
+_HTTP_CODES = {
+    400: "invalid_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+    422: "invalid_request",
+}
+
+
+class Problem(Exception):
+    """An answer that only HTTP knows: a status, a stable code, a sentence, and members of its own."""
+
+    def __init__(self, status: int, code: str, detail: str, **members: object) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.members = members
+
+
+def problem_response(
+    request: Request,
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    members: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """One problem document. `members` are extension members; they never replace the standard ones."""
+    body: dict[str, Any] = {
+        "type": f"urn:spool:problem:{code}",
+        "title": code.replace("_", " ").capitalize(),
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "instance": request.url.path,
+    }
+    body |= {key: value for key, value in (members or {}).items() if key not in body}
+    # ASCII, so that half a surrogate pair in what was sent cannot spoil the answer about it.
+    text = json.dumps(body)
+    return Response(text, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+
+
+def status_of(error: errors.SpoolError) -> int:
+    """The HTTP status that an error of the ground answers with."""
+    for kind in type(error).__mro__:
+        if kind in STATUS:
+            return STATUS[kind]
+    return 500
+
+
+def install(app: FastAPI) -> None:
+    """Let `app` answer every error as a problem."""
+    app.add_exception_handler(Problem, _on_problem)
+    app.add_exception_handler(errors.SpoolError, _on_spool_error)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(Exception, _on_unforeseen)
+
+
+def _on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return problem_response(request, error.status, error.code, error.detail, members=error.members)
+
+
+def _on_spool_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, errors.SpoolError)
+    status = status_of(error)
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        return _on_unforeseen(request, error)
+    headers = {}
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = "5"
+        log.warning("a store refused", path=request.url.path, error=error.message)
+    return problem_response(request, status, error.code, error.message, headers=headers)
+
+
+def _on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return _on_problem(request, refused_fields(error.errors()))
+
+
+def refused_fields(faults: Sequence[Any], *prefix: str) -> Problem:
+    """Pydantic's findings as one problem; the values that were sent are left out, for they may be secrets."""
+    listed = []
+    for fault in faults:
+        where = ".".join(str(step) for step in (*prefix, *fault["loc"])) or "body"
+        listed.append({"where": where, "message": fault["msg"].removeprefix("Value error, ")})
+    detail = "; ".join(f"{fault['where']}: {fault['message']}" for fault in listed[:3])
+    return Problem(422, "invalid_request", detail, errors=listed)
+
+
+def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = _HTTP_CODES.get(error.status_code, "http")
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        detail = f"There is nothing at {request.url.path}."
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {}).get("allow", "another method")
+        detail = f"{request.method} is not offered at {request.url.path}; {allowed} is."
+    else:
+        detail = f"{error.detail}."
+    return problem_response(request, error.status_code, code, detail, headers=error.headers)
+
+
+def _on_disconnect(request: Request, _error: Exception) -> Response:
+    # Nobody is there to read it; the answer only ends the request in an orderly way.
+    return problem_response(request, 400, "disconnected", "The request was cut off before its end.")
+
+
+def _on_unforeseen(request: Request, error: Exception) -> Response:
+    reference = f"err_{uuid.uuid4().hex[:12]}"
+    log.error("unforeseen error", reference=reference, path=request.url.path, exc_info=error)
+    detail = f"Something went wrong inside; the server's log tells it under {reference}."
+    return problem_response(request, 500, "internal", detail, members={"reference": reference})

@@ -1,0 +1,119 @@
+"""Child processes by their commands: started in their own groups, stopped, and looked for afterwards.
+
+Knows processes and their logs; knows nothing of what they do. Each child leads a group of its own, so a
+Ctrl-C in the terminal reaches only the one who starts them, and a whole family can be found by its group.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A process that should be gone."""
+
+    pid: int
+    group: int
+    command: str
+
+
+class Child:
+    """One process that was started, with the log that its output goes to."""
+
+    def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        self.name = name
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self._process = _start(command, env, output)
+        self.group = self._process.pid
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the id of the child's group."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._process.poll()
+
+    def stop(self, patience: float) -> bool:
+        """Ask it to end (SIGTERM) and wait, at most `patience` seconds. True: it ended by itself."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it and its whole group at once."""
+        kill_group(self.group)
+        self._process.wait()
+
+    def last_words(self, lines: int = 12) -> str:
+        """The end of its log."""
+        with contextlib.suppress(OSError):
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+
+def _start(command: Sequence[str], env: Mapping[str, str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        list(command),
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def kill_group(group: int) -> None:
+    """End every process of a group at once; none left is fine."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def survivors(groups: Collection[int]) -> list[Survivor]:
+    """Processes of these groups that still run (the dead whom nobody has buried yet do not count)."""
+    rows = _from_proc() if Path("/proc/self/stat").exists() else _from_ps()
+    return [row for row in rows if row.group in groups]
+
+
+def _from_proc() -> list[Survivor]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            stat = (entry / "stat").read_text()
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it ended while we looked
+            continue
+        # The name in parentheses may hold anything; the fields after the last one are state, parent, group.
+        state, _parent, group = stat.rpartition(")")[2].split()[:3]
+        if state not in "ZX":
+            found.append(Survivor(int(entry.name), int(group), command.strip()))
+    return found
+
+
+def _from_ps() -> list[Survivor]:
+    listing = subprocess.run(
+        ["ps", "-A", "-o", "pid=,pgid=,stat=,command="], capture_output=True, text=True, check=True
+    )
+    found = []
+    for line in listing.stdout.splitlines():
+        pid, group, state, command = line.split(None, 3)
+        if not state.startswith("Z"):
+            found.append(Survivor(int(pid), int(group), command))
+    return found

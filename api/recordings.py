@@ -1,0 +1,49 @@
+"""Which files are recordings, and what was said in them where a manifest tells. Opens no audio."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from spool.errors import InvalidRequest
+
+MANIFEST = "manifest.jsonl"
+
+_SUFFIXES = frozenset(
+    {".aac", ".aif", ".aiff", ".amr", ".au", ".avi", ".caf", ".flac", ".m4a", ".m4b", ".mka", ".mkv", ".mov"}
+    | {".mp2", ".mp3", ".mp4", ".mpeg", ".mpg", ".oga", ".ogg", ".opus", ".wav", ".weba", ".webm", ".wma"}
+)
+
+
+def recordings_under(path: Path) -> list[Path]:
+    """The file itself, or every recording below the folder, by name; raises `InvalidRequest` for none."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise InvalidRequest(f"There is no file or folder {path}.")
+    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    if not found:
+        raise InvalidRequest(f"There are no recordings under {path}.")
+    return found
+
+
+def references_of(folder: Path) -> dict[Path, str]:
+    """What was said, by file, as `manifest.jsonl` in the folder has it; empty without one.
+
+    Raises `InvalidRequest` that names the line which cannot be read.
+    """
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        return {}
+    with manifest.open(encoding="utf-8") as lines:
+        return dict(_references(folder, lines))
+
+
+def _references(folder: Path, lines: Iterable[str]) -> Iterable[tuple[Path, str]]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            yield folder / str(entry["file"]), str(entry["text"])
+        except (ValueError, KeyError, TypeError):
+            raise InvalidRequest(f"{folder / MANIFEST}:{number} needs `file` and `text`.") from None

@@ -1,0 +1,89 @@
+"""Where a running `spool up` is written down, so that other commands find it: a file and a lock beside it.
+
+The lock is held by the process that runs the stack for as long as it lives; a file without a held lock is the
+remains of one that was killed. Knows nothing of what runs.
+"""
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from spool.errors import Conflict
+
+_FILE = "up.json"
+_LOCK = "up.lock"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A stack that runs on this machine."""
+
+    url: str
+    pid: int
+    home: str
+    source_roots: tuple[str, ...]
+    log_folder: str
+
+
+class RunLock:
+    """The right to run the stack of one home, as a context manager. Raises `Conflict` when it is taken."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        self._home.mkdir(parents=True, exist_ok=True)
+        # Not inherited: a child that outlives us must not look like us.
+        self._fd = os.open(self._home / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise Conflict(f"A stack runs already in {self._home}; `spool down` stops it.") from None
+        os.ftruncate(self._fd, 0)
+        os.write(self._fd, str(os.getpid()).encode())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        (self._home / _FILE).unlink(missing_ok=True)
+        os.close(self._fd)
+
+    def announce(self, running: Running) -> None:
+        """Write down where it runs, whole or not at all."""
+        draft = self._home / f"{_FILE}.draft"
+        draft.write_text(json.dumps(asdict(running)))
+        draft.replace(self._home / _FILE)
+
+
+def lock_holder(home: Path) -> int | None:
+    """The process that runs the stack of `home` now; None when none does."""
+    try:
+        fd = os.open(home / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        written = os.read(fd, 20)
+        return int(written) if written.isdigit() else None
+    finally:
+        os.close(fd)
+    return None
+
+
+def find_running(home: Path) -> Running | None:
+    """The stack that runs in `home`, once it has said where."""
+    if lock_holder(home) is None:
+        return None
+    try:
+        said = json.loads((home / _FILE).read_text())
+        return Running(**{**said, "source_roots": tuple(said["source_roots"])})
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,269 @@
+"""What goes over the wire: the shapes of requests and answers, each with an example for the OpenAPI page.
+
+Knows the ground's records and how they look from outside (money as decimal text, times in UTC). Knows neither
+routes nor SQL.
+"""
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+
+from api import examples
+from spool.jobs import JobOptions, JobState
+
+GroupBy = Literal["day", "project", "model", "worker"]
+TranscriptFormat = Literal["json", "txt", "srt", "vtt"]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must not contain control characters")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+Project = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Pool = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
+WorkerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+def _plain(amount: Decimal) -> str:
+    text = f"{amount:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+Money = Annotated[
+    Decimal,
+    PlainSerializer(_plain, return_type=str, when_used="json"),
+    Field(description="An exact decimal number, as text."),
+]
+
+
+def _example(example: dict[str, Any], *, strict: bool = False) -> ConfigDict:
+    extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
+    return ConfigDict(extra=extra, frozen=True, json_schema_extra={"examples": [example]})
+
+
+class UploadRequest(BaseModel):
+    """The `request` part of an upload: everything about the job but its source."""
+
+    model_config = _example(examples.UPLOAD_REQUEST, strict=True)
+
+    name: Name | None = Field(None, description="For people; the source's file name unless given.")
+    project: Project = Field("default", description="Whom the cost is booked on.")
+    options: dict[str, Any] = Field(default_factory=dict, description="See `JobOptions`.")
+    pool: Pool | None = Field(None, description="Which pool of workers; the server's default unless given.")
+    worker: WorkerName | None = Field(None, description="Pin the job to one worker, by name.")
+
+
+class JobRequest(UploadRequest):
+    """A job whose recording the workers fetch themselves."""
+
+    model_config = _example(examples.JOB_REQUEST, strict=True)
+
+    source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
+        description="`https://…`, `s3://bucket/key`, or `file://…` under a root that the server allows."
+    )
+
+
+class SourceOut(BaseModel):
+    """Where the recording is."""
+
+    kind: Literal["upload", "file", "s3", "https"]
+    uri: str
+    size: int | None = Field(description="Bytes, when known.")
+
+
+class ProgressOut(BaseModel):
+    """How far the job is, in seconds of audio."""
+
+    audio_seconds: float | None = Field(description="Length of the recording; null until it was read.")
+    done_seconds: float
+    fraction: float | None = Field(description="0 to 1; null until the length is known.")
+
+
+class TimesOut(BaseModel):
+    """When the job went through its states (UTC, the database's clock)."""
+
+    created_at: datetime
+    queued_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+
+
+class JobErrorOut(BaseModel):
+    """Why the job failed; `code` is stable."""
+
+    code: str
+    message: str
+
+
+class CostOut(BaseModel):
+    """What the job cost so far. `billable` is work that counts, `wasted` what a lost attempt used up."""
+
+    audio_seconds: float
+    engine_seconds: float
+    rtfx: float | None = Field(description="Audio seconds per engine second; null before any work.")
+    billable: Money
+    wasted: Money
+    currency: str
+
+
+class JobOut(BaseModel):
+    """One job, as lists show it."""
+
+    model_config = _example(examples.JOB)
+
+    id: str
+    name: str
+    project: str
+    state: JobState
+    source: SourceOut
+    options: JobOptions
+    pool: str
+    worker: str | None = Field(description="The worker it is pinned to, if any.")
+    lease_owner: str | None = Field(description="The worker that has it now.")
+    attempts: int = Field(description="How often a worker has claimed it.")
+    deaths: int = Field(description="Attempts that ended with a dead process.")
+    cancel_requested: bool
+    progress: ProgressOut
+    times: TimesOut
+    words: int | None = Field(description="Words in the transcript, once done.")
+    coverage: float | None = Field(description="Share of the input that was transcribed, 0 to 1, once done.")
+    error: JobErrorOut | None
+
+
+class JobDetail(JobOut):
+    """One job with what it cost so far."""
+
+    model_config = _example(examples.JOB_DETAIL)
+
+    cost: CostOut
+
+
+class JobPage(BaseModel):
+    """A page of jobs, newest first; `next_cursor` fetches the next one and is null on the last."""
+
+    model_config = _example(examples.JOB_PAGE)
+
+    items: list[JobOut]
+    next_cursor: str | None
+
+
+class CostRowOut(BaseModel):
+    """One group of the report. `key` is the day, project, model or worker."""
+
+    key: str
+    audio_seconds: float
+    engine_seconds: float
+    rtfx: float | None
+    billable: Money
+    wasted: Money
+
+
+class CostReportOut(BaseModel):
+    """Cost of a period: by group, in all, and what the fleet's idle time was worth."""
+
+    model_config = _example(examples.COSTS)
+
+    start: date = Field(description="First UTC day.")
+    end: date = Field(description="The UTC day after the last.")
+    group_by: GroupBy
+    currency: str
+    rows: list[CostRowOut]
+    total: CostRowOut
+    idle_seconds: float
+    idle_cost: Money
+
+
+class WorkerOut(BaseModel):
+    """One worker as it last reported."""
+
+    id: str
+    name: str
+    pool: str
+    host: str
+    chip: str
+    version: str
+    state: str
+    alive: bool = Field(description="Whether it reported lately.")
+    models: list[str]
+    concurrency: int
+    price_per_hour: Money
+    busy_seconds: float
+    started_at: datetime
+    seen_at: datetime
+
+
+class WorkerList(BaseModel):
+    """Workers, most recently heard of first."""
+
+    model_config = _example(examples.WORKERS)
+
+    items: list[WorkerOut]
+
+
+class ModelOut(BaseModel):
+    """A model that jobs may name."""
+
+    name: str
+    default: bool
+    workers: int = Field(description="Workers that report now and offer it.")
+
+
+class ModelList(BaseModel):
+    """Every model that the settings name."""
+
+    model_config = _example(examples.MODELS)
+
+    items: list[ModelOut]
+
+
+class Health(BaseModel):
+    """The process lives."""
+
+    model_config = _example(examples.HEALTH)
+
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+class CheckOut(BaseModel):
+    """One part that the API depends on."""
+
+    ok: bool
+    milliseconds: int
+    detail: str = ""
+
+
+class Readiness(BaseModel):
+    """Whether every part answers."""
+
+    model_config = _example(examples.READY)
+
+    ready: bool
+    checks: dict[str, CheckOut]
+
+
+class FieldProblem(BaseModel):
+    """One field that was refused."""
+
+    where: str
+    message: str
+
+
+class ProblemOut(BaseModel):
+    """An error (RFC 9457). `code` is stable; `detail` is for people."""
+
+    model_config = _example(examples.PROBLEM)
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    instance: str
+    errors: list[FieldProblem] | None = None

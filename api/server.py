@@ -1,0 +1,76 @@
+"""Runs the HTTP face under uvicorn on a socket of its own choosing.
+
+The socket is bound before anything else, so that port 0 means a free port and the address is known and can be
+announced: `announce` names a file that appears, whole, once requests are answered.
+"""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import uvicorn
+
+from api.app import create_app
+from spool.errors import SettingsError
+from spool.settings import Settings
+
+_GRACE_S = 20  # how long a request may go on after SIGTERM
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server that says where it listens once it does."""
+
+    def __init__(self, config: uvicorn.Config, url: str, announce: Path | None) -> None:
+        super().__init__(config)
+        self._url = url
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._announce is not None:
+            _write_whole(self._announce, json.dumps({"url": self._url, "pid": os.getpid()}))
+
+
+def serve(settings: Settings, announce: Path | None = None) -> None:
+    """Answer requests until SIGTERM or SIGINT; requests under way are finished first."""
+    listener = _bound(settings.api_host, settings.api_port)
+    url = _url(settings.api_host, listener)
+    config = uvicorn.Config(
+        create_app(settings),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=_GRACE_S,
+        server_header=False,
+    )
+    try:
+        _Server(config, url, announce).run(sockets=[listener])
+    finally:
+        listener.close()
+        if announce is not None:
+            announce.unlink(missing_ok=True)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise SettingsError(f"The API cannot listen on {host}:{port}: {error.strerror or error}.") from None
+    return listener
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (compared, not bound)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+
+
+def _write_whole(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_text(text)
+    draft.replace(path)

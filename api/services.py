@@ -1,0 +1,75 @@
+"""What every request needs, opened once a process: settings, stores, queue, sweeper and probes.
+
+Knows how they are opened and closed, in which order, and nothing of routes.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, cast
+
+from celery import Celery
+from fastapi import Depends, Request
+
+from api.probes import Probes
+from spool.objects import ObjectStore, object_store
+from spool.queue import celery_app, queue_depth, queue_name
+from spool.relay import Sweeper
+from spool.settings import Settings
+from spool.store import Database
+from spool.store.jobs import JobFilter, list_jobs
+
+
+@dataclass(frozen=True)
+class Services:
+    """The parts behind the routes."""
+
+    settings: Settings
+    database: Database
+    objects: ObjectStore
+    queue: Celery
+    sweeper: Sweeper
+    probes: Probes
+
+    @property
+    def upload_folder(self) -> Path:
+        """Where uploads wait until they are whole."""
+        return self.settings.home / "uploads"
+
+    def close(self) -> None:
+        """Stop sweeping and let the connections go."""
+        self.sweeper.stop()
+        self.probes.close()
+        self.queue.close()
+        self.database.close()
+
+
+def open_services(settings: Settings) -> Services:
+    """Open every part and start the sweeper. None has to answer yet; `/readyz` tells which do."""
+    database = Database(settings.database_url)
+    objects = object_store(settings)
+    queue = celery_app(settings)
+    pool = queue_name(settings.pool)
+
+    def ask_database() -> None:
+        # A database without its tables answers a ping, and no request.
+        with database.read() as tx:
+            list_jobs(tx, JobFilter(), limit=1)
+
+    probes = Probes(
+        {
+            "database": ask_database,
+            "broker": lambda: queue_depth(queue, pool),
+            "objects": objects.check,
+        }
+    )
+    services = Services(settings, database, objects, queue, Sweeper(database, queue, settings), probes)
+    services.sweeper.start()
+    return services
+
+
+def services_of(request: Request) -> Services:
+    """The process's services, for a route."""
+    return cast("Services", request.app.state.services)
+
+
+ServicesDep = Annotated[Services, Depends(services_of)]

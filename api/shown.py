@@ -1,0 +1,132 @@
+"""The ground's records as the wire shows them. Pure: one function a record, no queries.
+
+A lease on a job that has ended, a machine's folders and a transcript's key stay inside.
+"""
+
+from decimal import Decimal
+from typing import cast
+
+from api.schemas import (
+    CostOut,
+    CostReportOut,
+    CostRowOut,
+    GroupBy,
+    JobDetail,
+    JobErrorOut,
+    JobOut,
+    ProgressOut,
+    SourceOut,
+    TimesOut,
+    WorkerOut,
+)
+from spool.costs import MICROS_PER_UNIT, NANOS_PER_SECOND
+from spool.jobs import JobState
+from spool.store.bills import CostReport, CostSums, JobCost
+from spool.store.jobs import Job, Source
+from spool.store.workers import Worker
+
+
+def shown_job(job: Job) -> JobOut:
+    """A job without its cost."""
+    return JobOut(
+        id=job.id,
+        name=job.name,
+        project=job.project,
+        state=job.state,
+        source=SourceOut(kind=job.source.kind, uri=_public(job.source), size=job.source.size),
+        options=job.options,
+        pool=job.pool,
+        worker=job.worker,
+        lease_owner=job.lease_owner if job.state is JobState.RUNNING else None,
+        attempts=job.attempt,
+        deaths=job.deaths,
+        cancel_requested=job.cancel_requested,
+        progress=_progress(job),
+        times=TimesOut(
+            created_at=job.created_at,
+            queued_at=job.queued_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+            updated_at=job.updated_at,
+        ),
+        words=job.words,
+        coverage=job.coverage,
+        error=JobErrorOut(code=job.error_code, message=job.error_message or "") if job.error_code else None,
+    )
+
+
+def shown_detail(job: Job, cost: JobCost) -> JobDetail:
+    """A job with its cost so far."""
+    return JobDetail(**shown_job(job).model_dump(), cost=shown_cost(cost))
+
+
+def shown_cost(cost: JobCost) -> CostOut:
+    """What one job cost so far."""
+    return CostOut(
+        audio_seconds=cost.audio_seconds,
+        engine_seconds=cost.engine_seconds,
+        rtfx=cost.rtfx,
+        billable=cost.billable_cost,
+        wasted=cost.wasted_cost,
+        currency=cost.currency,
+    )
+
+
+def shown_report(report: CostReport) -> CostReportOut:
+    """A period's costs. The routes offer fewer groupings than the store knows."""
+    return CostReportOut(
+        start=report.start,
+        end=report.end,
+        group_by=cast("GroupBy", report.group_by),
+        currency=report.currency,
+        rows=[_row(row.key, row.sums) for row in report.rows],
+        total=_row("total", report.total),
+        idle_seconds=report.idle_seconds,
+        idle_cost=report.idle_cost,
+    )
+
+
+def shown_worker(worker: Worker) -> WorkerOut:
+    """A worker as it last reported."""
+    info = worker.info
+    return WorkerOut(
+        id=info.id,
+        name=info.name,
+        pool=info.pool,
+        host=info.host,
+        chip=info.chip,
+        version=info.version,
+        state=worker.state,
+        alive=worker.alive,
+        models=list(info.models),
+        concurrency=info.concurrency,
+        price_per_hour=Decimal(info.price_per_hour_micros) / MICROS_PER_UNIT,
+        busy_seconds=worker.busy_ns / NANOS_PER_SECOND,
+        started_at=worker.started_at,
+        seen_at=worker.seen_at,
+    )
+
+
+def _row(key: str, sums: CostSums) -> CostRowOut:
+    return CostRowOut(
+        key=key,
+        audio_seconds=sums.audio_seconds,
+        engine_seconds=sums.engine_seconds,
+        rtfx=sums.rtfx,
+        billable=sums.billable_cost,
+        wasted=sums.wasted_cost,
+    )
+
+
+def _public(source: Source) -> str:
+    """The address without its query: a signed web address carries its key there."""
+    return source.uri.partition("?")[0] if source.kind == "https" else source.uri
+
+
+def _progress(job: Job) -> ProgressOut:
+    fraction = None
+    if job.state is JobState.DONE:
+        fraction = 1.0
+    elif job.audio_seconds:
+        fraction = min(1.0, job.done_seconds / job.audio_seconds)
+    return ProgressOut(audio_seconds=job.audio_seconds, done_seconds=job.done_seconds, fraction=fraction)

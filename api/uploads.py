@@ -1,0 +1,189 @@
+"""Receives `multipart/form-data` as a stream: the file goes to disk block by block, the rest stays small.
+
+Knows the form's two parts (`file`, and `request` as JSON) and the size limit. An upload that is cut off, too
+large or malformed leaves nothing behind.
+"""
+
+import errno
+import hashlib
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from api.problems import Problem
+from spool.errors import DiskFull
+
+REQUEST_LIMIT = 64 * 1024
+# What a form may hold besides the file's own bytes.
+_OVERHEAD = REQUEST_LIMIT + 64 * 1024
+_BLOCK = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A received file in the spool folder. `name` is what the sender called it, without folders."""
+
+    path: Path
+    size: int
+    sha256: str
+    name: str
+    content_type: str
+    request: bytes
+
+
+@asynccontextmanager
+async def received_upload(request: Request, folder: Path, limit: int) -> AsyncIterator[Upload]:
+    """Receive the form of `request` into a temporary file in `folder`; the file is gone when the block ends.
+
+    Raises `Problem` 400 for a malformed form and 413 for more than `limit` bytes, and passes on the client's
+    disconnect.
+    """
+    _, parameters = parse_options_header(request.headers.get("content-type"))
+    boundary = parameters.get(b"boundary")
+    if not boundary:
+        raise Problem(400, "invalid_request", "The form's content type names no boundary.")
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit + _OVERHEAD:
+        raise _too_large(limit)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="upload-", suffix=".part") as file:
+        form = _Form(file.file, boundary, limit)
+        await _feed(form, request)
+        yield form.upload(Path(file.name))
+
+
+async def _feed(form: "_Form", request: Request) -> None:
+    # Blocks go to the disk on a thread, so that a slow disk stops this upload and no other request.
+    waiting = bytearray()
+    received = 0
+    async for piece in request.stream():
+        received += len(piece)
+        if received > form.limit + _OVERHEAD:
+            raise _too_large(form.limit)
+        waiting += piece
+        if len(waiting) >= _BLOCK:
+            await run_in_threadpool(form.write, bytes(waiting))
+            waiting.clear()
+    await run_in_threadpool(form.write, bytes(waiting))
+    await run_in_threadpool(form.finish)
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(413, "too_large", f"The file is larger than the {limit} bytes allowed here.", limit=limit)
+
+
+@dataclass
+class _Part:
+    """The part being read: its headers so far, then its name."""
+
+    headers: dict[str, bytes] = field(default_factory=dict)
+    header_name: bytearray = field(default_factory=bytearray)
+    header_value: bytearray = field(default_factory=bytearray)
+    name: str = ""
+
+
+class _Form:
+    """The parser's state: fed blocks in order, it writes `file` to disk and keeps `request`."""
+
+    def __init__(self, file: IO[bytes], boundary: bytes, limit: int) -> None:
+        self._file = file
+        self.limit = limit
+        self._part = _Part()
+        self._seen: set[str] = set()
+        self._ended = False
+        self._request = bytearray()
+        self._size = 0
+        self._hash = hashlib.sha256()
+        self._file_name = ""
+        self._content_type = "application/octet-stream"
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begin,
+                "on_header_field": self._header_name,
+                "on_header_value": self._header_value,
+                "on_header_end": self._header_end,
+                "on_headers_finished": self._headers_finished,
+                "on_part_data": self._data,
+                "on_end": self._end,
+            },
+        )
+
+    def write(self, block: bytes) -> None:
+        try:
+            self._parser.write(block)
+        except FormParserError as error:
+            raise Problem(400, "invalid_request", f"The form cannot be read: {error}.") from None
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise DiskFull("No space is left where uploads are received.") from error
+            raise
+
+    def finish(self) -> None:
+        if not self._ended:
+            raise Problem(400, "invalid_request", "The form ends before its closing boundary.")
+        if "file" not in self._seen:
+            raise Problem(422, "invalid_request", "The form has no part called `file`.")
+        self._file.flush()
+
+    def upload(self, path: Path) -> Upload:
+        name = "".join(char for char in self._file_name.replace("\\", "/") if char.isprintable())
+        return Upload(
+            path=path,
+            size=self._size,
+            sha256=self._hash.hexdigest(),
+            name=name.rpartition("/")[2][:200] or "upload",
+            content_type=self._content_type,
+            request=bytes(self._request),
+        )
+
+    def _begin(self) -> None:
+        self._part = _Part()
+
+    def _header_name(self, data: bytes, start: int, end: int) -> None:
+        self._part.header_name += data[start:end]
+
+    def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._part.header_value += data[start:end]
+
+    def _header_end(self) -> None:
+        name = self._part.header_name.decode("latin-1").lower()
+        self._part.headers[name] = bytes(self._part.header_value)
+        self._part.header_name.clear()
+        self._part.header_value.clear()
+
+    def _headers_finished(self) -> None:
+        _, parameters = parse_options_header(self._part.headers.get("content-disposition"))
+        name = parameters.get(b"name", b"").decode("utf-8", "replace")
+        if name not in ("file", "request") or name in self._seen:
+            raise Problem(422, "invalid_request", "The form has two parts, `file` and `request`, once each.")
+        self._seen.add(name)
+        self._part.name = name
+        if name == "file":
+            self._file_name = parameters.get(b"filename", b"").decode("utf-8", "replace")
+            content_type = self._part.headers.get("content-type", b"").decode("ascii", "ignore")
+            self._content_type = content_type[:100] or self._content_type
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        if self._part.name == "request":
+            if len(self._request) + end - start > REQUEST_LIMIT:
+                raise Problem(413, "too_large", f"The `request` part is larger than {REQUEST_LIMIT} bytes.")
+            self._request += data[start:end]
+            return
+        self._size += end - start
+        if self._size > self.limit:
+            raise _too_large(self.limit)
+        block = memoryview(data)[start:end]
+        self._hash.update(block)
+        self._file.write(block)
+
+    def _end(self) -> None:
+        self._ended = True
