@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
 from pathlib import Path
 
 import sentencepiece
@@ -50,8 +52,10 @@ def main() -> None:
     run = Run(asked.cache / asked.run, Shape(vocabulary=tokenizer.vocab_size()), options, asked.init)
     if run.take_up():
         print(f"taken up at step {run.step}", flush=True)
-    run.work(Mixture(asked.cache), tokenizer.encode)
-    if asked.out:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    run.work(Mixture(asked.cache), tokenizer.encode, until=stop.is_set)
+    if asked.out and not stop.is_set():
         export(run.average, run.network.shape, asked.tokenizer, asked.out)
 
 

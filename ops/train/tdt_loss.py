@@ -2,8 +2,9 @@
 
 Xu et al. 2023, "Efficient Sequence Transduction by Jointly Predicting Tokens and Durations" (equations 5 to
 8). A state (t, u) means: u labels out, next frame t. A label of duration d leads to (t + d, u + 1), a
-blank of duration d > 0 to (t + d, u). Frames must be consumed exactly: every path ends in (T, U). Every
-move raises n = t + u, so all states of one anti-diagonal follow at once from the diagonals before it.
+blank of duration d > 0 to (t + d, u). Frames must be consumed exactly and, as in NeMo's loss, the last of
+them by a blank: every path ends in (T, U). Every move raises n = t + u, so all states of one anti-diagonal
+follow at once from the diagonals before it.
 """
 
 from __future__ import annotations
@@ -79,9 +80,10 @@ def tdt_log_likelihood(
     for n in range(1, count):
         from_blank = torch.stack([alphas[n - d] if n >= d else before for d in blank_spans])
         from_label = torch.stack([alphas[n - d - 1] if n > d else before for d in durations]).roll(1, -1)
-        arrivals = torch.cat([from_blank + blank_moves[:, n], from_label + label_moves[:, n]])
         t = n - u
-        reached = (t >= 0)[None, :] & (t[None, :] <= frames[:, None]) & (u[None, :] <= labels[:, None])
+        by_label = (from_label + label_moves[:, n]).masked_fill(t >= frames[:, None], IMPOSSIBLE)
+        arrivals = torch.cat([from_blank + blank_moves[:, n], by_label])
+        reached = (t >= 0) & (t <= frames[:, None]) & (u <= labels[:, None])
         alphas.append(arrivals.logsumexp(0).masked_fill(~reached, IMPOSSIBLE))
     rows = torch.arange(batch, device=logits.device)
     return torch.stack(alphas)[frames + labels, rows, labels]
