@@ -7,24 +7,61 @@ not enough, `tokenizer.model`. Knows where things lie; what they mean is told by
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+import huggingface_hub
 import mlx.core as mx
 import numpy as np
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
 from spool.errors import ModelUnreadable, UnknownModel
-from worker.model.config import ModelConfig, read_config
+from worker.model.checkpoint import open_nemo
+from worker.model.config import ModelConfig
 from worker.model.features import FeatureExtractor, Float32
 from worker.model.model import AsrModel, Network
+from worker.model.nemo_config import parse_config, read_config
 from worker.model.tokenizer import Tokenizer
 from worker.model.weights import Shape, default_dtype, install
 
 HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
-HUB_FILES = ["config.json", "model_config.yaml", "*.safetensors", "*.nemo", "*tokenizer.model"]
+HUB_FILES = ["config.json", "model.safetensors", "*tokenizer.model"]
 CONFIG_NAMES = ("config.json", "model_config.yaml")
 WEIGHTS_NAME = "model.safetensors"
 TOKENIZER_NAME = "tokenizer.model"
+FILTERS_NAME = "preprocessor.featurizer.fb"
+WINDOW_NAME = "preprocessor.featurizer.window"
+
+
+class Weights(Protocol):
+    """Named tensors of a file."""
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shape of each."""
+        ...
+
+    def read(self, name: str) -> mx.array:
+        """One of them, as stored."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Safetensors:
+    """The tensors of a safetensors file; MLX reads each when it is first used."""
+
+    tensors: Mapping[str, mx.array]
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shape of each."""
+        return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+
+    def read(self, name: str) -> mx.array:
+        """One of them, as stored."""
+        return self.tensors[name]
 
 
 def load_model(path: str | Path, dtype: mx.Dtype | None = None) -> AsrModel:
@@ -34,65 +71,75 @@ def load_model(path: str | Path, dtype: mx.Dtype | None = None) -> AsrModel:
     when the weights are not those of its configuration.
     """
     place = Path(path).expanduser()
+    kind = dtype or default_dtype()
     if place.is_dir():
-        return _load_folder(place, dtype or default_dtype())
+        return _load_folder(place, kind, place.resolve().name)
     if place.is_file():
-        return _load_nemo(place, dtype or default_dtype())
-    if isinstance(path, str) and HUB_ID.match(path):
-        return _load_hub(path, dtype or default_dtype())
+        return _load_nemo(place, kind)
+    if HUB_ID.match(str(path)):
+        return _load_folder(_download(str(path)), kind, str(path))
     raise UnknownModel(f"{path}: no folder, no .nemo file and no hub id of the form owner/name")
 
 
-def _load_folder(folder: Path, dtype: mx.Dtype, name: str | None = None) -> AsrModel:
+def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> AsrModel:
     config_path = next((folder / known for known in CONFIG_NAMES if (folder / known).is_file()), None)
     if config_path is None:
         raise UnknownModel(f"{folder}: holds no config.json, so no model")
     config = read_config(config_path)
-    tokenizer = _tokenizer(config, next(iter(sorted(folder.glob(f"*{TOKENIZER_NAME}"))), None), str(folder))
+    pieces = next(iter(sorted(folder.glob(f"*{TOKENIZER_NAME}"))), None)
+    tokenizer = _tokenizer(config, str(folder), Tokenizer.from_file(pieces) if pieces else None)
     weights = folder / WEIGHTS_NAME
-    tensors = _safetensors(weights)
-    shapes = {key: tuple(value.shape) for key, value in tensors.items()}
-    return _build(config, tokenizer, shapes, tensors.__getitem__, dtype, name or folder.name, weights)
+    return _build(config, tokenizer, _safetensors(weights), dtype, name, weights)
 
 
 def _load_nemo(path: Path, dtype: mx.Dtype) -> AsrModel:
-    raise ModelUnreadable(f"{path}: .nemo files are not read yet")
+    with open_nemo(path) as archive:
+        config = parse_config(archive.config, f"{path}: model_config.yaml")
+        named = config.tokenizer.get("model_path")
+        found = archive.tokenizer(named if isinstance(named, str) else None)
+        pieces = Tokenizer.from_bytes(found[1], f"{path}: {found[0]}") if found else None
+        tokenizer = _tokenizer(config, str(path), pieces)
+        return _build(config, tokenizer, archive.weights, dtype, path.stem, path)
 
 
-def _load_hub(hub_id: str, dtype: mx.Dtype) -> AsrModel:
-    raise UnknownModel(f"{hub_id}: the hub is not asked yet")
+def _download(hub_id: str) -> Path:
+    """The hub's files of a model, from the local cache where they are there already."""
+    try:
+        return Path(huggingface_hub.snapshot_download(hub_id, allow_patterns=HUB_FILES))
+    except HFValidationError as cause:
+        raise UnknownModel(f"{hub_id}: no folder, no .nemo file and no hub id: {cause}") from cause
+    except LocalEntryNotFoundError as cause:
+        raise UnknownModel(f"{hub_id}: not in the local cache, and the hub cannot be reached") from cause
+    except (HfHubHTTPError, OSError) as cause:
+        reason = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
+        raise UnknownModel(f"{hub_id}: the hub does not give this model: {reason}") from cause
 
 
 def _build(
-    config: ModelConfig,
-    tokenizer: Tokenizer,
-    shapes: Mapping[str, Shape],
-    read: Callable[[str], mx.array],
-    dtype: mx.Dtype,
-    name: str,
-    weights: Path,
+    config: ModelConfig, tokenizer: Tokenizer, weights: Weights, dtype: mx.Dtype, name: str, path: Path
 ) -> AsrModel:
     network = Network(config, tokenizer.vocabulary_size)
-    install(network, shapes, read, dtype, str(weights))
+    install(network, weights.shapes, weights.read, dtype, str(path))
     network.encoder.fold(dtype)
     network.eval()
     mx.eval(network.parameters())
-    features = FeatureExtractor(
-        config.preprocessor,
-        filters=_front_end("preprocessor.featurizer.fb", shapes, read),
-        window=_front_end("preprocessor.featurizer.window", shapes, read),
-    )
-    return AsrModel(config, network, tokenizer, features, name=name, sha256=_sha256(weights), dtype=dtype)
+    front_end = config.preprocessor
+    filters = _front_end(FILTERS_NAME, weights, (front_end.features, front_end.fft_length // 2 + 1))
+    window = _front_end(WINDOW_NAME, weights, (front_end.win_length,))
+    features = FeatureExtractor(front_end, filters, window)
+    return AsrModel(config, network, tokenizer, features, name=name, sha256=_sha256(path), dtype=dtype)
 
 
-def _front_end(name: str, shapes: Mapping[str, Shape], read: Callable[[str], mx.array]) -> Float32 | None:
-    if name not in shapes:
+def _front_end(name: str, weights: Weights, shape: Shape) -> Float32 | None:
+    """The checkpoint's own filters or window, where it holds them (NeMo's do, with a leading axis of one)."""
+    stored = weights.shapes.get(name)
+    if stored is None or tuple(size for size in stored if size != 1) != shape:
         return None
-    stored: Float32 = np.array(read(name).astype(mx.float32))
-    return stored.reshape(stored.shape[-2:]) if stored.ndim > 1 else stored
+    values: Float32 = np.array(weights.read(name).astype(mx.float32)).reshape(shape)
+    return values
 
 
-def _safetensors(path: Path) -> dict[str, mx.array]:
+def _safetensors(path: Path) -> Safetensors:
     if not path.is_file():
         raise ModelUnreadable(f"{path}: the weights are missing")
     try:
@@ -101,15 +148,23 @@ def _safetensors(path: Path) -> dict[str, mx.array]:
         raise ModelUnreadable(f"{path}: not a readable safetensors file: {cause}") from cause
     if not isinstance(loaded, dict):
         raise ModelUnreadable(f"{path}: holds no named tensors")
-    return loaded
+    return Safetensors(loaded)
 
 
-def _tokenizer(config: ModelConfig, path: Path | None, name: str) -> Tokenizer:
-    if path is not None:
-        return Tokenizer.from_file(path)
-    if config.vocabulary:
+def _tokenizer(config: ModelConfig, name: str, pieces: Tokenizer | None) -> Tokenizer:
+    """The sentencepiece model, or else the configuration's vocabulary; where both are, they must agree."""
+    if config.tokenizer.get("type") not in (None, "bpe"):
+        raise ModelUnreadable(f"{name}: tokenizers of type {config.tokenizer['type']!r} are not supported")
+    if pieces is None:
+        if not config.vocabulary:
+            raise ModelUnreadable(f"{name}: neither a tokenizer.model nor a vocabulary in the configuration")
         return Tokenizer(config.vocabulary)
-    raise ModelUnreadable(f"{name}: neither a tokenizer.model nor a vocabulary in the configuration")
+    if config.vocabulary and len(config.vocabulary) != pieces.vocabulary_size:
+        raise ModelUnreadable(
+            f"{name}: the tokenizer has {pieces.vocabulary_size} pieces, "
+            f"the configuration names {len(config.vocabulary)}"
+        )
+    return pieces
 
 
 def _sha256(path: Path) -> str:

@@ -1,0 +1,286 @@
+"""Reads a `.nemo` file without PyTorch: a tar of `model_config.yaml`, `model_weights.ckpt` and a tokenizer.
+
+The weights are PyTorch's zip: a pickle that says which tensor lies where, and one record of plain numbers a
+storage. A pickle can call any function it names, so this one is read by an unpickler that can build tensors
+and ordered dicts and nothing else; whatever else it names is refused before it is touched. Nothing is ever
+extracted to a path that the archive chooses. Knows no names of weights.
+"""
+
+import collections
+import io
+import pickle
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from spool.errors import ModelUnreadable
+
+CONFIG_NAME = "model_config.yaml"
+WEIGHTS_NAME = "model_weights.ckpt"
+TOKENIZER_SUFFIX = "tokenizer.model"
+MEMBERS_MAX = 10_000
+SMALL_MEMBER_BYTES_MAX = 64 << 20  # configuration and tokenizer
+INDEX_BYTES_MAX = 256 << 20  # the pickle, without the numbers
+EXPANSION_MAX = 8  # of a compressed archive: weights hardly compress, a bomb does
+COPY_BYTES = 1 << 20
+
+# What a broken or hostile archive, zip or pickle makes Python's own readers raise.
+BROKEN = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    pickle.UnpicklingError,
+    EOFError,
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    NotImplementedError,
+    OverflowError,
+    RecursionError,
+    RuntimeError,
+)
+
+
+class Numbers(NamedTuple):
+    """How the numbers of a storage are written, little endian."""
+
+    dtype: str
+    is_bfloat16: bool = False
+
+
+STORAGES = {
+    "FloatStorage": Numbers("<f4"),
+    "HalfStorage": Numbers("<f2"),
+    "BFloat16Storage": Numbers("<u2", is_bfloat16=True),
+    "DoubleStorage": Numbers("<f8"),
+    "LongStorage": Numbers("<i8"),
+    "IntStorage": Numbers("<i4"),
+    "ShortStorage": Numbers("<i2"),
+    "CharStorage": Numbers("<i1"),
+    "ByteStorage": Numbers("<u1"),
+    "BoolStorage": Numbers("|b1"),
+}
+
+
+class Storage(NamedTuple):
+    """One record of the zip: its key, how its numbers are written and how many there are."""
+
+    key: str
+    numbers: Numbers
+    length: int
+
+
+class Tensor(NamedTuple):
+    """Where a tensor lies in its storage; all counted in elements."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+class _RebuildTensor:
+    """Stands for torch._utils._rebuild_tensor_v2. No instance dictionary: a pickle cannot alter it."""
+
+    __slots__ = ()
+
+    def __call__(
+        self, storage: object, offset: object, shape: object, stride: object, *_unused: object
+    ) -> Tensor:
+        if not isinstance(storage, Storage) or not isinstance(offset, int):
+            raise pickle.UnpicklingError("a tensor without a storage")
+        sizes, steps = _integers(shape), _integers(stride)
+        count = int(np.prod(sizes, dtype=object)) if sizes else 1
+        last = offset + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
+        # A stride of zero could claim any size: no tensor is larger than the numbers it is made of.
+        if offset < 0 or count > storage.length or (count and last >= storage.length):
+            raise pickle.UnpicklingError(f"a tensor {sizes} reaches beyond its {storage.length} numbers")
+        return Tensor(storage, offset, sizes, steps)
+
+
+class _RebuildParameter:
+    """Stands for torch._utils._rebuild_parameter."""
+
+    __slots__ = ()
+
+    def __call__(self, tensor: object, *_unused: object) -> Tensor:
+        if not isinstance(tensor, Tensor):
+            raise pickle.UnpicklingError("a parameter that is no tensor")
+        return tensor
+
+
+def _integers(values: object) -> tuple[int, ...]:
+    if not isinstance(values, tuple) or not all(type(value) is int and value >= 0 for value in values):
+        raise pickle.UnpicklingError("a shape that is no tuple of sizes")
+    return values
+
+
+class TensorUnpickler(pickle.Unpickler):
+    """Builds tensors, ordered dicts and plain values. Raises ModelUnreadable on any other global."""
+
+    def find_class(self, module: str, name: str) -> object:
+        """The few globals that a state dict needs; every other is refused by name."""
+        known: dict[tuple[str, str], object] = {
+            ("collections", "OrderedDict"): collections.OrderedDict,
+            ("torch._utils", "_rebuild_tensor_v2"): _RebuildTensor(),
+            ("torch._utils", "_rebuild_parameter"): _RebuildParameter(),
+        }
+        if (module, name) in known:
+            return known[module, name]
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        raise ModelUnreadable(f"the checkpoint's pickle asks for {module}.{name}, which weights do not need")
+
+    def persistent_load(self, pid: object) -> Storage:
+        """PyTorch's reference to a storage: ("storage", type, key, location, count)."""
+        if not (isinstance(pid, tuple) and len(pid) == 5 and pid[0] == "storage"):
+            raise pickle.UnpicklingError("an unknown persistent reference")
+        _, numbers, key, _, count = pid
+        if not (isinstance(numbers, Numbers) and isinstance(key, str) and type(count) is int and count >= 0):
+            raise pickle.UnpicklingError("a storage of unknown kind")
+        return Storage(key, numbers, count)
+
+
+class TorchCheckpoint:
+    """The tensors of one PyTorch zip, read one at a time."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._zip = zipfile.ZipFile(file)
+        indices = [name for name in self._zip.namelist() if name.endswith("/data.pkl")]
+        if len(indices) != 1:
+            raise ModelUnreadable("the weights are no PyTorch zip (one data.pkl)")
+        self._root = indices[0].removesuffix("data.pkl")
+        if any(info.compress_type != zipfile.ZIP_STORED for info in self._zip.infolist()):
+            raise ModelUnreadable("the weights are compressed inside their zip, which PyTorch never does")
+        order = f"{self._root}byteorder"
+        if order in self._zip.namelist() and self._record(order, 16).strip() != b"little":
+            raise ModelUnreadable("the weights are big endian")
+        index = self._record(indices[0], INDEX_BYTES_MAX)
+        self._tensors = _named_tensors(TensorUnpickler(io.BytesIO(index)).load())
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor."""
+        return {name: tensor.shape for name, tensor in self._tensors.items()}
+
+    def read(self, name: str) -> mx.array:
+        """One tensor in the dtype it is stored in (64-bit floats as 32 bit). Raises ModelUnreadable."""
+        tensor = self._tensors[name]
+        storage = tensor.storage
+        dtype = np.dtype(storage.numbers.dtype)
+        size = storage.length * dtype.itemsize
+        try:
+            raw = self._record(f"{self._root}data/{storage.key}", size)
+        except BROKEN as cause:
+            raise ModelUnreadable(f"{name}: its numbers cannot be read: {cause}") from cause
+        if len(raw) != size:
+            raise ModelUnreadable(f"{name}: {len(raw)} bytes where {size} are announced")
+        flat = np.frombuffer(raw, dtype)[tensor.offset :]
+        steps = tuple(step * dtype.itemsize for step in tensor.stride)
+        values = np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, tensor.shape, steps))
+        if storage.numbers.is_bfloat16:
+            return mx.array(values).view(mx.bfloat16)
+        return mx.array(values.astype(np.float32) if dtype == np.float64 else values)
+
+    def _record(self, name: str, limit: int) -> bytes:
+        info = self._zip.getinfo(name)
+        if info.file_size > limit:
+            raise ModelUnreadable(f"{name} has {info.file_size} bytes, more than the {limit} that fit")
+        return self._zip.read(info)
+
+
+def _named_tensors(state: object) -> dict[str, Tensor]:
+    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
+        state = state["state_dict"]
+    if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
+        raise ModelUnreadable("the checkpoint is no mapping of names to tensors")
+    return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+
+
+@dataclass(frozen=True, slots=True)
+class NemoArchive:
+    """An open `.nemo`: the configuration's text, the small files by name, and the weights."""
+
+    config: bytes
+    files: Mapping[str, bytes]
+    weights: TorchCheckpoint
+
+    def tokenizer(self, named: str | None) -> tuple[str, bytes] | None:
+        """The sentencepiece model that the configuration names (`nemo:NAME`), else the only one there is."""
+        wanted = (named or "").removeprefix("nemo:")
+        if wanted in self.files:
+            return wanted, self.files[wanted]
+        models = [name for name in sorted(self.files) if name.endswith(TOKENIZER_SUFFIX)]
+        return (models[0], self.files[models[0]]) if len(models) == 1 else None
+
+
+@contextmanager
+def open_nemo(path: Path) -> Iterator[NemoArchive]:
+    """Opens a `.nemo`, compressed or not. Raises ModelUnreadable naming the file and the cause."""
+    with ExitStack() as stack:
+        try:
+            archive = stack.enter_context(tarfile.open(path, "r:*"))
+            weights = stack.enter_context(_weights_file(archive, path))
+            files = _small_files(archive)
+            if CONFIG_NAME not in files:
+                raise ModelUnreadable(f"it holds no {CONFIG_NAME}")
+            opened = NemoArchive(files[CONFIG_NAME], files, TorchCheckpoint(weights))
+        except ModelUnreadable as cause:
+            raise ModelUnreadable(f"{path}: {cause.message}") from cause
+        except BROKEN as cause:
+            raise ModelUnreadable(f"{path}: not a readable .nemo file: {cause}") from cause
+        yield opened
+
+
+def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    """Plain files at the top of the archive; links, devices and anything in a folder are passed over."""
+    for count, member in enumerate(archive):
+        if count >= MEMBERS_MAX:
+            raise ModelUnreadable(f"it holds more than {MEMBERS_MAX} files")
+        name = member.name.removeprefix("./")
+        if member.isfile() and "/" not in name:
+            yield name, member
+
+
+def _small_files(archive: tarfile.TarFile) -> dict[str, bytes]:
+    files = {}
+    for name, member in _members(archive):
+        if name == CONFIG_NAME or name.endswith(TOKENIZER_SUFFIX):
+            if member.size > SMALL_MEMBER_BYTES_MAX:
+                raise ModelUnreadable(f"{name} has {member.size} bytes, more than {SMALL_MEMBER_BYTES_MAX}")
+            file = archive.extractfile(member)
+            files[name] = file.read() if file else b""
+    return files
+
+
+@contextmanager
+def _weights_file(archive: tarfile.TarFile, path: Path) -> Iterator[IO[bytes]]:
+    """The weights as a seekable file: in place, or copied to a nameless one where the archive is
+    compressed."""
+    member = next((member for name, member in _members(archive) if name == WEIGHTS_NAME), None)
+    source = archive.extractfile(member) if member else None
+    if member is None or source is None:
+        raise ModelUnreadable(f"it holds no {WEIGHTS_NAME}")
+    if isinstance(archive.fileobj, io.BufferedReader):
+        yield source
+        return
+    limit = EXPANSION_MAX * path.stat().st_size
+    if member.size > limit:
+        raise ModelUnreadable(f"{WEIGHTS_NAME} expands to {member.size} bytes, more than a model does")
+    with tempfile.TemporaryFile() as copy:
+        while block := source.read(COPY_BYTES):
+            copy.write(block)
+        copy.seek(0)
+        yield copy
