@@ -7,6 +7,7 @@ the work.
 
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +88,8 @@ def demo_environ(environ: Mapping[str, str], home: Path, samples: Path) -> dict[
         "SPOOL_HOME": str(home),
         "SPOOL_API_PORT": "0",
         "SPOOL_SOURCE_ROOTS": str(samples.resolve()),
+        # Idle time is counted up to a worker's last sign of life; a demo is shorter than the usual interval.
+        "SPOOL_HEARTBEAT_SECONDS": "1",
     }
 
 
@@ -95,11 +98,13 @@ def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Con
     files = recordings_under(samples)
     base.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="run-", dir=base))
-    console.print(f"\n[bold]Spool[/bold] · {len(files)} recordings from {samples}\n", highlight=False)
+    console.print(f"\n[bold]Spool[/bold] · {len(files)} recordings from {samples}\n")
     stack = Stack(demo_environ(environ, home, samples), lambda _: None)
     try:
+        began = time.monotonic()
         with console.status("starting"):
             stack.__enter__()
+        console.print(f"  running       {stack.url}  [dim]after {clock(time.monotonic() - began)}[/dim]")
         try:
             heard, costs = _transcribed(stack, samples, files, console)
             _print_page(heard, costs, console)
@@ -110,19 +115,20 @@ def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Con
         for survivor in stack.left_behind:
             console.print(Text(f"  left behind: {survivor.pid} {survivor.command}", style="red"))
     outcome = Outcome(tuple(heard), len(stack.left_behind))
+    if not stack.left_behind:
+        console.print("  [dim]stopped       no process left behind[/dim]")
     if outcome.exit_code == 0:
         shutil.rmtree(home)
     else:
         console.print(Text(f"  kept for you to look at: {home}", style="yellow"))
     console.print()
-    console.print(outcome.last_line(), highlight=False, soft_wrap=True)
+    console.print(outcome.last_line(), soft_wrap=True)
     return outcome
 
 
 def _transcribed(
     stack: Stack, samples: Path, files: list[Path], console: Console
 ) -> tuple[list[Heard], CostReportOut]:
-    console.print(f"  running       {stack.url}", highlight=False)
     references = references_of(samples if samples.is_dir() else samples.parent)
     with Client(stack.url) as client:
         jobs = []
@@ -133,9 +139,7 @@ def _transcribed(
             else:
                 jobs.append(client.submit_source(file.resolve().as_uri(), request))
         uploads = len(files) // 2
-        console.print(
-            f"  submitted     {len(files) - uploads} by address, {uploads} uploaded", highlight=False
-        )
+        console.print(f"  submitted     {len(files) - uploads} by address, {uploads} uploaded")
         ended = follow(client, jobs, console, stack.check)
         heard = [
             _heard(client, file, job, references.get(file)) for file, job in zip(files, ended, strict=True)
@@ -159,7 +163,8 @@ def _print_page(heard: list[Heard], costs: CostReportOut, console: Console) -> N
     console.print()
     for one in heard:
         console.print(_heading(one))
-        console.print(Padding(_body(one), (0, 2, 1, 4)))
+        console.print(Padding(_body(one), (0, 2, 0, 4), expand=False))
+        console.print()
     console.print(indented(Text("What it cost", style="bold"), cost_table(costs)))
     console.print()
 
@@ -172,7 +177,7 @@ def _heading(one: Heard) -> Text:
         money(cost.billable + cost.wasted, cost.currency),
     ]
     if one.errors is not None and one.errors.words:
-        facts.append(f"WER {one.errors.rate:.0%}")
+        facts.append(f"WER {one.errors.rate * 100:.0f} %")
     return Text.assemble("  ", (one.name, "bold"), "  ", (" · ".join(facts), "dim"))
 
 

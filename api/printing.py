@@ -32,10 +32,11 @@ def clock(seconds: float | None) -> str:
 
 
 def money(amount: Decimal, currency: str) -> str:
-    """An amount with as many decimals as it takes to see something, two at least and six at most."""
-    shown = f"{amount:.6f}".rstrip("0")
-    whole, _, decimals = shown.partition(".")
-    return f"{whole}.{decimals:0<2} {currency}"
+    """An amount with as many decimals as it takes to see two digits of it, two at least."""
+    if not amount:
+        return f"0.00 {currency}"
+    decimals = max(2, 1 - amount.adjusted())
+    return f"{amount:.{decimals}f} {currency}"
 
 
 def speed(rtfx: float | None) -> str:
@@ -111,7 +112,7 @@ def cost_table(report: CostReportOut) -> RenderableType:
 
 def indented(*parts: RenderableType) -> Padding:
     """Two columns to the right."""
-    return Padding(Group(*parts), (0, 0, 0, 2))
+    return Padding(Group(*parts), (0, 0, 0, 2), expand=False)
 
 
 def _amounts(row: CostRowOut, currency: str) -> list[str]:

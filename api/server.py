@@ -9,11 +9,15 @@ import os
 import socket
 from pathlib import Path
 
+import structlog
 import uvicorn
 
 from api.app import create_app
 from spool.errors import SettingsError
+from spool.logs import configure_logs
 from spool.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 _GRACE_S = 20  # how long a request may go on after SIGTERM
 
@@ -36,6 +40,8 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
     """Answer requests until SIGTERM or SIGINT; requests under way are finished first."""
     listener = _bound(settings.api_host, settings.api_port)
     url = _url(settings.api_host, listener)
+    configure_logs(settings.log_json)
+    log.info("listening", url=url)
     config = uvicorn.Config(
         create_app(settings),
         log_config=None,

@@ -13,9 +13,9 @@ def run(
     ] = None,
 ) -> None:
     """Take jobs from the queue until SIGTERM; then hand back what is running and end."""
+    from spool.logs import configure_logs
     from spool.settings import load_settings
     from worker.app import Worker
-    from worker.logs import configure_logs
 
     given: dict[str, Any] = {"pool": pool, "worker_name": name, "concurrency": concurrency}
     settings = load_settings(**{key: value for key, value in given.items() if value is not None})

@@ -1,4 +1,4 @@
-"""How a worker logs: one line an event, for people on a terminal or as JSON, Celery's and our own alike.
+"""How a process of Spool logs: one line an event, for people or as JSON, a library's lines and ours alike.
 
 Knows structlog and logging; knows no event.
 """
@@ -34,5 +34,5 @@ def configure_logs(as_json: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    for name in ("spool", "worker"):
+    for name in ("spool", "worker", "api"):
         logging.getLogger(name).setLevel(logging.INFO)
