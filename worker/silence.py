@@ -2,8 +2,9 @@
 
 Three questions over one array of levels, all answered from samples alone:
 
-- *pause*: a place to cut between words. Relative to the stretch looked at: the noise floor is its 10th
-  percentile, a pause stays within 6 dB of it (a quarter of the way to the loud parts, where that is more).
+- *pause*: a place to cut between words. Relative to the stretch looked at: a pause stays in the lowest
+  quarter of the way, in dB, from its noise floor (10th percentile) to its loud parts (95th). So a recording's
+  gain and its noise do not matter, and a sound without pauses has none.
 - *quietest*: where to cut when there is no pause.
 - *hush*: a stretch that holds no speech, so that the engine need not be asked (the silence gate). Quiet
   speech must be kept (FluidAudio #803), so loudness alone never decides: a hush is quieter than -60 dBFS AND
@@ -66,10 +67,18 @@ def pauses(levels: Levels, min_frames: int) -> Iterator[tuple[int, int]]:
     """Runs `[first, last)` of at least `min_frames` 10 ms frames that are quiet for this stretch."""
     if not len(levels):
         return
-    floor, loud = np.percentile(levels, (10.0, 95.0))
+    smooth = _smooth(levels)
+    floor, loud = np.percentile(smooth, (10.0, 95.0))
     floor = max(floor, loud - _DEEPEST_FLOOR)
-    threshold = floor + max(6.0, 0.25 * (loud - floor))
-    yield from _runs(levels <= threshold, min_frames)
+    threshold = floor + 0.25 * (loud - floor)
+    yield from _runs(smooth <= threshold, min_frames)
+
+
+def _smooth(levels: Levels) -> Levels:
+    """Levels of the mean power over 50 ms around each frame: single frames of noise scatter too much."""
+    power = np.convolve(10.0 ** (levels / 10.0), np.ones(HUSH_WIDTH) / HUSH_WIDTH, mode="same")[: len(levels)]
+    smooth: Levels = 10.0 * np.log10(np.maximum(power, _TINY))
+    return smooth
 
 
 def _runs(mask: NDArray[np.bool_], min_frames: int) -> Iterator[tuple[int, int]]:
