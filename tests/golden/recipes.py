@@ -8,6 +8,7 @@ the bytes and the same values.
 """
 
 import copy
+import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,10 +83,10 @@ RECIPES = [
 def make_tokenizer(texts: list[str], vocabulary: int, folder: Path) -> Path:
     """A sentencepiece BPE of that size over the texts, as NeMo wants to find it."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "text.txt").write_text("\n".join(texts))
+    model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        input=str(folder / "text.txt"),
-        model_prefix=str(folder / "tokenizer"),
+        sentence_iterator=iter(texts),
+        model_writer=model,
         vocab_size=vocabulary,
         model_type="bpe",
         character_coverage=1.0,
@@ -97,7 +98,8 @@ def make_tokenizer(texts: list[str], vocabulary: int, folder: Path) -> Path:
         num_threads=1,
         minloglevel=2,
     )
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     names = [pieces.id_to_piece(index) for index in range(pieces.get_piece_size())]
     (folder / "vocab.txt").write_text("\n".join(names) + "\n")
     return folder
@@ -264,6 +266,7 @@ def build(recipe: Recipe, tokenizer: Path, audio: list[np.ndarray]) -> nemo_asr.
     with open_dict(model.cfg):
         for name in ("train_ds", "validation_ds", "test_ds"):
             model.cfg[name] = dict(DATA)
+        model.cfg.tokenizer.dir = None  # a folder of the machine that made it; the file itself is inside
     return model
 
 
