@@ -102,6 +102,8 @@ def make_tokenizer(texts: list[str], vocabulary: int, folder: Path) -> Path:
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     names = [pieces.id_to_piece(index) for index in range(pieces.get_piece_size())]
     (folder / "vocab.txt").write_text("\n".join(names) + "\n")
+    scored = [f"{name}\t{pieces.get_score(index):g}\n" for index, name in enumerate(names)]
+    (folder / "tokenizer.vocab").write_text("".join(scored))
     return folder
 
 
