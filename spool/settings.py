@@ -15,8 +15,16 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from spool.costs import price_micros, price_of
 from spool.embedded import default_url
@@ -46,10 +54,10 @@ def _host_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", platform.node()).strip("-.")[:100] or "worker"
 
 
-class Settings(BaseSettings):
-    """What this process was told. Frozen; secrets show as stars in its repr."""
+class Settings(BaseModel):
+    """What this process was told, as `load_settings` read it. Frozen; secrets are not in its repr."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     home: Path = Path("var")
     database_url: str = Field("", repr=False)
@@ -62,7 +70,7 @@ class Settings(BaseSettings):
     s3_checksums: bool = False
     """Send boto3's default checksums; off, since many S3-alikes refuse them."""
 
-    source_roots: Annotated[tuple[Path, ...], NoDecode] = ()
+    source_roots: tuple[Path, ...] = ()
     """Folders below which `file://` sources may lie."""
     api_host: str = "127.0.0.1"
     api_port: int = Field(8700, ge=0, le=65535)
@@ -70,7 +78,7 @@ class Settings(BaseSettings):
     upload_max_bytes: int = Field(4 * 2**30, gt=0)
     max_audio_seconds: Seconds = 24 * 3600.0
 
-    models: Annotated[dict[str, str], NoDecode] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
+    models: dict[str, str] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
     """Model names that jobs may ask for, each a folder, a `.nemo` file or a hub id `owner/name`."""
     default_model: str = "demo"
 
@@ -97,7 +105,7 @@ class Settings(BaseSettings):
 
     price_per_hour: Decimal = Field(Decimal("0.10"), ge=0)
     """Price of an engine hour where the rate card names neither the worker nor its pool."""
-    rate_card: Annotated[dict[str, Decimal], NoDecode] = Field(default_factory=dict)
+    rate_card: dict[str, Decimal] = Field(default_factory=dict)
     currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
     log_json: bool = False
 

@@ -59,8 +59,9 @@ def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) 
             created_at=now_utc(),
         )
         .on_conflict_do_nothing(index_elements=[chunks.c.job_id, chunks.c.channel, chunks.c.number])
-    )
-    costs.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved.rowcount != 1)
+        .returning(chunks.c.number)
+    ).one_or_none()
+    costs.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved is None)
 
 
 def saved_chunks(tx: Connection, job_id: str) -> list[SavedChunk]:

@@ -257,8 +257,9 @@ def _keep_key(tx: Connection, new: NewJob, job_id: str) -> bool:
             created_at=now_utc(),
         )
         .on_conflict_do_nothing()
+        .returning(idempotency.c.job_id)
     )
-    return kept.rowcount == 1
+    return kept.one_or_none() is not None
 
 
 def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:

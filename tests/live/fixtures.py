@@ -1,7 +1,8 @@
-"""Real servers as fixtures: PostgreSQL, Redis or Valkey, and an S3 server over HTTP. Each starts once a session.
+"""Real servers as fixtures: PostgreSQL, Redis or Valkey, and an S3 server over HTTP. Each starts once a
+session.
 
-`database_url` and `db` run a test on SQLite and on PostgreSQL. Tables are emptied between tests, which is many
-times faster than making them anew.
+`database_url` and `db` run a test on SQLite and on PostgreSQL. Tables are emptied between tests, which is
+many times faster than making them anew.
 """
 
 import shutil

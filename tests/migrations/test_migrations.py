@@ -7,6 +7,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, inspect
+from sqlalchemy.exc import SQLAlchemyError
 
 import migrations
 from spool.tables import metadata
@@ -91,7 +92,7 @@ def test_processes_that_migrate_at_once_take_turns(empty_url: str) -> None:
     def migrate() -> None:
         try:
             migrations.upgrade(empty_url)
-        except BaseException as error:
+        except SQLAlchemyError as error:
             failures.append(error)
 
     threads = [threading.Thread(target=migrate) for _ in range(3)]

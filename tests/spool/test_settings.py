@@ -1,0 +1,140 @@
+"""Settings: defaults, forms, secrets and contradictions."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from spool.embedded import socket_path
+from spool.errors import SettingsError
+from spool.settings import load_settings
+
+
+def test_without_any_setting_it_is_the_embedded_stack_under_home(tmp_path: Path) -> None:
+    settings = load_settings({"SPOOL_HOME": str(tmp_path)})
+
+    assert settings.database_url == f"sqlite:///{tmp_path}/spool.db"
+    assert settings.objects_folder == tmp_path / "objects"
+    assert settings.redis_url == f"redis+socket://{socket_path(tmp_path)}"
+    assert settings.api_host == "127.0.0.1"
+    assert settings.default_model in settings.models
+    assert not list(tmp_path.iterdir()), "reading settings makes nothing"
+
+
+def test_home_is_var_and_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_settings({}).home == tmp_path / "var"
+
+
+def test_variables_and_overrides(tmp_path: Path) -> None:
+    environ = {
+        "SPOOL_MODELS": "demo=/m/demo,big=mlx-community/parakeet",
+        "SPOOL_DEFAULT_MODEL": "big",
+        "SPOOL_RATE_CARD": '{"mini-3": 0.1, "metal": "0.25"}',
+        "SPOOL_SOURCE_ROOTS": f"{tmp_path}:/archive",
+        "SPOOL_CONCURRENCY": "3",
+        "SPOOL_LOG_JSON": "true",
+        "SPOOL_POOL": "metal",
+        "SPOOL_WORKER_NAME": "",
+    }
+    settings = load_settings(environ, concurrency=5)
+
+    assert settings.models == {"demo": "/m/demo", "big": "mlx-community/parakeet"}
+    assert settings.rate_card == {"mini-3": Decimal("0.1"), "metal": Decimal("0.25")}
+    assert settings.source_roots == (tmp_path, Path("/archive"))
+    assert (settings.concurrency, settings.log_json) == (5, True)
+    assert settings.worker_name, "an empty variable is none"
+    assert settings.price_per_hour_micros("mini-3") == 100_000
+    assert settings.price_per_hour_micros("other") == 250_000
+    assert settings.price_per_hour_micros("other", "cpu") == 100_000
+
+
+def test_settings_cannot_change(tmp_path: Path) -> None:
+    settings = load_settings({}, home=tmp_path)
+    with pytest.raises(ValidationError):
+        settings.api_port = 1  # type: ignore[misc]
+
+
+def test_secrets_come_from_files_and_stay_secret(tmp_path: Path) -> None:
+    secrets = {
+        "SPOOL_API_TOKEN": "token-token-token-token",
+        "SPOOL_S3_SECRET_ACCESS_KEY": "s3cret",
+        "SPOOL_S3_ACCESS_KEY_ID": "keyid",
+        "SPOOL_DATABASE_URL": "postgresql://spool:hunter2@db/spool",
+        "SPOOL_REDIS_URL": "rediss://:swordfish@redis:6379/0",
+    }
+    environ = {}
+    for name, secret in secrets.items():
+        path = tmp_path / name
+        path.write_text(f"{secret}\n")
+        environ[f"{name}_FILE"] = str(path)
+
+    settings = load_settings(environ)
+
+    assert settings.api_token is not None
+    assert settings.api_token.get_secret_value() == "token-token-token-token"
+    assert settings.database_url == "postgresql://spool:hunter2@db/spool"
+    shown = repr(settings) + str(settings)
+    assert not [
+        secret for secret in ("token-token", "s3cret", "keyid", "hunter2", "swordfish") if secret in shown
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "sentence"),
+    [
+        ({"SPOOL_API_HOST": "0.0.0.0"}, "SPOOL_API_TOKEN first"),
+        ({"SPOOL_API_HOST": "::"}, "SPOOL_API_TOKEN first"),
+        ({"SPOOL_API_TOKEN": "short"}, "16 characters"),
+        ({"SPOOL_DATABASE_URL": "mysql://h/d"}, "sqlite: or postgresql:"),
+        ({"SPOOL_REDIS_URL": "amqp://h"}, "SPOOL_REDIS_URL"),
+        ({"SPOOL_OBJECTS": "s3:///prefix"}, "no bucket"),
+        ({"SPOOL_OBJECTS": "/folder"}, "file:///folder"),
+        ({"SPOOL_OBJECTS": "file://host/folder"}, "absolute folder"),
+        ({"SPOOL_S3_ACCESS_KEY_ID": "a"}, "both or none"),
+        ({"SPOOL_REDIS_URL": "redis://10.0.0.1", "SPOOL_OBJECTS": "s3://b"}, "use PostgreSQL"),
+        ({"SPOOL_DEFAULT_MODEL": "no"}, "SPOOL_MODELS"),
+        ({"SPOOL_LEASE_SECONDS": "20"}, "twice SPOOL_HEARTBEAT_SECONDS"),
+        ({"SPOOL_FRAME_BUDGET": "100"}, "long chunk"),
+        ({"SPOOL_PRICE_PER_HOUR": "0.00000001"}, "6 decimals"),
+        ({"SPOOL_RATE_CARD": "metal=-1"}, "price"),
+        ({"SPOOL_RATE_CARD": "metal"}, "SPOOL_RATE_CARD"),
+        ({"SPOOL_RATE_CARD": "{"}, "SPOOL_RATE_CARD"),
+        ({"SPOOL_MODELS": "{broken"}, "SPOOL_MODELS"),
+        ({"SPOOL_CONCURRENCY": "many"}, "SPOOL_CONCURRENCY"),
+        ({"SPOOL_API_PORT": "70000"}, "SPOOL_API_PORT"),
+        ({"SPOOL_POOL": "a b"}, "SPOOL_POOL"),
+        ({"SPOOL_CURRENCY": "dollars"}, "SPOOL_CURRENCY"),
+        ({"SPOOL_API_TOKEN_FILE": "/nowhere/token"}, "/nowhere/token"),
+        ({"SPOOL_API_TOKEN_FILE": "/dev/null"}, "empty"),
+        ({"SPOOL_API_TOKEN_FILE": "/x", "SPOOL_API_TOKEN": "y" * 20}, "not both"),
+    ],
+)
+def test_a_contradiction_refuses_with_one_sentence(environ: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        load_settings(environ)
+
+    message = refusal.value.message
+    assert sentence in message
+    assert message.endswith(".")
+    assert "\n" not in message
+
+
+def test_a_refusal_does_not_tell_the_secret() -> None:
+    with pytest.raises(SettingsError) as refusal:
+        load_settings({"SPOOL_DATABASE_URL": "mysql://root:hunter2@h/d"})
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_a_reachable_host_with_a_token_is_allowed() -> None:
+    assert load_settings({"SPOOL_API_HOST": "0.0.0.0", "SPOOL_API_TOKEN": "x" * 32}).api_host == "0.0.0.0"
+
+
+def test_several_machines_on_postgresql_are_allowed() -> None:
+    environ = {
+        "SPOOL_DATABASE_URL": "postgresql://db/spool",
+        "SPOOL_REDIS_URL": "redis://10.0.0.1",
+        "SPOOL_OBJECTS": "s3://bucket/prefix",
+    }
+    assert load_settings(environ).objects == "s3://bucket/prefix"
