@@ -51,7 +51,9 @@ METAL_TYPES = {name: f"{name}_t" for name in _PLAIN_TYPES} | {
 }
 CUDA_TYPES = METAL_TYPES | {"float16": "__half", "bfloat16": "__nv_bfloat16"}
 
-_THREADGROUP_ARRAY = re.compile(r"^(\s*)threadgroup\s+([\w:]+(?:<[^<>]*>)?)\s+(\w+)\s*\[([^\]]+)\]\s*;", re.M)
+_THREADGROUP_ARRAY = re.compile(
+    r"^(\s*)threadgroup\s+([\w:]+(?:<[^<>]*>)?)\s+(\w+)\s*\[([^\]]+)\]\s*;", re.MULTILINE
+)
 _ANNOTATION = re.compile(r" \[\[\w+(?:\(\d+\))?\]\]")
 _PARAMETER = re.compile(r"(.*?)\s*(\w+)\s*\[\[(\w+)(?:\((\d+)\))?\]\]")
 
@@ -148,7 +150,9 @@ def metal_text(
     text = kernel.header
     if template:
         text += "template <" + ", ".join(f"{_template_kind(value)} {key}" for key, value in template) + ">\n"
-    text += f"[[kernel]] void {name}(\n{_metal_parameters(kernel, arguments, outputs)}) {{\n{kernel.body}\n}}\n"
+    text += (
+        f"[[kernel]] void {name}(\n{_metal_parameters(kernel, arguments, outputs)}) {{\n{kernel.body}\n}}\n"
+    )
     if template:
         instance = f"{name}<{', '.join(values)}>"
         text += f'\ntemplate [[host_name("{name}")]] [[kernel]] decltype({instance}) {instance};\n'
@@ -166,7 +170,7 @@ def strict_text(kernel: Kernel, arguments: list[Argument], outputs: list[str], t
 def cuda_text(
     kernel: Kernel, arguments: list[Argument], outputs: list[str], template: Template
 ) -> tuple[str, str]:
-    """The kernel's CUDA name and source, in the shape `mx.fast.cuda_kernel` gives it; scalars are pointers."""
+    """The kernel's CUDA name and source, as `mx.fast.cuda_kernel` shapes it; scalars come as pointers."""
     name = f"custom_kernel_{kernel.name}" + "".join(
         f"_{str(value).lower()[0] if isinstance(value, bool) else value}" for _, value in template
     )
@@ -174,7 +178,9 @@ def cuda_text(
     for key, argument in zip(kernel.inputs, arguments, strict=True):
         parameters.append(f"    const {CUDA_TYPES[argument.dtype]}* {key}")
         for wanted, kind in zip(
-            kernel.wants(key), (f"Shape {key}_shape", f"Strides {key}_strides", f"int {key}_ndim"), strict=True
+            kernel.wants(key),
+            (f"Shape {key}_shape", f"Strides {key}_strides", f"int {key}_ndim"),
+            strict=True,
         ):
             if wanted and argument.shape:
                 parameters.append(f"    const __grid_constant__ {kind}")
@@ -214,7 +220,7 @@ def cpu_text(
     """
     any_size = [Argument(each.dtype, (CONSTANT_BELOW,) if each.shape else ()) for each in arguments]
     name, text = metal_text(kernel, any_size, outputs, template)
-    signature = re.search(r"\[\[kernel\]\] void \w+\((.*?)\) \{\n", text, re.S)
+    signature = re.search(r"\[\[kernel\]\] void \w+\((.*?)\) \{\n", text, re.DOTALL)
     assert signature
     call: list[str] = []
     for line in signature.group(1).split(",\n"):
@@ -223,7 +229,9 @@ def cpu_text(
         kind, attribute, index = match.group(1), match.group(3), match.group(4)
         if attribute == "buffer":
             kind = re.sub(r"\b(device|constant)\b", "", kind).strip()
-            call.append(f"*({kind[:-1]}*)buffers[{index}]" if kind.endswith("&") else f"({kind})buffers[{index}]")
+            call.append(
+                f"*({kind[:-1]}*)buffers[{index}]" if kind.endswith("&") else f"({kind})buffers[{index}]"
+            )
         else:
             call.append(f"ids.{attribute}")
     text = re.sub(r"\ntemplate \[\[host_name.*", "", text)

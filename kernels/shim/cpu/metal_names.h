@@ -16,6 +16,11 @@
 #include <limits>
 #include <type_traits>
 #include <vector>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
 
 typedef unsigned int uint;
 typedef unsigned short ushort;
@@ -51,6 +56,7 @@ struct uint3 {
 #include "metal_math.h"
 #if SIMD_W == 1
 #include "one_lane.h"
+#include "wide_slots.h"
 #else
 #include "fiber_simd.h"
 #endif
