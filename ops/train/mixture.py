@@ -27,13 +27,13 @@ T = TypeVar("T")
 DIGITS = frozenset(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "oh"])
 
 SHARES = {
-    "phrase": 0.24,  # a sentence of the recordings, or two
-    "spelled": 0.05,  # a string of digits, spoken as one
-    "digits": 0.17,  # single digits of a speaker, joined
-    "words": 0.11,  # command words, one to four
-    "synthetic": 0.24,
+    "phrase": 0.15,  # a sentence of the recordings, or two
+    "spelled": 0.08,  # a string of digits, spoken as one
+    "digits": 0.24,  # single digits of a speaker, one or joined
+    "words": 0.12,  # command words, one to four
+    "synthetic": 0.20,
     "wordless": 0.08,
-    "medley": 0.11,  # digits, words and phrases with long pauses between them
+    "medley": 0.13,  # digits, words and phrases with long pauses between them
 }
 
 
@@ -111,7 +111,7 @@ class Mixture:
 
     def _digits(self, rng: Rng) -> Utterance:
         clips = self.speakers[_one(sorted(self.speakers), rng)]
-        count = 1 if rng.random() < 0.3 else int(rng.integers(2, 10))
+        count = 1 if rng.random() < 0.5 else int(rng.integers(2, 10))
         chosen = [_one(clips, rng) for _ in range(count)]
         mels, text = joined([(self.train.mels(c), c.text) for c in chosen], rng, 35)
         return augment.varied(mels, self._bed(rng), rng, strong=True), text
@@ -133,7 +133,7 @@ class Mixture:
         for _ in range(int(rng.integers(2, 6))):
             kind = str(
                 rng.choice(
-                    ["digits", "words", "spelled", "phrase", "wordless"], p=[0.32, 0.32, 0.14, 0.12, 0.1]
+                    ["digits", "words", "spelled", "phrase", "wordless"], p=[0.34, 0.32, 0.16, 0.08, 0.1]
                 )
             )
             parts.append(self.draw(kind, rng))
