@@ -5,6 +5,7 @@ Handlers stand in files named after their noun; the words of the OpenAPI page ar
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
@@ -16,9 +17,18 @@ from spool import __version__
 from spool.settings import Settings
 
 
+class _App(FastAPI):
+    """FastAPI whose page also holds the form of its problems."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            described.add_problem_schema(super().openapi())
+        return super().openapi()
+
+
 def create_app(settings: Settings) -> FastAPI:
     """The application for these settings. Opens nothing until it is started."""
-    app = FastAPI(
+    app = _App(
         title="Spool",
         version=__version__,
         description=described.DESCRIPTION,

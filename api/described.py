@@ -47,6 +47,12 @@ _DETAILS = {
 }
 
 
+def add_problem_schema(page: Words) -> None:
+    """Put the schema of problems on the page: a route's `model` would offer them as plain JSON too."""
+    schema = ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}")
+    page["components"]["schemas"] |= schema.pop("$defs") | {"ProblemOut": schema}
+
+
 def problem_example(code: str) -> Words:
     """The example of one problem."""
     status, detail = _DETAILS[code]
@@ -81,9 +87,8 @@ def _answer(status: int, description: str, model: Any, example: Words) -> Answer
     return {status: {"model": model, "description": description, "content": content}}
 
 
-# Every route under /v1 may answer so. `ProblemOut` is named once, which puts its schema on the page.
+# Every route under /v1 may answer so.
 EVERYWHERE: Answers = _problems("unauthorized", "invalid_request", "storage")
-EVERYWHERE[401]["model"] = ProblemOut
 
 _BODY: Words = {
     "requestBody": {

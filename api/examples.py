@@ -86,7 +86,7 @@ _COST_ROW: Example = {
     "engine_seconds": 2988.5,
     "rtfx": 49.46,
     "billable": "0.332056",
-    "wasted": "0.001200",
+    "wasted": "0.0012",
 }
 
 COSTS: Example = {

@@ -53,7 +53,11 @@ class UploadRequest(BaseModel):
 
     name: Name | None = Field(None, description="For people; the source's file name unless given.")
     project: Project = Field("default", description="Whom the cost is booked on.")
-    options: dict[str, Any] = Field(default_factory=dict, description="See `JobOptions`.")
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="How to transcribe; what is not given has the server's default.",
+        json_schema_extra={"properties": JobOptions.model_json_schema()["properties"]},
+    )
     pool: Pool | None = Field(None, description="Which pool of workers; the server's default unless given.")
     worker: WorkerName | None = Field(None, description="Pin the job to one worker, by name.")
 

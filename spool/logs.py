@@ -28,7 +28,9 @@ def configure_logs(as_json: bool) -> None:
     if as_json:
         last += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        last += [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        # The plain form: the rich one prints the values of local variables, and some of them are secrets.
+        plain = structlog.dev.plain_traceback
+        last += [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
     root = logging.getLogger()

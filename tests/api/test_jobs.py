@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from .conftest import Live, file_job, problem
+from tests.api.running import Live, file_job, problem
 
 
 def submit(http: httpx.Client, recordings: Path, **request: object) -> dict:

@@ -10,8 +10,7 @@ from pydantic import SecretStr
 
 from spool.errors import SettingsError
 from spool.settings import Settings, load_settings
-
-from .conftest import Live, file_job, problem, start
+from tests.api.running import Live, file_job, problem, start
 
 JSON = {"Content-Type": "application/json"}
 

@@ -1,0 +1,124 @@
+"""The OpenAPI page: every operation has its words, an example of each answer, and its problems."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from api import examples, schemas
+from api.app import create_app
+from spool.settings import load_settings
+from spool.transcript import Transcript
+
+METHODS = ("get", "post", "delete", "put", "patch")
+
+
+def page() -> dict[str, Any]:
+    return create_app(load_settings({})).openapi()
+
+
+def operations() -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (f"{method.upper()} {path}", item[method])
+        for path, item in page()["paths"].items()
+        for method in METHODS
+        if method in item
+    ]
+
+
+OPERATIONS = operations()
+
+
+def test_every_route_is_on_the_page() -> None:
+    assert sorted(name for name, _ in OPERATIONS) == [
+        "DELETE /v1/jobs/{job_id}",
+        "GET /healthz",
+        "GET /readyz",
+        "GET /v1/costs",
+        "GET /v1/jobs",
+        "GET /v1/jobs/{job_id}",
+        "GET /v1/jobs/{job_id}/transcript",
+        "GET /v1/models",
+        "GET /v1/workers",
+        "POST /v1/jobs",
+        "POST /v1/jobs/{job_id}/retry",
+    ]
+
+
+@pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
+def test_every_answer_has_an_example(name: str, operation: dict[str, Any]) -> None:
+    assert operation["summary"]
+    assert operation["description"]
+    assert operation["tags"]
+    for status, answer in operation["responses"].items():
+        assert answer["content"], (name, status)
+        for kind, content in answer["content"].items():
+            assert "example" in content or content.get("examples"), (name, status, kind)
+            assert "schema" in content, (name, status, kind)
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        assert content["example"]
+        assert content["schema"]
+
+
+@pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
+def test_errors_are_problems_and_never_the_frameworks_own(name: str, operation: dict[str, Any]) -> None:
+    for status, answer in operation["responses"].items():
+        if int(status) >= 400 and not name.endswith("/readyz"):
+            assert list(answer["content"]) == ["application/problem+json"], (name, status)
+            for example in answer["content"]["application/problem+json"]["examples"].values():
+                schemas.ProblemOut.model_validate(example["value"], extra="forbid")
+                assert example["value"]["status"] == int(status)
+    if "/v1/" in name:
+        assert {"401", "422", "503"} <= set(operation["responses"])
+        assert operation["security"]
+
+
+def test_every_reference_leads_somewhere() -> None:
+    document = page()
+    defined = set(document["components"]["schemas"])
+
+    def references(node: Any) -> list[str]:
+        if isinstance(node, dict):
+            own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+            return own + [ref for value in node.values() for ref in references(value)]
+        if isinstance(node, list):
+            return [ref for value in node for ref in references(value)]
+        return []
+
+    for reference in references(document):
+        assert reference.startswith("#/components/schemas/"), reference
+        assert reference.rpartition("/")[2] in defined, reference
+    assert "HTTPValidationError" not in defined
+
+
+@pytest.mark.parametrize(
+    ("schema", "example"),
+    [
+        (schemas.UploadRequest, examples.UPLOAD_REQUEST),
+        (schemas.JobRequest, examples.JOB_REQUEST),
+        (schemas.JobOut, examples.JOB),
+        (schemas.JobDetail, examples.JOB_DETAIL),
+        (schemas.JobDetail, examples.JOB_DONE),
+        (schemas.JobDetail, examples.JOB_QUEUED),
+        (schemas.JobDetail, examples.JOB_CANCELLED),
+        (schemas.JobPage, examples.JOB_PAGE),
+        (schemas.CostReportOut, examples.COSTS),
+        (schemas.WorkerList, examples.WORKERS),
+        (schemas.ModelList, examples.MODELS),
+        (schemas.Health, examples.HEALTH),
+        (schemas.Readiness, examples.READY),
+        (schemas.Readiness, examples.NOT_READY),
+        (schemas.ProblemOut, examples.PROBLEM),
+        (Transcript, examples.TRANSCRIPT),
+    ],
+)
+def test_examples_are_what_they_are_examples_of(schema: type[BaseModel], example: dict[str, Any]) -> None:
+    """An example has no field that does not exist, and reads as it would be sent."""
+    read = schema.model_validate(example, extra="forbid")
+    sent = read.model_dump(mode="json", exclude_unset=True)
+    assert sent == example
+
+
+def test_the_page_itself_is_served(http: Any) -> None:
+    assert http.get("/openapi.json").json()["info"]["title"] == "Spool"
+    assert "openapi.json" in http.get("/docs").text
