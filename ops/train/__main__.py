@@ -53,7 +53,8 @@ def main() -> None:
     if run.take_up():
         print(f"taken up at step {run.step}", flush=True)
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     run.work(Mixture(asked.cache), tokenizer.encode, until=stop.is_set)
     if asked.out and not stop.is_set():
         export(run.average, run.network.shape, asked.tokenizer, asked.out)

@@ -22,11 +22,25 @@ from ops.train.weights import exported
 LARGEST = 10_000_000
 
 
-def configuration(shape: Shape, pieces: list[str]) -> dict[str, Any]:
-    """NeMo's configuration of the network, as a tree fit for JSON."""
-    size = len(pieces)
-    encoder = {
-        "_target_": "nemo.collections.asr.modules.ConformerEncoder",
+MODULES = "nemo.collections.asr.modules"
+PREPROCESSOR = {
+    "_target_": f"{MODULES}.AudioToMelSpectrogramPreprocessor",
+    "sample_rate": 16000,
+    "normalize": "per_feature",
+    "window_size": 0.025,
+    "window_stride": 0.01,
+    "window": "hann",
+    "features": 80,
+    "n_fft": 512,
+    "frame_splicing": 1,
+    "dither": 0.0,
+    "pad_to": 0,
+}
+
+
+def _encoder(shape: Shape) -> dict[str, Any]:
+    return {
+        "_target_": f"{MODULES}.ConformerEncoder",
         "feat_in": shape.mels,
         "feat_out": -1,
         "n_layers": shape.layers,
@@ -50,8 +64,21 @@ def configuration(shape: Shape, pieces: list[str]) -> dict[str, Any]:
         "dropout_emb": 0.0,
         "dropout_att": shape.dropout,
     }
-    prednet = {"pred_hidden": shape.prediction, "pred_rnn_layers": 1, "dropout": 2 * shape.dropout}
-    jointnet = {
+
+
+def _decoder(shape: Shape) -> dict[str, Any]:
+    return {
+        "_target_": f"{MODULES}.RNNTDecoder",
+        "normalization_mode": None,
+        "random_state_sampling": False,
+        "blank_as_pad": True,
+        "vocab_size": shape.vocabulary,
+        "prednet": {"pred_hidden": shape.prediction, "pred_rnn_layers": 1, "dropout": 2 * shape.dropout},
+    }
+
+
+def _joint(shape: Shape, pieces: list[str]) -> dict[str, Any]:
+    network = {
         "joint_hidden": shape.joint,
         "activation": "relu",
         "dropout": 2 * shape.dropout,
@@ -59,50 +86,34 @@ def configuration(shape: Shape, pieces: list[str]) -> dict[str, Any]:
         "pred_hidden": shape.prediction,
     }
     return {
+        "_target_": f"{MODULES}.RNNTJoint",
+        "log_softmax": None,
+        "num_classes": shape.vocabulary,
+        "num_extra_outputs": len(shape.durations),
+        "vocabulary": pieces,
+        "jointnet": network,
+    }
+
+
+def configuration(shape: Shape, pieces: list[str]) -> dict[str, Any]:
+    """NeMo's configuration of the network, as a tree fit for JSON."""
+    durations = list(shape.durations)
+    ctc = {
+        "_target_": f"{MODULES}.ConvASRDecoder",
+        "feat_in": shape.width,
+        "num_classes": shape.vocabulary,
+        "vocabulary": pieces,
+    }
+    return {
         "target": "nemo.collections.asr.models.hybrid_rnnt_ctc_bpe_models.EncDecHybridRNNTCTCBPEModel",
         "sample_rate": 16000,
-        "model_defaults": {"tdt_durations": list(shape.durations), "num_tdt_durations": len(shape.durations)},
-        "preprocessor": {
-            "_target_": "nemo.collections.asr.modules.AudioToMelSpectrogramPreprocessor",
-            "sample_rate": 16000,
-            "normalize": "per_feature",
-            "window_size": 0.025,
-            "window_stride": 0.01,
-            "window": "hann",
-            "features": shape.mels,
-            "n_fft": 512,
-            "frame_splicing": 1,
-            "dither": 0.0,
-            "pad_to": 0,
-        },
-        "encoder": encoder,
-        "decoder": {
-            "_target_": "nemo.collections.asr.modules.RNNTDecoder",
-            "normalization_mode": None,
-            "random_state_sampling": False,
-            "blank_as_pad": True,
-            "vocab_size": size,
-            "prednet": prednet,
-        },
-        "joint": {
-            "_target_": "nemo.collections.asr.modules.RNNTJoint",
-            "log_softmax": None,
-            "num_classes": size,
-            "num_extra_outputs": len(shape.durations),
-            "vocabulary": pieces,
-            "jointnet": jointnet,
-        },
-        "decoding": {"strategy": "greedy_batch", "model_type": "tdt", "durations": list(shape.durations)},
-        "aux_ctc": {
-            "ctc_loss_weight": 0.3,
-            "use_cer": False,
-            "decoder": {
-                "_target_": "nemo.collections.asr.modules.ConvASRDecoder",
-                "feat_in": shape.width,
-                "num_classes": size,
-                "vocabulary": pieces,
-            },
-        },
+        "model_defaults": {"tdt_durations": durations, "num_tdt_durations": len(durations)},
+        "preprocessor": PREPROCESSOR,
+        "encoder": _encoder(shape),
+        "decoder": _decoder(shape),
+        "joint": _joint(shape, pieces),
+        "decoding": {"strategy": "greedy_batch", "model_type": "tdt", "durations": durations},
+        "aux_ctc": {"ctc_loss_weight": 0.3, "use_cer": False, "decoder": ctc},
         "tokenizer": {"type": "bpe", "dir": "."},
     }
 
