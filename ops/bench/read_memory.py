@@ -24,12 +24,12 @@ from worker.audio import open_audio
 from worker.chunks import plan_channels
 
 MINUTE = 60
-# Format: container and codec as FFmpeg calls them, sample rate. WAV and FLAC are written by libsndfile.
+# Container, codec, sample rate; capitals are libsndfile's names, the others FFmpeg's.
 FORMATS: dict[str, tuple[str, str, int]] = {
     "wav": ("WAV", "PCM_16", 8_000),
     "flac": ("FLAC", "PCM_16", 8_000),
     "mp3": ("mp3", "libmp3lame", 16_000),
-    "ogg": ("ogg", "libopus", 48_000),
+    "ogg": ("OGG", "VORBIS", 8_000),
     "m4a": ("mp4", "aac", 16_000),
     "m4a-48k": ("mp4", "aac", 48_000),
     "webm": ("webm", "libopus", 48_000),
@@ -45,19 +45,21 @@ def noise(rate: int) -> np.ndarray:
 
 def make(path: Path, kind: str, seconds: int) -> None:
     container, codec, rate = FORMATS[kind]
-    if container in ("WAV", "FLAC"):
+    if container.isupper():
         minute = noise(rate)
         with soundfile.SoundFile(path, "w", rate, 1, codec, format=container) as out:
-            for _ in range(seconds // MINUTE):
-                out.write(minute)
+            for second in range(seconds):
+                at = second % MINUTE * rate
+                out.write(minute[at : at + rate])
         return
-    with tempfile.NamedTemporaryFile(suffix=".mka") as once:
+    # A clock in milliseconds would round AAC's packets and give the copy an uneven clock.
+    with tempfile.NamedTemporaryFile(suffix=".m4a" if codec == "aac" else ".mka") as once:
         encode(Path(once.name), codec, rate)
         repeat(Path(once.name), path, container, seconds)
 
 
 def encode(path: Path, codec: str, rate: int) -> None:
-    with av.open(str(path), "w", format="matroska") as out:
+    with av.open(str(path), "w", format="ipod" if codec == "aac" else "matroska") as out:
         stream = out.add_stream(codec, rate=rate, layout="mono")
         kind = "flt" if codec == "libopus" else "fltp"
         stream.codec_context.format = kind
@@ -92,9 +94,16 @@ def read(path: Path) -> None:
     with open_audio(path) as stream:
         for _chunk in plan_channels(stream.blocks(), stream.channels):
             pass
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        mebibytes = peak / (1 << 20) if sys.platform == "darwin" else peak / (1 << 10)
-        print(f"{stream.samples_read / stream.sample_rate:.1f} {mebibytes:.1f}")
+        print(f"{stream.samples_read / stream.sample_rate:.1f} {peak_mebibytes():.1f}")
+
+
+def peak_mebibytes() -> float:
+    status = Path("/proc/self/status")
+    if status.exists():
+        # getrusage's figure would include what the parent held before this process was its own.
+        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
 
 
 def measure(path: Path) -> tuple[float, float, float]:
