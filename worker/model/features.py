@@ -107,8 +107,11 @@ def _pre_emphasis(samples: Float32, factor: float | None) -> Float32:
 
 def hann(length: int) -> Float32:
     """A symmetric Hann window, [length]."""
-    phase = 2.0 * np.pi * np.arange(length) / max(1, length - 1)
-    return (0.5 - 0.5 * np.cos(phase)).astype(np.float32)
+    # In 32 bit throughout, as PyTorch made the windows that models were trained with.
+    step = np.float32(2.0 * np.pi / max(1, length - 1))
+    half = np.float32(0.5)
+    window: Float32 = half - half * np.cos(np.arange(length, dtype=np.float32) * step)
+    return window
 
 
 def mel_filters(config: PreprocessorConfig) -> Float32:

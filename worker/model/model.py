@@ -67,8 +67,8 @@ class AsrModel:
         self.name = name
         self.sha256 = sha256
         self.dtype = dtype
-        self._network = network
-        self._features = features
+        self.network = network
+        self.front_end = features
 
     @cached_property
     def heads(self) -> frozenset[str]:
@@ -94,27 +94,27 @@ class AsrModel:
         """Prediction network and joint, or None on a CTC model."""
         if self.config.joint is None:
             return None
-        decoder = self._network.decoder
+        decoder = self.network.decoder
         assert isinstance(decoder, PredictionNetwork)
-        return Transducer(decoder, self._network.joint, self.config.joint, self.tokenizer.blank)
+        return Transducer(decoder, self.network.joint, self.config.joint, self.tokenizer.blank)
 
     @cached_property
     def ctc(self) -> CtcHead | None:
         """The CTC head, or None where the model has none."""
         if not self.config.has_ctc:
             return None
-        head = self._network.ctc_decoder if self.config.is_hybrid else self._network.decoder
+        head = self.network.ctc_decoder if self.config.is_hybrid else self.network.decoder
         assert isinstance(head, CtcDecoder)
         return CtcHead(head, self.tokenizer.blank)
 
     def frames_of(self, samples: int) -> int:
         """How many encoder frames that many samples give."""
-        return self._network.encoder.pre_encode.frames_of(self._features.frames_of(samples))
+        return self.network.encoder.pre_encode.frames_of(self.front_end.frames_of(samples))
 
     def features(self, samples: Sequence[NDArray[np.float32]]) -> tuple[mx.array, NDArray[np.int32]]:
         """Normalised log-mel of a batch, [B, T, mels] float32 padded with zeros, and lengths [B] (samples //
         hop)."""
-        rows = [self._features(np.asarray(row, np.float32)) for row in samples]
+        rows = [self.front_end(np.asarray(row, np.float32)) for row in samples]
         lengths = np.array([row.shape[0] for row in rows], np.int32)
         longest = int(lengths.max(initial=0))
         padded = [mx.pad(row, [(0, longest - row.shape[0]), (0, 0)]) for row in rows]
@@ -127,5 +127,5 @@ class AsrModel:
             frames = mx.zeros((len(samples), 0, self.config.encoder.d_model), dtype=self.dtype)
             return Encoded(frames, np.zeros(len(samples), np.int32))
         features, lengths = self.features(samples)
-        frames, counts = self._network.encoder(features.astype(self.dtype), lengths)
+        frames, counts = self.network.encoder(features.astype(self.dtype), lengths)
         return Encoded(frames, counts)
