@@ -20,6 +20,8 @@ from typing import IO, Self
 from urllib.parse import quote
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from spool.errors import SettingsError, StorageError
 
@@ -77,8 +79,8 @@ class EmbeddedRedis:
         self.stop()
 
     def client(self) -> redis.Redis:
-        """A new client of this server."""
-        return redis.Redis(unix_socket_path=str(self.socket), socket_timeout=10)
+        """A new client of this server, which tries once: redis-py's own retries take seconds."""
+        return redis.Redis(unix_socket_path=str(self.socket), socket_timeout=10, retry=Retry(NoBackoff(), 0))
 
     def start(self) -> str:
         """Start the server and wait until it answers; its URL.

@@ -5,11 +5,15 @@ may be lost or doubled. Why each option is set stands beside it. Knows no SQL.
 """
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from celery import Celery
-from kombu.exceptions import ChannelError
+from kombu.exceptions import ChannelError, OperationalError
+from redis.exceptions import RedisError
 
+from spool.errors import StorageError
 from spool.jobs import queue_name
 from spool.settings import Settings
 
@@ -54,19 +58,27 @@ def celery_app(settings: Settings) -> Celery:
 
 
 def send_hint(app: Celery, job_id: str, queue: str) -> None:
-    """Put the job's id into the queue. Tries once; raises kombu's OperationalError when Redis does not
-    answer."""
-    app.send_task(TASK, args=(job_id,), queue=queue, ignore_result=True, retry=False)
+    """Put the job's id into the queue. Tries once; raises StorageError when Redis does not answer."""
+    with _redis_errors():
+        app.send_task(TASK, args=(job_id,), queue=queue, ignore_result=True, retry=False)
 
 
 def queue_depth(app: Celery, queue: str) -> int:
-    """How many messages wait in the queue. Raises kombu's OperationalError when Redis does not answer."""
-    with app.connection_for_write() as connection:
-        connection.ensure_connection(max_retries=1, timeout=SOCKET_TIMEOUT_S)
+    """How many messages wait in the queue. Raises StorageError when Redis does not answer."""
+    with _redis_errors(), app.connection_or_acquire() as connection:
         try:
             return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
         except ChannelError:  # Redis has no empty lists
             return 0
+
+
+@contextmanager
+def _redis_errors() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, RedisError, OSError) as error:
+        # Not the error's own words: they may hold the address, and with it a password.
+        raise StorageError("Redis does not answer.") from error
 
 
 def _transport_options() -> dict[str, Any]:

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 from celery import Celery
-from kombu.exceptions import OperationalError
-from redis.exceptions import RedisError
 
 from spool.errors import SpoolError, StorageError
 from spool.ids import new_id
@@ -27,7 +25,6 @@ LOCK = "sweep"
 HINT_WINDOW = 1000
 BACK_OFF_FIRST_S = 0.5
 BACK_OFF_MAX_S = 30.0
-BROKER_ERRORS = (OperationalError, RedisError, OSError)
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +38,7 @@ def relay_once(db: Database, app: Celery, limit: int = 500, *, window: int = HIN
         queues = outbox.due_queues(tx)
     sent = 0
     for queue in queues:
-        room = min(limit - sent, window - _depth(app, queue))
+        room = min(limit - sent, window - queue_depth(app, queue))
         if room <= 0:
             continue
         with db.begin() as tx:
@@ -138,10 +135,10 @@ def _send(db: Database, app: Celery, hints: Sequence[Hint]) -> int:
         for hint in hints:
             send_hint(app, hint.job_id, hint.queue)
             done += 1
-    except BROKER_ERRORS as error:
+    except StorageError:
         with db.begin() as tx:
             outbox.give_back_hints(tx, hints[done:])
-        raise StorageError("Redis does not answer.") from error
+        raise
     finally:
         if done:
             with db.begin() as tx:
@@ -149,16 +146,9 @@ def _send(db: Database, app: Celery, hints: Sequence[Hint]) -> int:
     return done
 
 
-def _depth(app: Celery, queue: str) -> int:
-    try:
-        return queue_depth(app, queue)
-    except BROKER_ERRORS as error:
-        raise StorageError("Redis does not answer.") from error
-
-
 def _room(app: Celery, waiting: Mapping[str, int], window: int) -> dict[str, int]:
     """How many messages Redis may be missing, by queue: a queue as long as its jobs are many misses none."""
-    return {queue: max(0, min(number, window) - _depth(app, queue)) for queue, number in waiting.items()}
+    return {queue: max(0, min(number, window) - queue_depth(app, queue)) for queue, number in waiting.items()}
 
 
 def _jittered(seconds: float) -> float:

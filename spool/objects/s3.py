@@ -35,7 +35,10 @@ from spool.objects.folder import BLOCK, storage_errors, write_whole
 from spool.objects.store import ObjectInfo, checked_key
 
 MULTIPART_BYTES = 64 * 2**20
-BODY_ATTEMPTS = 5
+# How often a body may break off before we give up: a few times, and once more for each gigabyte that came
+# through.
+BODY_BREAKS = 5
+BYTES_PER_BREAK = 2**30
 _MISSING = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
 _FORBIDDEN = {"403", "AccessDenied", "Forbidden", "AllAccessDisabled"}
 _CHANGED = {"412", "PreconditionFailed"}
@@ -183,32 +186,43 @@ class _Body(io.RawIOBase):
         self.etag: str = answer["ETag"]
         self._stream = answer["Body"]
         self._offset = 0
+        self._breaks = 0
+        self._broken = False
 
     def readable(self) -> bool:
+        """It is."""
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
-        for attempt in range(BODY_ATTEMPTS):
-            if self._offset >= self.size:
-                return 0
+        """The next bytes; 0 at the end. Raises StorageError and SourceChanged."""
+        while self._offset < self.size:
             try:
-                if attempt:
+                if self._broken:
                     self._resume()
                 block = self._stream.read(len(buffer))
             except (BotoCoreError, HTTPError, OSError, StorageError) as error:
-                if attempt == BODY_ATTEMPTS - 1:
-                    raise StorageError(f"Reading {self._key} broke off at byte {self._offset}.") from error
+                self._note_break(error)
                 continue
             if block:
                 buffer[: len(block)] = block
                 self._offset += len(block)
                 return len(block)
-        raise StorageError(f"{self._key} ended after {self._offset} of its {self.size} bytes.")
+            self._note_break(None)
+        return 0
+
+    def _note_break(self, error: Exception | None) -> None:
+        self._broken = True
+        self._breaks += 1
+        if self._breaks > BODY_BREAKS + self._offset // BYTES_PER_BREAK:
+            raise StorageError(
+                f"Reading {self._key} broke off at byte {self._offset} of {self.size}."
+            ) from error
 
     def _resume(self) -> None:
         self._stream.close()
         answer = self._store.call("get_object", self._key, IfMatch=self.etag, Range=f"bytes={self._offset}-")
         self._stream = answer["Body"]
+        self._broken = False
 
     def close(self) -> None:
         if not self.closed:
