@@ -154,9 +154,10 @@ class TensorUnpickler(pickle.Unpickler):
 
 
 class TorchCheckpoint:
-    """The tensors of one PyTorch zip, read one at a time."""
+    """The tensors of one PyTorch zip, read one at a time. `source` names it in errors."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], source: str) -> None:
+        self._source = source
         self._zip = zipfile.ZipFile(file)
         indices = [name for name in self._zip.namelist() if name.endswith("/data.pkl")]
         if len(indices) != 1:
@@ -183,10 +184,10 @@ class TorchCheckpoint:
         size = storage.length * dtype.itemsize
         try:
             raw = self._record(f"{self._root}data/{storage.key}", size)
-        except BROKEN as cause:
-            raise ModelUnreadable(f"{name}: its numbers cannot be read: {cause}") from cause
+        except (ModelUnreadable, *BROKEN) as cause:
+            raise ModelUnreadable(f"{self._source}: {name}: its numbers cannot be read: {cause}") from cause
         if len(raw) != size:
-            raise ModelUnreadable(f"{name}: {len(raw)} bytes where {size} are announced")
+            raise ModelUnreadable(f"{self._source}: {name}: {len(raw)} bytes where {size} are announced")
         flat = np.frombuffer(raw, dtype)[tensor.offset :]
         steps = tuple(step * dtype.itemsize for step in tensor.stride)
         values = np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, tensor.shape, steps))
@@ -236,7 +237,7 @@ def open_nemo(path: Path) -> Iterator[NemoArchive]:
             files = _small_files(archive)
             if CONFIG_NAME not in files:
                 raise ModelUnreadable(f"it holds no {CONFIG_NAME}")
-            opened = NemoArchive(files[CONFIG_NAME], files, TorchCheckpoint(weights))
+            opened = NemoArchive(files[CONFIG_NAME], files, TorchCheckpoint(weights, str(path)))
         except ModelUnreadable as cause:
             raise ModelUnreadable(f"{path}: {cause.message}") from cause
         except BROKEN as cause:
