@@ -4,11 +4,7 @@ A job's row and its outbox line are written by the same call, so they commit tog
 write is in `spool.store.leases`.
 """
 
-import base64
-import binascii
-import hashlib
-import json
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import (
@@ -31,6 +27,7 @@ from spool.clock import UtcDateTime, now_utc
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.ids import new_id
 from spool.jobs import JobOptions, JobState
+from spool.store.cursors import read_cursor, write_cursor
 from spool.store.rows import JOB_COLUMNS, Job, Source, SourceKind, add_hints, job_of, may_become
 from spool.tables import ID, idempotency, jobs
 
@@ -131,12 +128,16 @@ def list_jobs(tx: Connection, wanted: JobFilter, cursor: str | None = None, limi
         raise InvalidRequest(f"A page holds 1 to {PAGE_LIMIT} jobs.")
     query = select(*JOB_COLUMNS).where(*_conditions(wanted))
     if cursor is not None:
-        query = query.where(_after(cursor, wanted))
+        created_at, job_id = read_cursor(cursor, wanted)
+        # A row comparison, since both databases search the index by it; said with OR they would scan.
+        place = tuple_(literal(created_at, UtcDateTime()), literal(job_id, ID))
+        query = query.where(tuple_(jobs.c.created_at, jobs.c.id) < place)
     query = query.order_by(jobs.c.created_at.desc(), jobs.c.id.desc()).limit(limit + 1)
     found = [job_of(row) for row in tx.execute(query)]
     more = len(found) > limit
     items = tuple(found[:limit])
-    return Page(items, _cursor(items[-1], wanted) if more else None)
+    last = items[-1] if more else None
+    return Page(items, write_cursor(last.created_at, last.id, wanted) if last else None)
 
 
 def cancel_job(tx: Connection, job_id: str) -> Job:
@@ -275,27 +276,3 @@ def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
     if wanted.created_to is not None:
         conditions.append(jobs.c.created_at < wanted.created_to)
     return conditions
-
-
-def _fingerprint(wanted: JobFilter) -> str:
-    return hashlib.sha256(repr([str(part) for part in astuple(wanted)]).encode()).hexdigest()[:16]
-
-
-def _cursor(last: Job, wanted: JobFilter) -> str:
-    place = [_fingerprint(wanted), last.created_at.isoformat(), last.id]
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
-
-
-def _after(cursor: str, wanted: JobFilter) -> ColumnElement[bool]:
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        fingerprint, created, job_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        created_at = datetime.fromisoformat(created)
-    except (binascii.Error, ValueError, TypeError):
-        raise InvalidRequest("The cursor cannot be read; begin again without one.") from None
-    if fingerprint != _fingerprint(wanted) or not isinstance(job_id, str) or created_at.tzinfo is None:
-        raise InvalidRequest("The cursor belongs to another query; begin again without one.")
-    # A row comparison, since both databases search the index by it; the same thing said with OR they would
-    # scan.
-    place = tuple_(literal(created_at, UtcDateTime()), literal(job_id, ID))
-    return tuple_(jobs.c.created_at, jobs.c.id) < place
