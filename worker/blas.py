@@ -3,37 +3,24 @@
 MLX's wheel for Linux brings the reference BLAS, many times slower than OpenBLAS. The dynamic linker prefers
 symbols that are already global, so an OpenBLAS loaded before MLX takes its place. Looked for in this order:
 the system's `libopenblas.so.0`; the wheel `scipy-openblas32`, whose names carry a prefix and so need a shim
-of three functions, compiled once where there is a C compiler. Elsewhere MLX keeps its own, slow but right.
-macOS has Accelerate: nothing is done there. Knows no model; imports no MLX.
+(x86-64). Elsewhere MLX keeps its own, slow but right. macOS has Accelerate: nothing is done there. Knows no
+model; imports no MLX.
 """
 
 import ctypes
-import hashlib
 import os
 import platform
-import shutil
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from worker.blas_shim import shim_library
+
 SYSTEM_LIBRARY = "libopenblas.so.0"
-SHIM_TIMEOUT_SECONDS = 60
 # The products that MLX calls; its LAPACK stays its own. Integers are 32 bit in this wheel.
-SHIM_SOURCE = """
-#define PRODUCT(letter, scalar, real)                                                                       \\
-    void scipy_cblas_##letter##gemm(int, int, int, int, int, int, scalar, const real *, int, const real *,  \\
-                                    int, scalar, real *, int);                                              \\
-    void cblas_##letter##gemm(int order, int ta, int tb, int m, int n, int k, scalar alpha, const real *a,  \\
-                              int lda, const real *b, int ldb, scalar beta, real *c, int ldc) {             \\
-        scipy_cblas_##letter##gemm(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);            \\
-    }
-PRODUCT(s, float, float)
-PRODUCT(d, double, double)
-PRODUCT(c, const void *, void)
-"""
+PRODUCTS = ("cblas_sgemm", "cblas_dgemm", "cblas_cgemm")
+WHEEL_PREFIX = "scipy_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +77,28 @@ def _from_wheel() -> BlasReport:
     found = next(iter(sorted(folder.glob("libscipy_openblas*.so*"))), None)
     if found is None or _load(str(found)) is None:
         return _slow(f"the wheel scipy-openblas32 holds no library that loads ({folder})")
-    try:
-        shim = _shim()
-    except (OSError, subprocess.SubprocessError) as cause:
-        return _slow(f"the shim over scipy-openblas32 could not be compiled: {cause}")
-    if _load(str(shim)) is None:
-        return _slow(f"the shim over scipy-openblas32 does not load: {shim}")
+    if platform.machine() != "x86_64":
+        return _slow(
+            f"the wheel scipy-openblas32 needs a shim, which is not written for {platform.machine()}"
+        )
+    if not _load_shim():
+        return _slow("the shim over scipy-openblas32 does not load")
     return BlasReport("OpenBLAS", str(found), True, "the wheel scipy-openblas32")
 
 
-def _shim() -> Path:
-    """The compiled shim, from the cache of this user. Raises OSError or SubprocessError."""
-    digest = hashlib.sha256(f"{SHIM_SOURCE}{platform.machine()}".encode()).hexdigest()[:16]
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spool"
-    target = root / f"openblas-shim-{digest}.so"
-    if target.is_file():
-        return target
-    compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-    if compiler is None:
-        raise FileNotFoundError("no C compiler is installed")
-    root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=root) as scratch:
-        source, built = Path(scratch) / "shim.c", Path(scratch) / "shim.so"
-        source.write_text(SHIM_SOURCE)
-        subprocess.run(
-            [compiler, "-O2", "-shared", "-fPIC", "-o", str(built), str(source)],
-            check=True,
-            capture_output=True,
-            timeout=SHIM_TIMEOUT_SECONDS,
-        )
-        built.replace(target)  # whole or not at all: another process may look at the same time
-    return target
+def _load_shim() -> bool:
+    """Binds the names that MLX asks for to the wheel's."""
+    image = shim_library({name: WHEEL_PREFIX + name for name in PRODUCTS}, "libspool-blas-shim.so")
+    try:
+        # A file in memory alone: nothing to find, to leave behind, or to be refused by a disk without
+        # execution.
+        memory = os.memfd_create("spool-blas-shim")
+    except OSError:
+        return False
+    with os.fdopen(memory, "wb") as file:
+        file.write(image)
+        file.flush()
+        return _load(f"/proc/self/fd/{memory}") is not None
 
 
 class _SymbolInfo(ctypes.Structure):
