@@ -43,7 +43,7 @@ def up(
     if port is not None:
         environ["SPOOL_API_PORT"] = str(port)
     if detach:
-        _print_running(_detached(environ))
+        _print_running(_detached(environ), "`spool down`")
         return
     with _interruptible():
         stack = Stack(environ, lambda step: err.print(f"[dim]{step}[/dim]"))
@@ -51,7 +51,7 @@ def up(
             with stack:
                 running = find_running(stack.settings.home)
                 if running is not None:
-                    _print_running(running)
+                    _print_running(running, "Ctrl-C, or `spool down`")
                 while True:
                     stack.check()
                     time.sleep(_POLL_S)
@@ -133,13 +133,13 @@ def _detached(environ: dict[str, str]) -> Running:
             time.sleep(_POLL_S)
 
 
-def _print_running(running: Running) -> None:
+def _print_running(running: Running, stop: str) -> None:
     rows = [
         ("API", running.url),
         ("docs", f"{running.url}/docs"),
         ("home", running.home),
         ("logs", running.log_folder),
-        ("stop", "Ctrl-C, or `spool down`"),
+        ("stop", stop),
     ]
     for name, value in rows:
         out.print(Text.assemble((f"{name:<6}", "dim"), value), soft_wrap=True)

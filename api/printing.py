@@ -24,7 +24,7 @@ def clock(seconds: float | None) -> str:
     """A duration as people read it: `8.4 s`, `3:05`, `10:02:00`; a dash when unknown."""
     if seconds is None:
         return "—"
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

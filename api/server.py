@@ -6,6 +6,7 @@ announced: `announce` names a file that appears, whole, once requests are answer
 
 import json
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
         timeout_graceful_shutdown=_GRACE_S,
         server_header=False,
     )
+    # uvicorn raises the signal anew after its own shutdown; unheeded here, it lets us end in good order.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         _Server(config, url, announce).run(sockets=[listener])
     finally:
