@@ -257,11 +257,12 @@ def _launch_on_cpu(
             buffers.append(np.array([view.ndim], np.int32))
     moved = sum(buffer.nbytes for buffer in buffers)
     buffers += [_buffer(array) for array in made]
+    threads = _threads()
     addresses = [buffer.__array_interface__["data"][0] for buffer in buffers]
     run(
         (ctypes.c_void_p * len(addresses))(*addresses),
         (ctypes.c_uint * 3)(groups * simdgroups * width, 1, 1),
         (ctypes.c_uint * 3)(simdgroups * width, 1, 1),
-        _threads() if moved >= _BYTES_WORTH_A_THREAD else 1,
+        threads if moved >= _BYTES_WORTH_A_THREAD else 1,
     )
     return made
