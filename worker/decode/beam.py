@@ -15,6 +15,7 @@ import numpy as np
 from kernels.expand import Expansion, expand
 from kernels.merge import merge
 from kernels.prefix import Prefixes, empty_prefixes, extend, grow, same_tokens
+from worker.decode.advance import advance
 from worker.decode.hypothesis import Hypothesis
 from worker.decode.trail import Emission, Trail
 from worker.model.joint import Transducer
@@ -106,16 +107,16 @@ class BeamSearch:
         scores = merge(mx.where(sound[:, None], grown.scores, -mx.inf), same)
 
         output, state = mx.take(beam.output, rows, axis=0), beam.state.take(rows)
-        steps = emits.reshape(-1)
-        fresh, stepped = self._transducer.step(mx.where(steps, labels.reshape(-1), 0), state)
+        reads = emits & (scores > -mx.inf) & (frames < self._lengths)
+        output, state = advance(self._transducer, labels.reshape(-1), reads.reshape(-1), output, state)
         self._trail.append(Emission(labels, emitted_at, grown.durations, grown.label_scores, grown.parents))
         return _Beam(
             scores=scores,
             frames=frames,
             held=held,
             prefixes=prefixes,
-            output=mx.where(steps[:, None], fresh, output),
-            state=stepped.where(steps, state),
+            output=output,
+            state=state,
             sound=sound,
         )
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
+from worker.decode.advance import advance
 from worker.decode.hypothesis import Hypothesis
 from worker.decode.trail import Emission, Trail
 from worker.model.joint import Transducer
@@ -86,7 +87,8 @@ class GreedySearch:
         held = mx.where(at == row.last, row.held, 0) + 1
         frames = at + mx.where(stop.emits, stop.durations, 0)
         full = stop.emits & (held >= self._max_symbols) & (frames == at)
-        fresh, stepped = self._transducer.step(mx.where(stop.emits, stop.labels, 0), row.state)
+        reads = stop.emits & (frames < self._lengths)
+        output, state = advance(self._transducer, stop.labels, reads, row.output, row.state)
         self._trail.append(
             Emission(mx.where(stop.emits, stop.labels, -1), at, stop.durations, stop.log_probs)
         )
@@ -94,8 +96,8 @@ class GreedySearch:
             frames=frames + full.astype(mx.int32),
             held=mx.where(stop.emits, held, row.held),
             last=mx.where(stop.emits, at, row.last),
-            output=mx.where(stop.emits[:, None], fresh, row.output),
-            state=stepped.where(stop.emits, row.state),
+            output=output,
+            state=state,
             sound=row.sound & stop.sound,
         )
 
@@ -152,10 +154,14 @@ def _landing(stays: mx.array, jumps: mx.array, overshoot: int) -> mx.array:
 
 def _finite(logits: mx.array, spread: mx.array | None) -> mx.array:
     """bool [B, W]: can the labels (and durations) of this frame be normalised?"""
-    sound = mx.isfinite(mx.max(logits, axis=-1)) & ~mx.any(mx.isnan(logits), axis=-1)
-    if spread is not None:
-        sound = sound & mx.isfinite(mx.max(spread, axis=-1)) & ~mx.any(mx.isnan(spread), axis=-1)
-    return sound
+    sound = _has_norm(logits)
+    return sound if spread is None else sound & _has_norm(spread)
+
+
+def _has_norm(logits: mx.array) -> mx.array:
+    """bool [B, W]: is the logsumexp of the last axis finite? Two passes, and no exponential."""
+    # A sum is NaN where an element is; -inf alone is a label that cannot be.
+    return mx.isfinite(mx.max(logits, axis=-1)) & ~mx.isnan(mx.sum(logits, axis=-1))
 
 
 def greedy_search(

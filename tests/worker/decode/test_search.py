@@ -189,7 +189,7 @@ def test_nbest_is_sorted_by_score_a_token_and_cut() -> None:
 
 def test_long_utterances_outgrow_the_first_token_block() -> None:
     transducer = tiny_transducer(1, 9)
-    encoded = batch(2, [150])
+    encoded = batch(2, [45])
 
     found = search(Model(transducer), encoded, SearchOptions("beam", beam=3, nbest=3))
 
