@@ -1,0 +1,162 @@
+"""`spool-worker check`: what this machine is, what it can run, what is missing, each with what to do about
+it.
+
+Every probe answers with one or more findings and never raises. The engine is tried in its own child, as a
+worker would, so that a device that aborts ends that child and not the check.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal
+
+from spool.errors import SpoolError
+from spool.objects import object_store
+from spool.queue import celery_app, queue_depth, queue_name
+from spool.settings import Settings
+from spool.store.database import Database
+from spool.store.jobs import job_counts
+from worker.app import engine_options
+from worker.blas import preload_blas
+from worker.engine import Engine
+from worker.engine_protocol import DEFAULT_LOADER
+from worker.hardware import METAL, Hardware, this_machine
+
+Level = Literal["ok", "warn", "fail"]
+
+MODEL_SECONDS = 600.0  # a model from the hub may have to be downloaded first
+LITTLE_DISK, TOO_LITTLE_DISK = 10 * 2**30, 2**30
+LITTLE_MEMORY = 4 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the check. `advice` says what to do where `level` is not ok."""
+
+    name: str
+    level: Level
+    text: str
+    advice: str = ""
+
+
+def check_machine(settings: Settings, loader: str = DEFAULT_LOADER) -> Iterator[Finding]:
+    """Every finding, in the order in which a worker would meet them."""
+    hardware = this_machine()
+    yield from _machine(hardware)
+    yield _gpu(settings, hardware)
+    yield _mlx()
+    yield from _blas()
+    yield _disk(settings)
+    yield _probe("database", lambda: _database(settings), "Start it, or check SPOOL_DATABASE_URL.")
+    yield _probe(
+        "broker", lambda: _broker(settings), "Start Redis (or `spool up`), or check SPOOL_REDIS_URL."
+    )
+    yield _probe("object store", lambda: _objects(settings), "Check SPOOL_OBJECTS and its credentials.")
+    yield from _models(settings, loader)
+
+
+def _machine(hardware: Hardware) -> Iterator[Finding]:
+    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    yield Finding("machine", "ok", f"{hardware}, {python}")
+    if hardware.memory < LITTLE_MEMORY:
+        yield Finding(
+            "memory",
+            "warn",
+            f"{hardware.memory / 2**30:.1f} GiB of memory is little for a model of full size.",
+            "Lower SPOOL_MAX_BATCH, SPOOL_FRAME_BUDGET and SPOOL_ENGINE_SLOTS.",
+        )
+
+
+def _gpu(settings: Settings, hardware: Hardware) -> Finding:
+    if hardware.apple_gpu:
+        advice = "" if settings.pool == METAL else f"Set SPOOL_POOL={METAL} to serve jobs for that pool."
+        return Finding("gpu", "ok" if not advice else "warn", f"Apple GPU ({hardware.chip})", advice)
+    if settings.pool == METAL:
+        return Finding("gpu", "fail", f"no Apple GPU, and the pool is {METAL}", "Set SPOOL_POOL=cpu.")
+    return Finding("gpu", "ok", f"no Apple GPU; the pool {settings.pool} runs without")
+
+
+def _mlx() -> Finding:
+    try:
+        return Finding("mlx", "ok", f"MLX {version('mlx')}")
+    except PackageNotFoundError:
+        return Finding("mlx", "fail", "MLX is not installed", "pip install 'spool-transcribe[worker]'")
+
+
+def _blas() -> Iterator[Finding]:
+    if sys.platform != "linux":
+        return
+    report = preload_blas()
+    advice = "" if report.fast else "Install libopenblas0, or pip install scipy-openblas32."
+    yield Finding("blas", "ok" if report.fast else "warn", str(report), advice)
+
+
+def _disk(settings: Settings) -> Finding:
+    place = settings.home
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    text = f"{free / 2**30:.1f} GiB free for {settings.home}"
+    if not os.access(place, os.W_OK):
+        return Finding(
+            "disk", "fail", f"{place} cannot be written", "Set SPOOL_HOME to a folder of this user."
+        )
+    if free < TOO_LITTLE_DISK:
+        return Finding("disk", "fail", text, "Make room: recordings are copied here while they are read.")
+    if free < LITTLE_DISK:
+        return Finding("disk", "warn", text, "Long recordings are copied here while they are read.")
+    return Finding("disk", "ok", text)
+
+
+def _probe(name: str, ask: Callable[[], str], advice: str) -> Finding:
+    try:
+        return Finding(name, "ok", ask())
+    except Exception as error:  # noqa: BLE001 - whatever a driver raises, the check goes on and says so
+        text = error.message if isinstance(error, SpoolError) else f"{type(error).__name__}: {error}"
+        return Finding(name, "fail", text, advice)
+
+
+def _database(settings: Settings) -> str:
+    db = Database(settings.database_url)
+    try:
+        with db.read() as tx:
+            counts = job_counts(tx)
+    finally:
+        db.close()
+    return f"{db.dialect}: " + ", ".join(f"{number} {state}" for state, number in counts.items())
+
+
+def _broker(settings: Settings) -> str:
+    app = celery_app(settings)
+    try:
+        queue = queue_name(settings.pool)
+        return f"{queue_depth(app, queue)} messages in {queue}"
+    finally:
+        app.close()
+
+
+def _objects(settings: Settings) -> str:
+    object_store(settings).check()
+    return settings.objects
+
+
+def _models(settings: Settings, loader: str) -> Iterator[Finding]:
+    try:
+        engine = Engine(engine_options(settings, loader)).start()
+    except SpoolError as error:
+        yield Finding("engine", "fail", error.message, "Its own message is above.")
+        return
+    try:
+        yield Finding("engine", "ok", f"its process starts ({settings.engine_slots} slots)")
+        for name, place in settings.models.items():
+            yield _probe(f"model {name}", lambda place=place: _model(engine, place), "Check SPOOL_MODELS.")  # type: ignore[misc]
+    finally:
+        engine.close()
+
+
+def _model(engine: Engine, place: str) -> str:
+    info = engine.describe(place).result(MODEL_SECONDS)
+    return f"{place}: {', '.join(info.heads)} on {info.device or 'its device'}, weights {info.sha256[:12]}"
