@@ -40,6 +40,8 @@ class Decoding(ABC):
         self._name = name
         self._cut = cut
         self._lost = 0.0
+        # Frames at the start that are the encoder's run-up and no sound.
+        self._skip = 0
         self._clock = Clock(0.0)
         self.warnings: list[str] = []
         self.rate = 0
@@ -77,6 +79,13 @@ class Decoding(ABC):
     def _pieces(self) -> Iterator[tuple[Samples, int]]:
         for frame, time in self._frames():
             samples = _to_float(frame)
+            if self._skip:
+                dropped = min(self._skip, len(samples))
+                self._skip -= dropped
+                samples = samples[dropped:]
+                time = None if time is None else time + dropped / frame.sample_rate
+                if not len(samples):
+                    continue
             for gap in self._clock.gap(time, len(samples), frame.sample_rate):
                 yield np.zeros((gap, samples.shape[1]), dtype=np.float32), frame.sample_rate
             yield samples, frame.sample_rate

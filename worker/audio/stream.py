@@ -14,6 +14,7 @@ import numpy as np
 from spool.errors import AudioEmpty, AudioNotFinite, AudioTooLong, AudioUnreadable, SourceChanged
 from worker.audio.av_reader import AvReader
 from worker.audio.content import content_of, ogg_is_chained
+from worker.audio.mp4_reader import Mp4Reader, NotPlainMp4
 from worker.audio.reader import Block, Reader, Samples, at_time, source_error
 from worker.audio.resample import SAMPLE_RATE, Resampler
 from worker.audio.soundfile_reader import NotForSoundfile, SoundfileReader
@@ -185,5 +186,10 @@ def _reader_for(file: BinaryIO, name: str) -> Reader:
             return SoundfileReader(file, name, content)
         except NotForSoundfile:
             # A coding or container that FFmpeg may know; if not, its refusal is the one reported.
+            file.seek(0)
+    if content == "mp4":
+        try:
+            return Mp4Reader(file, name)
+        except NotPlainMp4:
             file.seek(0)
     return AvReader(file, name, content)
