@@ -65,6 +65,7 @@ class Attempt:
     model: str = ""
     channels: int = 1
     done_samples: int = 0
+    _kept: int = 0
     heard: list[Heard] = field(default_factory=list)
     _flying: dict[Future[UtteranceResult], Piece] = field(default_factory=dict)
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
@@ -142,7 +143,9 @@ class Attempt:
             raise GiveBack("the worker drains")
         settings = self.bench.settings
         now = time.monotonic()
-        if now - self._begun < settings.yield_seconds:
+        # A turn in which nothing was kept is not over: handing back then would change nothing but the
+        # attempt.
+        if now - self._begun < settings.yield_seconds or not self._kept:
             return
         if now - self._asked < settings.yield_seconds / CALLS_PER_YIELD:
             return
@@ -235,6 +238,7 @@ class Attempt:
         except (LeaseLost, StorageError):
             self.bench.wasted.add(self.claim.job.id, self.claim.attempt, replace(bill, audio_samples=0))
             raise
+        self._kept += 1
         self._take(piece, words)
 
     def _take(self, piece: Piece, words: tuple[Word, ...]) -> None:

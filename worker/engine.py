@@ -82,8 +82,13 @@ class Engine:
         return future
 
     def describe(self, model: str) -> "Future[ModelInfo]":
-        """Load `model` (a path or hub id) and say which weights it has; the future raises ModelError."""
+        """Which weights `model` (a path or hub id) has, at once where it was loaded before; else it is
+        loaded behind the batch on the device. The future raises ModelError."""
         future: Future[ModelInfo] = Future()
+        known = self._pending.model(model)
+        if known is not None:
+            future.set_result(known)
+            return future
         self._post(Describe(next(self._tickets), model), future)
         return future
 

@@ -191,7 +191,9 @@ class _Device:
         except Exception as error:
             raise ModelUnreadable(f"The model {path} cannot be loaded: {_one_line(error)}") from error
         finally:
-            self._connection.send(Loaded(path, time.monotonic_ns() - begun))
+            loaded = self._models.get(path)
+            info = loaded.info if loaded is not None else None
+            self._connection.send(Loaded(path, time.monotonic_ns() - begun, info))
         return self._models[path]
 
     def _report(self, results: Sequence[tuple[int, Answer]], busy_ns: int, lost_ns: int) -> None:

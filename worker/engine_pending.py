@@ -68,6 +68,7 @@ class PendingRequests:
         self._on_device: tuple[int, ...] = ()
         self._loading: str | None = None
         self._load_deaths: dict[str, int] = {}
+        self._models: dict[str, ModelInfo] = {}
         self._starts_without_ready = 0
         self._stats = EngineStats()
         self._stopped: str | None = None
@@ -84,6 +85,11 @@ class PendingRequests:
         """Why nothing is taken any more; None while the engine works."""
         with self._lock:
             return self._stopped
+
+    def model(self, path: str) -> ModelInfo | None:
+        """Which weights were last loaded for this model; None before the first time."""
+        with self._lock:
+            return self._models.get(path)
 
     def refuse_when_stopped(self) -> None:
         """Raise EngineStopped once `stop` was called."""
@@ -126,6 +132,8 @@ class PendingRequests:
             elif isinstance(report, Loaded):
                 self._loading = None
                 self._load_deaths.pop(report.model, None)
+                if report.info is not None:
+                    self._models[report.model] = report.info
                 self._stats = replace(self._stats, load_ns=self._stats.load_ns + report.load_ns)
             elif isinstance(report, Started):
                 self._on_device = report.tickets

@@ -123,10 +123,11 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The model is in memory; loading it took `load_ns`, which is on nobody's bill."""
+    """Loading ended after `load_ns`, which is on nobody's bill; `info` is None where it failed."""
 
     model: str
     load_ns: int
+    info: ModelInfo | None
 
 
 @dataclass(frozen=True, slots=True)
