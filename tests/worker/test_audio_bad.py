@@ -183,8 +183,13 @@ def test_too_long_is_refused_while_reading_where_no_header_says_so(tmp_path: Pat
 def test_a_source_that_is_gone(tmp_path: Path) -> None:
     with pytest.raises(SourceMissing, match=r"^tape 3\.wav: "):
         open_audio(tmp_path / "gone.wav", name="tape 3.wav")
-    with pytest.raises(SourceMissing, match="folder"):
-        open_audio(tmp_path)
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.wav")
+    for path in (tmp_path, tmp_path / "pipe.wav"):
+        with pytest.raises(SourceMissing, match="is not a regular file"):
+            open_audio(path)
 
 
 def test_a_source_that_may_not_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,4 @@ def source_error(name: str, error: OSError) -> SourceError | StorageError:
         return SourceMissing(f"{name}: the recording is not there (any more)")
     if error.errno in (errno.EACCES, errno.EPERM):
         return SourceForbidden(f"{name}: the recording cannot be opened: permission denied")
-    if error.errno == errno.EISDIR:
-        return SourceMissing(f"{name}: is a folder, not a recording")
     return StorageError(f"{name}: reading failed: {error.strerror or error}")

@@ -4,6 +4,7 @@ Knows the limits (length, finite samples) and the order of the steps; knows no c
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +12,14 @@ from typing import BinaryIO, Literal, Self
 
 import numpy as np
 
-from spool.errors import AudioEmpty, AudioNotFinite, AudioTooLong, AudioUnreadable, SourceChanged
+from spool.errors import (
+    AudioEmpty,
+    AudioNotFinite,
+    AudioTooLong,
+    AudioUnreadable,
+    SourceChanged,
+    SourceMissing,
+)
 from worker.audio.av_reader import AvReader
 from worker.audio.content import content_of, ogg_is_chained
 from worker.audio.mp4_reader import Mp4Reader, NotPlainMp4
@@ -44,6 +52,9 @@ def open_audio(
     """
     shown = name or Path(path).name
     try:
+        # A pipe or a device would make the worker wait for a writer that may never come.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise SourceMissing(f"{shown}: is not a regular file")
         # Buffering would read ahead of the position that the readers share.
         file = open(path, "rb", buffering=0)  # noqa: SIM115 - the stream owns and closes it
     except OSError as error:
