@@ -31,11 +31,11 @@ class FeatureExtractor:
     ) -> None:
         self.config = config
         bank = mel_filters(config) if filters is None else filters
-        self._filters = mx.array(bank.T)
+        self.filters = mx.array(bank.T)
         taper = np.zeros(config.fft_length, np.float32)
         start = (config.fft_length - config.win_length) // 2
         taper[start : start + config.win_length] = hann(config.win_length) if window is None else window
-        self._window = mx.array(taper)
+        self.window = mx.array(taper)
 
     def frames_of(self, samples: int) -> int:
         """How many feature frames that many samples give."""
@@ -63,10 +63,10 @@ class FeatureExtractor:
         return self._logarithm(mx.concatenate(blocks) if len(blocks) > 1 else blocks[0])
 
     def _mel(self, windows: mx.array) -> mx.array:
-        power = _power(windows * self._window)
+        power = _power(windows * self.window)
         if self.config.mag_power != 2.0:
             power = mx.power(power, self.config.mag_power / 2.0)
-        return power @ self._filters
+        return power @ self.filters
 
     def _logarithm(self, mel: mx.array) -> mx.array:
         guard = self.config.log_zero_guard_value

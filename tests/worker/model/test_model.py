@@ -153,3 +153,14 @@ def test_a_long_recording_is_transformed_in_blocks(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(features, "FRAMES_PER_BLOCK", 100)
     parts = np.array(model("hybrid.nemo").features([samples])[0])
     assert np.abs(whole - parts).max() <= 1e-6
+
+
+def test_a_neighbour_of_no_numbers_does_no_harm() -> None:
+    # Given an utterance of NaN beside a real one
+    loaded = model("hybrid.nemo")
+    broken = np.full(20_000, np.nan, np.float32)
+    together = loaded.encode([speech()[0], broken])
+    # Then the real one is what it is beside silence of the same length
+    beside_silence = loaded.encode([speech()[0], np.zeros(20_000, np.float32)])
+    assert mx.array_equal(together.frames[0], beside_silence.frames[0])
+    assert np.isnan(np.array(together.frames[1, : int(together.lengths[1])])).all()
