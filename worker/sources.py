@@ -105,9 +105,17 @@ class Sources:
 
     def _https(self, source: Source, name: str, target: Path, check: Callable[[], None]) -> None:
         address = _without_secrets(source.uri)
+
+        def stay_with_tls(request: httpx.Request) -> None:
+            if request.url.scheme != "https":
+                raise SourceForbidden(f"{name}: {address} leads to an address without https.")
+
+        hooks = {"request": [stay_with_tls]}  # called for each redirect too, before it connects
         try:
             with (
-                httpx.Client(timeout=HTTP_TIMEOUT, follow_redirects=True, max_redirects=REDIRECTS) as client,
+                httpx.Client(
+                    timeout=HTTP_TIMEOUT, follow_redirects=True, max_redirects=REDIRECTS, event_hooks=hooks
+                ) as client,
                 client.stream("GET", source.uri, headers={"Accept-Encoding": "identity"}) as response,
             ):
                 _refuse_bad_answer(response, name, address)
@@ -122,8 +130,6 @@ class Sources:
 
 def _refuse_bad_answer(response: httpx.Response, name: str, address: str) -> None:
     status = response.status_code
-    if any(step.url.scheme != "https" for step in (*response.history, response)):
-        raise SourceForbidden(f"{name}: {address} leads to an address without https.")
     if status in {404, 410}:
         raise SourceMissing(f"{name}: {address} is not there (HTTP {status}).")
     if status in {401, 403}:
