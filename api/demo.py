@@ -99,17 +99,18 @@ def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Con
     base.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="run-", dir=base))
     console.print(f"\n[bold]Spool[/bold] · {len(files)} recordings from {samples}\n")
-    stack = Stack(demo_environ(environ, home, samples), lambda _: None)
+    status = console.status("")
+    stack = Stack(demo_environ(environ, home, samples), lambda step: status.update(f"[dim]{step}[/dim]"))
     try:
         began = time.monotonic()
-        with console.status("starting"):
+        with status:
             stack.__enter__()
         console.print(f"  running       {stack.url}  [dim]after {clock(time.monotonic() - began)}[/dim]")
         try:
             heard, costs = _transcribed(stack, samples, files, console)
             _print_page(heard, costs, console)
         finally:
-            with console.status("stopping"):
+            with status:
                 stack.__exit__(None, None, None)
     finally:
         for survivor in stack.left_behind:

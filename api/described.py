@@ -53,6 +53,11 @@ def add_problem_schema(page: Words) -> None:
     page["components"]["schemas"] |= schema.pop("$defs") | {"ProblemOut": schema}
 
 
+def problem_codes() -> tuple[str, ...]:
+    """The codes of problems that routes may answer with."""
+    return tuple(_DETAILS)
+
+
 def problem_example(code: str) -> Words:
     """The example of one problem."""
     status, detail = _DETAILS[code]

@@ -31,27 +31,32 @@ class Probes:
     def ask(self, patience: float = PATIENCE_S) -> dict[str, CheckOut]:
         """Ask all at once; the whole takes at most `patience` seconds."""
         began = time.monotonic()
-        answers = {name: self._threads[name].submit(ask) for name, ask in self._questions.items()}
+        answers = {name: self._threads[name].submit(_timed, ask) for name, ask in self._questions.items()}
         checks = {}
         for name, answer in answers.items():
-            ok, detail = False, ""
+            ok, detail, took = False, "", patience
             try:
-                answer.result(max(0.0, began + patience - time.monotonic()))
+                took = answer.result(max(0.0, began + patience - time.monotonic()))
                 ok = True
             except Silent:
                 answer.cancel()
                 detail = f"no answer in {patience:g} s"
             except SpoolError as error:
-                detail = error.message
+                detail, took = error.message, time.monotonic() - began
             except Exception as error:  # noqa: BLE001 (whatever a client library raises: the part is unwell)
                 # The library's words may hold addresses and credentials; they go to the log alone.
                 log.warning("a part is unwell", part=name, error=repr(error))
-                detail = f"does not answer ({type(error).__name__})"
-            took = round((time.monotonic() - began) * 1000)
-            checks[name] = CheckOut(ok=ok, milliseconds=took, detail=detail)
+                detail, took = f"does not answer ({type(error).__name__})", time.monotonic() - began
+            checks[name] = CheckOut(ok=ok, milliseconds=round(took * 1000), detail=detail)
         return checks
 
     def close(self) -> None:
         """Ask no more."""
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _timed(ask: Callable[[], object]) -> float:
+    began = time.monotonic()
+    ask()
+    return time.monotonic() - began

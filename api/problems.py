@@ -82,7 +82,7 @@ def problem_response(
     }
     body |= {key: value for key, value in (members or {}).items() if key not in body}
     # ASCII, so that half a surrogate pair in what was sent cannot spoil the answer about it.
-    text = json.dumps(body)
+    text = json.dumps(body, separators=(",", ":"))
     return Response(text, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 

@@ -11,6 +11,7 @@ from celery import Celery
 from fastapi import Depends, Request
 
 from api.probes import Probes
+from api.uploads import drop_remains
 from spool.objects import ObjectStore, object_store
 from spool.queue import celery_app, queue_depth, queue_name
 from spool.relay import Sweeper
@@ -63,6 +64,7 @@ def open_services(settings: Settings) -> Services:
         }
     )
     services = Services(settings, database, objects, queue, Sweeper(database, queue, settings), probes)
+    drop_remains(services.upload_folder)
     services.sweeper.start()
     return services
 

@@ -87,18 +87,18 @@ class Stack:
         token = self.settings.api_token
         self._migrate()
         if self.settings.redis_url == EmbeddedRedis(self.settings.home).url:
-            self._say("broker")
+            self._say("starting the broker")
             self._redis = EmbeddedRedis(self.settings.home)
             self._redis.start()
             if self._redis.process is not None:
                 self._groups.append(self._redis.process.pid)
-        self._say("API")
+        self._say("starting the API")
         announced = self.settings.home / "api.json"
         announced.unlink(missing_ok=True)
         self._spawn("API", "api", "--announce", str(announced))
         self._wait(announced.exists, _START_PATIENCE_S, "The API does not answer")
         self.url = _announced_url(announced)
-        self._say("worker")
+        self._say("starting the worker")
         self._spawn("worker", "worker.cli", "run")
         with Client(self.url, token.get_secret_value() if token else None) as client:
             self._wait(lambda: _worker_ready(client), _WORKER_PATIENCE_S, "The worker does not report")
@@ -107,7 +107,7 @@ class Stack:
         self._lock.announce(running)
 
     def _migrate(self) -> None:
-        self._say("database")
+        self._say("preparing the database")
         command = [sys.executable, "-m", "migrations", "upgrade"]
         done = subprocess.run(command, env=self._environ, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -4,11 +4,13 @@ Knows the form's two parts (`file`, and `request` as JSON) and the size limit. A
 large or malformed leaves nothing behind.
 """
 
+import contextlib
 import errno
 import hashlib
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -25,6 +27,9 @@ REQUEST_LIMIT = 64 * 1024
 # What a form may hold besides the file's own bytes.
 _OVERHEAD = REQUEST_LIMIT + 64 * 1024
 _BLOCK = 1024 * 1024
+_PREFIX = "upload-"
+# No upload takes this long; a younger file may still be on its way in, in another process.
+_REMAINS_S = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -53,14 +58,17 @@ async def received_upload(request: Request, folder: Path, limit: int) -> AsyncIt
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit + _OVERHEAD:
         raise _too_large(limit)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=folder, prefix="upload-", suffix=".part") as file:
-        form = _Form(file.file, boundary, limit)
+    with _full_disk_is_named():
+        folder.mkdir(parents=True, exist_ok=True)
+        # Unbuffered: what could not be written must fail when it is written, not when the file is closed.
+        file = tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX, buffering=0)  # noqa: SIM115 (with, below)
+    with file:
+        form = Form(file.file, boundary, limit)
         await _feed(form, request)
         yield form.upload(Path(file.name))
 
 
-async def _feed(form: "_Form", request: Request) -> None:
+async def _feed(form: "Form", request: Request) -> None:
     # Blocks go to the disk on a thread, so that a slow disk stops this upload and no other request.
     waiting = bytearray()
     received = 0
@@ -74,6 +82,24 @@ async def _feed(form: "_Form", request: Request) -> None:
             waiting.clear()
     await run_in_threadpool(form.write, bytes(waiting))
     await run_in_threadpool(form.finish)
+
+
+def drop_remains(folder: Path) -> None:
+    """Remove what uploads left behind whose server was killed long ago."""
+    for file in folder.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > _REMAINS_S:
+                file.unlink()
+
+
+@contextmanager
+def _full_disk_is_named() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull("No space is left where uploads are received.") from error
+        raise
 
 
 def _too_large(limit: int) -> Problem:
@@ -90,7 +116,7 @@ class _Part:
     name: str = ""
 
 
-class _Form:
+class Form:
     """The parser's state: fed blocks in order, it writes `file` to disk and keeps `request`."""
 
     def __init__(self, file: IO[bytes], boundary: bytes, limit: int) -> None:
@@ -118,23 +144,22 @@ class _Form:
         )
 
     def write(self, block: bytes) -> None:
+        """Read on in the form. Raises `Problem` for what is wrong with it, `DiskFull`."""
         try:
-            self._parser.write(block)
+            with _full_disk_is_named():
+                self._parser.write(block)
         except FormParserError as error:
             raise Problem(400, "invalid_request", f"The form cannot be read: {error}.") from None
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise DiskFull("No space is left where uploads are received.") from error
-            raise
 
     def finish(self) -> None:
+        """There is no more. Raises `Problem` when the form is not whole."""
         if not self._ended:
             raise Problem(400, "invalid_request", "The form ends before its closing boundary.")
         if "file" not in self._seen:
             raise Problem(422, "invalid_request", "The form has no part called `file`.")
-        self._file.flush()
 
     def upload(self, path: Path) -> Upload:
+        """The form as it was received into `path`."""
         name = "".join(char for char in self._file_name.replace("\\", "/") if char.isprintable())
         return Upload(
             path=path,
@@ -183,7 +208,8 @@ class _Form:
             raise _too_large(self.limit)
         block = memoryview(data)[start:end]
         self._hash.update(block)
-        self._file.write(block)
+        while block:
+            block = block[self._file.write(block) :]
 
     def _end(self) -> None:
         self._ended = True

@@ -1,5 +1,6 @@
 """Uploads through a real socket: large, too large, cut off, malformed; and what is left of each."""
 
+import os
 import socket
 import time
 import tracemalloc
@@ -10,6 +11,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from api.uploads import Form, drop_remains
+from spool.errors import DiskFull
 from spool.settings import Settings
 from tests.api.running import Live, problem, start
 
@@ -142,6 +145,22 @@ def test_a_file_name_is_a_name_and_never_a_path(
     job = http.post("/v1/jobs", content=whole, headers=HEADERS).json()
     assert job["name"] == name
     assert [stored.key for stored in live.services.objects.list()] == [f"jobs/{job['id']}/source"]
+
+
+def test_a_full_disk_is_named() -> None:
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        form = Form(full, BOUNDARY.encode(), 1000)
+        with pytest.raises(DiskFull, match="No space is left"):
+            form.write(part("file", b"RIFF", filename="a.wav"))
+
+
+def test_only_old_remains_of_uploads_are_removed(tmp_path: Path) -> None:
+    for name, age in (("upload-old", 90_000), ("upload-new", 60), ("notes", 90_000)):
+        (tmp_path / name).write_bytes(b"")
+        then = time.time() - age
+        os.utime(tmp_path / name, (then, then))
+    drop_remains(tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["notes", "upload-new"]
 
 
 def test_an_upload_never_stands_in_memory_whole(
