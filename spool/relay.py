@@ -54,10 +54,14 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
             return None
     with db.read() as tx:
         waiting = outbox.queued_by_queue(tx)
+    try:
+        room = _room(app, waiting, settings.hint_window)
+    except StorageError:
+        room = {}  # without Redis there is nothing to send again, and still leases to take back
     limits = SweepLimits(
         hint_stale_seconds=settings.hint_stale_seconds,
         max_deaths=settings.max_deaths,
-        room=_room(app, waiting, settings.hint_window),
+        room=room,
     )
     with db.begin() as tx:
         report = outbox.sweep(tx, limits)

@@ -52,6 +52,15 @@ class CostSums:
     billable_cost: Decimal
     wasted_cost: Decimal
 
+    def __add__(self, other: "CostSums") -> "CostSums":
+        return CostSums(
+            self.audio_samples + other.audio_samples,
+            self.billable_ns + other.billable_ns,
+            self.wasted_ns + other.wasted_ns,
+            self.billable_cost + other.billable_cost,
+            self.wasted_cost + other.wasted_cost,
+        )
+
     @property
     def audio_seconds(self) -> float:
         """Audio transcribed, in seconds."""
@@ -71,6 +80,9 @@ class CostSums:
     def rtfx(self) -> float | None:
         """Seconds of audio per second of engine, wasted time included; None without any."""
         return rtfx(self.audio_seconds, self.engine_seconds)
+
+
+NOTHING = CostSums(0, 0, 0, Decimal(0), Decimal(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,21 @@ Appends to `cost_lines` and adds the same nanoseconds to `workers.busy_ns` in th
 the two sums are equal after every commit (law 5). The arithmetic is in `spool.costs`.
 """
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.clock import now_utc, today_utc
 from spool.costs import MICROS_PER_UNIT, NANOS_PER_SECOND, cost_nanos, money
 from spool.errors import InvalidRequest, NotFound
-from spool.store.bills import CostLine, CostReport, CostRow, CostSums, GroupBy, JobCost
+from spool.store.bills import NOTHING, CostLine, CostReport, CostRow, CostSums, GroupBy, JobCost
 from spool.tables import cost_lines, workers
 
 __all__ = [
@@ -115,15 +117,13 @@ def _reprice(tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bo
 
 def job_cost(tx: Connection, job_id: str, currency: str = "USD") -> JobCost:
     """The job's bill so far; empty for a job that no engine has seen."""
-    lines = cost_lines.join(workers, workers.c.id == cost_lines.c.worker_id)
     rows = tx.execute(
         select(cost_lines, workers.c.name.label("worker"))
-        .select_from(lines)
+        .join(workers, workers.c.id == cost_lines.c.worker_id)
         .where(cost_lines.c.job_id == job_id)
         .order_by(cost_lines.c.attempt, cost_lines.c.day, cost_lines.c.worker_id, cost_lines.c.wasted)
     ).all()
-    sums = tx.execute(select(*_sums()).where(cost_lines.c.job_id == job_id)).one()
-    return JobCost(_sums_of(sums), currency, tuple(_line_of(row) for row in rows))
+    return JobCost(sum(map(_sums_of, rows), NOTHING), currency, tuple(_line_of(row) for row in rows))
 
 
 def cost_report(
@@ -139,47 +139,42 @@ def cost_report(
     key = _GROUPS.get(group_by)
     if key is None:
         raise InvalidRequest(f"Costs are grouped by {', '.join(_GROUPS)}, not by {group_by}.")
-    period = (cost_lines.c.day >= start, cost_lines.c.day < end)
-    source = (
-        cost_lines.join(workers, workers.c.id == cost_lines.c.worker_id)
-        if group_by == "worker"
-        else cost_lines
+    by_key: defaultdict[str, CostSums] = defaultdict(lambda: NOTHING)
+    busy: defaultdict[str, int] = defaultdict(int)
+    for row in tx.execute(_grouped(key, start, end)):
+        by_key[str(row.key)] += _sums_of(row)
+        busy[row.worker_id] += int(row.engine_ns)
+    rows = tuple(CostRow(name, by_key[name]) for name in sorted(by_key))
+    total = sum(by_key.values(), NOTHING)
+    idle_ns, idle_nanos = _idle(tx, start, end, busy)
+    idle_seconds, idle_cost = idle_ns / NANOS_PER_SECOND, money(idle_nanos)
+    return CostReport(start, end, group_by, currency, rows, total, idle_seconds, idle_cost)
+
+
+def _grouped(key: ColumnElement[Any], start: date, end: date) -> Select[Any]:
+    """One pass over the period's lines, fine enough to add up rows, total and each worker's time from."""
+    lines = (
+        select(
+            key.label("key"),
+            cost_lines.c.worker_id,
+            cost_lines.c.wasted,
+            func.sum(cost_lines.c.audio_samples).label("audio_samples"),
+            func.sum(cost_lines.c.engine_ns).label("engine_ns"),
+            func.sum(cost_lines.c.cost_nanos).label("cost_nanos"),
+        )
+        .where(cost_lines.c.day >= start, cost_lines.c.day < end)
+        .group_by(key, cost_lines.c.worker_id, cost_lines.c.wasted)
     )
-    grouped = (
-        select(key.label("key"), *_sums()).select_from(source).where(*period).group_by(key).order_by(key)
-    )
-    rows = tuple(CostRow(str(row.key), _sums_of(row)) for row in tx.execute(grouped))
-    total = _sums_of(tx.execute(select(*_sums()).where(*period)).one())
-    idle_ns, idle_nanos = _idle(tx, start, end)
-    return CostReport(
-        start, end, group_by, currency, rows, total, idle_ns / NANOS_PER_SECOND, money(idle_nanos)
-    )
-
-
-def _sums() -> list[ColumnElement[Any]]:
-    billable = cost_lines.c.wasted.is_(False)
-
-    def total(column: ColumnElement[int], name: str, kept: ColumnElement[bool]) -> ColumnElement[Any]:
-        return func.coalesce(func.sum(case((kept, column), else_=0)), 0).label(name)
-
-    return [
-        func.coalesce(func.sum(cost_lines.c.audio_samples), 0).label("audio_samples"),
-        total(cost_lines.c.engine_ns, "billable_ns", billable),
-        total(cost_lines.c.engine_ns, "wasted_ns", ~billable),
-        total(cost_lines.c.cost_nanos, "billable_nanos", billable),
-        total(cost_lines.c.cost_nanos, "wasted_nanos", ~billable),
-    ]
+    by_worker = key is workers.c.name
+    return lines.join(workers, workers.c.id == cost_lines.c.worker_id) if by_worker else lines
 
 
 def _sums_of(row: Row[Any]) -> CostSums:
     # PostgreSQL sums bigints as numeric; they are whole numbers all the same.
-    return CostSums(
-        audio_samples=int(row.audio_samples),
-        billable_ns=int(row.billable_ns),
-        wasted_ns=int(row.wasted_ns),
-        billable_cost=money(int(row.billable_nanos)),
-        wasted_cost=money(int(row.wasted_nanos)),
-    )
+    engine_ns, cost = int(row.engine_ns), money(int(row.cost_nanos))
+    if row.wasted:
+        return CostSums(0, 0, engine_ns, Decimal(0), cost)
+    return CostSums(int(row.audio_samples), engine_ns, 0, cost, Decimal(0))
 
 
 def _line_of(row: Row[Any]) -> CostLine:
@@ -200,7 +195,7 @@ def _line_of(row: Row[Any]) -> CostLine:
     )
 
 
-def _idle(tx: Connection, start: date, end: date) -> tuple[int, int]:
+def _idle(tx: Connection, start: date, end: date, busy: Mapping[str, int]) -> tuple[int, int]:
     """Nanoseconds and nano-units of the workers' time up but not busy within the period."""
     begin, finish = (datetime.combine(day, time(), tzinfo=UTC) for day in (start, end))
     last_sign = func.coalesce(workers.c.stopped_at, workers.c.seen_at)
@@ -209,19 +204,11 @@ def _idle(tx: Connection, start: date, end: date) -> tuple[int, int]:
             workers.c.id, workers.c.started_at, last_sign.label("until"), workers.c.price_per_hour_micros
         ).where(workers.c.started_at < finish, last_sign > begin)
     ).all()
-    busy_by_worker = {
-        row.worker_id: int(row.busy)
-        for row in tx.execute(
-            select(cost_lines.c.worker_id, func.sum(cost_lines.c.engine_ns).label("busy"))
-            .where(cost_lines.c.day >= start, cost_lines.c.day < end)
-            .group_by(cost_lines.c.worker_id)
-        )
-    }
     idle_ns = idle_nanos = 0
     for worker in up:
         span = min(worker.until, finish) - max(worker.started_at, begin)
         present = round(span.total_seconds() * 1e6) * 1000
-        idle = max(0, present - busy_by_worker.get(worker.id, 0))
+        idle = max(0, present - busy.get(worker.id, 0))
         idle_ns += idle
         idle_nanos += cost_nanos(idle, worker.price_per_hour_micros)
     return idle_ns, idle_nanos

@@ -5,6 +5,7 @@ session.
 many times faster than making them anew.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -122,7 +123,13 @@ def redis_url(redis_server: EmbeddedRedis) -> str:
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
-    """moto's S3 over real HTTP, on a port that the system chose."""
+    """moto's S3 over real HTTP, or what SPOOL_TEST_S3_ENDPOINT, _ACCESS_KEY and _SECRET_KEY name."""
+    if endpoint := os.environ.get("SPOOL_TEST_S3_ENDPOINT"):
+        access_key, secret_key = (
+            os.environ[f"SPOOL_TEST_S3_{name}"] for name in ("ACCESS_KEY", "SECRET_KEY")
+        )
+        yield S3Server(endpoint, access_key, secret_key)
+        return
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

@@ -45,7 +45,8 @@ def s3_options(server: S3Server, endpoint: str | None = None) -> S3Options:
 def bucket(s3_server: S3Server) -> str:
     """A bucket with nothing in it."""
     client = s3_server.client()
-    client.create_bucket(Bucket=BUCKET)
+    if BUCKET not in [known["Name"] for known in client.list_buckets()["Buckets"]]:
+        client.create_bucket(Bucket=BUCKET)
     for item in client.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
         client.delete_object(Bucket=BUCKET, Key=item["Key"])
     client.close()
