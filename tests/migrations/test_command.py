@@ -1,0 +1,28 @@
+"""`python -m migrations`, as a deployment runs it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "migrations", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": "/bin", **environ})
+
+
+def test_it_moves_the_database_of_the_settings(tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    assert run("current", SPOOL_HOME=home).stdout == "empty\n"
+
+    upgraded = run("upgrade", SPOOL_HOME=home)
+
+    assert (upgraded.returncode, upgraded.stderr) == (0, "")
+    assert upgraded.stdout == run("current", SPOOL_HOME=home).stdout != "empty\n"
+    assert (tmp_path / "home" / "spool.db").exists()
+    assert run("downgrade", "base", SPOOL_HOME=home).stdout == "empty\n"
+
+
+def test_settings_that_contradict_stop_it_with_a_sentence() -> None:
+    refused = run("upgrade", SPOOL_DATABASE_URL="mysql://h/d")
+    assert refused.returncode == 2
+    assert refused.stderr == "SPOOL_DATABASE_URL has to be a sqlite: or postgresql: URL.\n"
