@@ -5,7 +5,10 @@
 #define SIMD_W 32
 #endif
 #if SIMD_W == 32
+static constant constexpr int NOWHERE = 0x7fffffff;
+
 typedef float slots;
+typedef int slot_ints;
 
 // Elements 0..31 from `from`, one a slot.
 template <typename P>
@@ -35,4 +38,55 @@ inline float slot_sum(slots v) {
   return v;
 }
 inline float slot_max(slots v) { return simd_max(v); }
+
+// Where v is larger than what a slot holds, it takes the slot, and `i` is noted.
+inline void keep_larger(thread slots& best, thread slot_ints& at, slots v, int i) {
+  const bool larger_here = v > best;
+  best = larger_here ? v : best;
+  at = larger_here ? i : at;
+}
+// The first element among the slots that hold `value`: a slot's element is what was noted and its own number.
+inline int first_of(slots best, slot_ints at, int lane, float value) {
+  return simd_min(best == value && at != NOWHERE ? at + lane : NOWHERE);
+}
+inline void set_slot(thread slots& best, thread slot_ints& at, int lane, int slot, float value, int i) {
+  if (lane == slot) {
+    best = value;
+    at = i;
+  }
+}
 #endif
+
+// The best element of each slot over x[0, n), the lowest index among equals: NaN and -infinity never enter.
+template <typename P>
+inline void best_of_slots(P x, int n, int lane, thread slots& best, thread slot_ints& at) {
+  best = -INFINITY;
+  at = NOWHERE;
+  const int full = n / 32 * 32;
+  for (int i = 0; i < full; i += 32) keep_larger(best, at, take_slots(x + i, lane), i);
+  if (full < n) keep_larger(best, at, take_slots(x + full, lane, 0, n - full, -INFINITY), full);
+}
+
+// Take the best element out of the slots, the lowest index among equals, and refill its slot from x[0, n).
+// Every lane gets it: its value and its index, NOWHERE when none is left.
+template <typename P>
+inline void pop_best(P x, int n, int lane, thread slots& best, thread slot_ints& at, thread float& value,
+                     thread int& index) {
+  value = slot_max(best);
+  index = first_of(best, at, lane, value);
+  if (index == NOWHERE) return;  // the same in every lane
+  const int slot = index % 32;
+  float next = -INFINITY;
+  int where = NOWHERE;
+  for (int i = slot + lane * 32; i < n; i += 32 * SIMD_W) {
+    const float v = float(x[i]);
+    const bool behind = v < value || (v == value && i > index);
+    if (behind && v > next) {
+      next = v;
+      where = i;
+    }
+  }
+  const float top = simd_max(next);
+  where = simd_min(next == top ? where : NOWHERE);
+  set_slot(best, at, lane, slot, top, where == NOWHERE ? NOWHERE : where - slot);
+}

@@ -1,4 +1,4 @@
-"""One small call of every fused operation, ragged in each dimension, and what it launches."""
+"""One small call of every kernel, ragged in each dimension, and what it launches."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels import device, fused, fused_conv
+from kernels import beam_step, device, fused, fused_conv
+from kernels.expand import Expansion
+from kernels.expand import expand as expand_reference
+from kernels.merge import merge as merge_reference
 from kernels.text import Argument, Kernel, Template
 
 DTYPES = {"float32": mx.float32, "float16": mx.float16, "bfloat16": mx.bfloat16}
@@ -81,7 +84,50 @@ def _first(call: Callable[..., mx.array], lead: int) -> Callable[..., mx.array]:
     return run
 
 
+def _make_expand(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    labels, spread = normal(batch, 4, 70, dtype=dtype, scale=3), normal(batch, 4, 5, dtype=dtype)
+    scores = normal(batch, 4, seed=1) - mx.arange(4) * 2.0
+    finished, forced = normal(batch, 4, seed=2) > 1.0, normal(batch, 4, seed=3) > 1.0
+    return [labels, spread, scores, finished, forced]
+
+
+def _table(found: Expansion) -> mx.array:
+    """All six outputs side by side, [B, 5K + 1]."""
+    label_scores = mx.where(found.labels < 0, 0.0, found.label_scores)
+    columns = [
+        found.scores,
+        found.parents,
+        found.labels,
+        found.durations,
+        label_scores,
+        found.finite[:, None],
+    ]
+    return mx.concatenate([each.astype(mx.float32) for each in columns], axis=1)
+
+
+def _expand(call: Callable[..., Expansion]) -> Callable[..., mx.array]:
+    durations = mx.array([0, 1, 2, 3, 4], mx.int32)
+    return lambda labels, spread, *rest: _table(call(labels, spread, durations, *rest))
+
+
+def _expand_rnnt(call: Callable[..., Expansion]) -> Callable[..., mx.array]:
+    return lambda labels, _, *rest: _table(call(labels, None, None, *rest))
+
+
+def _make_merge(batch: int, _: mx.Dtype) -> list[mx.array]:
+    classes = (normal(batch, 7, seed=1) * 2).astype(mx.int32)
+    return [normal(batch, 7), classes[:, :, None] == classes[:, None, :]]
+
+
+def _finite(call: Callable[..., mx.array]) -> Callable[..., mx.array]:
+    """Dead slots as a number that can be subtracted."""
+    return lambda scores, same: mx.maximum(call(scores, same), -1e9)
+
+
 def _cases() -> Iterator[Case]:
+    yield Case("expand", _make_expand, _expand(beam_step.expand), _expand(expand_reference))
+    yield Case("expand-rnnt", _make_expand, _expand_rnnt(beam_step.expand), _expand_rnnt(expand_reference))
+    yield Case("merge", _make_merge, _finite(beam_step.merge), _finite(merge_reference))
     yield Case("silu", _make_silu, fused.silu, fused.silu_reference)
     yield Case("layer_norm", _make_layer_norm, fused.layer_norm, fused.layer_norm_reference)
     for name, window in (("all", (-1, -1)), ("window", (5, 2)), ("left", (8, -1))):

@@ -1,4 +1,4 @@
-"""The fused operations: equal to their references, the same bits in any batch, NaN kept where it came in."""
+"""Every kernel: equal to its reference, the same bits in any batch, NaN kept where it came in."""
 
 import mlx.core as mx
 import numpy as np

@@ -19,6 +19,8 @@ SPOOL_INLINE Wide wide_fma(Wide a, Wide b, Wide c) {
 }
 #endif
 
+static constexpr int NOWHERE = 0x7fffffff;
+
 struct slots {
   static constexpr int COUNT = 32 * sizeof(float) / sizeof(Wide);
   Wide part[COUNT];
@@ -31,6 +33,16 @@ struct slots {
     slots v;
     memcpy(&v, from, sizeof v);
     return v;
+  }
+};
+
+typedef int WideInt __attribute__((vector_size(sizeof(Wide))));
+struct slot_ints {
+  WideInt part[slots::COUNT];
+
+  slot_ints() = default;
+  SPOOL_INLINE slot_ints(int value) {
+    for (int i = 0; i < slots::COUNT; i++) part[i] = WideInt{} + value;
   }
 };
 
@@ -128,4 +140,26 @@ SPOOL_INLINE float slot_max(slots v) {
   for (int o = 16; o > 0; o >>= 1)
     for (int i = 0; i < o; i++) t[i] = t[i] < t[i + o] ? t[i + o] : t[i];
   return t[0];
+}
+
+SPOOL_INLINE void keep_larger(slots& best, slot_ints& at, slots v, int i) {
+  _Pragma("GCC unroll 8") for (int k = 0; k < slots::COUNT; k++) {
+    const auto larger_here = v.part[k] > best.part[k];
+    best.part[k] = larger_here ? v.part[k] : best.part[k];
+    at.part[k] = larger_here ? WideInt{} + i : at.part[k];
+  }
+}
+SPOOL_INLINE int first_of(slots best, slot_ints at, int, float value) {
+  float held[32];
+  int noted[32];
+  memcpy(held, &best, sizeof held);
+  memcpy(noted, &at, sizeof noted);
+  for (int i = 0; i < 32; i++) noted[i] = held[i] == value && noted[i] != NOWHERE ? noted[i] + i : NOWHERE;
+  for (int o = 16; o > 0; o >>= 1)
+    for (int i = 0; i < o; i++) noted[i] = noted[i] < noted[i + o] ? noted[i] : noted[i + o];
+  return noted[0];
+}
+SPOOL_INLINE void set_slot(slots& best, slot_ints& at, int, int slot, float value, int i) {
+  memcpy((char*)&best + slot * sizeof value, &value, sizeof value);
+  memcpy((char*)&at + slot * sizeof i, &i, sizeof i);
 }
