@@ -50,51 +50,62 @@ def expand(
     in its hypothesis (equal logits: lowest label first), then duration. K may exceed V + 1.
     """
     batch, beam, width = label_logits.shape
-    ranks = min(beam, width)
-    if duration_logits is None or durations is None:
-        duration_logits, durations = mx.zeros((batch, beam, 1)), mx.zeros((1,), dtype=mx.int32)
-    logits = label_logits.astype(mx.float32)
-    norm = mx.logsumexp(logits, axis=-1)
-    best, labels = top_k(logits, ranks)
-    label_lp = best - norm[..., None]
-    spread = duration_logits.astype(mx.float32)
-    duration_norm = mx.logsumexp(spread, axis=-1)
-    duration_lp = spread - duration_norm[..., None]
+    ranks, blank = min(beam, width), width - 1
+    # A hypothesis with one continuation keeps one label and one duration; the rest of its table is -inf.
+    bound = (finished | forced)[..., None]
+    labels, label_lp, norm = _labels(label_logits.astype(mx.float32), ranks, finished, bound)
+    table, choices = scores[..., None] + label_lp, 1
+    sound = mx.isfinite(norm)
+    if duration_logits is not None and durations is not None:
+        duration_lp, duration_norm = _durations(duration_logits.astype(mx.float32), finished, bound)
+        table = scores[..., None, None] + (label_lp[..., None] + duration_lp[:, :, None, :])
+        choices = duration_lp.shape[-1]
+        sound = sound & mx.isfinite(duration_norm)
 
-    blank = width - 1
-    grid = (batch, beam, ranks, duration_lp.shape[-1])
-    candidates = scores[..., None, None] + (label_lp[..., None] + duration_lp[:, :, None, :])
-    label_of = mx.broadcast_to(labels[..., None], grid)
-    lp_of = mx.broadcast_to(label_lp[..., None], grid)
-    frames_of = mx.where(label_of == blank, mx.maximum(durations, 1), durations)
-
-    first = mx.zeros(grid[2:], dtype=mx.bool_)
-    first[0, 0] = True
-    blank_lp = logits[..., blank] - norm
-    forced_score = scores + (blank_lp + duration_lp.max(axis=-1))
-    forced_frames = mx.maximum(durations[mx.argmax(duration_lp, axis=-1)], 1)
-    finished, forced = finished[..., None, None], forced[..., None, None]
-    only = mx.where(finished, scores[..., None, None], forced_score[..., None, None])
-    candidates = mx.where(finished | forced, mx.where(first, only, -mx.inf), candidates)
-    label_of = mx.where(finished, -1, mx.where(forced, blank, label_of))
-    lp_of = mx.where(forced, blank_lp[..., None, None], lp_of)
-    frames_of = mx.where(finished, 0, mx.where(forced, forced_frames[..., None, None], frames_of))
-
-    kept, index = top_k(candidates.reshape(batch, -1), beam)
-    alive = index >= 0
-    at = mx.maximum(index, 0)
-
-    def pick(values: mx.array, dead: float) -> mx.array:
-        chosen = mx.take_along_axis(values.reshape(batch, -1), at, axis=1)
-        return mx.where(alive, chosen, mx.array(dead, dtype=values.dtype))
-
-    running = (scores > -mx.inf) & ~finished[..., 0, 0]
-    sound = mx.isfinite(norm) & mx.isfinite(duration_norm)
+    kept, index = top_k(table.reshape(batch, -1), beam)
+    alive, at = index >= 0, mx.maximum(index, 0)
+    place = at // choices
+    label = mx.take_along_axis(labels.reshape(batch, -1), place, axis=1)
+    step = (label == blank).astype(mx.int32)
+    if durations is not None:
+        step = mx.where(label < 0, 0, mx.maximum(mx.take(durations, at % choices), step))
     return Expansion(
         scores=kept,
-        parents=mx.where(alive, at // (grid[2] * grid[3]), -1),
-        labels=pick(label_of, -1),
-        durations=pick(frames_of, 0),
-        label_scores=pick(lp_of, 0.0),
-        finite=mx.all(sound | ~running, axis=-1),
+        parents=mx.where(alive, place // ranks, -1),
+        labels=mx.where(alive, label, -1),
+        durations=mx.where(alive, step, 0),
+        label_scores=mx.where(alive, mx.take_along_axis(label_lp.reshape(batch, -1), place, axis=1), 0.0),
+        finite=mx.all(sound | finished | (scores == -mx.inf), axis=-1),
     )
+
+
+def _labels(
+    logits: mx.array, ranks: int, finished: mx.array, bound: mx.array
+) -> tuple[mx.array, mx.array, mx.array]:
+    """The best labels [B, K, R], their log-probabilities [B, K, R], and the normaliser [B, K].
+
+    A bound hypothesis has one entry, the first: blank, or (-1, 0.0) where it is finished.
+    """
+    blank = logits.shape[-1] - 1
+    norm = mx.logsumexp(logits, axis=-1)
+    best, labels = top_k(logits, ranks)
+    only_lp = mx.where(finished, 0.0, logits[..., blank] - norm)[..., None]
+    only = mx.where(finished, -1, blank)[..., None]
+    rest = mx.where(mx.arange(ranks) == 0, 0.0, -mx.inf)
+    return (
+        mx.where(bound, only, labels),
+        mx.where(bound, only_lp + rest, best - norm[..., None]),
+        norm,
+    )
+
+
+def _durations(logits: mx.array, finished: mx.array, bound: mx.array) -> tuple[mx.array, mx.array]:
+    """The log-probabilities of the durations [B, K, D] and their normaliser [B, K].
+
+    A bound hypothesis keeps its best one, and that at 0.0 where it is finished.
+    """
+    norm = mx.logsumexp(logits, axis=-1)
+    best = mx.argmax(logits, axis=-1, keepdims=True)
+    keeps = mx.arange(logits.shape[-1]) == best
+    log_probs = mx.where(finished[..., None], 0.0, logits - norm[..., None])
+    return mx.where(bound & ~keeps, -mx.inf, log_probs), norm

@@ -1,6 +1,8 @@
 """`spool-worker transcribe` end to end: the contract of its JSON, its formats, and files that fail alone."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +213,30 @@ def test_a_request_that_cannot_be_done_is_refused_before_any_file(speech: list[P
         transcribe_files(speech, str(MODEL), SearchOptions(head="ctc"))
     with pytest.raises(ModelError):
         transcribe_files(speech, str(GOLDEN), SearchOptions())
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "sentence"),
+    [
+        (["--model", "nowhere/"], 1, "spool-worker: nowhere/: no folder"),
+        (["--model", str(MODEL), "--head", "ctc"], 2, "spool-worker: the model has no ctc head; it has: tdt"),
+    ],
+)
+def test_the_command_fails_with_one_sentence(
+    flags: list[str], code: int, sentence: str, speech: list[Path]
+) -> None:
+    outcome = subprocess.run(
+        [sys.executable, "-m", "worker.cli", "transcribe", *flags, str(speech[0])],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert (outcome.returncode, outcome.stdout) == (code, "")
+    assert outcome.stderr.startswith(sentence)
+    assert outcome.stderr.count("\n") == 1
+
+
+def test_the_command_line_itself_imports_no_mlx() -> None:
+    program = "import sys, worker.cli; sys.exit(any(name.split('.')[0] == 'mlx' for name in sys.modules))"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
