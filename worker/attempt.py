@@ -19,7 +19,7 @@ from spool.settings import Settings
 from spool.store.chunks import SavedChunk, save_chunk, saved_chunks
 from spool.store.costs import Charge
 from spool.store.database import Database
-from spool.store.leases import Claim, set_progress
+from spool.store.leases import Claim, renew_lease, set_progress
 from spool.store.outbox import queued_by_queue
 from spool.transcript import Word
 from worker.assemble import Heard, Piece
@@ -210,12 +210,13 @@ class Attempt:
 
     def _save(self, piece: Piece, heard: tuple[Word, ...], engine_ns: int) -> None:
         """Keep the words and bill the time in one commit; where that fails for good, the time is wasted."""
-        offset = piece.start / SAMPLE_RATE
+        offset, last = piece.start / SAMPLE_RATE, piece.end / SAMPLE_RATE
         words = tuple(
             word.model_copy(
                 update={
-                    "start": round(word.start + offset, 3),
-                    "end": round(word.end + offset, 3),
+                    # A model's last frame may reach a little beyond the audio.
+                    "start": min(round(word.start + offset, 3), last),
+                    "end": min(round(word.end + offset, 3), last),
                     "channel": piece.channel,
                 }
             )
@@ -278,6 +279,9 @@ class _Commit:
             self.tried = True
             save_chunk(tx, claim, self.chunk, self.bill)
             set_progress(tx, claim, done / self.attempt.channels / SAMPLE_RATE)
+            cancel = renew_lease(tx, claim, self.attempt.bench.settings.lease_seconds)
+        if cancel:  # heard here, a cancel need not wait for the next renewal
+            self.attempt.lease.cancel()
 
     def _is_this(self, saved: SavedChunk) -> bool:
         mine = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)

@@ -164,4 +164,10 @@ class Engine:
             self._pending.take_death(process.bury())
             if self.stopped is not None:
                 return
-            self._spawn()
+            try:
+                self._spawn()
+            except (
+                OSError
+            ) as error:  # no memory or no process left; nobody else would ever answer what is open
+                self._pending.stop(f"its process cannot be started ({error})")
+                return

@@ -57,14 +57,17 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     loader = cast("Loader", getattr(importlib.import_module(module), name))
     device = _Device(connection, AudioView(layout), loader, options.models_kept)
     connection.send(Ready(os.getpid()))
-    while True:
-        work = inbox.next()
-        if isinstance(work, Describe):
-            device.describe(work)
-        elif isinstance(work, Dropped):
-            connection.send(work)
-        else:
-            device.run(work)
+    try:
+        while True:
+            work = inbox.next()
+            if isinstance(work, Describe):
+                device.describe(work)
+            elif isinstance(work, Dropped):
+                connection.send(work)
+            else:
+                device.run(work)
+    except (BrokenPipeError, ConnectionResetError):  # the parent is gone, noticed while sending
+        os._exit(0)
 
 
 class _Inbox:

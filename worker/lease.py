@@ -52,6 +52,11 @@ class Lease:
         if self._cancelled:
             raise JobCancelled
 
+    def cancel(self) -> None:
+        """A person has asked to cancel the job."""
+        self._cancelled = True
+        self.stop.set()
+
     def _keep(self) -> None:
         pause = self._seconds / RENEWALS_PER_LEASE
         renewed = time.monotonic()
@@ -70,8 +75,7 @@ class Lease:
                 continue
             renewed = asked
             if cancel:
-                self._cancelled = True
-                self.stop.set()
+                self.cancel()
 
     def _lose(self, error: LeaseLost) -> None:
         self._lost = error
