@@ -19,6 +19,7 @@ from rich.text import Text
 
 from api.cli_connection import err, out
 from api.demo import run_demo
+from api.processes import is_alive
 from api.runfile import Running, find_running, lock_holder
 from api.stack import Stack, StackError
 from spool.settings import load_settings
@@ -73,7 +74,8 @@ def down(home: Home = None) -> None:
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + _DOWN_PATIENCE_S
     with err.status("stopping"):
-        while lock_holder(folder) == pid:
+        # The lock is let go a moment before the process is gone.
+        while lock_holder(folder) == pid or is_alive(pid):
             if time.monotonic() > deadline:
                 raise StackError(f"Process {pid} did not stop within {_DOWN_PATIENCE_S:.0f} s.")
             time.sleep(_POLL_S)
@@ -147,13 +149,14 @@ def _print_running(running: Running, stop: str) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Within the block SIGTERM unwinds like Ctrl-C, so that what was started is stopped."""
+    """Within the block SIGTERM, and a terminal that closes, unwind like Ctrl-C and stop what was started."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

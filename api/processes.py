@@ -5,13 +5,17 @@ Ctrl-C in the terminal reaches only the one who starts them, and a whole family 
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Child:
         with log.open("ab") as output:
             self._process = _start(command, env, output)
         self.group = self._process.pid
+        self.command = " ".join(command)
 
     @property
     def pid(self) -> int:
@@ -67,6 +72,39 @@ class Child:
         return ""
 
 
+def remember(record: Path, children: Sequence[Child]) -> None:
+    """Write down which children there are, for whoever comes after us if we are killed."""
+    draft = record.with_name(f"{record.name}.draft")
+    draft.write_text(json.dumps([[child.group, child.command] for child in children]))
+    draft.replace(record)
+
+
+def end_remains(record: Path, patience: float) -> int:
+    """End the children that `record` tells of and that outlived who started them; how many there were.
+
+    A process counts as one of them when it leads the group and runs the command that was written down.
+    """
+    try:
+        told = {(int(group), str(command)) for group, command in json.loads(record.read_text())}
+    except (FileNotFoundError, ValueError, TypeError):
+        return 0
+    groups = [group for group, _ in told]
+
+    def leaders() -> list[Survivor]:
+        return [one for one in survivors(groups) if one.pid == one.group and (one.group, one.command) in told]
+
+    found = leaders()
+    for one in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one.pid, signal.SIGTERM)
+    deadline = time.monotonic() + patience
+    while leaders() and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    for one in found:
+        kill_group(one.group)
+    return len(found)
+
+
 def _start(command: Sequence[str], env: Mapping[str, str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         list(command),
@@ -86,8 +124,16 @@ def kill_group(group: int) -> None:
 
 def survivors(groups: Collection[int]) -> list[Survivor]:
     """Processes of these groups that still run (the dead whom nobody has buried yet do not count)."""
-    rows = _from_proc() if Path("/proc/self/stat").exists() else _from_ps()
-    return [row for row in rows if row.group in groups]
+    return [row for row in _all() if row.group in groups]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether this process still runs."""
+    return any(row.pid == pid for row in _all())
+
+
+def _all() -> list[Survivor]:
+    return _from_proc() if Path("/proc/self/stat").exists() else _from_ps()
 
 
 def _from_proc() -> list[Survivor]:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from api.client import Client, ServerUnreachable
-from api.processes import Child, Survivor, kill_group, survivors
+from api.processes import Child, Survivor, end_remains, kill_group, remember, survivors
 from api.runfile import RunLock, Running
 from spool.embedded import EmbeddedRedis
 from spool.errors import SpoolError
@@ -59,6 +59,10 @@ class Stack:
         """The folder that the parts write their logs to."""
         return self.settings.home / "logs"
 
+    @property
+    def _record(self) -> Path:
+        return self.settings.home / "children.json"
+
     def __enter__(self) -> Self:
         self._lock.__enter__()
         try:
@@ -85,6 +89,8 @@ class Stack:
 
     def _start(self) -> None:
         token = self.settings.api_token
+        if end_remains(self._record, _WORKER_STOP_S):
+            self._say("ended what an earlier run had left behind")
         self._migrate()
         if self.settings.redis_url == EmbeddedRedis(self.settings.home).url:
             self._say("starting the broker")
@@ -119,6 +125,7 @@ class Stack:
         child = Child(name, command, self._environ, self.logs / f"{name.lower()}.log")
         self._children.append(child)
         self._groups.append(child.group)
+        remember(self._record, self._children)
 
     def _wait(self, ready: Callable[[], bool], patience: float, complaint: str) -> None:
         deadline = time.monotonic() + patience
@@ -147,6 +154,7 @@ class Stack:
                 self._redis.stop()
         self._children = []
         self._look_back()
+        self._record.unlink(missing_ok=True)
 
     def _look_back(self) -> None:
         """Note and end every process of ours that is still there."""

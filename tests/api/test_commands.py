@@ -125,6 +125,29 @@ def test_a_stack_of_which_a_part_dies_stops_and_says_why(tmp_path: Path) -> None
         process.kill()
 
 
+def test_what_a_killed_stack_left_behind_is_ended_by_the_next(tmp_path: Path) -> None:
+    # Given a stack that was killed, so that its parts live on
+    commands = Commands(tmp_path / "home", {"SPOOL_API_PORT": "0"})
+    commands.run("up", "--detach")
+    running = find_running(commands.home)
+    assert running is not None
+    os.kill(running.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while find_running(commands.home) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert httpx.get(f"{running.url}/healthz").status_code == 200
+
+    # When another is started in the same home
+    commands.run("up", "--detach")
+
+    # Then the old parts are gone, and nothing is left after the new one
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{running.url}/healthz")
+    commands.run("down")
+    assert processes_of(commands.home) == []
+
+
 # The demo
 
 
