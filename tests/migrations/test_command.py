@@ -7,7 +7,8 @@ from pathlib import Path
 
 def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "migrations", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": "/bin", **environ})
+    environ["PATH"] = "/bin"
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
 
 
 def test_it_moves_the_database_of_the_settings(tmp_path: Path) -> None:
