@@ -9,6 +9,7 @@ import sys
 import typer
 
 from spool.errors import InvalidRequest, SpoolError
+from worker.cli_bench import bench
 from worker.cli_check import check
 from worker.cli_run import run
 from worker.cli_transcribe import transcribe
@@ -21,6 +22,7 @@ def _root() -> None:
     """Transcribe on this machine: as a worker of the queue, or straight from files."""
 
 
+app.command("bench")(bench)
 app.command("check")(check)
 app.command("run")(run)
 app.command("transcribe")(transcribe)

@@ -1,0 +1,41 @@
+"""`spool-worker bench`: prints what `worker.bench` measured. Knows options and printing."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worker.cli_transcribe import DecoderName
+
+
+def bench(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Recordings; made-up speech without any.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="A model's name in the settings, or a path.")] = "",
+    decoder: Annotated[DecoderName, typer.Option(help="How to search.")] = DecoderName.greedy,
+    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept by the beam search.")] = 4,
+    seconds: Annotated[float, typer.Option(min=1, help="Audio to transcribe, in seconds.")] = 600,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """How fast this machine transcribes: audio seconds per engine second (RTFx)."""
+    from spool.settings import load_settings
+    from worker.bench import run_bench
+    from worker.decode.hypothesis import SearchOptions
+
+    settings = load_settings()
+    name = model or settings.default_model
+    options = SearchOptions(decoder=decoder.value, beam=beam)
+    result = run_bench(settings, settings.models.get(name, name), options, files or [], seconds)
+    if as_json:
+        typer.echo(json.dumps({**asdict(result), "rtfx": result.rtfx}, indent=2))
+        return
+    typer.echo(
+        f"{result.model} on {result.device or 'its device'}, {result.decoder}: RTFx {result.rtfx:.1f} "
+        f"({result.audio_seconds:.0f} s of audio in {result.engine_seconds:.2f} s of engine, "
+        f"{result.wall_seconds:.2f} s of wall clock; "
+        f"{result.utterances} utterances, {result.batch:.1f} a batch, "
+        f"{result.words} words; model loaded in {result.load_seconds:.2f} s)"
+    )
