@@ -1,10 +1,10 @@
 """Beam search over a transducer's graph, all utterances and all slots of their beams at once.
 
 The semantics are those of NeMo's `malsd_batch` (modified alignment-length synchronous decoding, after
-"Alignment- Length Synchronous Decoding for RNN Transducer", Saon et al., 2020, with the bound on labels a
+"Alignment-Length Synchronous Decoding for RNN Transducer", Saon et al., 2020, with the bound on labels a
 frame), for RNNT and TDT. The loop is over steps alone: every utterance ends at its own length, keeps its
-place in the batch, and what its neighbours do changes nothing. Knows the order of the steps; `kernels` owns
-the arithmetic of each.
+place in the batch, and what its neighbours do changes nothing. Knows the order of the steps; `kernels.beam_step`
+owns the arithmetic of each, by kernel or by plain-MLX reference.
 """
 
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from kernels.expand import Expansion, expand
-from kernels.merge import merge
+from kernels.beam_step import expand, merge
+from kernels.expand import Expansion
 from kernels.prefix import Prefixes, empty_prefixes, extend, grow, same_tokens
 from worker.decode.advance import advance
 from worker.decode.hypothesis import Hypothesis

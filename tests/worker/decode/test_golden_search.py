@@ -13,6 +13,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from kernels.device import Backend, use_backend
 from worker.decode.hypothesis import Hypothesis, SearchOptions
 from worker.decode.search import search
 from worker.model.load import load_model
@@ -118,10 +119,13 @@ def test_beam_equals_nemo(golden: Callable[[str], Golden], name: str, beam: int)
     held, options = golden(name), SearchOptions("beam", beam=beam, nbest=beam)
     expected = held.lists(f"malsd.k{beam}")
 
+    # By this machine's kernels where it has some, and by their plain-MLX references.
     batched = search(held.model, held.encoded, options)
+    with use_backend(Backend.REFERENCE):
+        plain = search(held.model, held.encoded, options)
 
     for row, want in enumerate(expected):
-        for found in (batched[row], search(held.model, held.alone(row), options)[0]):
+        for found in (batched[row], plain[row], search(held.model, held.alone(row), options)[0]):
             assert_list(found, want, durations=held.has_durations)
             assert_scores(found, want)
 
