@@ -6,7 +6,6 @@ const int frames = x_shape[1], channels = shift_shape[0];
 const int tiles = (frames + TILE - 1) / TILE;
 const int utterance = int(threadgroup_position_in_grid.x) / tiles;
 const int first = int(threadgroup_position_in_grid.x) % tiles * TILE;
-const int last = first + TILE < frames ? first + TILE : frames;
 const int length = lengths[utterance];
 auto from = x + utterance * frames * 2 * channels;
 auto to = y + utterance * frames * channels;
@@ -28,14 +27,16 @@ for (int c = int(simdgroup_index_in_threadgroup) * 32; c < channels; c += NSG * 
   slots taps[TAPS];
   for (int q = 0; q < TAPS; q++) taps[q] = take_slots(weight + q * channels + c, lane, 0, rest, 0.0f);
   const slots base = take_slots(shift + c, lane, 0, rest, 0.0f);
-  for (int t = first; t < last; t++) {
+  // A constant count of rounds: unrolled, `gated` lies in registers on a GPU.
+  for (int r = 0; r < TILE; r++) {
+    const int t = first + r;
     slots sum = base;
-    for (int q = 0; q < TAPS; q++) sum = fma(gated[t - first + q], taps[q], sum);
+    for (int q = 0; q < TAPS; q++) sum = fma(gated[r + q], taps[q], sum);
     sum = sum / (1.0f + exp(-sum));
     if (t >= length) sum = 0.0f;
-    if (full)
+    if (t < frames && full)
       put_slots<T>(to + t * channels + c, lane, sum);
-    else
+    else if (t < frames)
       put_slots<T>(to + t * channels + c, lane, 0, rest, sum);
   }
 }
