@@ -3,8 +3,8 @@
 The semantics are those of NeMo's `malsd_batch` (modified alignment-length synchronous decoding, after
 "Alignment-Length Synchronous Decoding for RNN Transducer", Saon et al., 2020, with the bound on labels a
 frame), for RNNT and TDT. The loop is over steps alone: every utterance ends at its own length, keeps its
-place in the batch, and what its neighbours do changes nothing. Knows the order of the steps; `kernels.beam_step`
-owns the arithmetic of each, by kernel or by plain-MLX reference.
+place in the batch, and what its neighbours do changes nothing. Knows the order of the steps;
+`kernels.beam_step` owns the arithmetic of each, by kernel or by plain-MLX reference.
 """
 
 from typing import NamedTuple
