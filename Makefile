@@ -27,11 +27,11 @@ check: env-dev  ## format, lint and types alone
 	@$(BIN)/mypy
 
 test-train:  ## tests of the training code, in its own environment (PyTorch)
-	@ops/environment.sh $(TRAIN_VENV) train,dev
-	@$(TRAIN_VENV)/bin/python -m pytest -q tests/train
+	@ops/environment.sh $(TRAIN_VENV) train
+	@$(TRAIN_VENV)/bin/python -m pytest -q --confcutdir=tests/train tests/train
 
 lock: env-dev  ## write the versions in use to constraints.txt
-	@$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
+	@$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude pip --exclude setuptools > constraints.txt
 
 env:
 	@ops/environment.sh $(VENV) api,worker,embedded
