@@ -87,7 +87,7 @@ class Attempt:
         the recording or of one of its utterances.
         """
         for chunk in chunks:
-            self._check()
+            self.check()
             piece = Piece(
                 chunk.channel,
                 chunk.index,
@@ -128,15 +128,7 @@ class Attempt:
                 )
         self._flying.clear()
 
-    @property
-    def fruitless_attempts(self) -> int:
-        """Earlier attempts of which no chunk is left: how often trying did not help."""
-        helped = {chunk.attempt for chunk in self._saved.values()} - {self.claim.attempt}
-        return self.claim.attempt - 1 - len(helped)
-
-    # --- steps ----------------------------------------------------------------------------------------------
-
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise what should stop the attempt now."""
         self.lease.check()
         if self.bench.draining.is_set():
@@ -155,6 +147,14 @@ class Attempt:
         queues = (queue_name(settings.pool), queue_name(settings.pool, settings.worker_name))
         if any(waiting.get(queue, 0) for queue in queues):
             raise GiveBack("others have waited long enough")
+
+    @property
+    def fruitless_attempts(self) -> int:
+        """Earlier attempts of which no chunk is left: how often trying did not help."""
+        helped = {chunk.attempt for chunk in self._saved.values()} - {self.claim.attempt}
+        return self.claim.attempt - 1 - len(helped)
+
+    # --- steps ----------------------------------------------------------------------------------------------
 
     def _is_saved(self, piece: Piece) -> bool:
         saved = self._saved.get((piece.channel, piece.index))
@@ -201,7 +201,7 @@ class Attempt:
             del self._flying[future]
             self._save(piece, result.words, result.engine_ns)
         if seconds:
-            self._check()
+            self.check()
 
     def _named(self, error: SpoolError, piece: Piece) -> SpoolError:
         """The error with the recording's name and the place in it."""

@@ -146,7 +146,7 @@ class _Life:
         attempt.model = self._model_path()
         info = self._model_info(attempt.model)
         with (
-            self._shop.sources.fetched(self._job.source, self._job.name, self._lease.check) as path,
+            self._shop.sources.fetched(self._job.source, self._job.name, attempt.check) as path,
             open_audio(
                 path,
                 channels=self._job.options.channels,
@@ -228,13 +228,14 @@ class _Life:
         return patiently(read, self._bench.settings.lease_seconds)
 
     def _end_error(self, error: SpoolError) -> str:
+        named = error.message if self._job.name in error.message else f"{self._job.name}: {error.message}"
         if not error.retryable:
-            return self._end("failed", code=error.code, message=error.message)
+            return self._end("failed", code=error.code, message=named)
         pause = self._shop.retry.pause(self._attempt.fruitless_attempts)
         if pause is None:
-            tries = f"{error.message} Given up after {self._shop.retry.attempts} attempts."
+            tries = f"{named} Given up after {self._shop.retry.attempts} attempts."
             return self._end("failed", code=error.code, message=tries)
-        return self._end("handed back", reason=f"{error.code}: {error.message}", pause=pause)
+        return self._end("handed back", reason=f"{error.code}: {named}", pause=pause)
 
     def _end(
         self, ending: str, *, code: str = "", message: str = "", reason: str = "", pause: float = 0

@@ -30,7 +30,7 @@ from spool.store.rows import Source
 
 HTTP_TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 REDIRECTS = 5
-FULL = {errno.ENOSPC, errno.EDQUOT}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Sources:

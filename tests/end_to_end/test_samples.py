@@ -7,7 +7,6 @@ that was killed in the middle.
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from spool.jobs import JobState
 from spool.objects import object_store
 from spool.transcript import Transcript
-from tests.worker.processes import REAL, Fleet, children, drained
+from tests.worker.processes import REAL, Fleet, drained, engine_of
 from tests.worker.workshop import until
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -35,17 +34,6 @@ def make_fleet(tmp_path: Path, sqlite_url: str, redis_url: str) -> Iterator[Call
     yield make
     for fleet in fleets:
         fleet.close()
-
-
-def engine_of(pid: int) -> int:
-    """The engine among the worker's children; the other one looks after shared memory."""
-    for child in children(pid):
-        command = subprocess.run(
-            ["ps", "-o", "command=", "-p", str(child)], capture_output=True, text=True, check=True
-        )
-        if "spawn_main" in command.stdout:
-            return child
-    raise AssertionError("the worker has no engine")
 
 
 def transcripts(fleet: Fleet, jobs: dict[str, str]) -> dict[str, list[tuple[str, float, float, int]]]:

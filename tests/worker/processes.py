@@ -117,6 +117,17 @@ def children(pid: int) -> list[int]:
     return [child for child, parent in pairs if parent == pid]
 
 
+def engine_of(pid: int) -> int:
+    """The engine among the worker's children; the other one looks after shared memory."""
+    for child in children(pid):
+        command = subprocess.run(
+            ["ps", "-o", "command=", "-p", str(child)], capture_output=True, text=True, check=True
+        )
+        if "spawn_main" in command.stdout:
+            return child
+    raise AssertionError("the worker has no engine")
+
+
 def alive(pid: int) -> bool:
     listing = subprocess.run(
         ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False

@@ -1,5 +1,6 @@
-"""A whole worker process with the tiny model of `fake_models`: what `spool-worker run` is, for tests."""
+"""A whole worker process for tests: `spool-worker run` with the tiny model of `fake_models`, or TEST_LOADER."""
 
+import os
 import sys
 
 
@@ -12,7 +13,9 @@ def main() -> int:
 
     settings = load_settings()
     configure_logs(settings.log_json)
-    return Worker(settings, loader=LOADER, retry=RetryPolicy(3, 0.2, 0.5)).run()
+    return Worker(
+        settings, loader=os.environ.get("TEST_LOADER", LOADER), retry=RetryPolicy(3, 0.2, 0.5)
+    ).run()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The worker as a process: real Celery on a real Redis, SQLite, a folder, and the tiny model."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ import pytest
 from spool.jobs import JobState
 from spool.store.jobs import cancel_job
 from tests.worker.fake_models import ABORT, poisoned
-from tests.worker.processes import Fleet, alive, children, drained
+from tests.worker.processes import Fleet, alive, children, drained, engine_of
 from tests.worker.workshop import speechlike, until, write_wav
 
 
@@ -123,3 +124,19 @@ def test_a_running_job_is_cancelled_and_its_neighbour_is_not(
     assert fleet.job(short).state is JobState.DONE
     assert drained(worker, signal.SIGINT) == 0
     assert fleet.billed_ns() == fleet.workers()[0].engine_busy_ns
+
+
+def test_a_worker_whose_engine_cannot_start_any_more_leaves(
+    make_fleet: Callable[..., Fleet], tmp_path: Path, gate: Path
+) -> None:
+    broken = tmp_path / "broken"
+    fleet = make_fleet(TEST_LOADER="tests.worker.fragile_models:load", TEST_BROKEN=str(broken))
+    worker = fleet.start()
+    job_id = fleet.submit(write_wav(tmp_path / "a.wav", speechlike(40)), "gated")
+    until(gate.with_suffix(".reached").exists, "a batch on the device")
+    broken.touch()
+    os.kill(engine_of(worker.pid), signal.SIGKILL)
+    assert worker.wait(60) == 1, "whoever supervises it may start it anew"
+    job = fleet.job(job_id)
+    assert (job.state, job.deaths) == (JobState.QUEUED, 0)
+    assert fleet.workers()[0].state == "stopped"

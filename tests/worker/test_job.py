@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import random
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -379,6 +380,27 @@ def test_a_store_that_refuses_is_tried_again_a_few_times(
     assert f"{RETRY.attempts} attempts" in job.error_message
     assert shop.run(staying) is None
     shop.assert_bills_equal_busy_time()
+
+
+def test_a_full_disk_is_named_and_not_retried_for_ever(shop: Shop) -> None:
+    """The system itself refuses: no file may grow beyond a limit, so the copy fails for real."""
+    path = shop.record("big.wav", speechlike(200))
+    stored = shop.objects.put_file("jobs/job_big/source", path)
+    with shop.db.begin() as tx:
+        source = Source("upload", stored.key, stored.size, stored.etag)
+        job_id = create_job(tx, new_job(source=source, name="big.wav", options=_plain()))[0].id
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (stored.size // 2, before[1]))
+    try:
+        endings = [shop.run(job_id) for _ in range(3)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert endings == ["handed back", "handed back", "failed"]
+    job = shop.job(job_id)
+    assert job.error_code == "disk_full"
+    assert job.error_message is not None
+    assert job.error_message.startswith("big.wav: ")
+    assert list((shop.folder / "tmp").iterdir()) == [], "nothing is left of the copy"
 
 
 def test_pauses_grow_and_end() -> None:
