@@ -1,4 +1,4 @@
-"""A whole worker process for tests: `spool-worker run` with the tiny model of `fake_models`, or TEST_LOADER."""
+"""A whole worker process for tests: `spool-worker run` with the tiny model, or with TEST_LOADER."""
 
 import os
 import sys
