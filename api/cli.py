@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from api import cli_jobs, cli_reports, cli_stack
+from api import cli_audit, cli_jobs, cli_reports, cli_stack
 from api.client import Refused, ServerUnreachable
 from spool.errors import InvalidRequest, SpoolError
 
@@ -39,6 +39,7 @@ app.command("cancel")(cli_jobs.cancel)
 app.command("retry")(cli_jobs.retry)
 app.command("costs")(cli_reports.costs)
 app.command("workers")(cli_reports.workers)
+app.command("audit")(cli_audit.audit)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -96,7 +97,8 @@ class FolderStore:
                 if key.startswith(prefix):
                     with suppress(FileNotFoundError):
                         facts = path.stat()
-                        found.append(ObjectInfo(key, facts.st_size, _etag(facts)))
+                        modified = datetime.fromtimestamp(facts.st_mtime, UTC)
+                        found.append(ObjectInfo(key, facts.st_size, _etag(facts), modified=modified))
         yield from sorted(found, key=lambda info: info.key)
 
     def check(self) -> None:

@@ -113,7 +113,8 @@ class S3Store:
         with _s3_errors(self._address(prefix)):
             for page in pages:
                 for item in page.get("Contents", ()):
-                    yield ObjectInfo(item["Key"].removeprefix(self.prefix), item["Size"], item["ETag"])
+                    key = item["Key"].removeprefix(self.prefix)
+                    yield ObjectInfo(key, item["Size"], item["ETag"], modified=item["LastModified"])
 
     def check(self) -> None:
         """Ask for the bucket."""

@@ -7,7 +7,8 @@ network.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -20,12 +21,13 @@ _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@ -]*")
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """An object as it is stored. `etag` changes with the content; `sha256` (hex) is known when we wrote
-    it."""
+    it, `modified` (aware, by the store's clock) when it was listed."""
 
     key: str
     size: int
     etag: str
     sha256: str | None = None
+    modified: datetime | None = field(default=None, compare=False)
 
 
 class ObjectStore(Protocol):

@@ -1,0 +1,86 @@
+"""`spool audit`: the laws, proved on a live database and object store.
+
+Unlike the other subcommands it asks no server: it reads both stores itself, with the settings, so that it
+works while the API is down and trusts nothing that the API says.
+"""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from api.cli_connection import Json, out
+from spool.audit import RULES, Patience
+from spool.auditor import AuditReport
+from spool.auditor import audit as run_audit
+from spool.objects import object_store
+from spool.settings import load_settings
+from spool.store import Database
+
+SHOWN = 20
+
+
+def audit(
+    objects: Annotated[
+        bool, typer.Option(help="Read every transcript and list every object; else look at SQL alone.")
+    ] = True,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds by which sweeps, heartbeats and clocks may be late.")
+    ] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Prove the laws on this database and object store; exit code 1 on a breach."""
+    settings = load_settings()
+    database = Database(settings.database_url)
+    patience = Patience(hint_seconds=settings.hint_stale_seconds, grace_seconds=grace)
+    try:
+        report = run_audit(database, object_store(settings) if objects else None, patience)
+    finally:
+        database.close()
+    if as_json:
+        typer.echo(json.dumps(_document(report), indent=2))
+    else:
+        _print(report)
+    raise typer.Exit(0 if report.clean else 1)
+
+
+def _document(report: AuditReport) -> dict[str, object]:
+    return {
+        "clean": report.clean,
+        "looked_at": _looked_at(report),
+        "arriving_objects": report.arriving,
+        "leftover_objects": report.leftovers,
+        "breaches": {rule: report.counts[rule] for rule in RULES},
+        "examples": [breach._asdict() for breach in report.breaches],
+    }
+
+
+def _looked_at(report: AuditReport) -> dict[str, int]:
+    names = ("jobs", "chunks", "lines", "workers", "objects")
+    return {name: getattr(report, name) for name in names}
+
+
+def _print(report: AuditReport) -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("breaches", justify="right")
+    table.add_column("rule", no_wrap=True)
+    table.add_column("what it says", overflow="fold")
+    for rule, meaning in RULES.items():
+        found = report.counts[rule]
+        table.add_row(Text(str(found), style="red" if found else "green"), rule, meaning)
+    out.print(table)
+    for breach in report.breaches[:SHOWN]:
+        out.print(
+            Text.assemble((f"{breach.rule}  ", "red"), f"{breach.subject}  {breach.message}"), soft_wrap=True
+        )
+    if len(report.breaches) > SHOWN:
+        out.print(f"… and {report.counts.total() - SHOWN} more; --json lists them.")
+    out.print(", ".join(f"{number} {name}" for name, number in _looked_at(report).items()) + " looked at")
+    if report.arriving or report.leftovers:
+        out.print(
+            f"{report.arriving} young objects may still get their job; {report.leftovers} files belong to "
+            "attempts that do not count"
+        )
+    out.print("every law holds" if report.clean else f"{report.counts.total()} breaches")

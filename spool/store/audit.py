@@ -1,0 +1,153 @@
+"""What an audit reads, in pieces that fit in memory however long the tables are. Judges nothing.
+
+Whatever is compared comes from one statement, so that an audit of a database at work sees no commit halfway.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, exists, func, literal, select, union_all
+
+from spool.audit import Bill, Core, JobFacts, Line, WorkerDay, WorkerFacts
+from spool.clock import now_utc
+from spool.jobs import JobState
+from spool.tables import chunks, cost_lines, jobs, locks, outbox, workers
+
+STREAMED = {"yield_per": 1000}
+
+
+def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
+    """The next `limit` jobs by id after `last_id` ("" to begin with)."""
+    waiting = exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id))
+    rows = tx.execute(
+        select(jobs, waiting.label("in_outbox"), now_utc().label("now"))
+        .where(jobs.c.id > last_id)
+        .order_by(jobs.c.id)
+        .limit(limit)
+    )
+    return [_facts_of(row) for row in rows]
+
+
+def cores(tx: Connection, job_ids: Sequence[str]) -> Iterator[Core]:
+    """The saved chunks of these jobs, by job, channel and number."""
+    query = (
+        select(chunks.c.job_id, chunks.c.channel, chunks.c.number, chunks.c.core_start, chunks.c.core_end)
+        .where(chunks.c.job_id.in_(job_ids))
+        .order_by(chunks.c.job_id, chunks.c.channel, chunks.c.number)
+    )
+    for row in tx.execute(query, execution_options=STREAMED):
+        yield Core(*row)
+
+
+def bills(tx: Connection, job_ids: Sequence[str]) -> list[Bill]:
+    """For each attempt at these jobs, what its billable lines and its saved chunks come to."""
+    zero = literal(0)
+    saved = select(
+        chunks.c.job_id,
+        chunks.c.attempt,
+        zero.label("billed_ns"),
+        chunks.c.engine_ns.label("saved_ns"),
+        zero.label("billed_samples"),
+        (chunks.c.core_end - chunks.c.core_start).label("saved_samples"),
+    ).where(chunks.c.job_id.in_(job_ids))
+    billed = select(
+        cost_lines.c.job_id,
+        cost_lines.c.attempt,
+        cost_lines.c.engine_ns,
+        zero,
+        cost_lines.c.audio_samples,
+        zero,
+    ).where(cost_lines.c.job_id.in_(job_ids), ~cost_lines.c.wasted)
+    both = union_all(saved, billed).subquery()
+    amounts = [func.sum(both.c[name]) for name in Bill._fields[2:]]
+    rows = tx.execute(
+        select(both.c.job_id, both.c.attempt, *amounts)
+        .group_by(both.c.job_id, both.c.attempt)
+        .order_by(both.c.job_id, both.c.attempt)
+    )
+    # PostgreSQL sums bigints as numeric; they are whole numbers all the same.
+    return [Bill(job_id, attempt, *map(int, sums)) for job_id, attempt, *sums in rows]
+
+
+def lines(tx: Connection) -> Iterator[Line]:
+    """Every cost line there is."""
+    query = select(*(cost_lines.c[name] for name in Line._fields))
+    for row in tx.execute(query, execution_options=STREAMED):
+        yield Line(*row)
+
+
+def worker_sums(tx: Connection) -> Iterator[WorkerFacts]:
+    """Every worker that ever was, with the sum of its lines."""
+    billed = _billed(cost_lines.c.worker_id).subquery()
+    query = (
+        select(
+            workers.c.id,
+            workers.c.state,
+            workers.c.busy_ns,
+            workers.c.engine_busy_ns,
+            func.coalesce(billed.c.engine_ns, 0),
+        )
+        .join_from(workers, billed, billed.c.worker_id == workers.c.id, isouter=True)
+        .order_by(workers.c.id)
+    )
+    for worker_id, state, *sums in tx.execute(query, execution_options=STREAMED):
+        yield WorkerFacts(worker_id, state, *map(int, sums))
+
+
+def worker_days(tx: Connection) -> Iterator[WorkerDay]:
+    """What each worker was billed on each day, by worker and day."""
+    billed = _billed(cost_lines.c.worker_id, cost_lines.c.day).subquery()
+    query = (
+        select(
+            billed.c.worker_id,
+            billed.c.day,
+            billed.c.engine_ns,
+            workers.c.started_at,
+            func.coalesce(workers.c.stopped_at, workers.c.seen_at),
+        )
+        .join_from(billed, workers, billed.c.worker_id == workers.c.id)
+        .order_by(billed.c.worker_id, billed.c.day)
+    )
+    for worker_id, day, engine_ns, *span in tx.execute(query, execution_options=STREAMED):
+        yield WorkerDay(worker_id, day, int(engine_ns), *span)
+
+
+def known_jobs(tx: Connection, job_ids: Iterable[str]) -> dict[str, str | None]:
+    """Those of the ids that are jobs, each with the key of its transcript."""
+    rows = tx.execute(select(jobs.c.id, jobs.c.transcript_key).where(jobs.c.id.in_(list(job_ids))))
+    return {row.id: row.transcript_key for row in rows}
+
+
+def is_swept(tx: Connection, lock: str, grace_seconds: float) -> bool:
+    """Whether some process held this lock no longer than `grace_seconds` ago."""
+    row = tx.execute(
+        select(locks.c.held_until, now_utc().label("now")).where(locks.c.name == lock)
+    ).one_or_none()
+    return row is not None and row.now - row.held_until <= timedelta(seconds=grace_seconds)
+
+
+def _billed(*keys: Any) -> Select[Any]:  # noqa: ANN401 - columns of any type
+    return select(*keys, func.sum(cost_lines.c.engine_ns).label("engine_ns")).group_by(*keys)
+
+
+def _facts_of(row: Row[Any]) -> JobFacts:
+    return JobFacts(
+        id=row.id,
+        state=JobState(row.state),
+        attempt=row.attempt,
+        separate=row.options.get("channels") == "separate",
+        source_kind=row.source_kind,
+        source_uri=row.source_uri,
+        lease_until=row.lease_until,
+        queued_at=row.queued_at,
+        hinted_at=row.hinted_at,
+        finished_at=row.finished_at,
+        in_outbox=bool(row.in_outbox),
+        audio_seconds=row.audio_seconds,
+        coverage=row.coverage,
+        transcript_key=row.transcript_key,
+        transcript_sha256=row.transcript_sha256,
+        error_code=row.error_code,
+        now=row.now,
+    )
