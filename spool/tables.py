@@ -76,6 +76,16 @@ jobs = Table(
     Column("transcript_sha256", String(64)),
     Column("coverage", Double),
     Column("words", Integer),
+    # No foreign key: SQLite can neither add nor drop a column that has one.
+    Column("batch_id", ID),
+    Column("batch_line", Integer),
+    Column("custom_id", String(200)),
+    Column("tags", JSON(none_as_null=True)),
+    # Whether a transcript of the same content, options and model may be taken over, and from where it was.
+    Column("reuse", Boolean, nullable=False, server_default=false()),
+    Column("reused_from", ID),
+    Column("content_sha256", String(64)),
+    Column("fingerprint", String(64)),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
     CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https')", name="source_kind"),
     CheckConstraint(
@@ -96,6 +106,66 @@ jobs = Table(
         "lease_until",
         sqlite_where=text("state = 'running'"),
         postgresql_where=text("state = 'running'"),
+    ),
+    Index(
+        "ix_jobs_batch_id_custom_id",
+        "batch_id",
+        "custom_id",
+        unique=True,
+        sqlite_where=text("batch_id IS NOT NULL"),
+        postgresql_where=text("batch_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_jobs_batch_id_batch_line",
+        "batch_id",
+        "batch_line",
+        sqlite_where=text("batch_id IS NOT NULL"),
+        postgresql_where=text("batch_id IS NOT NULL"),
+    ),
+    # What a job may take its transcript from: the same content, or the same version of an S3 object.
+    Index(
+        "ix_jobs_known_content",
+        "content_sha256",
+        sqlite_where=text("state = 'done' AND content_sha256 IS NOT NULL"),
+        postgresql_where=text("state = 'done' AND content_sha256 IS NOT NULL"),
+    ),
+    Index(
+        "ix_jobs_known_etag",
+        "source_etag",
+        sqlite_where=text("state = 'done' AND source_kind = 's3' AND fingerprint IS NOT NULL"),
+        postgresql_where=text("state = 'done' AND source_kind = 's3' AND fingerprint IS NOT NULL"),
+    ),
+)
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("project", NAME, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("reuse", Boolean, nullable=False),
+    Column("accepted", Integer, nullable=False, server_default=text("0")),
+    Column("lines", Integer),
+    Column("bad", Integer, nullable=False, server_default=text("0")),
+    Column("bad_lines", JSON, nullable=False),
+    Column("idempotency_key", String(255)),
+    Column("request_hash", String(64), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    # When the last line had been read; before that more jobs may come.
+    Column("closed_at", UtcDateTime),
+    Column("cancelled_at", UtcDateTime),
+    CheckConstraint("accepted >= 0 AND bad >= 0", name="counts"),
+    Index("ix_batches_created_at_id", "created_at", "id"),
+    Index("ix_batches_project_created_at_id", "project", "created_at", "id"),
+    Index(
+        "ix_batches_project_idempotency_key",
+        "project",
+        "idempotency_key",
+        unique=True,
+        sqlite_where=text("idempotency_key IS NOT NULL"),
+        postgresql_where=text("idempotency_key IS NOT NULL"),
     ),
 )
 

@@ -6,12 +6,12 @@ write is in `spool.store.leases`.
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     case,
-    false,
     func,
     insert,
     literal,
@@ -43,7 +43,9 @@ __all__ = [
     "get_job",
     "job_counts",
     "list_jobs",
+    "retried",
     "retry_job",
+    "values_of",
 ]
 
 PAGE_LIMIT = 1000
@@ -66,6 +68,11 @@ class NewJob:
     idempotency_key: str | None = None
     request_hash: str | None = None
     id: str | None = None
+    reuse: bool = False
+    batch_id: str | None = None
+    batch_line: int | None = None
+    custom_id: str | None = None
+    tags: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +182,7 @@ def retry_job(tx: Connection, job_id: str) -> Job:
             may_become(JobState.QUEUED),
             jobs.c.state.in_([JobState.FAILED.value, JobState.CANCELLED.value]),
         )
-        .values(
-            state=JobState.QUEUED.value,
-            deaths=0,
-            cancel_requested=false(),
-            queued_at=now_utc(),
-            hinted_at=null(),
-            started_at=null(),
-            finished_at=null(),
-            error_code=null(),
-            error_message=null(),
-            updated_at=now_utc(),
-        )
+        .values(**retried())
         .returning(*JOB_COLUMNS)
     ).one_or_none()
     if row is None:
@@ -195,6 +191,18 @@ def retry_job(tx: Connection, job_id: str) -> Job:
     job = job_of(row)
     add_hints(tx, [(job.id, job.pool, job.worker)])
     return job
+
+
+def retried() -> dict[str, Any]:
+    """What a retry sets: queued as if new, with nothing left of how it ended."""
+    emptied = ("hinted_at", "started_at", "finished_at", "error_code", "error_message")
+    return {
+        "state": JobState.QUEUED.value,
+        "deaths": 0,
+        "cancel_requested": False,
+        "queued_at": now_utc(),
+        "updated_at": now_utc(),
+    } | dict.fromkeys(emptied, null())
 
 
 def job_counts(tx: Connection, project: str | None = None) -> dict[JobState, int]:
@@ -206,27 +214,31 @@ def job_counts(tx: Connection, project: str | None = None) -> dict[JobState, int
     return {state: counted.get(state, 0) for state in JobState}
 
 
+def values_of(new: NewJob) -> dict[str, Any]:
+    """The columns of a new job's row but its times, which are the database's."""
+    return {
+        "id": new.id or new_id("job"),
+        "project": new.project,
+        "state": JobState.QUEUED.value,
+        "name": new.name,
+        "source_kind": new.source.kind,
+        "source_uri": new.source.uri,
+        "source_size": new.source.size,
+        "source_etag": new.source.etag,
+        "options": new.options.model_dump(mode="json"),
+        "pool": new.pool,
+        "worker": new.worker,
+        "reuse": new.reuse,
+        "batch_id": new.batch_id,
+        "batch_line": new.batch_line,
+        "custom_id": new.custom_id,
+        "tags": new.tags,
+    }
+
+
 def _insert_job(tx: Connection, new: NewJob) -> Job:
-    row = tx.execute(
-        insert(jobs)
-        .values(
-            id=new.id or new_id("job"),
-            project=new.project,
-            state=JobState.QUEUED.value,
-            name=new.name,
-            source_kind=new.source.kind,
-            source_uri=new.source.uri,
-            source_size=new.source.size,
-            source_etag=new.source.etag,
-            options=new.options.model_dump(mode="json"),
-            pool=new.pool,
-            worker=new.worker,
-            created_at=now_utc(),
-            queued_at=now_utc(),
-            updated_at=now_utc(),
-        )
-        .returning(*JOB_COLUMNS)
-    ).one()
+    times = {"created_at": now_utc(), "queued_at": now_utc(), "updated_at": now_utc()}
+    row = tx.execute(insert(jobs).values(**values_of(new), **times).returning(*JOB_COLUMNS)).one()
     job = job_of(row)
     add_hints(tx, [(job.id, job.pool, job.worker)])
     return job

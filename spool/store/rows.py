@@ -65,6 +65,20 @@ class Job:
     """Share of the samples that a chunk's core covered, 0 to 1."""
     words: int | None
     """How many words the transcript has."""
+    batch_id: str | None = None
+    batch_line: int | None = None
+    """Its line in the batch's manifest, or its place in the listing of a prefix or folder, from 1."""
+    custom_id: str | None = None
+    """What the submitter calls it; once a batch."""
+    tags: dict[str, str] | None = None
+    reuse: bool = False
+    """Whether an earlier transcript of the same content, options and model may be taken over."""
+    reused_from: str | None = None
+    """The job whose transcript was taken over."""
+    content_sha256: str | None = None
+    """Of the source's bytes, once a worker has read them."""
+    fingerprint: str | None = None
+    """Of the options and the model's weights, once done."""
 
 
 JOB_COLUMNS = tuple(column for column in jobs.c if column.name != "hinted_at")

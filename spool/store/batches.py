@@ -1,0 +1,260 @@
+"""Batches: written block by block with their jobs, looked up, listed, cancelled, their failures retried.
+
+A block of jobs, their outbox lines and the batch's count commit together (law 2), so a submission that broke
+off has run what it had written, and the same submission under its idempotency key goes on from there: within
+a batch a `custom_id` makes one job. How far a batch is stands in `spool.store.standing`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, literal, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from spool.clock import UtcDateTime, now_utc
+from spool.errors import Conflict, InvalidRequest, NotFound
+from spool.ids import new_id
+from spool.jobs import JobState
+from spool.store.cursors import read_cursor, write_cursor
+from spool.store.jobs import PAGE_LIMIT, NewJob, retried, values_of
+from spool.store.rows import JOB_COLUMNS, Job, add_hints, job_of
+from spool.tables import ID, batches, jobs
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """What a submitter asks for. `request_hash` tells a repeat of an `idempotency_key` from its misuse."""
+
+    project: str
+    name: str
+    source: str
+    reuse: bool
+    request_hash: str
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch as its row stood when it was read; its jobs are counted elsewhere."""
+
+    id: str
+    project: str
+    name: str
+    source: str
+    """The address it was listed from, or `manifest`."""
+    reuse: bool
+    accepted: int
+    """Jobs made."""
+    lines: int | None
+    """Lines, objects or files read; None until all were."""
+    bad: int
+    bad_lines: list[dict[str, Any]]
+    """The first bad lines: `line`, `custom_id`, `code`, `message`."""
+    idempotency_key: str | None
+    request_hash: str
+    created_at: datetime
+    updated_at: datetime
+    closed_at: datetime | None
+    """When all was read; before that more jobs may come."""
+    cancelled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPage:
+    """Batches, newest first, and the cursor of the page after them (None at the end)."""
+
+    items: tuple[Batch, ...]
+    next_cursor: str | None
+
+
+def create_batch(tx: Connection, new: NewBatch) -> tuple[Batch, bool]:
+    """Write the batch's row; the bool tells whether it is new.
+
+    A repeated idempotency key (per project) with the same hash answers with the first batch, which may not be
+    closed yet. Raises Conflict when the key was used for another request.
+    """
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    row = tx.execute(
+        build(batches)
+        .values(
+            id=new_id("bat"),
+            project=new.project,
+            name=new.name,
+            source=new.source,
+            reuse=new.reuse,
+            bad_lines=[],
+            idempotency_key=new.idempotency_key,
+            request_hash=new.request_hash,
+            created_at=now_utc(),
+            updated_at=now_utc(),
+        )
+        .on_conflict_do_nothing()
+        .returning(*batches.c)
+    ).one_or_none()
+    if row is not None:
+        return _batch_of(row), True
+    first = find_batch(tx, new)
+    if first is None:
+        raise Conflict(f"The idempotency key {new.idempotency_key!r} is in use by another request right now.")
+    return first, False
+
+
+def find_batch(tx: Connection, new: NewBatch) -> Batch | None:
+    """The batch that was made under this idempotency key, if any. Raises Conflict for another request's."""
+    if new.idempotency_key is None:
+        return None
+    row = tx.execute(
+        select(*batches.c).where(
+            batches.c.project == new.project, batches.c.idempotency_key == new.idempotency_key
+        )
+    ).one_or_none()
+    if row is not None and row.request_hash != new.request_hash:
+        raise Conflict(f"The idempotency key {new.idempotency_key!r} was used for another request.")
+    return None if row is None else _batch_of(row)
+
+
+def add_jobs(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> int:
+    """Write a block of jobs with their outbox lines; how many were new to the batch.
+
+    Raises Conflict when the batch was cancelled: no job comes after its cancellation.
+    """
+    # This row's lock makes a cancellation wait for the block, or the block see the cancellation.
+    if not _touch(tx, batch_id):
+        raise Conflict(f"Batch {batch_id} was cancelled while it was handed in.")
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    times = {"created_at": now_utc(), "queued_at": now_utc(), "updated_at": now_utc()}
+    statement = build(jobs).values(**times).on_conflict_do_nothing().returning(jobs.c.id)
+    rows = [values_of(job) for job in new]
+    written = set(tx.scalars(statement, rows)) if rows else set()
+    tx.execute(
+        update(batches)
+        .where(batches.c.id == batch_id)
+        .values(accepted=batches.c.accepted + len(written), updated_at=now_utc())
+    )
+    # In the order of the manifest, which is the order in which workers will see them.
+    add_hints(tx, [(row["id"], row["pool"], row["worker"]) for row in rows if row["id"] in written])
+    return len(written)
+
+
+def close_batch(
+    tx: Connection, batch_id: str, lines: int, bad: int, bad_lines: Sequence[dict[str, Any]]
+) -> Batch:
+    """All of it was read. Closing again changes nothing."""
+    tx.execute(
+        update(batches)
+        .where(batches.c.id == batch_id, batches.c.closed_at.is_(None))
+        .values(lines=lines, bad=bad, bad_lines=list(bad_lines), closed_at=now_utc(), updated_at=now_utc())
+    )
+    return get_batch(tx, batch_id)
+
+
+def get_batch(tx: Connection, batch_id: str) -> Batch:
+    """The batch. Raises NotFound."""
+    row = tx.execute(select(*batches.c).where(batches.c.id == batch_id)).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no batch {batch_id}.")
+    return _batch_of(row)
+
+
+def list_batches(
+    tx: Connection, project: str | None = None, cursor: str | None = None, limit: int = 50
+) -> BatchPage:
+    """Up to `limit` (1 to 1000) batches, newest first, after `cursor`. Raises InvalidRequest."""
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise InvalidRequest(f"A page holds 1 to {PAGE_LIMIT} batches.")
+    asked = ("batches", project)
+    query = select(*batches.c)
+    if project is not None:
+        query = query.where(batches.c.project == project)
+    if cursor is not None:
+        created_at, batch_id = read_cursor(cursor, asked)
+        place = tuple_(literal(created_at, UtcDateTime()), literal(batch_id, ID))
+        query = query.where(tuple_(batches.c.created_at, batches.c.id) < place)
+    query = query.order_by(batches.c.created_at.desc(), batches.c.id.desc()).limit(limit + 1)
+    found = [_batch_of(row) for row in tx.execute(query)]
+    items = tuple(found[:limit])
+    last = items[-1] if len(found) > limit else None
+    return BatchPage(items, write_cursor(last.created_at, last.id, asked) if last else None)
+
+
+def cancel_batch(tx: Connection, batch_id: str) -> int:
+    """Cancel every job that waits, ask the running ones to stop, and take no more; how many that concerned.
+
+    Raises NotFound, and Conflict when all has ended already.
+    """
+    get_batch(tx, batch_id)
+    tx.execute(
+        update(batches)
+        .where(batches.c.id == batch_id, batches.c.cancelled_at.is_(None))
+        .values(cancelled_at=now_utc(), updated_at=now_utc())
+    )
+    ended = {"state": JobState.CANCELLED.value, "finished_at": now_utc()}
+    waiting = _change_all(tx, batch_id, JobState.QUEUED, ended)
+    running = _change_all(tx, batch_id, JobState.RUNNING, {"cancel_requested": True})
+    if waiting + running == 0 and get_batch(tx, batch_id).closed_at is not None:
+        raise Conflict(f"Batch {batch_id} has ended; there is nothing to cancel.")
+    return waiting + running
+
+
+def retry_failed(tx: Connection, batch_id: str, limit: int = 1000) -> int:
+    """Queue up to `limit` failed jobs again, as `retry_job` does one; how many. Raises NotFound.
+
+    Call it until it says 0: so many jobs in one transaction would hold the others up.
+    """
+    get_batch(tx, batch_id)
+    failed = (
+        select(jobs.c.id)
+        .where(jobs.c.batch_id == batch_id, jobs.c.state == JobState.FAILED.value)
+        .order_by(jobs.c.batch_line)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    again = tx.execute(
+        update(jobs)
+        .where(jobs.c.id.in_(list(tx.scalars(failed))), jobs.c.state == JobState.FAILED.value)
+        .values(**retried())
+        .returning(jobs.c.id, jobs.c.pool, jobs.c.worker)
+    ).all()
+    add_hints(tx, [(row.id, row.pool, row.worker) for row in again])
+    return len(again)
+
+
+def batch_jobs(
+    tx: Connection, batch_id: str, after: tuple[int, str] | None, limit: int, state: JobState | None = None
+) -> list[Job]:
+    """Up to `limit` jobs in the order of the manifest, after the place (line, id)."""
+    query = select(*JOB_COLUMNS).where(jobs.c.batch_id == batch_id)
+    if state is not None:
+        query = query.where(jobs.c.state == state.value)
+    if after is not None:
+        query = query.where(tuple_(jobs.c.batch_line, jobs.c.id) > tuple_(*map(literal, after)))
+    query = query.order_by(jobs.c.batch_line, jobs.c.id).limit(limit)
+    return [job_of(row) for row in tx.execute(query)]
+
+
+def _change_all(tx: Connection, batch_id: str, state: JobState, values: dict[str, Any]) -> int:
+    # Locked in the order of ids, as in the relay's own update, so that the two never wait in a circle.
+    wanted = (
+        select(jobs.c.id)
+        .where(jobs.c.batch_id == batch_id, jobs.c.state == state.value)
+        .order_by(jobs.c.id)
+        .with_for_update()
+    )
+    changed = update(jobs).where(jobs.c.id.in_(wanted), jobs.c.state == state.value)
+    return tx.execute(changed.values(**values, updated_at=now_utc())).rowcount
+
+
+def _touch(tx: Connection, batch_id: str) -> bool:
+    touched = tx.execute(
+        update(batches)
+        .where(batches.c.id == batch_id, batches.c.cancelled_at.is_(None))
+        .values(updated_at=now_utc())
+    )
+    return touched.rowcount == 1
+
+
+def _batch_of(row: Row[Any]) -> Batch:
+    return Batch(**row._mapping)
