@@ -5,8 +5,8 @@ Every ending is one of the moves of `spool.jobs`, fenced by the claim:
 - a transcript: done.
 - an error that will stay: failed at once, with its code and sentence (law 8).
 - an error that may pass: back into the queue after a growing pause; after `RETRIES` attempts of which no
-  chunk is left, failed with that error. A full disk is one of these: it concerns this worker and this hour, not the
-  recording.
+  chunk is left, failed with that error. A full disk is one of these: it concerns this worker and this hour, not
+  the recording.
 - drain, or its turn is over: back into the queue at a saved chunk.
 - a person's cancel: cancelled.
 - a lost lease: nothing; the job is somebody else's, and what was not saved is billed as wasted.
