@@ -97,6 +97,11 @@ def backend() -> Backend:
     return Backend.CPU if compiler() else Backend.REFERENCE
 
 
+def compiled_for_cpu() -> bool:
+    """Whether kernels run as functions of this CPU: there they also beat what MLX does well on a GPU."""
+    return backend() in {Backend.CPU, Backend.FIBERS}
+
+
 @contextlib.contextmanager
 def use_backend(name: Backend | str) -> Iterator[None]:
     """Within the block, launches of this thread use this backend; failures to build are raised."""
@@ -112,7 +117,7 @@ def kernel_status() -> list[str]:
     chosen = backend()
     found = compiler()
     lines = [f"kernels: {chosen}"]
-    if chosen in {Backend.CPU, Backend.FIBERS} and found:
+    if compiled_for_cpu() and found:
         lines.append(f"kernel compiler: {found[1]} ({found[0]})")
         lines.append(f"kernel cache: {cache_folder()}")
     elif chosen is Backend.REFERENCE and found is None:

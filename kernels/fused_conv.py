@@ -92,20 +92,21 @@ def glu_conv(
     return glu_conv_reference(x, weight, shift, lengths, lead) if made is None else made[0]
 
 
+def _strided(x: mx.array, weight: mx.array, bias: mx.array, lead: int) -> mx.array:
+    """MLX's convolution with filters given as taps [9, C]; `x` has C channels, or one for all filters."""
+    filters = weight.astype(mx.float32).T.reshape(-1, 3, 3, 1)
+    ends = ([lead, lead], [1, 1])
+    made = mx.conv_general(x, filters, stride=2, padding=ends, groups=x.shape[-1])
+    return made + bias.astype(mx.float32)
+
+
 def depthwise_stride2_reference(
     x: mx.array, weight: mx.array, bias: mx.array, lengths: mx.array, *, relu: bool, lead: int
 ) -> mx.array:
-    """As `depthwise_stride2`, in plain MLX: one strided product a tap."""
+    """As `depthwise_stride2`, in plain MLX."""
     value = _masked(x.astype(mx.float32), lengths)
-    value = mx.maximum(value, 0.0) if relu else value
-    frames, bins = halved(x.shape[1], lead), halved(x.shape[2], lead)
-    padded = mx.pad(value, [(0, 0), (lead, 2), (lead, 2), (0, 0)])
-    total = bias.astype(mx.float32)
-    for tap in range(9):
-        u, g = tap // 3, tap % 3
-        part = padded[:, u : u + 2 * frames - 1 : 2, g : g + 2 * bins - 1 : 2]
-        total = total + part * weight[tap].astype(mx.float32)
-    return _masked(total, _halved_lengths(lengths, lead)).astype(x.dtype)
+    made = _strided(mx.maximum(value, 0.0) if relu else value, weight, bias, lead)
+    return _masked(made, _halved_lengths(lengths, lead)).astype(x.dtype)
 
 
 def depthwise_stride2(
@@ -141,9 +142,11 @@ def subsample_first_reference(
     lead: int,
 ) -> mx.array:
     """As `subsample_first`, in plain MLX: the same two convolutions, the first one's output in memory."""
-    spread = mx.broadcast_to(x[..., None], (*x.shape, first[0].shape[1]))
-    made = depthwise_stride2_reference(spread, *first, lengths, relu=False, lead=lead)
-    return depthwise_stride2_reference(made, *depthwise, _halved_lengths(lengths, lead), relu=True, lead=lead)
+    value = _masked(x.astype(mx.float32), lengths)[..., None]
+    made = mx.maximum(_strided(value, *first, lead), 0.0)
+    halves = _halved_lengths(lengths, lead)
+    made = _strided(_masked(made, halves), *depthwise, lead)
+    return _masked(made, _halved_lengths(halves, lead)).astype(x.dtype)
 
 
 def subsample_first(

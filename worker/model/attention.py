@@ -6,11 +6,14 @@ and equals full attention under the same band. Knows nothing of layers around it
 """
 
 import math
+from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 from mlx import nn
 
+from kernels.device import compiled_for_cpu
+from kernels.fused import relative_softmax
 from worker.model.config import EncoderConfig
 
 MASKED = -1e4  # as NeMo: exp() of it is zero, yet a row with nothing to see stays finite
@@ -25,6 +28,15 @@ def position_table(first: int, last: int, width: int, dtype: mx.Dtype) -> mx.arr
     table = np.empty((len(positions), width), np.float32)
     table[:, 0::2], table[:, 1::2] = np.sin(angles), np.cos(angles)
     return mx.array(table).astype(dtype)
+
+
+class Sight(NamedTuple):
+    """What each frame sees. `mask` as the attention wants it, `lengths` [B] int32. `window`: frames to the
+    left and right (negative: all), where that and the lengths say all the mask says; else None."""
+
+    mask: mx.array
+    lengths: mx.array
+    window: tuple[int, int] | None
 
 
 class RelPositionAttention(nn.Module):
@@ -43,9 +55,9 @@ class RelPositionAttention(nn.Module):
         self._heads = heads
         self._scale = 1.0 / math.sqrt(width // heads)
 
-    def __call__(self, x: mx.array, positions: mx.array, mask: mx.array) -> mx.array:
-        """x [B, T, d]; positions [2T - 1, d] from T - 1 down; mask [B or 1, 1, T, T] bool, True where j is
-        seen."""
+    def __call__(self, x: mx.array, positions: mx.array, sight: Sight) -> mx.array:
+        """x [B, T, d]; positions [2T - 1, d] from T - 1 down; the mask [B or 1, 1, T, T] bool, True where j
+        is seen. Frames past the length come out as anything finite."""
         batch, frames, _ = x.shape
         query, keys, values = (
             self._split(self.linear_q(x)),
@@ -54,10 +66,14 @@ class RelPositionAttention(nn.Module):
         )
         position_keys = self._split(self.linear_pos(positions)[None])
         scores = self._biased(query, self.pos_bias_v) @ position_keys.swapaxes(-1, -2)
-        bias = mx.where(mask, shift(scores, frames) * self._scale, mx.array(MASKED, dtype=x.dtype))
-        seen = mx.fast.scaled_dot_product_attention(
-            self._biased(query, self.pos_bias_u), keys, values, scale=self._scale, mask=bias
-        )
+        query = self._biased(query, self.pos_bias_u)
+        if compiled_for_cpu() and sight.window is not None:
+            # On a GPU MLX's fused attention moves less memory than this; on a CPU it is not fused.
+            content = query @ keys.swapaxes(-1, -2)
+            seen = relative_softmax(content, scores, sight.lengths, query.shape[-1], sight.window) @ values
+        else:
+            bias = mx.where(sight.mask, shift(scores, frames) * self._scale, mx.array(MASKED, dtype=x.dtype))
+            seen = mx.fast.scaled_dot_product_attention(query, keys, values, scale=self._scale, mask=bias)
         out: mx.array = self.linear_out(seen.swapaxes(1, 2).reshape(batch, frames, -1))
         return out
 
@@ -77,9 +93,9 @@ class RelPositionLocalAttention(RelPositionAttention):
         super().__init__(config)
         self._left, self._right = config.att_context_size
 
-    def __call__(self, x: mx.array, positions: mx.array, mask: mx.array) -> mx.array:
-        """x [B, T, d]; positions [l + r + 1, d] from l down to -r; mask [B, T] bool, True on frames of the
-        utterance."""
+    def __call__(self, x: mx.array, positions: mx.array, sight: Sight) -> mx.array:
+        """x [B, T, d]; positions [l + r + 1, d] from l down to -r; the mask [B, T] bool, True on frames of
+        the utterance."""
         batch, frames, width = x.shape
         block = max(1, self._left, self._right)
         blocks = -(-frames // block)
@@ -89,7 +105,7 @@ class RelPositionLocalAttention(RelPositionAttention):
         values = self._windows(self.linear_v(x), blocks, block)
         position_keys = self._split(self.linear_pos(positions)[None])
         scores = (self._biased(query, self.pos_bias_v) @ position_keys.swapaxes(-1, -2)) * self._scale
-        near = self._windows(mask[:, :, None], blocks, block).reshape(batch * blocks, 1, 1, window)
+        near = self._windows(sight.mask[:, :, None], blocks, block).reshape(batch * blocks, 1, 1, window)
         bias = mx.where(near, band(scores, window), mx.array(MASKED, dtype=x.dtype))
         seen = mx.fast.scaled_dot_product_attention(
             self._biased(query, self.pos_bias_u), keys, values, scale=self._scale, mask=bias

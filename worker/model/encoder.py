@@ -10,7 +10,7 @@ import numpy as np
 from mlx import nn
 from numpy.typing import NDArray
 
-from worker.model.attention import position_table
+from worker.model.attention import Sight, position_table
 from worker.model.config import EncoderConfig
 from worker.model.conformer import ConformerLayer
 from worker.model.subsampling import DwStridingSubsampling
@@ -35,12 +35,14 @@ class ConformerEncoder(nn.Module):
         positions = self.positions(x.shape[1], x.dtype)
         valid = mx.arange(x.shape[1])[None] < mx.array(counts)[:, None]
         mask = valid if self._config.is_local else self._attention_mask(valid)
+        sight = Sight(mask, mx.array(counts), self._window())
         for layer in self.layers:
-            x = layer(x, positions, mask, valid[:, :, None])
+            x = layer(x, positions, sight, valid[:, :, None])
         return mx.where(valid[:, :, None], x, mx.zeros((), dtype=x.dtype)), counts
 
     def fold(self, dtype: mx.Dtype) -> None:
         """Fixes every layer's filters of inference; called once, after the weights are in."""
+        self.pre_encode.fold()
         for layer in self.layers:
             layer.conv.fold(dtype)
 
@@ -50,6 +52,13 @@ class ConformerEncoder(nn.Module):
             left, right = self._config.att_context_size
             return position_table(left, -right, self._config.d_model, dtype)
         return position_table(frames - 1, 1 - frames, self._config.d_model, dtype)
+
+    def _window(self) -> tuple[int, int] | None:
+        """The context as frames to the left and right; None where it goes by chunks."""
+        left, right = self._config.att_context_size
+        if self._config.att_context_style != "regular" and right >= 0:
+            return None
+        return left, right
 
     def _attention_mask(self, valid: mx.array) -> mx.array:
         """[B, T] -> [B, 1, T, T]: what each frame sees of its own utterance."""

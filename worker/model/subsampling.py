@@ -8,6 +8,7 @@ in.
 import mlx.core as mx
 from mlx import nn
 
+from kernels.fused_conv import depthwise_stride2, subsample_first, taps_of
 from worker.model.config import EncoderConfig
 
 KERNEL = 3
@@ -24,6 +25,16 @@ class StridedConvolution(nn.Module):
         self.bias = mx.zeros((outputs,))
         self._groups = groups
         self._padding = padding
+        self._taps = taps_of(self.weight)
+
+    def fold(self) -> None:
+        """Lays the filters out as the kernels take them; called once the weights are in."""
+        self._taps = taps_of(self.weight)
+
+    @property
+    def filters(self) -> tuple[mx.array, mx.array]:
+        """Taps [9, C] and bias [C], one input channel a filter."""
+        return self._taps, self.bias
 
     def __call__(self, x: mx.array) -> mx.array:
         """[B, T, F, C] -> [B, T', F', C']."""
@@ -67,18 +78,33 @@ class DwStridingSubsampling(nn.Module):
             features = self._halve(features) if features > 0 else 0
         return features
 
+    def fold(self) -> None:
+        """Lays the filters out for the kernels; called once the weights are in."""
+        for layer in self.conv:
+            if isinstance(layer, StridedConvolution):
+                layer.fold()
+
+    def _halves(self, lengths: mx.array) -> mx.array:
+        """Lengths [B] after one stage. Half of nothing is nothing, whatever the padding adds."""
+        halved = mx.maximum((lengths + sum(self._padding) - KERNEL) // STRIDE + 1, 0)
+        return mx.where(lengths > 0, halved, 0)
+
     def __call__(self, features: mx.array, lengths: mx.array) -> mx.array:
         """[B, T, mels] with `lengths` [B] valid frames each -> [B, T', d_model]; T' = frames_of(T)."""
-        x = _masked(features[..., None], lengths)
-        for layer in self.conv:
-            x = layer(x)
-            if isinstance(layer, StridedConvolution):
-                # A zero-length row must stay so: half of nothing is nothing, whatever the padding adds.
-                halved = mx.maximum((lengths + sum(self._padding) - KERNEL) // STRIDE + 1, 0)
-                lengths = mx.where(lengths > 0, halved, 0)
-                x = _masked(x, lengths)
-            elif isinstance(layer, nn.Linear):
-                x = _masked(x, lengths)  # its bias fills padding again
+        strided = [layer for layer in self.conv if isinstance(layer, StridedConvolution)]
+        pointwise = [layer for layer in self.conv if isinstance(layer, nn.Linear)]
+        if len(strided) == 1:
+            x, lengths = strided[0](_masked(features[..., None], lengths)), self._halves(lengths)
+        else:
+            lead = self._padding[0]
+            x = subsample_first(features, strided[0].filters, strided[1].filters, lengths, lead)
+            lengths = self._halves(self._halves(lengths))
+            for before, convolution in zip(pointwise, strided[2:], strict=False):
+                # ReLU, and the mask that the bias before it calls for, belong to the kernel.
+                x = depthwise_stride2(before(x), *convolution.filters, lengths, relu=True, lead=lead)
+                lengths = self._halves(lengths)
+            x = pointwise[-1](x)
+        x = _masked(mx.maximum(x, 0), lengths)
         batch, frames = x.shape[:2]
         # NeMo flattens channel-major: all mel positions of channel 0 first.
         out: mx.array = self.out(x.transpose(0, 1, 3, 2).reshape(batch, frames, -1))

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from tests.worker.model.golden import FOLDER, MODELS, model, numbers, speech
-from worker.model.attention import RelPositionAttention, RelPositionLocalAttention, position_table
+from worker.model.attention import (
+    RelPositionAttention,
+    RelPositionLocalAttention,
+    Sight,
+    position_table,
+)
 from worker.model.config import EncoderConfig
 from worker.model.load import load_model
 from worker.model.model import AsrModel
@@ -166,11 +171,15 @@ def test_local_attention_equals_banded_full_attention(context: tuple[int, int], 
     # When full attention sees the band alone
     distance = mx.arange(frames)[:, None] - mx.arange(frames)[None]
     near = (distance <= context[0]) & (distance >= -context[1])
-    wanted = full(x, _positions(frames - 1, 1 - frames, config.d_model), near & valid[:, None, None, :])
-    found = local(x, _positions(context[0], -context[1], config.d_model), valid)
-    # Then both say the same of every frame of an utterance
+    positions = _positions(frames - 1, 1 - frames, config.d_model)
+    mask, counts = near & valid[:, None, None, :], mx.array(lengths)
+    wanted = full(x, positions, Sight(mask, counts, None))
+    found = local(x, _positions(context[0], -context[1], config.d_model), Sight(valid, counts, None))
+    # Then both say the same of every frame of an utterance, and so does the band given by its width
+    banded = full(x, positions, Sight(mask, counts, context))
     for row, length in enumerate(lengths):
         assert np.abs(np.array(found[row, :length] - wanted[row, :length])).max() <= BATCHED
+        assert np.abs(np.array(banded[row, :length] - wanted[row, :length])).max() <= BATCHED
 
 
 def _local(config: EncoderConfig, context: tuple[int, int]) -> EncoderConfig:
