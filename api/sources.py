@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from spool.addresses import AddressRules, HostRefused
 from spool.errors import InvalidRequest, SourceForbidden, SourceMissing
 from spool.settings import Settings
 from spool.store.jobs import Source
@@ -31,7 +32,7 @@ def checked_source(address: str, settings: Settings) -> Source:
         case "s3":
             return _s3_source(address)
         case "https":
-            return _web_source(address)
+            return _web_source(address, settings.source_addresses)
         case "file":
             return _file_source(address, settings.source_roots)
     raise SourceForbidden(f"{scheme}:// sources are not allowed; s3://, https:// and file:// are.")
@@ -56,7 +57,7 @@ def _s3_source(address: str) -> Source:
     return Source(kind="s3", uri=f"s3://{bucket}/{key}", size=None, etag=None)
 
 
-def _web_source(address: str) -> Source:
+def _web_source(address: str, rules: AddressRules) -> Source:
     try:
         parts = urlsplit(address)
         host, _port = parts.hostname, parts.port
@@ -66,6 +67,11 @@ def _web_source(address: str) -> Source:
         raise InvalidRequest("The source is not a web address: it needs a host and no spaces or backslashes.")
     if parts.username is not None or parts.password is not None:
         raise InvalidRequest("A web source must not carry a user name or password; sign the address instead.")
+    try:
+        rules.check_name(host)
+    except HostRefused as error:
+        # What the name resolves to is the worker's question: it may change, and others may ask other servers.
+        raise SourceForbidden(str(error)) from None
     return Source(kind="https", uri=parts._replace(fragment="").geturl(), size=None, etag=None)
 
 

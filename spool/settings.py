@@ -26,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from spool.addresses import AddressRules, normal_host
 from spool.costs import price_micros, price_of
 from spool.embedded import default_url
 from spool.errors import SettingsError
@@ -72,6 +73,10 @@ class Settings(BaseModel):
 
     source_roots: tuple[Path, ...] = ()
     """Folders below which `file://` sources may lie."""
+    source_hosts: tuple[str, ...] = ()
+    """Hosts that `https://` sources may lie on (`example.org`, `*.example.org`); empty: any public one."""
+    source_private_hosts: tuple[str, ...] = ()
+    """Hosts that may have private addresses, such as a file server of one's own."""
     api_host: str = "127.0.0.1"
     api_port: int = Field(8700, ge=0, le=65535)
     api_token: SecretStr | None = None
@@ -126,6 +131,16 @@ class Settings(BaseModel):
         if isinstance(value, str):
             value = json.loads(value) if value.startswith("[") else [p for p in value.split(os.pathsep) if p]
         return tuple(Path(path).expanduser().resolve() for path in value)
+
+    @field_validator("source_hosts", "source_private_hosts", mode="before")
+    @classmethod
+    def _host_patterns(cls, value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, str):
+            value = json.loads(value) if value.startswith("[") else value.split(",")
+        patterns = tuple(normal_host(pattern) for pattern in value if pattern.strip())
+        if any("*" in pattern.removeprefix("*.") or "/" in pattern for pattern in patterns):
+            raise ValueError("has to be a list of hosts such as example.org,*.example.net")
+        return patterns
 
     @field_validator("models", "rate_card", mode="before")
     @classmethod
@@ -197,6 +212,11 @@ class Settings(BaseModel):
         """The price of an engine hour of this worker (or another) in millionths of the currency."""
         price = price_of(worker or self.worker_name, pool or self.pool, self.rate_card, self.price_per_hour)
         return price_micros(price)
+
+    @property
+    def source_addresses(self) -> AddressRules:
+        """Which hosts `https://` sources may be fetched from."""
+        return AddressRules(self.source_hosts, self.source_private_hosts)
 
     @property
     def objects_folder(self) -> Path | None:

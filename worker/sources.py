@@ -10,10 +10,11 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import httpx
 
+from spool.addresses import HostRefused
 from spool.errors import (
     DiskFull,
     InvalidRequest,
@@ -27,9 +28,8 @@ from spool.errors import (
 from spool.objects import ObjectStore, s3_store
 from spool.settings import Settings
 from spool.store.rows import Source
+from worker.web import web_client
 
-HTTP_TIMEOUT = httpx.Timeout(60.0, connect=5.0)
-REDIRECTS = 5
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -68,7 +68,8 @@ class Sources:
     def _file(self, source: Source, name: str) -> Path:
         """A file where it lies. Links are resolved first: what counts is where the bytes are."""
         parts = urlsplit(source.uri)
-        path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(source.uri)
+        # Through bytes, since a name on disk need not be UTF-8; the address holds it percent-encoded.
+        path = Path(os.fsdecode(unquote_to_bytes(parts.path)) if parts.scheme == "file" else source.uri)
         try:
             real = path.resolve(strict=True)
         except FileNotFoundError:
@@ -110,16 +111,14 @@ class Sources:
             if request.url.scheme != "https":
                 raise SourceForbidden(f"{name}: {address} leads to an address without https.")
 
-        hooks = {"request": [stay_with_tls]}  # called for each redirect too, before it connects
         try:
-            with (
-                httpx.Client(
-                    timeout=HTTP_TIMEOUT, follow_redirects=True, max_redirects=REDIRECTS, event_hooks=hooks
-                ) as client,
-                client.stream("GET", source.uri, headers={"Accept-Encoding": "identity"}) as response,
-            ):
-                _refuse_bad_answer(response, name, address)
-                _copy_limited(response, target, self._settings.upload_max_bytes, name, check)
+            with web_client(self._settings.source_addresses) as client:
+                client.event_hooks = {"request": [stay_with_tls]}  # called for each redirect too
+                with client.stream("GET", source.uri, headers={"Accept-Encoding": "identity"}) as response:
+                    _refuse_bad_answer(response, name, address)
+                    _copy_limited(response, target, self._settings.upload_max_bytes, name, check)
+        except HostRefused as error:
+            raise SourceForbidden(f"{name}: {error}") from None
         except httpx.TooManyRedirects:
             raise SourceError(f"{name}: {address} leads in a circle of redirects.") from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):

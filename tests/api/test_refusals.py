@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import httpx
@@ -114,6 +115,26 @@ def test_an_address_that_names_nothing_is_refused(http: httpx.Client, source: st
     response = http.post("/v1/jobs", content=f'{{"source": {json.dumps(source)}}}', headers=JSON)
     problem(response, 422, "invalid_request")
     assert "secret" not in response.text
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1:8443", "127.1", "0x7f.1", "10.0.0.1", "[::1]", "169.254.169.254"]
+)
+def test_a_host_that_is_not_public_is_forbidden(http: httpx.Client, host: str) -> None:
+    response = http.post("/v1/jobs", json={"source": f"https://{host}/a.wav"})
+    problem(response, 403, "source_forbidden")
+
+
+def test_a_name_on_disk_that_is_not_utf_8_is_taken(http: httpx.Client, recordings: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(recordings) + b"/Gespr\xe4ch.wav"))
+    try:
+        path.write_bytes(b"RIFF")
+    except OSError:  # a file system (APFS) that takes UTF-8 alone
+        assert sys.platform == "darwin"
+        return
+    job = http.post("/v1/jobs", json={"source": f"{recordings.as_uri()}/Gespr%E4ch.wav"}).json()
+    assert job["source"]["uri"] == f"{recordings.as_uri()}/Gespr%E4ch.wav"
+    assert job["name"] == "Gespr\ufffdch.wav"
 
 
 @pytest.mark.parametrize("source", ["http://example.org/a.wav", "ftp://example.org/a.wav", "gopher://x/1"])

@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def for_localhost(folder: Path) -> tuple[Path, Path]:
+def for_localhost(folder: Path, *also: str) -> tuple[Path, Path]:
     """Paths of a self-signed certificate and its key, valid for a day."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    names = [*map(x509.DNSName, ("localhost", *also)), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -1,7 +1,9 @@
 """Sources of every kind, fetched from real servers on loopback."""
 
 import http.server
+import os
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +43,8 @@ class Site(http.server.BaseHTTPRequestHandler):
             self._answer(302, b"", Location="/circle.wav")
         elif self.path == "/plain.wav":
             self._answer(302, b"", Location=f"http://127.0.0.1:{self.server.server_port}/good.wav")
+        elif self.path == "/inside.wav":
+            self._answer(302, b"", Location=f"https://127.0.0.1:{self.server.server_port}/good.wav")
         elif self.path == "/short.wav":
             self.send_response(200)
             self.send_header("Content-Length", str(len(BODY)))
@@ -82,7 +86,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def make_sources(make_settings: Callable[..., Settings], tmp_path: Path) -> Callable[..., Sources]:
     def make(**settings: object) -> Sources:
-        return Sources(make_settings(**settings), FolderStore(tmp_path / "objects"), tmp_path / "tmp")
+        told: dict[str, object] = {"source_private_hosts": ("localhost", "127.0.0.1"), **settings}
+        return Sources(make_settings(**told), FolderStore(tmp_path / "objects"), tmp_path / "tmp")
 
     return make
 
@@ -122,6 +127,31 @@ def test_https_answers_say_whether_to_try_again(
 def test_https_never_leaves_tls(site: str, make_sources: Callable[..., Sources]) -> None:
     with pytest.raises(SourceForbidden, match="without https"):
         fetch(make_sources(), "https", site + "/plain.wav")
+
+
+def test_https_stays_off_what_is_not_public(site: str, make_sources: Callable[..., Sources]) -> None:
+    for sources in (
+        make_sources(source_private_hosts=()),
+        make_sources(source_private_hosts=("other.test",)),
+    ):
+        with pytest.raises(
+            SourceForbidden, match=r"^talk.wav: localhost is not a host of the public"
+        ) as caught:
+            fetch(sources, "https", site + "/good.wav")
+        assert "127.0.0.1" not in caught.value.message
+        assert not caught.value.retryable
+
+
+def test_a_redirect_is_judged_as_the_address_itself(site: str, make_sources: Callable[..., Sources]) -> None:
+    with pytest.raises(SourceForbidden, match=r"^talk.wav: 127.0.0.1 is not a host of the public"):
+        fetch(make_sources(source_private_hosts=("localhost",)), "https", site + "/inside.wav")
+
+
+def test_hosts_that_the_settings_do_not_name_are_refused(
+    site: str, make_sources: Callable[..., Sources]
+) -> None:
+    with pytest.raises(SourceForbidden, match=r"example\.org is not among the hosts"):
+        fetch(make_sources(source_hosts=("*.example.net",)), "https", "https://example.org/a.wav")
 
 
 def test_a_signed_address_is_in_no_error(site: str, make_sources: Callable[..., Sources]) -> None:
@@ -194,3 +224,15 @@ def test_files_count_where_their_bytes_are(make_sources: Callable[..., Sources],
         fetch(sources, "file", (root / "gone.wav").as_uri())
     with pytest.raises(SourceForbidden):
         fetch(make_sources(), "file", inside.as_uri())
+
+
+def test_names_on_disk_need_not_be_utf_8(make_sources: Callable[..., Sources], tmp_path: Path) -> None:
+    root = tmp_path / "tapes"
+    root.mkdir()
+    path = Path(os.fsdecode(os.fsencode(root) + b"/Gespr\xe4ch \xff 1.wav"))
+    try:
+        path.write_bytes(BODY)
+    except OSError:  # a file system (APFS) that takes UTF-8 alone
+        assert sys.platform == "darwin"
+        return
+    assert fetch(make_sources(source_roots=(root,)), "file", path.as_uri()) == BODY

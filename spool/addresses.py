@@ -1,0 +1,155 @@
+"""Which hosts may be asked for what users name, and at which of their addresses (SSRF, DNS rebinding).
+
+Knows names, IP addresses and the special ranges of IANA's registries. `AddressRules.resolved` is called for
+each connection, and the connection goes to an address that it returned: what a name means later plays no part.
+Opens no connection; knows no HTTP and no job.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Lookup = Callable[[str, int], Sequence[tuple[Any, ...]]]
+
+# The only range of IPv6 from which unicast addresses are given out (RFC 4291, IANA).
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+# An IPv4 address in the clothes of DNS64 (RFC 6052): what counts is the address within.
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# Within ranges that count as global: 6to4 reaches any IPv4 address, the others are no hosts of the internet.
+_NEVER = tuple(
+    ipaddress.ip_network(text)
+    for text in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+)
+# No internal file server is here: clouds keep the keys of their machines at link-local addresses.
+_NEVER_PRIVATE = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "0.0.0.0/8",
+        "169.254.0.0/16",
+        "224.0.0.0/3",
+        "fe80::/10",
+        "ff00::/8",
+        "fd00:ec2::/32",
+        "::/128",
+    )
+)
+# Alibaba's and Oracle's metadata servers lie outside link-local.
+_METADATA = tuple(ipaddress.ip_address(text) for text in ("100.100.100.200", "192.0.0.192"))
+
+
+class HostRefused(Exception):
+    """The settings do not let us talk to this host. The message names it, and no address behind the name."""
+
+
+class HostUnknown(Exception):
+    """The name cannot be resolved, at least now."""
+
+
+def is_public(address: Address) -> bool:
+    """Whether the address is a host's on the public internet, whatever it is wrapped in."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _NAT64:
+            return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+        if address.scope_id is not None or address not in _UNICAST:
+            return False
+    if any(address.version == net.version and address in net for net in _NEVER):
+        return False
+    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_private)
+
+
+def may_be_private(address: Address) -> bool:
+    """Whether a host that the settings name as private may have this address."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return may_be_private(inner)
+    if address in _METADATA:
+        return False
+    return not any(address.version == net.version and address in net for net in _NEVER_PRIVATE)
+
+
+def normal_host(host: str) -> str:
+    """The host as it is compared: lower case, IDNA, no final dot, no brackets. Raises ValueError."""
+    plain = host.strip().removeprefix("[").removesuffix("]").rstrip(".").lower()
+    if plain.isascii():
+        return plain
+    return plain.encode("idna").decode("ascii")  # UnicodeError is a ValueError
+
+
+def matches(host: str, pattern: str) -> bool:
+    """Whether a normal host is the pattern, or for `*.example.org` lies below it."""
+    if pattern.startswith("*."):
+        return host.endswith(pattern[1:]) and len(host) > len(pattern) - 1
+    return host == pattern
+
+
+@dataclass(frozen=True)
+class AddressRules:
+    """`hosts`: patterns of hosts that may be asked (empty: any public one); `private`: may be private too."""
+
+    hosts: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+    lookup: Lookup = field(default=lambda host, port: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+    def check_name(self, host: str) -> str:
+        """The normal host, if what can be told without DNS allows it. Raises HostRefused."""
+        try:
+            normal = normal_host(host)
+        except ValueError:
+            raise HostRefused(f"{host!r} is not the name of a host.") from None
+        is_private = any(matches(normal, pattern) for pattern in self.private)
+        if self.hosts and not is_private and not any(matches(normal, pattern) for pattern in self.hosts):
+            raise HostRefused(f"{normal} is not among the hosts that this server may fetch from.")
+        literal = _literal(normal)
+        local = normal == "localhost" or normal.endswith(".localhost")
+        if (local and not is_private) or (literal is not None and not self._allows(literal, is_private)):
+            raise _not_public(normal)
+        return normal
+
+    def resolved(self, host: str, port: int) -> list[str]:
+        """The addresses of `host`, all of them allowed; at least one.
+
+        Raises HostRefused when any of them is not (a name that means both inside and outside is an attack or
+        a mistake), HostUnknown when there is none.
+        """
+        normal = self.check_name(host)
+        is_private = any(matches(normal, pattern) for pattern in self.private)
+        try:
+            answers = self.lookup(normal, port)
+        except (OSError, UnicodeError) as error:
+            raise HostUnknown(f"{normal} cannot be resolved.") from error
+        found: dict[str, None] = {}
+        for *_, place in answers:
+            address = ipaddress.ip_address(str(place[0]))
+            if not self._allows(address, is_private):
+                raise _not_public(normal)
+            found[str(address)] = None
+        if not found:
+            raise HostUnknown(f"{normal} has no address.")
+        return list(found)
+
+    def _allows(self, address: Address, is_private: bool) -> bool:
+        return is_public(address) or (is_private and may_be_private(address))
+
+
+def _not_public(host: str) -> HostRefused:
+    return HostRefused(f"{host} is not a host of the public internet, and the settings do not name it.")
+
+
+def _literal(host: str) -> Address | None:
+    """The address that the host is, in any of the spellings that resolvers take (`127.1`, `0x7f000001`)."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    if not host or host[0] not in "0123456789":
+        return None
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except (OSError, ValueError):
+        return None
