@@ -9,6 +9,8 @@ playlists, no concat scripts, no devices), and no protocol, so that an uploaded 
 another file or address.
 """
 
+import errno
+import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -30,6 +32,27 @@ _CONTAINERS = (
 )
 
 
+class _Bounded:
+    """The file as FFmpeg sees it: a damaged index sends it to places that no file has, which it is told."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read = file.read
+        self.tell = file.tell
+        self._file = file
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Where the file is now, or what FFmpeg's own files answer to an offset that cannot be."""
+        try:
+            return self._file.seek(offset, whence)
+        except OSError as error:
+            # Raised, it would be taken for a disk that fails.
+            if error.errno != errno.EINVAL:
+                raise
+            return -errno.EINVAL
+        except OverflowError:
+            return -errno.EINVAL
+
+
 class AvReader(Decoding):
     """One open recording; see `worker.audio.reader.Reader`."""
 
@@ -40,7 +63,7 @@ class AvReader(Decoding):
         file.seek(0)
         try:
             self._container = av.open(
-                file,
+                _Bounded(file),
                 mode="r",
                 metadata_errors="replace",
                 options={"format_whitelist": _CONTAINERS, "protocol_whitelist": ""},

@@ -17,6 +17,7 @@ from worker.audio.wav_header import DataWindow, WavHeader, read_wav_header
 
 _UNKNOWN_LENGTH = 1 << 62
 _SYSTEM_ERROR = 2
+_MAX_RATE = (1 << 31) - 1  # what libsndfile's own field holds
 _MPEG_TAGS = (0x50, 0x55)
 
 
@@ -34,8 +35,8 @@ class SoundfileReader:
         self._window: DataWindow | None = None
         self.warnings: list[str] = []
         header = read_wav_header(file) if content == "wav" else None
-        if header is not None and header.rate == 0:
-            raise AudioUnreadable(f"{name}: the header gives a sample rate of 0 Hz")
+        if header is not None and not 0 < header.rate <= _MAX_RATE:
+            raise AudioUnreadable(f"{name}: the header gives a sample rate of {header.rate} Hz")
         # Before libsndfile opens: it reads through a duplicate descriptor, which shares our position.
         if content == "ogg" and not ogg_has_end(file):
             self.warnings.append("the Ogg stream has no end mark: the file may have been cut off")

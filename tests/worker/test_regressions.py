@@ -1,0 +1,24 @@
+"""Files that a fuzzer once broke a reader with (`ops/bench/fuzz.py`): each is read, or refused for good."""
+
+from pathlib import Path
+
+import pytest
+
+from spool.errors import AudioError
+from worker.audio import open_audio
+
+FOLDER = Path(__file__).with_name("regressions")
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "audio").iterdir()), ids=lambda path: path.name)
+def test_a_recording_that_broke_a_reader_is_refused_by_name(
+    path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        pytest.raises(AudioError, match=f"^{path.name}: ") as caught,
+        open_audio(path, max_seconds=600) as stream,
+    ):
+        for _ in stream.blocks():
+            pass
+    assert not caught.value.retryable
+    assert capfd.readouterr() == ("", "")
