@@ -56,8 +56,8 @@ def bad(tmp_path: Path) -> dict[str, Path]:
     return paths | {"source_missing": tmp_path / "gone.wav"}
 
 
-def run(*arguments: object) -> tuple[int, Any]:
-    outcome = CliRunner().invoke(app, ["transcribe", "--model", str(MODEL), *map(str, arguments)])
+def run(*arguments: object, model: Path = MODEL) -> tuple[int, Any]:
+    outcome = CliRunner().invoke(app, ["transcribe", "--model", str(model), *map(str, arguments)])
     return outcome.exit_code, outcome.stdout
 
 
@@ -89,6 +89,22 @@ def test_json_of_whole_files_is_nemos_nbest(speech: list[Path]) -> None:
         assert all(list(word) == ["text", "start", "end", "confidence"] for word in one["words"])
         assert all(list(entry) == ["tokens", "score", "times", "durations", "text"] for entry in one["nbest"])
         assert one["duration"] == pytest.approx(soundfile.info(one["file"]).duration)
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("ctc", []), ("hybrid", ["--head", "ctc"])])
+def test_a_ctc_head_is_searched_by_beam(speech: list[Path], name: str, arguments: list[str]) -> None:
+    options = ["--decoder", "beam", "--beam", 8, "--nbest", 8, "--no-chunk", *arguments]
+    code, out = run(*speech, *options, model=GOLDEN / f"{name}.nemo")
+
+    assert code == 0
+    with np.load(GOLDEN / f"{name}.beams.npz") as file:
+        tokens, times, lengths = (file[f"ctc_beam.k8.{part}"] for part in ("tok", "time", "len"))
+        counts = file["ctc_beam.k8.n"]
+    for row, found in enumerate(json.loads(out)):
+        assert [(one["tokens"], one["times"]) for one in found["nbest"]] == [
+            (tokens[row, k, : lengths[row, k]].tolist(), times[row, k, : lengths[row, k]].tolist())
+            for k in range(counts[row])
+        ]
 
 
 def test_greedy_is_the_default_and_gives_one_hypothesis(speech: list[Path]) -> None:

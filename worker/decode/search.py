@@ -12,6 +12,7 @@ import numpy as np
 from spool.errors import EngineError, InvalidRequest
 from worker.decode.beam import beam_search
 from worker.decode.ctc import ctc_greedy
+from worker.decode.ctc_beam import ctc_beam_search
 from worker.decode.greedy import greedy_search
 from worker.decode.hypothesis import Hypothesis, SearchOptions
 from worker.model.ctc import CtcHead
@@ -53,7 +54,7 @@ def search(model: Searchable, encoded: EncodedBatch, options: SearchOptions) -> 
 
     An utterance depends on its own frames alone: one without frames has one empty hypothesis, and one whose
     logits are not finite (NaN) has an empty list, its neighbours untouched; `best_of` turns that into an
-    error. Greedy and CTC know one hypothesis. Raises InvalidRequest where the options ask what the model or
+    error. Greedy knows one hypothesis. Raises InvalidRequest where the options ask what the model or
     this version cannot do.
     """
     head = resolve_head(model, options)
@@ -61,7 +62,11 @@ def search(model: Searchable, encoded: EncodedBatch, options: SearchOptions) -> 
     found: list[list[Hypothesis]]
     if head == "ctc":
         assert model.ctc is not None
-        found = ctc_greedy(model.ctc.log_probs(encoded.frames), lengths, model.ctc.blank)
+        log_probs, blank = model.ctc.log_probs(encoded.frames), model.ctc.blank
+        if options.decoder == "greedy":
+            found = ctc_greedy(log_probs, lengths, blank)
+        else:
+            found = ctc_beam_search(log_probs, lengths, blank, options.beam)
     else:
         assert model.transducer is not None
         transducer = model.transducer
@@ -92,6 +97,4 @@ def resolve_head(model: Searchable, options: SearchOptions) -> str:
     if head is None:
         has = ", ".join(sorted(model.heads)) or "none that can be searched"
         raise InvalidRequest(f"the model has no {options.head} head; it has: {has}")
-    if head == "ctc" and options.decoder == "beam":
-        raise InvalidRequest("beam search needs a TDT or RNNT head; a CTC head is searched greedily")
     return head

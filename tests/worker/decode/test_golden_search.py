@@ -26,7 +26,7 @@ TRANSDUCERS = ("tdt", "rnnt", "hybrid", "causal")
 FRAMES = (*TRANSDUCERS, "hybrid_local")
 WEIGHTS = {"hybrid_local": "hybrid"}
 CTC = ("ctc", "hybrid", "hybrid_local")
-BEAMS = (1, 2, 4, 8)
+BEAMS = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ def golden() -> Callable[[str], Golden]:
 
     def get(name: str) -> Golden:
         if name not in loaded:
-            with np.load(GOLDEN / f"{name}.npz") as file:
+            with np.load(GOLDEN / f"{name}.npz") as file, np.load(GOLDEN / f"{name}.beams.npz") as beams:
                 weights = GOLDEN / f"{WEIGHTS.get(name, name)}.nemo"
-                loaded[name] = Golden(load_model(weights, mx.float32), dict(file))
+                loaded[name] = Golden(load_model(weights, mx.float32), {**file, **beams})
         return loaded[name]
 
     return get
@@ -145,6 +145,19 @@ def test_ctc_greedy_equals_nemo(golden: Callable[[str], Golden], name: str) -> N
         assert found[row][0].tokens == tuple(labels[fresh].tolist())
         assert held.model.tokenizer.decode(found[row][0].tokens) == texts[row][0]
         assert_scores(found[row], want)
+
+
+@pytest.mark.parametrize("name", CTC)
+@pytest.mark.parametrize("beam", BEAMS)
+def test_ctc_beam_equals_nemo(golden: Callable[[str], Golden], name: str, beam: int) -> None:
+    held, options = golden(name), SearchOptions("beam", beam=beam, nbest=beam, head="ctc")
+
+    batched = search(held.model, held.encoded, options)
+
+    for row, want in enumerate(held.lists(f"ctc_beam.k{beam}")):
+        for found in (batched[row], search(held.model, held.alone(row), options)[0]):
+            assert_list(found, want, durations=False)
+            assert_scores(found, want)
 
 
 @pytest.mark.parametrize("name", TRANSDUCERS)

@@ -240,7 +240,7 @@ def test_what_cannot_be_searched_is_refused_in_a_sentence() -> None:
     for model, options, words in [
         (rnnt, SearchOptions(head="tdt"), "no tdt head; it has: rnnt"),
         (rnnt, SearchOptions(head="ctc"), "no ctc head"),
-        (ctc, SearchOptions("beam"), "CTC head is searched greedily"),
+        (ctc, SearchOptions("beam", head="rnnt"), "no rnnt head; it has: ctc"),
         (rnnt, SearchOptions("beam", beam=0), "at least 1"),
         (rnnt, SearchOptions(nbest=0), "at least 1"),
         (rnnt, SearchOptions("viterbi"), "unknown decoder"),  # type: ignore[arg-type]

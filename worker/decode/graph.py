@@ -1,0 +1,128 @@
+"""Weighted graphs over tokens with back-off, as arrays, walked by all hypotheses of a batch at once.
+
+A state has arcs for some tokens and one fallback for the rest, as in an n-gram model ("NGPU-LM", Bataev et
+al., 2025) and in an Aho-Corasick tree. Knows states, arcs and weights; does not know what they stand for
+(`lm`, `boost`) nor how they enter a score (`fusion`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """One graph of S states and M arcs; state 0 is the root, `start` where an utterance begins.
+
+    first, count: int32 [S], a state's arcs. fallback: int32 [S], -1 at the root. penalty: float32 [S], added
+    when falling back. ends: float32 [S], added when the utterance ends there. labels, weights, targets: [M].
+    base: float32 [V], what the root gives a token it has no arc for; base_targets: int32 [V], where it leads.
+    """
+
+    first: Ints
+    count: Ints
+    fallback: Ints
+    penalty: Floats
+    ends: Floats
+    labels: Ints
+    weights: Floats
+    targets: Ints
+    base: Floats
+    base_targets: Ints
+    start: int = 0
+
+    @cached_property
+    def depth(self) -> int:
+        """States on the longest way of fallbacks from a state to the root, both counted."""
+        steps, here = 1, np.arange(len(self.fallback))
+        while len(here := here[self.fallback[here] >= 0]):
+            here = np.unique(self.fallback[here])
+            steps += 1
+        return steps
+
+    @cached_property
+    def width(self) -> int:
+        """Most arcs of a state that is not the root."""
+        return int(self.count[1:].max(initial=0))
+
+
+class BoundGraph:
+    """Graphs bound to a batch: utterance b walks graphs[which[b]], and none of the others."""
+
+    def __init__(self, graphs: Sequence[Graph], which: Sequence[int]) -> None:
+        sizes = np.cumsum([0, *(len(graph.first) for graph in graphs)])
+        arcs = np.cumsum([0, *(len(graph.labels) for graph in graphs)])
+
+        def joined(name: str, shifts: NDArray[np.int64] | None = None) -> mx.array:
+            parts = [getattr(graph, name) for graph in graphs]
+            if shifts is not None:
+                moved = zip(parts, shifts, strict=False)
+                parts = [np.where(part < 0, part, part + shift).astype(np.int32) for part, shift in moved]
+            made = np.concatenate(parts)
+            # An empty array cannot be indexed, not even by rows that are masked afterwards.
+            return mx.array(made if len(made) else np.zeros(1, made.dtype))
+
+        self._first, self._count = joined("first", arcs), joined("count")
+        self._fallback, self._penalty = joined("fallback", sizes), joined("penalty")
+        self._ends = joined("ends")
+        self._labels, self._weights, self._targets = (
+            joined("labels"),
+            joined("weights"),
+            joined("targets", sizes),
+        )
+        self._base = mx.array(np.stack([graph.base for graph in graphs]))
+        shifted = zip(graphs, sizes, strict=False)
+        self._base_targets = mx.array(np.stack([g.base_targets + shift for g, shift in shifted]), mx.int32)
+        self._depth = max(graph.depth for graph in graphs)
+        self._width = max(graph.width for graph in graphs)
+        self._root_width = max(int(graph.count[0]) for graph in graphs)
+        self._which = mx.array(np.array(which, np.int32))
+        self._starts = mx.array([graphs[index].start + int(sizes[index]) for index in which], mx.int32)
+
+    def start(self, beam: int) -> mx.array:
+        """The first state of each of [B * beam] hypotheses, int32."""
+        return mx.repeat(self._starts, beam)
+
+    def look(self, states: mx.array) -> tuple[mx.array, mx.array]:
+        """From int32 [N] states (N a multiple of B, utterance by utterance): what each token costs, float32
+        [N, V], and the state it leads to, int32 [N, V]."""
+        chain, debts = [states], [mx.zeros(states.shape)]
+        for _ in range(self._depth - 1):
+            here, back = chain[-1], mx.take(self._fallback, chain[-1])
+            debts.append(debts[-1] + mx.where(back < 0, 0.0, mx.take(self._penalty, here)))
+            chain.append(mx.where(back < 0, here, back))
+        rows = mx.repeat(self._which, states.shape[0] // self._which.shape[0])
+        spare = [(0, 0), (0, 1)]  # a column for what is no arc
+        costs = mx.pad(mx.take(self._base, rows, axis=0) + debts[-1][:, None], spare)
+        targets = mx.pad(mx.take(self._base_targets, rows, axis=0), spare)
+        # The root first; what a longer context knows better is written over it.
+        costs, targets = self._write(costs, targets, chain[-1], debts[-1], self._root_width)
+        for state, debt in zip(chain[-2::-1], debts[-2::-1], strict=True):
+            costs, targets = self._write(costs, targets, state, debt, self._width)
+        return costs[:, :-1], targets[:, :-1]
+
+    def _write(
+        self, costs: mx.array, targets: mx.array, state: mx.array, debt: mx.array, width: int
+    ) -> tuple[mx.array, mx.array]:
+        """Write the first `width` arcs of each row's state into its row."""
+        if width == 0:
+            return costs, targets
+        steps = mx.arange(width)
+        real = steps < mx.take(self._count, state)[:, None]
+        arcs = mx.where(real, mx.take(self._first, state)[:, None] + steps, 0)
+        columns = mx.where(real, mx.take(self._labels, arcs), costs.shape[1] - 1)
+        return (
+            mx.put_along_axis(costs, columns, mx.take(self._weights, arcs) + debt[:, None], axis=1),
+            mx.put_along_axis(targets, columns, mx.take(self._targets, arcs), axis=1),
+        )
+
+    def ends(self, states: mx.array) -> mx.array:
+        """What ending in each state adds, float32 [N]."""
+        return mx.take(self._ends, states)
