@@ -5,8 +5,8 @@ Every ending is one of the moves of `spool.jobs`, fenced by the claim:
 - a transcript: done.
 - an error that will stay: failed at once, with its code and sentence (law 8).
 - an error that may pass: back into the queue after a growing pause; after `RETRIES` attempts of which no
-  chunk is left, failed with that error. A full disk is one of these: it concerns this worker and this hour, not
-  the recording.
+  chunk is left, failed with that error. A full disk is one of these: it concerns this worker and this
+  hour, not the recording.
 - drain, or its turn is over: back into the queue at a saved chunk.
 - a person's cancel: cancelled.
 - a lost lease: nothing; the job is somebody else's, and what was not saved is billed as wasted.
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import structlog
 
 from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
+from spool.failpoints import failpoint
 from spool.jobs import JobState
 from spool.objects import ObjectStore
 from spool.store.jobs import get_job
@@ -95,6 +96,7 @@ def run_job(shop: Workshop, job_id: str) -> str | None:
         return None
     if claim is None:
         return None
+    failpoint("claim.committed")
     structlog.contextvars.bind_contextvars(job=job_id, attempt=claim.attempt)
     try:
         with Lease(db, claim, settings.lease_seconds) as lease:
@@ -154,6 +156,7 @@ class _Life:
                 max_seconds=self._bench.settings.max_audio_seconds,
             ) as audio,
         ):
+            failpoint("source.fetched")
             attempt.channels = audio.channels
             self._show_length(audio.expected_seconds)
             attempt.decode(plan_channels(audio.blocks(), audio.channels))
@@ -199,6 +202,7 @@ class _Life:
             self._bench.settings.lease_seconds,
             self._lease.stop,
         )
+        failpoint("deliver.stored")
         outcome = Outcome(
             audio_seconds=transcript.audio.duration,
             transcript_key=delivered.key,
@@ -210,6 +214,8 @@ class _Life:
         def commit() -> None:
             with self._bench.db.begin() as tx:
                 finish_job(tx, self._claim, outcome)
+                failpoint("finish.written")
+            failpoint("finish.committed")
 
         try:
             patiently(commit, self._bench.settings.lease_seconds)
@@ -255,6 +261,8 @@ class _Life:
                     cancel_claimed(tx, self._claim)
                 else:
                     hand_back(tx, self._claim, pause)
+                failpoint("ending.written")
+            failpoint("ending.committed")
 
         try:
             patiently(commit, self._bench.settings.lease_seconds, threading.Event())
