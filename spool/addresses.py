@@ -1,7 +1,8 @@
 """Which hosts may be asked for what users name, and at which of their addresses (SSRF, DNS rebinding).
 
 Knows names, IP addresses and the special ranges of IANA's registries. `AddressRules.resolved` is called for
-each connection, and the connection goes to an address that it returned: what a name means later plays no part.
+each connection, and the connection goes to an address that it returned: what a name means later
+plays no part.
 Opens no connection; knows no HTTP and no job.
 """
 

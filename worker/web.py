@@ -1,8 +1,8 @@
 """HTTPS to addresses that users name: each connection goes to an address that the rules have seen.
 
 The name is resolved here, checked, and the connection pinned to the checked address, with the name kept for
-TLS and for `Host`; so neither a redirect nor a name that changes its meaning leads inside. Proxy variables and
-`.netrc` of the environment play no part: behind a proxy the check would be worth nothing. Knows no job.
+TLS and for `Host`; so neither a redirect nor a name that changes its meaning leads inside. Proxy variables
+and `.netrc` of the environment play no part: behind a proxy the check would be worth nothing. Knows no job.
 """
 
 import httpx

@@ -4,6 +4,7 @@ A job's row and its outbox line are written by the same call, so they commit tog
 write is in `spool.store.leases`.
 """
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,16 +21,15 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.clock import UtcDateTime, now_utc
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.ids import new_id
 from spool.jobs import JobOptions, JobState
 from spool.store.cursors import read_cursor, write_cursor
+from spool.store.keys import job_of_key, keep_key
 from spool.store.rows import JOB_COLUMNS, Job, Source, SourceKind, add_hints, job_of, may_become
-from spool.tables import ID, idempotency, jobs
+from spool.tables import ID, jobs
 
 __all__ = [
     "Job",
@@ -45,6 +45,7 @@ __all__ = [
     "list_jobs",
     "retried",
     "retry_job",
+    "retry_job_once",
     "values_of",
 ]
 
@@ -104,15 +105,16 @@ def create_job(tx: Connection, new: NewJob) -> tuple[Job, bool]:
     """
     if new.idempotency_key is None:
         return _insert_job(tx, new), True
-    first = _first_with_key(tx, new)
+    asked = (new.project, new.idempotency_key, new.request_hash or "")
+    first = job_of_key(tx, *asked)
     if first is not None:
         return get_job(tx, first), False
     with tx.begin_nested() as savepoint:
         job = _insert_job(tx, new)
-        if _keep_key(tx, new, job.id):
+        if keep_key(tx, *asked, job.id):
             return job, True
         savepoint.rollback()  # a transaction beside us was first
-    first = _first_with_key(tx, new)
+    first = job_of_key(tx, *asked)
     if first is None:
         raise Conflict(f"The idempotency key {new.idempotency_key!r} is in use by another request right now.")
     return get_job(tx, first), False
@@ -193,6 +195,20 @@ def retry_job(tx: Connection, job_id: str) -> Job:
     return job
 
 
+def retry_job_once(tx: Connection, job_id: str, key: str) -> tuple[Job, bool]:
+    """Retry under an idempotency key of the job's project: a repeat changes nothing, the bool tells.
+
+    Raises NotFound; Conflict as `retry_job` does, which leaves the key free, and for another request's key.
+    """
+    job = get_job(tx, job_id)
+    asked = (job.project, key, hashlib.sha256(f"retry {job_id}".encode()).hexdigest())
+    if keep_key(tx, *asked, job_id):
+        return retry_job(tx, job_id), True
+    if job_of_key(tx, *asked) is None:
+        raise Conflict(f"The idempotency key {key!r} is in use by another request right now.")
+    return get_job(tx, job_id), False
+
+
 def retried() -> dict[str, Any]:
     """What a retry sets: queued as if new, with nothing left of how it ended."""
     emptied = ("hinted_at", "started_at", "finished_at", "error_code", "error_message")
@@ -242,37 +258,6 @@ def _insert_job(tx: Connection, new: NewJob) -> Job:
     job = job_of(row)
     add_hints(tx, [(job.id, job.pool, job.worker)])
     return job
-
-
-def _first_with_key(tx: Connection, new: NewJob) -> str | None:
-    found = tx.execute(
-        select(idempotency.c.job_id, idempotency.c.request_hash).where(
-            idempotency.c.project == new.project, idempotency.c.key == new.idempotency_key
-        )
-    ).one_or_none()
-    if found is None:
-        return None
-    if found.request_hash != (new.request_hash or ""):
-        raise Conflict(f"The idempotency key {new.idempotency_key!r} was used for another request.")
-    return str(found.job_id)
-
-
-def _keep_key(tx: Connection, new: NewJob, job_id: str) -> bool:
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
-    # PostgreSQL waits here for a transaction that is writing the same key.
-    kept = tx.execute(
-        build(idempotency)
-        .values(
-            project=new.project,
-            key=new.idempotency_key,
-            request_hash=new.request_hash or "",
-            job_id=job_id,
-            created_at=now_utc(),
-        )
-        .on_conflict_do_nothing()
-        .returning(idempotency.c.job_id)
-    )
-    return kept.one_or_none() is not None
 
 
 def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:

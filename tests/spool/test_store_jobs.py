@@ -22,6 +22,7 @@ from spool.store.jobs import (
     job_counts,
     list_jobs,
     retry_job,
+    retry_job_once,
 )
 from spool.store.leases import cancel_claimed, fail_job, renew_lease
 from spool.tables import jobs, outbox
@@ -110,6 +111,59 @@ def test_the_same_request_many_times_at_once_makes_one_job(db: Database) -> None
     assert [created for _, created in answers].count(True) == 1
     with db.read() as tx:
         assert sum(job_counts(tx).values()) == 1
+
+
+def test_a_retry_under_a_key_is_done_once(db: Database) -> None:
+    job = queued(db, project="radio")
+    other = queued(db, project="radio")
+    # Given a key that was tried too early, which leaves it free
+    with pytest.raises(Conflict, match="only a failed or cancelled"), db.begin() as tx:
+        retry_job_once(tx, job.id, "again")
+    with db.begin() as tx:
+        cancel_job(tx, job.id)
+    with db.begin() as tx:
+        first, done = retry_job_once(tx, job.id, "again")
+    assert (first.state, done) == (JobState.QUEUED, True)
+
+    # When the job has been cancelled anew, the repeat is known, and changes nothing
+    with db.begin() as tx:
+        cancelled = cancel_job(tx, job.id)
+    messages = outbox_of(db, job.id)
+    with db.begin() as tx:
+        assert retry_job_once(tx, job.id, "again") == (cancelled, False)
+    assert outbox_of(db, job.id) == messages
+
+    # And the key is for this retry alone
+    with db.begin() as tx:
+        cancel_job(tx, other.id)
+    with pytest.raises(Conflict, match="another request"), db.begin() as tx:
+        retry_job_once(tx, other.id, "again")
+    with pytest.raises(Conflict, match="another request"), db.begin() as tx:
+        create_job(tx, new_job(project="radio", idempotency_key="again", request_hash="a" * 64))
+    with pytest.raises(NotFound), db.begin() as tx:
+        retry_job_once(tx, "job_none", "again")
+
+
+def test_the_same_retry_many_times_at_once_is_one(db: Database) -> None:
+    job = queued(db)
+    with db.begin() as tx:
+        cancel_job(tx, job.id)
+    start = threading.Barrier(6)
+    answers: list[tuple[JobState, bool]] = []
+
+    def retry() -> None:
+        start.wait()
+        with db.begin() as tx:
+            retried, done = retry_job_once(tx, job.id, "k")
+        answers.append((retried.state, done))
+
+    threads = [threading.Thread(target=retry) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(answers) == [(JobState.QUEUED, False)] * 5 + [(JobState.QUEUED, True)]
 
 
 def test_pages_hold_every_job_once_newest_first(db: Database) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from spool.errors import AudioError
+from spool.errors import AudioError, ModelError
 from worker.audio import open_audio
+from worker.model.nemo_config import read_config
 
 FOLDER = Path(__file__).with_name("regressions")
 
@@ -22,3 +23,9 @@ def test_a_recording_that_broke_a_reader_is_refused_by_name(
             pass
     assert not caught.value.retryable
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "config").iterdir()), ids=lambda path: path.name)
+def test_a_configuration_that_broke_the_loader_is_refused_by_name(path: Path) -> None:
+    with pytest.raises(ModelError, match=str(path)):
+        read_config(path)

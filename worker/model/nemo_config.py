@@ -91,6 +91,11 @@ def _preprocessor(tree: Mapping[str, Any]) -> PreprocessorConfig:
     config = _section(PreprocessorConfig, values)
     for name in ("features", "win_length", "hop_length", "fft_length"):
         _size(f"preprocessor.{name}", getattr(config, name))
+    if config.win_length > config.fft_length:
+        raise ModelUnreadable(
+            f"preprocessor: a window of {config.win_length} samples does not fit an FFT of "
+            f"{config.fft_length}"
+        )
     _only("preprocessor.sample_rate", config.sample_rate, SUPPORTED_SAMPLE_RATE)
     _only("preprocessor.normalize", config.normalize, "per_feature", "all_features", None)
     _only("preprocessor.window", config.window, "hann")
