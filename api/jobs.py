@@ -23,6 +23,7 @@ from api.shown import shown_detail, shown_job
 from api.sources import checked_source, source_name
 from api.uploads import REQUEST_LIMIT, Upload, received_upload
 from spool.errors import InvalidRequest, NotFound, StorageError, UnknownModel
+from spool.failpoints import failpoint
 from spool.ids import is_id, new_id
 from spool.jobs import JobOptions, JobState
 from spool.store import jobs as store
@@ -142,6 +143,7 @@ def _create_from_upload(
     key = f"jobs/{job_id}/source"
     # The object comes first: a job whose recording is not there yet could be claimed and fail.
     stored = services.objects.put_file(key, upload.path, upload.content_type)
+    failpoint("create.stored")
     source = store.Source(kind="upload", uri=key, size=upload.size, etag=stored.etag)
     new = _new_job(
         services, body, options, source, body.name or upload.name, idempotency_key, upload.sha256, job_id
@@ -193,7 +195,9 @@ def _new_job(
 def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
     with services.database.begin() as tx:
         job, created = store.create_job(tx, new)
-        return _detail(services, tx, job), created
+        answer = _detail(services, tx, job), created
+    failpoint("create.committed")
+    return answer
 
 
 def _detail(services: Services, tx: Connection, job: store.Job) -> JobDetail:

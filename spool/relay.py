@@ -14,6 +14,7 @@ import structlog
 from celery import Celery
 
 from spool.errors import SpoolError, StorageError
+from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.queue import queue_depth, send_hint
 from spool.settings import Settings
@@ -43,6 +44,8 @@ def relay_once(db: Database, app: Celery, limit: int = 500, *, window: int = HIN
             continue
         with db.begin() as tx:
             hints = outbox.due_hints(tx, room, queue)
+        if hints:
+            failpoint("relay.taken")
         sent += _send(db, app, hints)
     return sent
 
@@ -52,6 +55,7 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
     with db.begin() as tx:
         if not outbox.try_lock(tx, LOCK, owner, 3 * settings.sweep_seconds):
             return None
+    failpoint("sweep.locked")
     with db.read() as tx:
         waiting = outbox.queued_by_queue(tx)
     try:
@@ -65,6 +69,7 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
     )
     with db.begin() as tx:
         report = outbox.sweep(tx, limits)
+    failpoint("sweep.swept")
     if report.requeued or report.poisoned or report.cancelled or report.rehinted:
         log.info(
             "swept",
@@ -138,6 +143,7 @@ def _send(db: Database, app: Celery, hints: Sequence[Hint]) -> int:
     try:
         for hint in hints:
             send_hint(app, hint.job_id, hint.queue)
+            failpoint("relay.sent")
             done += 1
     except StorageError:
         with db.begin() as tx:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from spool.errors import JobCancelled, LeaseLost, SourceChanged, SpoolError, StorageError
+from spool.failpoints import failpoint
 from spool.queue import queue_name
 from spool.settings import Settings
 from spool.store.chunks import SavedChunk, save_chunk, saved_chunks
@@ -234,6 +235,7 @@ class Attempt:
             attempt=self.claim.attempt,
         )
         bill = self.charge(engine_ns, piece.core)
+        failpoint("save.begun")
         try:
             patiently(_Commit(self, chunk, bill), self.bench.settings.lease_seconds, self.lease.stop)
         except (LeaseLost, StorageError):
@@ -280,6 +282,8 @@ class _Commit:
             save_chunk(tx, claim, self.chunk, self.bill)
             set_progress(tx, claim, done / self.attempt.channels / SAMPLE_RATE)
             cancel = renew_lease(tx, claim, self.attempt.bench.settings.lease_seconds)
+            failpoint("save.written")
+        failpoint("save.committed")
         if cancel:  # heard here, a cancel need not wait for the next renewal
             self.attempt.lease.cancel()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from spool.errors import SpoolError
+from spool.failpoints import failpoint
 from spool.store.costs import Charge, charge
 from spool.store.database import Database
 
@@ -52,5 +53,6 @@ class WastedTime:
                 except SpoolError as error:
                     log.warning("wasted time not billed yet", job=debt.job_id, error=error.message)
                     return False
+                failpoint("wasted.committed")
                 self._debts.popleft()
             return True

@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass
 
 from spool.errors import SpoolError
+from spool.failpoints import failpoint
 from spool.formats import CONTENT_TYPES, FORMATS, render
 from spool.objects import ObjectStore
 from spool.transcript import Transcript
@@ -30,6 +31,7 @@ def deliver(objects: ObjectStore, job_id: str, attempt: int, transcript: Transcr
         if form != "json":
             data = render(transcript, form).encode()
             objects.put_bytes(transcript_key(job_id, attempt, form), data, CONTENT_TYPES[form])
+            failpoint("deliver.begun")
     key = transcript_key(job_id, attempt, "json")
     objects.put_bytes(key, record, CONTENT_TYPES["json"])
     return Delivered(key, hashlib.sha256(record).hexdigest())

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from typing import cast
 
 from spool.errors import EngineError, ModelUnreadable, SpoolError
+from spool.failpoints import failpoint
 from worker.batching import Waiting, WaitingList, split_exactly
 from worker.decode.hypothesis import SearchOptions, UtteranceResult
 from worker.engine_protocol import (
@@ -158,6 +159,7 @@ class _Device:
     def _attempt(self, model: Recognizer, batch: Sequence[Utterance]) -> tuple[list[Answer], int, int]:
         """Answers, busy and lost nanoseconds; where the batch raised, every answer is that error."""
         self._connection.send(Started(tuple(utterance.ticket for utterance in batch)))
+        failpoint("engine.started")
         audio = [self._view.read(utterance.slot, utterance.samples) for utterance in batch]
         options: SearchOptions = batch[0].options
         begun = time.monotonic_ns()
@@ -169,6 +171,7 @@ class _Device:
         except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
             failure = _as_spool_error(error)
             return [failure] * len(batch), 0, time.monotonic_ns() - begun
+        failpoint("engine.computed")
         shares = split_exactly(busy_ns, [answer.frames for answer in found])
         return (
             [
@@ -184,6 +187,7 @@ class _Device:
             self._models.move_to_end(path)
             return self._models[path]
         self._connection.send(Loading(path))
+        failpoint("engine.loading")
         begun = time.monotonic_ns()
         try:
             while len(self._models) >= self._kept:  # make room first: two models may not fit at once
@@ -202,6 +206,7 @@ class _Device:
     def _report(self, results: Sequence[tuple[int, Answer]], busy_ns: int, lost_ns: int) -> None:
         self._busy_total_ns += busy_ns
         self._connection.send(Finished(tuple(results), busy_ns, lost_ns, self._busy_total_ns))
+        failpoint("engine.reported")
 
 
 def _as_spool_error(error: Exception) -> SpoolError:

@@ -1,0 +1,115 @@
+"""Named places between two effects where a test may kill, stop or delay the process.
+
+Without `SPOOL_FAILPOINTS` a failpoint is one look at an empty string. Tests alone set it, for the
+processes that they start:
+
+    SPOOL_FAILPOINTS="save.committed=kill;relay.sent=sleep:2"    action[:argument]
+    SPOOL_FAILPOINTS="@/path/of/a/file"                          the same, read at each pass: armed later
+    SPOOL_FAILPOINTS_FIRED=/a/folder                             where a failpoint that fires leaves a file
+
+    kill:N    kill -9 this process at the Nth pass        stop:N   SIGSTOP it
+    raise:N   raise StorageError                          sleep:S  wait S seconds
+
+With a folder to leave its file in, each failpoint fires once among all processes that share the folder.
+`NAMES` says which places there are, in the order in which a job passes them. Knows no law.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from spool.errors import StorageError
+
+VARIABLE = "SPOOL_FAILPOINTS"
+FIRED = "SPOOL_FAILPOINTS_FIRED"
+
+NAMES = {
+    "create.stored": "api: the upload is in the object store, its row is not committed",
+    "create.committed": "api: the row is committed, nothing is answered or sent",
+    "relay.taken": "relay: hints are taken from the outbox, none is sent",
+    "relay.sent": "relay: a hint is in Redis, its outbox row is still there",
+    "sweep.locked": "sweep: the lock is taken, nothing is swept",
+    "sweep.swept": "sweep: leases are taken back and hints written, none is sent",
+    "claim.committed": "worker: the job is claimed, nothing else is done",
+    "source.fetched": "worker: the recording is on this machine, no chunk is made",
+    "engine.loading": "engine: the model is about to be loaded",
+    "engine.started": "engine: a batch is announced, nothing is computed",
+    "engine.computed": "engine: a batch is computed, nothing is reported",
+    "engine.reported": "engine: a batch is reported, the next one is not begun",
+    "save.begun": "worker: a chunk came back, nothing of it is saved",
+    "save.written": "worker: chunk, cost and progress are written, the commit is not done",
+    "save.committed": "worker: the chunk is committed, the worker does not know it yet",
+    "wasted.committed": "worker: wasted time is billed, the worker does not know it yet",
+    "deliver.begun": "worker: the first of a transcript's files is stored, the record is not",
+    "deliver.stored": "worker: all files are stored, the row does not name them",
+    "finish.written": "worker: the row says done, the commit is not done",
+    "finish.committed": "worker: the job is done, the worker does not know it yet",
+    "ending.written": "worker: handed back, failed or cancelled, the commit is not done",
+    "ending.committed": "worker: handed back, failed or cancelled, and nobody was told",
+}
+
+_passes: Counter[str] = Counter()
+_counting = threading.Lock()
+
+
+def failpoint(name: str) -> None:
+    """A place of this name. Does nothing unless a test has armed it."""
+    if _ARMED:
+        _act(name)
+
+
+def parse_failpoints(text: str) -> dict[str, tuple[str, float]]:
+    """`name=action:argument;…` as {name: (action, argument)}. Raises ValueError for what is not known."""
+    armed = {}
+    for one in filter(None, (part.strip() for part in text.split(";"))):
+        name, _, told = one.partition("=")
+        action, _, argument = told.partition(":")
+        if name not in NAMES or action not in {"kill", "stop", "raise", "sleep"}:
+            raise ValueError(f"{one!r} is no failpoint")
+        armed[name] = (action, float(argument or 1))
+    return armed
+
+
+def _act(name: str) -> None:
+    action, argument = _armed_now().get(name, ("", 0.0))
+    if not action:
+        return
+    with _counting:
+        _passes[name] += 1
+        if (action != "sleep" and _passes[name] != argument) or not _first_among_processes(name):
+            return
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif action == "sleep":
+        time.sleep(argument)
+    else:
+        raise StorageError(f"The failpoint {name} was reached.")
+
+
+def _armed_now() -> dict[str, tuple[str, float]]:
+    path = _ARMED.removeprefix("@")
+    if path == _ARMED:
+        return parse_failpoints(_ARMED)
+    try:
+        return parse_failpoints(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+
+
+def _first_among_processes(name: str) -> bool:
+    folder = os.environ.get(FIRED)
+    if folder is None:
+        return True
+    try:
+        Path(folder, name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+_ARMED = os.environ.get(VARIABLE, "")

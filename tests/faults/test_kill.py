@@ -1,0 +1,183 @@
+"""kill -9 of worker, engine child and API at every failpoint: nothing is lost, nothing is billed twice.
+
+The short selection runs by default; `pytest -m long tests/faults` runs the rest.
+"""
+
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from spool.audit import Patience
+from spool.auditor import audit
+from spool.jobs import JobState
+from spool.store.jobs import cancel_job
+from tests.faults.stack import Stack, gone
+from tests.worker.workshop import until
+
+long = pytest.mark.long
+
+OF_A_JOB = (
+    "claim.committed",
+    pytest.param("source.fetched", marks=long),
+    "save.begun",
+    "save.written",
+    "save.committed",
+    pytest.param("deliver.begun", marks=long),
+    "deliver.stored",
+    "finish.written",
+    "finish.committed",
+)
+OF_THE_QUEUE = (
+    pytest.param("relay.taken", marks=long),
+    "relay.sent",
+    pytest.param("sweep.locked", marks=long),
+    pytest.param("sweep.swept", marks=long),
+)
+OF_THE_ENGINE = (
+    "engine.loading",
+    "engine.started",
+    "engine.computed",
+    pytest.param("engine.reported", marks=long),
+)
+
+
+def kill_the_worker_at(stack: Stack, point: str) -> None:
+    worker = stack.worker()
+    recording = stack.record()
+    with stack.fault(f"kill -9 of the worker at {point}") as fault:
+        stack.arm(**{point: "kill"})
+        fault.jobs = [stack.submit_stored(recording)]
+        gone(worker)
+        fault.injected = time.monotonic()
+        assert stack.fired(point)
+        saved = stack.chunks(fault.jobs[0])
+        stack.disarm()
+        stack.worker()
+    (job_id,) = fault.jobs
+    stack.assert_done(fault.jobs)
+    chunks = stack.chunks(job_id)
+    assert [chunk for chunk in chunks if chunk in saved] == saved, "what was saved stays as it was"
+    assert fault.repeated <= len(chunks) - len(saved), "nothing that was saved is decoded again (law 4)"
+
+
+@pytest.mark.parametrize("point", OF_A_JOB)
+def test_a_worker_killed_in_a_job(stack: Stack, point: str) -> None:
+    kill_the_worker_at(stack, point)
+
+
+@pytest.mark.parametrize("point", OF_THE_QUEUE)
+def test_a_worker_killed_between_outbox_and_redis(stack: Stack, point: str) -> None:
+    kill_the_worker_at(stack, point)
+
+
+@pytest.mark.parametrize(
+    "point", ["save.written", "finish.written", pytest.param("save.committed", marks=long)]
+)
+def test_a_worker_killed_on_one_machine(embedded: Stack, point: str) -> None:
+    kill_the_worker_at(embedded, point)
+
+
+@pytest.mark.parametrize("point", OF_THE_ENGINE)
+def test_an_engine_killed(stack: Stack, point: str) -> None:
+    worker = stack.worker()
+    model = "fresh" if point == "engine.loading" else "plain"
+    recordings = [stack.record() for _ in range(2)]
+    with stack.fault(f"kill -9 of the engine child at {point}") as fault:
+        stack.arm(**{point: "kill"})
+        fault.jobs = [stack.submit_stored(recording, model) for recording in recordings]
+        until(lambda: stack.fired(point), "the engine reached the failpoint")
+        fault.injected = time.monotonic()
+    stack.assert_done(fault.jobs)
+    assert worker.poll() is None, "the worker outlives its engine"
+    assert {(stack.job(job_id).attempt, stack.job(job_id).deaths) for job_id in fault.jobs} == {(1, 0)}
+    assert fault.repeated <= 2, "the batch on the device and nothing else"
+
+
+@pytest.mark.parametrize("point", ["create.stored", "create.committed"])
+def test_an_api_killed_while_it_accepts_a_job(stack: Stack, point: str) -> None:
+    stack.worker()
+    stack.serve()
+    recording = stack.record(30)
+    with stack.fault(f"kill -9 of the API at {point}") as fault:
+        stack.arm(**{point: "kill"})
+        with pytest.raises(httpx.HTTPError):
+            stack.upload(recording, key=point)
+        gone(stack.api)
+        fault.injected = time.monotonic()
+        stack.disarm()
+        # The client cannot know what happened, so it asks again with the same key.
+        fault.jobs = [stack.upload(recording, key=point)]
+        assert stack.upload(recording, key=point) == fault.jobs[0]
+    stack.assert_done(fault.jobs)
+    assert fault.repeated == 0
+    report = audit(stack.db, stack.objects, Patience(upload_seconds=-60.0))
+    orphans = {breach.subject for breach in report.breaches}
+    assert report.counts["orphan"] == report.counts.total() == (point == "create.stored"), orphans
+    for key in orphans:  # what an operator does with them
+        stack.objects.delete(key)
+
+
+@long
+@pytest.mark.parametrize("point", ["relay.taken", "relay.sent", "sweep.locked", "sweep.swept"])
+def test_an_api_killed_while_it_relays_and_sweeps(stack: Stack, point: str) -> None:
+    stack.stop_workers()  # so that it is the API that relays
+    stack.serve()
+    recording = stack.record(30)
+    with stack.fault(f"kill -9 of the API at {point}") as fault:
+        fault.jobs = [stack.submit_stored(recording)]
+        stack.arm(**{point: "kill"})
+        if point.startswith("relay"):
+            fault.jobs.append(stack.submit_stored(stack.record(30)))
+        gone(stack.api)
+        fault.injected = time.monotonic()
+        stack.disarm()
+        stack.worker()
+    stack.assert_done(fault.jobs)
+    assert fault.repeated == 0
+
+
+@pytest.mark.parametrize("point", ["ending.written", pytest.param("ending.committed", marks=long)])
+def test_a_worker_killed_while_it_writes_a_cancel(stack: Stack, point: str) -> None:
+    worker = stack.worker()
+    recording = stack.record(400)
+    with stack.fault(f"kill -9 of the worker at {point}, of a cancelled job") as fault:
+        fault.jobs = [stack.submit_stored(recording, "slow")]
+        until(lambda: stack.chunks(fault.jobs[0]), "a chunk saved")
+        stack.arm(**{point: "kill"})
+        with stack.db.begin() as tx:
+            cancel_job(tx, fault.jobs[0])
+        gone(worker)
+        fault.injected = time.monotonic()
+        stack.disarm()
+        stack.worker()
+    assert stack.job(fault.jobs[0]).state is JobState.CANCELLED
+    assert fault.repeated == 0
+
+
+@pytest.mark.parametrize("kind", ["stack", "embedded"])
+def test_sigterm_repeats_nothing(request: pytest.FixtureRequest, kind: str) -> None:
+    stack: Stack = request.getfixturevalue(kind)
+    worker = stack.worker()
+    recordings = [stack.record(300) for _ in range(2)]
+    with stack.fault(f"SIGTERM in the middle of two jobs ({stack.db.dialect})") as fault:
+        fault.jobs = [stack.submit_stored(recording, "slow") for recording in recordings]
+        until(lambda: all(stack.chunks(job_id) for job_id in fault.jobs), "a chunk of each saved")
+        fault.injected = time.monotonic()
+        worker.terminate()
+        assert worker.wait(60) == 0
+        assert not stack.ended(fault.jobs), "it drained in the middle"
+        stack.worker("beta")
+    stack.assert_done(fault.jobs)
+    assert fault.repeated == 0
+    assert stack.billed_ns(wasted=True) == 0 or kind == "stack"
+    stack.stop_workers()
+    assert stack.audit().clean, "of stopped workers, bills and engines agree to the nanosecond"
+
+
+def test_every_failpoint_is_killed_somewhere_here() -> None:
+    from spool.failpoints import NAMES
+
+    text = "".join(path.read_text() for path in sorted(Path(__file__).parent.glob("test_*.py")))
+    assert [name for name in NAMES if f'"{name}"' not in text] == []

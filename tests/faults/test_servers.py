@@ -1,0 +1,116 @@
+"""Broker and database lost, emptied, frozen, restarted, cut off and locked in the middle of jobs."""
+
+import signal
+import sqlite3
+import time
+
+import pytest
+
+from tests.faults.stack import Stack
+from tests.live.postgres import PostgresServer
+from tests.worker.workshop import until
+
+long = pytest.mark.long
+JOBS = 3
+
+
+def in_the_middle(stack: Stack, jobs: int = JOBS, seconds: float = 200) -> list[str]:
+    """Jobs of which one chunk each is saved, and many are not."""
+    recordings = [stack.record(seconds) for _ in range(jobs)]
+    made = [stack.submit_stored(recording, "slow") for recording in recordings]
+    until(lambda: all(stack.chunks(job_id) for job_id in made), "a chunk of each saved")
+    assert not stack.ended(made)
+    return made
+
+
+def test_redis_emptied(stack: Stack) -> None:
+    stack.worker()
+    with stack.fault("FLUSHALL, with jobs running and jobs waiting") as fault:
+        fault.jobs = in_the_middle(stack)
+        fault.jobs += [stack.submit_stored(stack.record(30)) for _ in range(10)]
+        with stack.redis.client() as client:
+            client.flushall()
+        fault.injected = time.monotonic()
+    stack.assert_done(fault.jobs)
+    assert fault.repeated == 0
+
+
+def test_redis_killed_and_restarted(stack: Stack) -> None:
+    stack.worker()
+    with stack.fault("kill -9 of Redis, restarted from its file a second later") as fault:
+        fault.jobs = in_the_middle(stack)
+        stack.redis.kill()
+        fault.injected = time.monotonic()
+        fault.jobs.append(stack.submit_stored(stack.record(30)))
+        time.sleep(1.0)
+        stack.redis.start()
+    stack.assert_done(fault.jobs)
+    assert fault.repeated == 0
+
+
+@long
+def test_redis_frozen(stack: Stack) -> None:
+    stack.worker()
+    with stack.fault("Redis stopped for 15 s (its sockets stay open and silent)") as fault:
+        fault.jobs = in_the_middle(stack)
+        process = stack.redis.process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        fault.injected = time.monotonic()
+        fault.jobs.append(stack.submit_stored(stack.record(30)))
+        time.sleep(15.0)
+        process.send_signal(signal.SIGCONT)
+    stack.assert_done(fault.jobs)
+    assert fault.repeated == 0
+
+
+def test_postgresql_crashes_and_restarts(stack: Stack, postgres: PostgresServer) -> None:
+    stack.worker()
+    with stack.fault("PostgreSQL stopped without warning and restarted") as fault:
+        fault.jobs = in_the_middle(stack)
+        postgres.stop(abruptly=True)
+        fault.injected = time.monotonic()
+        postgres.start()
+    stack.assert_done(fault.jobs)
+    assert fault.repeated == 0, "what came back meanwhile was saved later"
+
+
+def test_connections_cut_in_mid_transaction(stack: Stack, postgres: PostgresServer) -> None:
+    stack.worker()
+    cut = 0
+    with stack.fault("every PostgreSQL connection cut, ten times") as fault:
+        fault.jobs = in_the_middle(stack)
+        fault.injected = time.monotonic()
+        with postgres.admin() as connection:
+            for _ in range(10):
+                cut += connection.execute(
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                    "WHERE datname = 'spool-test-servers'"
+                ).fetchone()[0]
+                time.sleep(0.15)
+        fault.note = f"{cut} connections"
+    assert cut >= 10
+    stack.assert_done(fault.jobs)
+    assert fault.repeated == 0
+
+
+def test_sqlite_locked_by_another_process(embedded: Stack) -> None:
+    embedded.worker()
+    with embedded.fault("SQLite locked by another process for 4 s, longer than a lease") as fault:
+        fault.jobs = in_the_middle(embedded)
+        other = sqlite3.connect(embedded.home / "spool.db", isolation_level=None, timeout=60)
+        other.execute("BEGIN IMMEDIATE")
+        fault.injected = time.monotonic()
+        time.sleep(4.0)
+        other.execute("ROLLBACK")
+        other.close()
+    embedded.assert_done(fault.jobs)
+    assert max(embedded.job(job_id).attempt for job_id in fault.jobs) <= 2
+
+
+def test_at_the_end_bills_and_engines_agree(stack: Stack, embedded: Stack) -> None:
+    for each in (stack, embedded):
+        each.stop_workers()
+        report = each.audit()
+        assert report.clean, report.breaches
+        assert {worker.state for worker in each.workers()} <= {"stopped"}
