@@ -9,21 +9,27 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
+from starlette.types import ASGIApp
 
 from api import costs, described, health, jobs, problems, transcripts, workers
 from api.auth import require_token
+from api.guard import Guard
 from api.services import open_services
 from spool import __version__
 from spool.settings import Settings
 
 
 class _App(FastAPI):
-    """FastAPI whose page also holds the form of its problems."""
+    """FastAPI behind its guard, whose page also holds the form of its problems."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             described.add_problem_schema(super().openapi())
         return super().openapi()
+
+    def build_middleware_stack(self) -> ASGIApp:
+        # Outermost, so that an answer to what was not foreseen passes through it as well.
+        return Guard(super().build_middleware_stack(), self.state.settings)
 
 
 def create_app(settings: Settings) -> FastAPI:

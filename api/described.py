@@ -168,6 +168,7 @@ RETRY: Words = {
     "status_code": 202,
     "responses": {
         **_answer(202, "The job, queued again.", JobDetail, examples.JOB_QUEUED),
+        **_answer(200, "This key was used for the same retry: the job now.", JobDetail, examples.JOB_DETAIL),
         **_problems("not_found", "conflict"),
     },
 }

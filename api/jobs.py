@@ -100,12 +100,19 @@ def cancel(services: ServicesDep, job_id: str) -> JobDetail:
         return _detail(services, tx, store.cancel_job(tx, checked_id(job_id)))
 
 
-def retry(services: ServicesDep, job_id: str) -> JobDetail:
+def retry(
+    response: Response, services: ServicesDep, job_id: str, idempotency_key: IdempotencyKey = None
+) -> JobDetail:
     """Queue a failed or cancelled job again; chunks that were decoded are kept."""
     with services.database.begin() as tx:
-        job = _detail(services, tx, store.retry_job(tx, checked_id(job_id)))
+        if idempotency_key is None:
+            job, done = store.retry_job(tx, checked_id(job_id)), True
+        else:
+            job, done = store.retry_job_once(tx, checked_id(job_id), idempotency_key)
+        answer = _detail(services, tx, job)
     services.sweeper.wake()
-    return job
+    response.status_code = 202 if done else 200
+    return answer
 
 
 def checked_id(job_id: str) -> str:

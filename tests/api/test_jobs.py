@@ -268,6 +268,24 @@ def test_a_repeated_upload_makes_no_second_job_and_no_second_object(live: Live, 
     assert [stored.key for stored in live.services.objects.list()] == [first.json()["source"]["uri"]]
 
 
+def test_a_retry_under_a_key_is_done_once(live: Live, http: httpx.Client, recordings: Path) -> None:
+    job = submit(http, recordings)
+    path = f"/v1/jobs/{job['id']}"
+    headers = {"Idempotency-Key": "again-1"}
+    problem(http.post(f"{path}/retry", headers=headers), 409, "conflict")
+    live.work().fail(job["id"], "audio_unreadable", "The file is not audio.")
+
+    first = http.post(f"{path}/retry", headers=headers)
+    again = http.post(f"{path}/retry", headers=headers)
+
+    assert (first.status_code, again.status_code) == (202, 200)
+    assert first.json()["state"] == again.json()["state"] == "queued"
+    other = submit(http, recordings)
+    http.delete(f"/v1/jobs/{other['id']}")
+    problem(http.post(f"/v1/jobs/{other['id']}/retry", headers=headers), 409, "conflict")
+    problem(http.post(f"{path}/retry", headers={"Idempotency-Key": "a b"}), 422, "invalid_request")
+
+
 @pytest.mark.parametrize("key", ["", "a b", "x" * 201])
 def test_a_key_that_cannot_be_one_is_refused(http: httpx.Client, recordings: Path, key: str) -> None:
     response = http.post("/v1/jobs", json=file_job(recordings), headers={"Idempotency-Key": key})

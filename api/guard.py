@@ -1,0 +1,101 @@
+"""What the API asks of a request before any route sees it, and says to browsers with each answer.
+
+Without a token, loopback is the only fence, and every web page that is open in a browser on this machine
+stands inside it: by a name that it makes mean 127.0.0.1 (DNS rebinding), or by a form that it posts here. So a
+request has to name this machine in `Host`, and one that a browser sends for another site is refused. No CORS
+header is ever sent. Knows headers alone.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.problems import problem_response
+from spool.settings import Settings
+
+_HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^:\[\]@/]+)(?::\d{1,5})?")
+_ALWAYS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+    "cross-origin-resource-policy": "same-origin",
+}
+_DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
+_PAGE_POLICY = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'"
+
+
+class Guard:
+    """ASGI middleware around the whole app."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._own = settings.api_host.strip("[]").lower()
+        self._asks_for_token = settings.api_token is not None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on and add headers to the answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _add_headers(MutableHeaders(scope=message), str(scope["path"]))
+            await send(message)
+
+        refused = None if self._asks_for_token else self._refusal(Headers(scope=scope))
+        if refused is None:
+            await self._app(scope, receive, send_guarded)
+            return
+        status, code, detail = refused
+        await problem_response(Request(scope), status, code, detail)(scope, receive, send_guarded)
+
+    def _refusal(self, headers: Headers) -> tuple[int, str, str] | None:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._is_this_machine(hosts[0]):
+            return 421, "misdirected", "This server has no token and answers to localhost alone."
+        if any(_is_elsewhere(origin, hosts[0]) for origin in headers.getlist("origin")) or _is_cross_site(
+            headers.getlist("sec-fetch-site"), headers.get("sec-fetch-mode")
+        ):
+            return (
+                403,
+                "cross_origin",
+                "This server has no token and takes no requests from other sites' pages.",
+            )
+        return None
+
+    def _is_this_machine(self, host: str) -> bool:
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = found["name"].strip("[]").lower()
+        if name in ("localhost", self._own):
+            return True
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+
+def _is_elsewhere(origin: str, host: str) -> bool:
+    return urlsplit(origin).netloc.lower() != host.lower()
+
+
+def _is_cross_site(sites: Iterable[str], mode: str | None) -> bool:
+    # A person who follows a link from another page to the documentation navigates; that reads nothing.
+    return mode != "navigate" and any(site not in ("same-origin", "none") for site in sites)
+
+
+def _add_headers(headers: MutableHeaders, path: str) -> None:
+    for name, value in _ALWAYS.items():
+        headers.setdefault(name, value)
+    is_page = headers.get("content-type", "").startswith("text/html")
+    headers.setdefault("content-security-policy", _PAGE_POLICY if is_page else _DATA_POLICY)
+    if path.startswith("/v1/"):
+        # What people said is for who asked, and for no disk on the way.
+        headers.setdefault("cache-control", "no-store")
