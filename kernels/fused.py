@@ -1,4 +1,4 @@
-"""Element by element and row by row: SiLU, layer norm, softmax over relative positions.
+"""Element by element and row by row: SiLU, layer norm, LSTM cell, softmax over relative positions.
 
 Each operation: its contract, its plain-MLX reference (`*_reference`, the yardstick that stays), its kernel
 and the choice between them. All take float32, float16 or bfloat16, compute in float32 and return the input's
@@ -18,6 +18,7 @@ _SPAN = 4096
 
 SILU = read_kernel("silu", "x", "y")
 LAYER_NORM = read_kernel("layer_norm", "x weight bias", "y")
+LSTM_CELL = read_kernel("lstm_cell", "entering recurrent cell", "hidden carried")
 RELATIVE_SOFTMAX = read_kernel("relative_softmax", "content position lengths window", "y")
 
 
@@ -63,6 +64,31 @@ def layer_norm(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
         template=(("T", dtype_name(x.dtype)),),
     )
     return layer_norm_reference(x, weight, bias) if made is None else made[0].reshape(x.shape)
+
+
+def lstm_cell_reference(entering: mx.array, recurrent: mx.array, cell: mx.array) -> tuple[mx.array, mx.array]:
+    """As `lstm_cell`, in plain MLX."""
+    gates = entering.astype(mx.float32) + recurrent.astype(mx.float32)
+    entry, forget, candidate, output = mx.split(gates, 4, axis=-1)
+    carried = mx.sigmoid(forget) * cell.astype(mx.float32) + mx.sigmoid(entry) * mx.tanh(candidate)
+    return (mx.sigmoid(output) * mx.tanh(carried)).astype(cell.dtype), carried.astype(cell.dtype)
+
+
+def lstm_cell(entering: mx.array, recurrent: mx.array, cell: mx.array) -> tuple[mx.array, mx.array]:
+    """One step of an LSTM behind its matrix products: the next hidden and cell state, [N, H] each.
+
+    `entering` and `recurrent` [N, 4H] are the products with the input (bias included) and the hidden state;
+    their sum holds the gates in the order of PyTorch: input, forget, candidate, output. `cell` [N, H].
+    Within 1e-6 absolute of the reference: tanh is made of exp, which costs digits next to zero.
+    """
+    made = launch_rows(
+        LSTM_CELL,
+        [entering, recurrent, cell],
+        [(cell.shape, cell.dtype)] * 2,
+        rows=cell.shape[0],
+        template=(("T", dtype_name(cell.dtype)),),
+    )
+    return lstm_cell_reference(entering, recurrent, cell) if made is None else (made[0], made[1])
 
 
 def relative_softmax_reference(

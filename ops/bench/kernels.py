@@ -69,6 +69,12 @@ def _dense(s: Shape) -> list[Row]:
     position = random(s.batch, s.heads, s.frames, 2 * s.frames - 1)
     full, head = mx.full((s.batch,), s.frames, mx.int32), s.width // s.heads
     window = (-1, -1)
+    gates, cell = (random(64, 2560), random(64, 2560)), random(64, 640)
+
+    def plain_cell(entering: mx.array, recurrent: mx.array, cell: mx.array) -> tuple[mx.array, mx.array]:
+        entry, forget, candidate, output = mx.split(entering + recurrent, 4, axis=-1)
+        cell = mx.sigmoid(forget) * cell + mx.sigmoid(entry) * mx.tanh(candidate)
+        return mx.sigmoid(output) * mx.tanh(cell), cell
 
     def plain_softmax() -> mx.array:
         row = 2 * s.frames - 1
@@ -88,6 +94,12 @@ def _dense(s: Shape) -> list[Row]:
             lambda: mx.fast.layer_norm(x, w, b, 1e-5),
             lambda: fused.layer_norm_reference(x, w, b),
             lambda: fused.layer_norm(x, w, b),
+        ),
+        Row(
+            "LSTM cell, 64 rows, width 640",
+            lambda: plain_cell(*gates, cell),
+            lambda: fused.lstm_cell_reference(*gates, cell),
+            lambda: fused.lstm_cell(*gates, cell),
         ),
         Row(
             "relative softmax",

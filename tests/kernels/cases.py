@@ -47,6 +47,15 @@ def _make_layer_norm(batch: int, dtype: mx.Dtype) -> list[mx.array]:
     return [normal(batch, 3, 45, dtype=dtype), normal(45, dtype=dtype), normal(45, seed=1, dtype=dtype)]
 
 
+def _make_lstm(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    gates = [normal(batch, 180, seed=seed, dtype=dtype, scale=3) for seed in (0, 1)]
+    return [*gates, normal(batch, 45, dtype=dtype)]
+
+
+def _lstm(call: Callable[..., tuple[mx.array, mx.array]]) -> Callable[..., mx.array]:
+    return lambda *inputs: mx.concatenate(call(*inputs), axis=1)
+
+
 def _make_softmax(batch: int, dtype: mx.Dtype) -> list[mx.array]:
     content = normal(batch, 2, 37, 37, dtype=dtype, scale=6)
     return [content, normal(batch, 2, 37, 73, dtype=dtype, scale=6), lengths_of(batch, 37)]
@@ -130,6 +139,7 @@ def _cases() -> Iterator[Case]:
     yield Case("merge", _make_merge, _finite(beam_step.merge), _finite(merge_reference))
     yield Case("silu", _make_silu, fused.silu, fused.silu_reference)
     yield Case("layer_norm", _make_layer_norm, fused.layer_norm, fused.layer_norm_reference)
+    yield Case("lstm", _make_lstm, _lstm(fused.lstm_cell), _lstm(fused.lstm_cell_reference))
     for name, window in (("all", (-1, -1)), ("window", (5, 2)), ("left", (8, -1))):
         yield Case(
             f"softmax-{name}",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import mlx.core as mx
 from mlx import nn
 
+from kernels.fused import lstm_cell
 from worker.model.config import PredictionConfig
 
 
@@ -38,12 +39,13 @@ class LstmLayer(nn.Module):
         self.Wh = mx.zeros((4 * hidden, hidden))
         self.bias = mx.zeros((4 * hidden,))
 
-    def __call__(self, x: mx.array, hidden: mx.array, cell: mx.array) -> tuple[mx.array, mx.array]:
-        """[B, inputs], [B, H], [B, H] -> the next hidden and cell state, [B, H] each."""
-        gates = mx.addmm(self.bias, x, self.Wx.T) + hidden @ self.Wh.T
-        entry, forget, candidate, output = mx.split(gates, 4, axis=-1)
-        cell = mx.sigmoid(forget) * cell + mx.sigmoid(entry) * mx.tanh(candidate)
-        return mx.sigmoid(output) * mx.tanh(cell), cell
+    def entering(self, x: mx.array) -> mx.array:
+        """[B, inputs] -> what the input gives to the gates, [B, 4H]."""
+        return mx.addmm(self.bias, x, self.Wx.T)
+
+    def __call__(self, entering: mx.array, hidden: mx.array, cell: mx.array) -> tuple[mx.array, mx.array]:
+        """[B, 4H], [B, H], [B, H] -> the next hidden and cell state, [B, H] each."""
+        return lstm_cell(entering, hidden @ self.Wh.T, cell)
 
 
 class LstmStack(nn.Module):
@@ -53,14 +55,17 @@ class LstmStack(nn.Module):
         super().__init__()
         self.lstm = [LstmLayer(size, size) for _ in range(layers)]
 
-    def __call__(self, x: mx.array, state: LstmState) -> tuple[mx.array, LstmState]:
-        """[B, H] through every layer; returns the top's output [B, H] and the new state."""
+    def __call__(self, entering: mx.array, state: LstmState) -> tuple[mx.array, LstmState]:
+        """What enters the first layer's gates, [B, 4H], through every layer; returns the top's output [B, H]
+        and the new state."""
         hidden, cell = [], []
         for index, layer in enumerate(self.lstm):
-            x, carried = layer(x, state.hidden[:, index], state.cell[:, index])
-            hidden.append(x)
+            shown, carried = layer(entering, state.hidden[:, index], state.cell[:, index])
+            hidden.append(shown)
             cell.append(carried)
-        return x, LstmState(mx.stack(hidden, axis=1), mx.stack(cell, axis=1))
+            if index + 1 < len(self.lstm):
+                entering = self.lstm[index + 1].entering(shown)
+        return hidden[-1], LstmState(mx.stack(hidden, axis=1), mx.stack(cell, axis=1))
 
 
 class PredictionNetwork(nn.Module):
@@ -73,6 +78,19 @@ class PredictionNetwork(nn.Module):
             "dec_rnn": LstmStack(config.pred_hidden, config.pred_rnn_layers),
         }
 
+        self._entered: tuple[list[mx.array], mx.array] | None = None
+
+    def _entering(self) -> mx.array:
+        """What each label gives to the first layer's gates, [V + 1, 4H]: a product a label once, instead of
+        one a step. Made again when the weights it was made of are no longer those of the network."""
+        first = self.prediction["dec_rnn"].lstm[0]
+        made_of = [self._embedding, first.Wx, first.bias]
+        if self._entered is None or any(a is not b for a, b in zip(self._entered[0], made_of, strict=True)):
+            table = first.entering(self._embedding)
+            mx.eval(table)
+            self._entered = (made_of, table)
+        return self._entered[1]
+
     @property
     def _embedding(self) -> mx.array:
         table: mx.array = self.prediction["embed"].weight
@@ -84,10 +102,10 @@ class PredictionNetwork(nn.Module):
         stack = self.prediction["dec_rnn"]
         table = self._embedding
         zeros = mx.zeros((batch, len(stack.lstm), table.shape[1]), dtype=table.dtype)
-        output, state = stack(zeros[:, 0], LstmState(zeros, zeros))
+        output, state = stack(stack.lstm[0].entering(zeros[:, 0]), LstmState(zeros, zeros))
         return output, state
 
     def step(self, tokens: mx.array, state: LstmState) -> tuple[mx.array, LstmState]:
         """One label a row, [B] integers (blank allowed: a zero embedding). [B, H] and the next state."""
-        output, state = self.prediction["dec_rnn"](self._embedding[tokens], state)
+        output, state = self.prediction["dec_rnn"](self._entering()[tokens], state)
         return output, state
