@@ -115,7 +115,7 @@ class Attempt:
         and bill the rest as wasted (law 5). Returns when nothing of this attempt is in the engine any
         more."""
         if self._flying:
-            self.bench.engine.forget(self.claim.job.id)
+            self.bench.engine.forget(self._engine_name)
         for future, piece in list(self._flying.items()):
             try:
                 result = future.result()
@@ -155,6 +155,12 @@ class Attempt:
         helped = {chunk.attempt for chunk in self._saved.values()} - {self.claim.attempt}
         return self.claim.attempt - 1 - len(helped)
 
+    @property
+    def _engine_name(self) -> str:
+        """What the engine knows this attempt by: a later attempt may run in this same process beside it, and
+        must not be taken out with it."""
+        return f"{self.claim.job.id}/{self.claim.attempt}"
+
     # --- steps ----------------------------------------------------------------------------------------------
 
     def _is_saved(self, piece: Piece) -> bool:
@@ -178,7 +184,7 @@ class Attempt:
         options = self.claim.job.options
         try:
             future = self.bench.engine.submit(
-                self.claim.job.id,
+                self._engine_name,
                 chunk.samples,
                 self.model,
                 SearchOptions(decoder=options.decoder, beam=options.beam),

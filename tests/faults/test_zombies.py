@@ -156,6 +156,7 @@ def test_poison_fails_alone(stack: Stack) -> None:
 
 def test_a_job_that_kills_its_worker_is_set_aside(stack: Stack) -> None:
     recording, innocent = stack.record(60), stack.record(60)
+    stack.stop_workers()
     with stack.fault(
         "a job whose every attempt ends with a dead worker", note="set aside at 5 deaths"
     ) as fault:
