@@ -113,6 +113,17 @@ def build_library(name: str, source: str, flags: tuple[str, ...]) -> Path:
     return library
 
 
+def try_compiler() -> str:
+    """Build the smallest library there is; says by what and into which folder. Raises `BuildFailed`."""
+    _pool_library()
+    path, version = compiler() or ("", "")
+    return f"{version} ({path}), libraries in {cache_folder()}"
+
+
+def _pool_library() -> Path:
+    return build_library("pool", (CPU_SHIM / "pool.cpp").read_text(), (*COMMON_FLAGS, "-O2"))
+
+
 Launch = Callable[
     [ctypes.Array[ctypes.c_void_p], ctypes.Array[ctypes.c_uint], ctypes.Array[ctypes.c_uint], int], None
 ]
@@ -121,8 +132,7 @@ Launch = Callable[
 @cache
 def _parallel_for() -> ctypes.c_void_p:
     """The one pool of threads of this process, as the function pointer `spool_launch` takes."""
-    library = build_library("pool", (CPU_SHIM / "pool.cpp").read_text(), (*COMMON_FLAGS, "-O2"))
-    return ctypes.cast(ctypes.CDLL(str(library)).spool_parallel_for, ctypes.c_void_p)
+    return ctypes.cast(ctypes.CDLL(str(_pool_library())).spool_parallel_for, ctypes.c_void_p)
 
 
 def load_launch(library: Path) -> Launch:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
+from kernels.build_cpu import BuildFailed, try_compiler
 from spool.errors import SpoolError
 from spool.objects import object_store
 from spool.queue import celery_app, queue_depth, queue_name
@@ -49,6 +50,7 @@ def check_machine(settings: Settings, loader: str = DEFAULT_LOADER) -> Iterator[
     yield _gpu(settings, hardware)
     yield _mlx()
     yield from _blas()
+    yield _kernels(hardware)
     yield _disk(settings)
     yield _probe("database", lambda: _database(settings), "Start it, or check SPOOL_DATABASE_URL.")
     yield _probe(
@@ -92,6 +94,21 @@ def _blas() -> Iterator[Finding]:
     report = preload_blas()
     advice = "" if report.fast else "Install libopenblas0, or pip install scipy-openblas32."
     yield Finding("blas", "ok" if report.fast else "warn", str(report), advice)
+
+
+def _kernels(hardware: Hardware) -> Finding:
+    """How the kernels run here; asked of the compiler alone, MLX stays unloaded."""
+    if hardware.apple_gpu:
+        return Finding("kernels", "ok", "Metal, compiled by MLX at first use")
+    if os.environ.get("SPOOL_KERNELS", "") == "reference":
+        text = "SPOOL_KERNELS asks for plain MLX, two to four times slower on a CPU"
+        return Finding("kernels", "warn", text, "Unset SPOOL_KERNELS.")
+    try:
+        return Finding("kernels", "ok", f"compiled at first use by {try_compiler()}")
+    except BuildFailed as failure:
+        text = f"plain MLX runs, two to four times slower: {failure}"
+        advice = "Install g++ (Debian: apt install g++), or set SPOOL_KERNEL_CACHE to a folder of this user."
+        return Finding("kernels", "warn", text, advice)
 
 
 def _disk(settings: Settings) -> Finding:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -16,6 +17,8 @@ from kernels import build_cpu, device, fused
 from kernels.build_cpu import FAST_FLAGS, BuildFailed, build_library
 from kernels.device import Backend, use_backend
 from tests.kernels.cases import normal, same_bits
+from worker.check import _kernels
+from worker.hardware import this_machine
 
 ROOT = Path(__file__).parents[2]
 TINY = 'extern "C" int answer() { return 42; }\n'
@@ -190,3 +193,25 @@ def test_results_are_memory_of_their_own() -> None:
         kept = [fused.silu(x * step) for step in range(6)]
         for step, each in enumerate(kept):
             assert same_bits(each, fused.silu(x * step))
+
+
+def test_the_check_names_compiler_and_cache_without_mlx(fresh: Path) -> None:
+    code = "import sys, kernels.build_cpu as b; print(b.try_compiler(), 'mlx.core' in sys.modules)"
+    environment = os.environ | {"SPOOL_KERNEL_CACHE": str(fresh)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert str(fresh) in done.stdout
+    assert done.stdout.endswith("False\n")
+
+
+def test_the_check_warns_where_kernels_cannot_be_built(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    linux = replace(this_machine(), apple_gpu=False)
+    assert _kernels(linux).level == "ok"
+    monkeypatch.setenv("PATH", str(fresh))
+    build_cpu.compiler.cache_clear()
+    finding = _kernels(linux)
+    assert finding.level == "warn"
+    assert "apt install g++" in finding.advice
+    monkeypatch.setenv("SPOOL_KERNELS", "reference")
+    assert "SPOOL_KERNELS" in _kernels(linux).text

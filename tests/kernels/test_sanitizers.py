@@ -29,6 +29,7 @@ QUIET = {
 # One of each body: their variants differ in constants alone.
 NAMES = {
     "silu",
+    "lstm",
     "layer_norm",
     "softmax-window",
     "glu-lead4",
