@@ -5,13 +5,14 @@ Handlers stand in files named after their noun; the words of the OpenAPI page ar
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from enum import Enum
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
-from api import costs, described, health, jobs, problems, transcripts, workers
+from api import batches, costs, described, described_batches, health, jobs, problems, transcripts, workers
 from api.auth import require_token
 from api.guard import Guard
 from api.services import open_services
@@ -24,7 +25,10 @@ class _App(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            described.add_problem_schema(super().openapi())
+            page = super().openapi()
+            described.add_problem_schema(page)
+            if self.state.settings.api_token is None:
+                described.let_anybody_in(page)
         return super().openapi()
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -59,6 +63,7 @@ def create_app(settings: Settings) -> FastAPI:
         tags=["jobs"],
         **described.TRANSCRIPT,
     )
+    _add_batches(v1)
     v1.add_api_route("/costs", costs.costs, methods=["GET"], tags=["costs"], **described.COSTS)
     v1.add_api_route("/workers", workers.workers, methods=["GET"], tags=["fleet"], **described.WORKERS)
     v1.add_api_route("/models", workers.models, methods=["GET"], tags=["fleet"], **described.MODELS)
@@ -66,6 +71,17 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_api_route("/healthz", health.healthz, methods=["GET"], tags=["health"], **described.HEALTHZ)
     app.add_api_route("/readyz", health.readyz, methods=["GET"], tags=["health"], **described.READYZ)
     return app
+
+
+def _add_batches(v1: APIRouter) -> None:
+    tags: list[str | Enum] = ["batches"]
+    told, one = described_batches, "/batches/{batch_id}"
+    v1.add_api_route("/batches", batches.create, methods=["POST"], tags=tags, **told.CREATE)
+    v1.add_api_route("/batches", batches.listed, methods=["GET"], tags=tags, **told.LIST)
+    v1.add_api_route(one, batches.one, methods=["GET"], tags=tags, **told.ONE)
+    v1.add_api_route(one, batches.cancel, methods=["DELETE"], tags=tags, **told.CANCEL)
+    v1.add_api_route(f"{one}/results", batches.results, methods=["GET"], tags=tags, **told.RESULTS)
+    v1.add_api_route(f"{one}/retry-failed", batches.retry_failed, methods=["POST"], tags=tags, **told.RETRY)
 
 
 @asynccontextmanager

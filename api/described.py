@@ -41,6 +41,8 @@ _DETAILS = {
     "too_large": (413, "The file is larger than the 4294967296 bytes allowed here."),
     "unsupported_media_type": (415, "Send application/json or multipart/form-data."),
     "invalid_request": (422, "query.limit: Input should be less than or equal to 200"),
+    "bad_lines": (422, "3 of 5000 lines are bad, and the batch is strict: none runs."),
+    "source_missing": (422, "There is no folder /archive/1974."),
     "unknown_model": (422, "There is no model 'parakeet-9'; known here: demo."),
     "storage": (503, "The database does not answer."),
     "disk_full": (507, "No space is left where uploads are received."),
@@ -51,6 +53,14 @@ def add_problem_schema(page: Words) -> None:
     """Put the schema of problems on the page: a route's `model` would offer them as plain JSON too."""
     schema = ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}")
     page["components"]["schemas"] |= schema.pop("$defs") | {"ProblemOut": schema}
+
+
+def let_anybody_in(page: Words) -> None:
+    """Say on the page of a server without a token that it asks for none; one may be sent."""
+    operations = (operation for path in page["paths"].values() for operation in path.values())
+    for operation in operations:
+        if "security" in operation:
+            operation["security"].append({})
 
 
 def problem_codes() -> tuple[str, ...]:
@@ -71,7 +81,8 @@ def problem_example(code: str) -> Words:
     }
 
 
-def _problems(*codes: str) -> Answers:
+def problems(*codes: str) -> Answers:
+    """Answers by status for these codes, each with its example."""
     by_status: dict[int, Words] = {}
     for code in codes:
         example = problem_example(code)
@@ -87,13 +98,14 @@ def _problems(*codes: str) -> Answers:
     }
 
 
-def _answer(status: int, description: str, model: Any, example: Words) -> Answers:  # noqa: ANN401 (a class)
+def answer(status: int, description: str, model: Any, example: Words) -> Answers:  # noqa: ANN401 (a class)
+    """One answer with its example."""
     content = {"application/json": {"example": example}}
     return {status: {"model": model, "description": description, "content": content}}
 
 
 # Every route under /v1 may answer so.
-EVERYWHERE: Answers = _problems("unauthorized", "invalid_request", "storage")
+EVERYWHERE: Answers = problems("unauthorized", "invalid_request", "storage")
 
 _BODY: Words = {
     "requestBody": {
@@ -125,9 +137,9 @@ CREATE: Words = {
     "response_model": JobDetail,
     "openapi_extra": _BODY,
     "responses": {
-        **_answer(202, "Accepted; `Location` names the job.", JobDetail, examples.JOB_QUEUED),
-        **_answer(200, "This key was used for the same request: its job.", JobDetail, examples.JOB_DETAIL),
-        **_problems(
+        **answer(202, "Accepted; `Location` names the job.", JobDetail, examples.JOB_QUEUED),
+        **answer(200, "This key was used for the same request: its job.", JobDetail, examples.JOB_DETAIL),
+        **problems(
             "source_forbidden",
             "conflict",
             "too_large",
@@ -144,22 +156,22 @@ CREATE["responses"][202]["headers"] = {
 
 LIST: Words = {
     "summary": "List jobs",
-    "responses": _answer(200, "A page of jobs, newest first.", JobPage, examples.JOB_PAGE),
+    "responses": answer(200, "A page of jobs, newest first.", JobPage, examples.JOB_PAGE),
 }
 
 ONE: Words = {
     "summary": "Look at a job",
     "responses": {
-        **_answer(200, "The job with its cost so far.", JobDetail, examples.JOB_DETAIL),
-        **_problems("not_found"),
+        **answer(200, "The job with its cost so far.", JobDetail, examples.JOB_DETAIL),
+        **problems("not_found"),
     },
 }
 
 CANCEL: Words = {
     "summary": "Cancel a job",
     "responses": {
-        **_answer(200, "The job, cancelled or about to be.", JobDetail, examples.JOB_CANCELLED),
-        **_problems("not_found", "conflict"),
+        **answer(200, "The job, cancelled or about to be.", JobDetail, examples.JOB_CANCELLED),
+        **problems("not_found", "conflict"),
     },
 }
 
@@ -167,9 +179,9 @@ RETRY: Words = {
     "summary": "Try a failed or cancelled job again",
     "status_code": 202,
     "responses": {
-        **_answer(202, "The job, queued again.", JobDetail, examples.JOB_QUEUED),
-        **_answer(200, "This key was used for the same retry: the job now.", JobDetail, examples.JOB_DETAIL),
-        **_problems("not_found", "conflict"),
+        **answer(202, "The job, queued again.", JobDetail, examples.JOB_QUEUED),
+        **answer(200, "This key was used for the same retry: the job now.", JobDetail, examples.JOB_DETAIL),
+        **problems("not_found", "conflict"),
     },
 }
 
@@ -187,34 +199,34 @@ TRANSCRIPT: Words = {
                 "text/vtt": {"schema": {"type": "string"}, "example": examples.VTT},
             },
         },
-        **_problems("not_found", "not_done"),
+        **problems("not_found", "not_done"),
     },
 }
 
 COSTS: Words = {
     "summary": "What a period cost",
-    "responses": _answer(200, "Cost by group, in all, and idle.", CostReportOut, examples.COSTS),
+    "responses": answer(200, "Cost by group, in all, and idle.", CostReportOut, examples.COSTS),
 }
 
 WORKERS: Words = {
     "summary": "List workers",
-    "responses": _answer(200, "Workers, most recently heard of first.", WorkerList, examples.WORKERS),
+    "responses": answer(200, "Workers, most recently heard of first.", WorkerList, examples.WORKERS),
 }
 
 MODELS: Words = {
     "summary": "List models",
-    "responses": _answer(200, "The models that jobs may name.", ModelList, examples.MODELS),
+    "responses": answer(200, "The models that jobs may name.", ModelList, examples.MODELS),
 }
 
 HEALTHZ: Words = {
     "summary": "Does the process live?",
-    "responses": _answer(200, "It does.", Health, examples.HEALTH),
+    "responses": answer(200, "It does.", Health, examples.HEALTH),
 }
 
 READYZ: Words = {
     "summary": "Does everything it needs answer?",
     "responses": {
-        **_answer(200, "All parts answer.", Readiness, examples.READY),
-        **_answer(503, "A part does not answer.", Readiness, examples.NOT_READY),
+        **answer(200, "All parts answer.", Readiness, examples.READY),
+        **answer(503, "A part does not answer.", Readiness, examples.NOT_READY),
     },
 }

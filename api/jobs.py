@@ -49,7 +49,7 @@ async def create(
     """Submit a job: JSON that names a source, or a form with the recording itself."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        body = _parsed(JobRequest, await _small_body(request))
+        body = parsed(JobRequest, await small_body(request))
         job, created = await run_in_threadpool(_create_from_source, services, body, idempotency_key)
     elif kind == "multipart/form-data":
         limit = services.settings.upload_max_bytes
@@ -144,7 +144,7 @@ def _create_from_source(
 def _create_from_upload(
     services: Services, upload: Upload, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
-    body = _parsed(UploadRequest, upload.request or b"{}", "request")
+    body = parsed(UploadRequest, upload.request or b"{}", "request")
     options = _options(services, body)
     job_id = new_id("job")
     key = f"jobs/{job_id}/source"
@@ -194,6 +194,8 @@ def _new_job(
         project=body.project,
         pool=body.pool or services.settings.pool,
         worker=body.worker,
+        tags=body.tags,
+        reuse=body.reuse,
         idempotency_key=idempotency_key,
         request_hash=hashlib.sha256(asked.encode()).hexdigest(),
     )
@@ -223,7 +225,8 @@ def _options(services: Services, body: UploadRequest) -> JobOptions:
     return options
 
 
-async def _small_body(request: Request) -> bytes:
+async def small_body(request: Request) -> bytes:
+    """The body of a request that is JSON. Raises `Problem` 413 when it is larger than such a one can be."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -232,7 +235,8 @@ async def _small_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _parsed(kind: type[Asked], body: bytes, *where: str) -> Asked:
+def parsed(kind: type[Asked], body: bytes, *where: str) -> Asked:
+    """The JSON in `body` as a `kind`. Raises `Problem`; `where` leads its fields."""
     try:
         value: Any = json.loads(body)
     except (ValueError, RecursionError):

@@ -14,6 +14,11 @@ _SUFFIXES = frozenset(
 )
 
 
+def is_recording(name: str) -> bool:
+    """Whether a file of this name is one, by its suffix."""
+    return f".{name.rpartition('.')[2].lower()}" in _SUFFIXES
+
+
 def recordings_under(path: Path) -> list[Path]:
     """The file itself, or every recording below the folder, by name; raises `InvalidRequest` for none."""
     if path.is_file():

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 
 from api import examples
+from spool.batches import Tags
 from spool.jobs import JobOptions, JobState
 
 GroupBy = Literal["day", "project", "model", "worker"]
@@ -60,6 +61,10 @@ class UploadRequest(BaseModel):
     )
     pool: Pool | None = Field(None, description="Which pool of workers; the server's default unless given.")
     worker: WorkerName | None = Field(None, description="Pin the job to one worker, by name.")
+    tags: Tags = Field(default_factory=dict)
+    reuse: bool = Field(
+        False, description="Take over a transcript of the same content, options and model instead of paying."
+    )
 
 
 class JobRequest(UploadRequest):
@@ -68,7 +73,8 @@ class JobRequest(UploadRequest):
     model_config = _example(examples.JOB_REQUEST, strict=True)
 
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
-        description="`https://…`, `s3://bucket/key`, or `file://…` under a root that the server allows."
+        description="`https://…`, `s3://bucket/key`, or `file://…` under a root that the server allows.",
+        json_schema_extra={"pattern": "^([Hh][Tt][Tt][Pp][Ss]|[Ss]3|[Ff][Ii][Ll][Ee])://."},
     )
 
 
@@ -138,6 +144,10 @@ class JobOut(BaseModel):
     words: int | None = Field(description="Words in the transcript, once done.")
     coverage: float | None = Field(description="Share of the input that was transcribed, 0 to 1, once done.")
     error: JobErrorOut | None
+    batch: str | None = Field(None, description="The batch it came in.")
+    custom_id: str | None = Field(None, description="What its submitter calls it, once a batch.")
+    tags: dict[str, str] = Field(default_factory=dict)
+    reused_from: str | None = Field(None, description="The job whose transcript was taken over, for nothing.")
 
 
 class JobDetail(JobOut):

@@ -52,6 +52,10 @@ def shown_job(job: Job) -> JobOut:
         words=job.words,
         coverage=job.coverage,
         error=JobErrorOut(code=job.error_code, message=job.error_message or "") if job.error_code else None,
+        batch=job.batch_id,
+        custom_id=job.custom_id,
+        tags=job.tags or {},
+        reused_from=job.reused_from,
     )
 
 

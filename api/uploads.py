@@ -68,7 +68,19 @@ async def received_upload(request: Request, folder: Path, limit: int) -> AsyncIt
         yield form.upload(Path(file.name))
 
 
-async def _feed(form: "Form", request: Request) -> None:
+@asynccontextmanager
+async def received_body(request: Request, folder: Path, limit: int) -> AsyncIterator[Upload]:
+    """Receive the bare body of `request` as `received_upload` does a form's file, with the same limits."""
+    with _full_disk_is_named():
+        folder.mkdir(parents=True, exist_ok=True)
+        file = tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX, buffering=0)  # noqa: SIM115 (with, below)
+    with file:
+        body = Body(file.file, limit)
+        await _feed(body, request)
+        yield body.upload(Path(file.name))
+
+
+async def _feed(form: "Form | Body", request: Request) -> None:
     # Blocks go to the disk on a thread, so that a slow disk stops this upload and no other request.
     waiting = bytearray()
     received = 0
@@ -104,6 +116,34 @@ def _full_disk_is_named() -> Iterator[None]:
 
 def _too_large(limit: int) -> Problem:
     return Problem(413, "too_large", f"The file is larger than the {limit} bytes allowed here.", limit=limit)
+
+
+class Body:
+    """A body without a form around it: fed blocks in order, it writes them to `file`."""
+
+    def __init__(self, file: IO[bytes], limit: int) -> None:
+        self._file = file
+        self.limit = limit
+        self._size = 0
+        self._hash = hashlib.sha256()
+
+    def write(self, block: bytes) -> None:
+        """Write on. Raises `Problem` when it gets too large, `DiskFull`."""
+        self._size += len(block)
+        if self._size > self.limit:
+            raise _too_large(self.limit)
+        self._hash.update(block)
+        left = memoryview(block)
+        with _full_disk_is_named():
+            while left:
+                left = left[self._file.write(left) :]
+
+    def finish(self) -> None:
+        """There is no more."""
+
+    def upload(self, path: Path) -> Upload:
+        """The body as it was received into `path`."""
+        return Upload(path, self._size, self._hash.hexdigest(), "upload", "application/octet-stream", b"")
 
 
 @dataclass

@@ -7,13 +7,16 @@ source is allowed is asked by the caller) nor SQL.
 import hashlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, BinaryIO
+from itertools import islice
+from typing import Annotated, Any, BinaryIO, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from spool.errors import InvalidRequest
+
+Item = TypeVar("Item")
 
 LINE_BYTES = 64 * 1024
 LINES = 1_000_000
@@ -139,6 +142,13 @@ def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, Mani
             report.add(line)
         else:
             yield number, line
+
+
+def in_blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """The items in lists of `size`, the last one shorter; never an empty one."""
+    left = iter(items)
+    while block := list(islice(left, size)):
+        yield block
 
 
 def _custom_id(value: dict[str, Any]) -> str | None:

@@ -14,6 +14,7 @@ TEXT = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 def test_every_route_is_told() -> None:
     for path in create_app(load_settings({})).openapi()["paths"]:
         shown = re.escape(path).replace(re.escape("{job_id}"), r"job_\w+…?")
+        shown = shown.replace(re.escape("{batch_id}"), r"bat_\w+…?")
         assert re.search(shown, TEXT), path
 
 
@@ -23,6 +24,6 @@ def test_every_code_of_a_problem_is_told() -> None:
 
 
 def test_the_commands_that_are_shown_exist() -> None:
-    known = {info.name for info in command.registered_commands}
+    known = {info.name for info in (*command.registered_commands, *command.registered_groups)}
     shown = set(re.findall(r"^\$ spool (\w+)|`spool (\w+)", TEXT, re.MULTILINE))
     assert {first or second for first, second in shown} <= known

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api import examples, schemas
+from api import batch_examples, batch_schemas, examples, schemas
 from api.app import create_app
 from spool.settings import load_settings
 from spool.transcript import Transcript
@@ -31,15 +31,21 @@ OPERATIONS = operations()
 
 def test_every_route_is_on_the_page() -> None:
     assert sorted(name for name, _ in OPERATIONS) == [
+        "DELETE /v1/batches/{batch_id}",
         "DELETE /v1/jobs/{job_id}",
         "GET /healthz",
         "GET /readyz",
+        "GET /v1/batches",
+        "GET /v1/batches/{batch_id}",
+        "GET /v1/batches/{batch_id}/results",
         "GET /v1/costs",
         "GET /v1/jobs",
         "GET /v1/jobs/{job_id}",
         "GET /v1/jobs/{job_id}/transcript",
         "GET /v1/models",
         "GET /v1/workers",
+        "POST /v1/batches",
+        "POST /v1/batches/{batch_id}/retry-failed",
         "POST /v1/jobs",
         "POST /v1/jobs/{job_id}/retry",
     ]
@@ -110,6 +116,13 @@ def test_every_reference_leads_somewhere() -> None:
         (schemas.Readiness, examples.NOT_READY),
         (schemas.ProblemOut, examples.PROBLEM),
         (Transcript, examples.TRANSCRIPT),
+        (batch_schemas.BatchUploadRequest, batch_examples.BATCH_UPLOAD_REQUEST),
+        (batch_schemas.BatchRequest, batch_examples.BATCH_REQUEST),
+        (batch_schemas.BatchOut, batch_examples.BATCH),
+        (batch_schemas.BatchDetail, batch_examples.BATCH_DETAIL),
+        (batch_schemas.BatchPage, batch_examples.BATCH_PAGE),
+        (batch_schemas.BatchRetried, batch_examples.BATCH_RETRIED),
+        (batch_schemas.BatchResult, batch_examples.RESULT),
     ],
 )
 def test_examples_are_what_they_are_examples_of(schema: type[BaseModel], example: dict[str, Any]) -> None:

@@ -1,0 +1,73 @@
+"""A batch's results as lines of JSON, made while they are sent: a page of rows, then their transcripts.
+
+No transaction is open while transcripts are fetched or the client reads slowly, and few are in memory at
+once. A transcript that is gone is said on its own line; a store that does not answer ends the download short,
+which the client sees as a broken transfer and never as a complete file.
+"""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from api.batch_schemas import BatchResult, ResultError
+from api.shown import shown_job
+from spool.batches import in_blocks
+from spool.errors import NotFound
+from spool.jobs import JobState
+from spool.objects import ObjectStore
+from spool.store import Database
+from spool.store.batches import batch_jobs
+from spool.store.jobs import Job
+
+NDJSON = "application/x-ndjson"
+
+_ROWS = 500
+# Transcripts fetched at once, for a store that is far away.
+_AT_ONCE = 8
+
+
+def result_lines(
+    db: Database, objects: ObjectStore, batch_id: str, *, words: bool, state: JobState | None
+) -> Iterator[bytes]:
+    """One line a job, in the order of the manifest."""
+    after: tuple[int, str] | None = None
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="results") as pool:
+        while True:
+            with db.read() as tx:
+                page = batch_jobs(tx, batch_id, after, _ROWS, state)
+            for few in in_blocks(page, _AT_ONCE):
+                yield b"".join(pool.map(lambda job: _line(objects, job, words=words), few))
+            if len(page) < _ROWS:
+                return
+            after = (page[-1].batch_line or 0, page[-1].id)
+
+
+def _line(objects: ObjectStore, job: Job, *, words: bool) -> bytes:
+    shown = shown_job(job)
+    result = BatchResult(
+        custom_id=job.custom_id,
+        line=job.batch_line,
+        job=job.id,
+        name=job.name,
+        source=shown.source.uri,
+        tags=job.tags or {},
+        state=job.state,
+        audio_seconds=job.audio_seconds,
+        reused_from=job.reused_from,
+        error=ResultError(code=shown.error.code, message=shown.error.message) if shown.error else None,
+    )
+    if job.state is JobState.DONE and job.transcript_key is not None:
+        result = result.model_copy(update=_heard(objects, job.transcript_key, words=words))
+    return result.model_dump_json(exclude=None if words else {"words"}).encode() + b"\n"
+
+
+def _heard(objects: ObjectStore, key: str, *, words: bool) -> dict[str, Any]:
+    try:
+        with objects.open(key) as stream:
+            record = json.load(stream)
+    except NotFound:
+        return {
+            "error": ResultError(code="not_found", message="The transcript is not in the store any more.")
+        }
+    return {"text": record["text"]} | ({"words": record["words"]} if words else {})
