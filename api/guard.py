@@ -1,7 +1,7 @@
 """What the API asks of a request before any route sees it, and says to browsers with each answer.
 
 Without a token, loopback is the only fence, and every web page that is open in a browser on this machine
-stands inside it: by a name that it makes mean 127.0.0.1 (DNS rebinding), or by a form that it posts here. So a
+stands inside it: by a name that it makes mean 127.0.0.1 (DNS rebinding), or by a form that it posts here. A
 request has to name this machine in `Host`, and one that a browser sends for another site is refused. No CORS
 header is ever sent. Knows headers alone.
 """

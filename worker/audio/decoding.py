@@ -86,7 +86,8 @@ class Decoding(ABC):
                 time = None if time is None else time + dropped / frame.sample_rate
                 if not len(samples):
                     continue
-            for gap in self._clock.gap(time, len(samples), frame.sample_rate):
+            most = block_frames(frame.sample_rate, samples.shape[1])
+            for gap in self._clock.gap(time, len(samples), frame.sample_rate, most):
                 yield np.zeros((gap, samples.shape[1]), dtype=np.float32), frame.sample_rate
             yield samples, frame.sample_rate
 
@@ -138,8 +139,8 @@ class Clock:
         """Seconds of samples that came by."""
         return self._before + self._count / self._rate
 
-    def gap(self, pts: float | None, count: int, rate: int) -> Iterator[int]:
-        """Lengths of silence in frames, each a second at most, due before `count` samples at `pts`."""
+    def gap(self, pts: float | None, count: int, rate: int, most: int) -> Iterator[int]:
+        """Lengths of silence in frames, each `most` at most, due before `count` samples at `pts`."""
         if rate != self._rate:
             self._move(self._origin + self._count / self._rate)
             self._rate = rate
@@ -150,7 +151,7 @@ class Clock:
                 self._gaps += 1
                 self._filled += missing / rate
                 self._count += missing
-                yield from (min(rate, missing - at) for at in range(0, missing, rate))
+                yield from (min(most, missing - at) for at in range(0, missing, most))
             elif abs(ahead) > _GAP_SECONDS:
                 # A clock that jumps back or by more than an hour is a joined file's: go on from there.
                 self._move(pts)

@@ -15,6 +15,8 @@ from spool.errors import SourceError, SourceForbidden, SourceMissing, StorageErr
 Samples = NDArray[np.float32]
 
 MAX_BLOCK_VALUES = 1 << 20
+MAX_RATE = 6_000_000
+"""Hertz; the fastest recordings there are (DSD128) have 5.6 MHz. Beyond it a header is broken."""
 
 
 class Block(NamedTuple):

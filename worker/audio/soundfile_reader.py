@@ -12,12 +12,11 @@ import soundfile
 
 from spool.errors import AudioTruncated, AudioUnreadable, StorageError
 from worker.audio.content import Content, ogg_has_end
-from worker.audio.reader import Block, at_time, block_frames, source_error
+from worker.audio.reader import MAX_RATE, Block, at_time, block_frames, source_error
 from worker.audio.wav_header import DataWindow, WavHeader, read_wav_header
 
 _UNKNOWN_LENGTH = 1 << 62
 _SYSTEM_ERROR = 2
-_MAX_RATE = (1 << 31) - 1  # what libsndfile's own field holds
 _MPEG_TAGS = (0x50, 0x55)
 
 
@@ -35,7 +34,7 @@ class SoundfileReader:
         self._window: DataWindow | None = None
         self.warnings: list[str] = []
         header = read_wav_header(file) if content == "wav" else None
-        if header is not None and not 0 < header.rate <= _MAX_RATE:
+        if header is not None and not 0 < header.rate <= MAX_RATE:
             raise AudioUnreadable(f"{name}: the header gives a sample rate of {header.rate} Hz")
         # Before libsndfile opens: it reads through a duplicate descriptor, which shares our position.
         if content == "ogg" and not ogg_has_end(file):

@@ -14,6 +14,7 @@ import numpy as np
 
 from spool.errors import (
     AudioEmpty,
+    AudioError,
     AudioNotFinite,
     AudioTooLong,
     AudioUnreadable,
@@ -23,7 +24,7 @@ from spool.errors import (
 from worker.audio.av_reader import AvReader
 from worker.audio.content import content_of, ogg_is_chained
 from worker.audio.mp4_reader import Mp4Reader, NotPlainMp4
-from worker.audio.reader import Block, Reader, Samples, at_time, source_error
+from worker.audio.reader import MAX_RATE, Block, Reader, Samples, at_time, source_error
 from worker.audio.resample import SAMPLE_RATE, Resampler
 from worker.audio.soundfile_reader import NotForSoundfile, SoundfileReader
 
@@ -92,8 +93,9 @@ class AudioStream:
         self._frames = 0
         self._seconds = 0.0
         try:
+            self._check_rate(self.source_rate)
             self._check_length(self.expected_seconds or 0.0)
-        except AudioTooLong:
+        except AudioError:
             self._reader.close()
             raise
 
@@ -149,6 +151,7 @@ class AudioStream:
             yield samples
 
     def _prepare(self, block: Block) -> Samples:
+        self._check_rate(block.rate)
         self._check_finite(block)
         self._frames += len(block.samples)
         self._seconds += len(block.samples) / block.rate
@@ -177,6 +180,10 @@ class AudioStream:
         raise AudioNotFinite(
             f"{self._name}: sample {index} of channel {channel} ({seconds}) {what} ({value})"
         )
+
+    def _check_rate(self, rate: int) -> None:
+        if not 0 < rate <= MAX_RATE:
+            raise AudioUnreadable(f"{self._name}: the header gives a sample rate of {rate} Hz")
 
     def _check_length(self, seconds: float) -> None:
         limit = self._max_seconds
