@@ -22,7 +22,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from enum import StrEnum
 from functools import cache
 from typing import Any, cast
 
@@ -39,6 +38,7 @@ from kernels.build_cpu import (
     compiler,
     load_launch,
 )
+from kernels.choice import Backend, asked_backend
 from kernels.text import Argument, Kernel, Template, cpu_text, cuda_body, cuda_header
 
 _log = logging.getLogger(__name__)
@@ -51,28 +51,8 @@ _LARGEST = 2**31
 Output = tuple[tuple[int, ...], mx.Dtype]
 
 
-class Backend(StrEnum):
-    """How kernels run."""
-
-    METAL = "metal"
-    CPU = "cpu"
-    FIBERS = "fibers"
-    CUDA = "cuda"
-    REFERENCE = "reference"
-
-
 _override: ContextVar[Backend | None] = ContextVar("kernel backend", default=None)
 _given_up: dict[str, str] = {}
-
-
-@cache
-def _asked() -> Backend | None:
-    named = os.environ.get("SPOOL_KERNELS", "auto").strip().lower()
-    if named in {"", "auto"}:
-        return None
-    if named not in {*Backend}:
-        raise ValueError(f"SPOOL_KERNELS is {named!r}: it must be auto, {', '.join(Backend)}")
-    return Backend(named)
 
 
 @cache
@@ -89,7 +69,7 @@ def _threads() -> int:
 
 def backend() -> Backend:
     """The backend the next launch uses."""
-    asked = _override.get() or _asked()
+    asked = _override.get() or asked_backend()
     if asked is not None:
         return asked
     if mx.default_device().type == mx.DeviceType.gpu:
@@ -152,7 +132,7 @@ def launch(
     try:
         return _launch_on_cpu(kernel, chosen, inputs, outputs, groups, simdgroups, template)
     except BuildFailed as failure:
-        if _override.get() or _asked():
+        if _override.get() or asked_backend():
             raise
         _given_up[kernel.name] = str(failure)
         _log.warning("kernel %s runs as plain MLX: %s", kernel.name, failure)

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
 from kernels.build_cpu import BuildFailed, try_compiler
+from kernels.choice import Backend, asked_backend
 from spool.errors import SpoolError
 from spool.objects import object_store
 from spool.queue import celery_app, queue_depth, queue_name
@@ -98,13 +99,15 @@ def _blas() -> Iterator[Finding]:
 
 def _kernels(hardware: Hardware) -> Finding:
     """How the kernels run here; asked of the compiler alone, MLX stays unloaded."""
-    if hardware.apple_gpu:
-        return Finding("kernels", "ok", "Metal, compiled by MLX at first use")
-    if os.environ.get("SPOOL_KERNELS", "") == "reference":
-        text = "SPOOL_KERNELS asks for plain MLX, two to four times slower on a CPU"
-        return Finding("kernels", "warn", text, "Unset SPOOL_KERNELS.")
     try:
+        if asked_backend() is Backend.REFERENCE:
+            text = "SPOOL_KERNELS asks for plain MLX, two to four times slower on a CPU"
+            return Finding("kernels", "warn", text, "Unset SPOOL_KERNELS.")
+        if hardware.apple_gpu:
+            return Finding("kernels", "ok", "Metal, compiled by MLX at first use")
         return Finding("kernels", "ok", f"compiled at first use by {try_compiler()}")
+    except ValueError as wrong:
+        return Finding("kernels", "fail", str(wrong), "Unset SPOOL_KERNELS.")
     except BuildFailed as failure:
         text = f"plain MLX runs, two to four times slower: {failure}"
         advice = "Install g++ (Debian: apt install g++), or set SPOOL_KERNEL_CACHE to a folder of this user."

@@ -15,7 +15,8 @@ import pytest
 
 from kernels import build_cpu, device, fused
 from kernels.build_cpu import FAST_FLAGS, BuildFailed, build_library
-from kernels.device import Backend, use_backend
+from kernels.choice import Backend, asked_backend
+from kernels.device import use_backend
 from tests.kernels.cases import normal, same_bits
 from worker.check import _kernels
 from worker.hardware import this_machine
@@ -30,7 +31,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     for name in ("SPOOL_KERNELS", "SPOOL_KERNEL_THREADS", "CXX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPOOL_KERNEL_CACHE", str(tmp_path / "cache"))
-    remembered = (device._asked, device._threads, device._compiled, build_cpu.compiler)
+    remembered = (asked_backend, device._threads, device._compiled, build_cpu.compiler)
     for each in remembered:
         each.cache_clear()
     yield tmp_path / "cache"
@@ -213,5 +214,9 @@ def test_the_check_warns_where_kernels_cannot_be_built(fresh: Path, monkeypatch:
     finding = _kernels(linux)
     assert finding.level == "warn"
     assert "apt install g++" in finding.advice
+    asked_backend.cache_clear()
     monkeypatch.setenv("SPOOL_KERNELS", "reference")
     assert "SPOOL_KERNELS" in _kernels(linux).text
+    asked_backend.cache_clear()
+    monkeypatch.setenv("SPOOL_KERNELS", "quick")
+    assert _kernels(linux).level == "fail"
