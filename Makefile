@@ -4,7 +4,7 @@ TRAIN_VENV ?= .venv-train
 BIN := $(VENV)/bin
 SAMPLES ?= samples
 
-.PHONY: help run up down test check test-train train lock clean env env-dev
+.PHONY: help run up down test faults check test-train train lock clean env env-dev
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort | expand -t 14
@@ -20,6 +20,9 @@ down: env  ## stop what `make up` started
 
 test: check  ## format, lint, types, every test (starts the servers it needs on ports of its own)
 	@$(BIN)/python -m pytest -q
+
+faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and one line for each
+	@$(BIN)/python -m pytest -q -s --show-capture=no -m "long or not long" tests/faults
 
 check: env-dev  ## format, lint and types alone
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }

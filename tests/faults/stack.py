@@ -82,7 +82,8 @@ class Stack(Fleet):
             FIRED: str(self.fired_folder),
             LIST: str(self.decoded_list),
         }
-        super().__init__(home, database_url, redis.url, **told, **environment)
+        redis_url = environment.pop("SPOOL_REDIS_URL", redis.url)
+        super().__init__(home, database_url, redis_url, **told, **environment)
         self.objects = object_store(self.settings)
         self._api: subprocess.Popen[bytes] | None = None
         self._read = 0

@@ -65,6 +65,8 @@ PASSING = {
     "3 s of silence before the transcript is taken": Rule(PUT, "transcript.json", 1, delay=3.0),
 }
 SLOW = {
+    "3 s of silence before the recording",
+    "no space as the record is stored, the last step",
     "503 beyond boto3's patience as the recording is fetched",
     "a body that breaks off at once",
     "409 as the transcript is stored",
@@ -107,6 +109,7 @@ def test_a_refusal_that_stays_fails_the_job_at_once(behind: Behind, status: int)
     assert fault.decoded == 0
 
 
+@long
 def test_a_recording_that_changed_after_it_was_submitted(behind: Behind) -> None:
     stack = behind.stack
     recording, other = stack.record(30), stack.record(40)

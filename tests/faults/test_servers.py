@@ -2,10 +2,14 @@
 
 import signal
 import sqlite3
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
+from spool.embedded import EmbeddedRedis
+from tests.faults.half_open import HalfOpenProxy
 from tests.faults.stack import Stack
 from tests.live.postgres import PostgresServer
 from tests.worker.workshop import until
@@ -94,6 +98,7 @@ def test_connections_cut_in_mid_transaction(stack: Stack, postgres: PostgresServ
     assert fault.repeated == 0
 
 
+@long
 def test_sqlite_locked_by_another_process(embedded: Stack) -> None:
     embedded.worker()
     with embedded.fault("SQLite locked by another process for 4 s, longer than a lease") as fault:
@@ -106,11 +111,40 @@ def test_sqlite_locked_by_another_process(embedded: Stack) -> None:
         other.close()
     embedded.assert_done(fault.jobs)
     assert max(embedded.job(job_id).attempt for job_id in fault.jobs) <= 2
+    embedded.stop_workers()
+    assert embedded.audit().clean
 
 
-def test_at_the_end_bills_and_engines_agree(stack: Stack, embedded: Stack) -> None:
-    for each in (stack, embedded):
-        each.stop_workers()
-        report = each.audit()
-        assert report.clean, report.breaches
-        assert {worker.state for worker in each.workers()} <= {"stopped"}
+def test_at_the_end_bills_and_engines_agree(stack: Stack) -> None:
+    stack.stop_workers()
+    report = stack.audit()
+    assert report.clean, report.breaches
+    assert {worker.state for worker in stack.workers()} == {"stopped"}
+
+
+@long
+@pytest.mark.timeout(400)
+def test_a_half_open_broker(broker: EmbeddedRedis, tmp_path: Path, sqlite_url: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="spool-") as short:
+        proxy = HalfOpenProxy(Path(short) / "redis.sock", broker.socket)
+        stack = Stack(tmp_path, sqlite_url, broker, SPOOL_REDIS_URL=proxy.url)
+        stack.worker()
+        with stack.fault("a minute of half-open connections to Redis") as fault:
+            fault.jobs = in_the_middle(stack)
+            proxy.swallow()
+            fault.jobs += [stack.submit_stored(stack.record(30)) for _ in range(3)]
+            time.sleep(60.0)
+            proxy.restore()
+            fault.injected = time.monotonic()
+            fault.note = "counted from the end of the minute"
+            deadline = time.monotonic() + 240
+            while not stack.ended(fault.jobs):
+                assert time.monotonic() < deadline, "no recovery"
+                time.sleep(0.2)
+        stack.assert_done(fault.jobs)
+        assert fault.repeated == 0
+        assert proxy.swallowed
+        stack.stop_workers()
+        assert stack.audit().clean
+        stack.close()
+        proxy.close()

@@ -25,6 +25,7 @@ def files_of(stack: Stack, job_id: str) -> dict[str, str]:
 
 
 def test_a_zombie_writes_nothing(stack: Stack) -> None:
+    stack.stop_workers()
     first = stack.worker()
     recording = stack.record()
     with stack.fault(
@@ -55,6 +56,33 @@ def test_a_zombie_writes_nothing(stack: Stack) -> None:
     assert fault.repeated == 2, "the batch that the zombie had on the device"
 
 
+@long
+def test_a_zombie_killed_as_it_bills_its_waste_bills_it_once(stack: Stack) -> None:
+    stack.stop_workers()
+    first = stack.worker()
+    stack.gate.unlink(missing_ok=True)
+    stack.gate.with_suffix(".reached").unlink(missing_ok=True)
+    recording = stack.record()
+    with stack.fault("kill -9 of a zombie at wasted.committed") as fault:
+        fault.jobs = [stack.submit_stored(recording, "gated")]
+        (job_id,) = fault.jobs
+        until(stack.gate.with_suffix(".reached").exists, "a batch on the device")
+        first.send_signal(signal.SIGSTOP)
+        stack.worker("beta")
+        until(lambda: stack.job(job_id).attempt == 2, "the job was taken over")
+        stack.gate.touch()
+        until(lambda: stack.ended(fault.jobs), "the second worker finished")
+        stack.arm(**{"wasted.committed": "kill"})
+        first.send_signal(signal.SIGCONT)
+        gone(first)
+        fault.injected = time.monotonic()
+    stack.assert_done(fault.jobs)
+    with stack.db.read() as tx:
+        wasted = [line for line in job_cost(tx, job_id).lines if line.wasted]
+    assert len(wasted) == 1
+
+
+@long
 def test_a_zombie_about_to_deliver_writes_nothing_that_counts(stack: Stack) -> None:
     first = stack.worker()
     recording = stack.record()
@@ -109,6 +137,7 @@ def test_the_same_message_five_times_at_once(stack: Stack) -> None:
     assert fault.repeated == 0
 
 
+@long
 def test_many_sweepers_count_one_death(stack: Stack) -> None:
     worker = stack.worker()
     stack.worker("beta")
@@ -154,6 +183,7 @@ def test_poison_fails_alone(stack: Stack) -> None:
     assert all(cost.audio_seconds == 60 for cost in costs)
 
 
+@long
 def test_a_job_that_kills_its_worker_is_set_aside(stack: Stack) -> None:
     recording, innocent = stack.record(60), stack.record(60)
     stack.stop_workers()
