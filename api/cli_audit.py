@@ -29,6 +29,10 @@ def audit(
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds by which sweeps, heartbeats and clocks may be late.")
     ] = 60.0,
+    remove_orphans: Annotated[
+        bool,
+        typer.Option("--remove-orphans", help="Remove objects that have had no job for an hour."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Prove the laws on this database and object store; exit code 1 on a breach."""
@@ -36,7 +40,8 @@ def audit(
     database = Database(settings.database_url)
     patience = Patience(hint_seconds=settings.hint_stale_seconds, grace_seconds=grace)
     try:
-        report = run_audit(database, object_store(settings) if objects else None, patience)
+        store = object_store(settings) if objects else None
+        report = run_audit(database, store, patience, remove_orphans=remove_orphans)
     finally:
         database.close()
     if as_json:
@@ -52,6 +57,7 @@ def _document(report: AuditReport) -> dict[str, object]:
         "looked_at": _looked_at(report),
         "arriving_objects": report.arriving,
         "leftover_objects": report.leftovers,
+        "removed_objects": report.removed,
         "breaches": {rule: report.counts[rule] for rule in RULES},
         "examples": [breach._asdict() for breach in report.breaches],
     }
@@ -83,4 +89,6 @@ def _print(report: AuditReport) -> None:
             f"{report.arriving} young objects may still get their job; {report.leftovers} files belong to "
             "attempts that do not count"
         )
+    if report.removed:
+        out.print(f"{report.removed} objects without a job removed")
     out.print("every law holds" if report.clean else f"{report.counts.total()} breaches")

@@ -1,7 +1,8 @@
 """Walks a live database and its object store, and tells every breach of the laws in `spool.audit`.
 
-Reads only, in short transactions of a page of jobs each, and touches no object while one is open; memory
-stays flat. What cannot be read ends the audit with StorageError: an audit that saw half proves nothing.
+Reads in short transactions of a page of jobs each, and touches no object while one is open; memory stays
+flat. Changes nothing, unless asked to remove what an API killed in mid-upload left without a job. What cannot
+be read ends the audit with StorageError: an audit that saw half proves nothing.
 """
 
 import hashlib
@@ -48,7 +49,7 @@ class AuditReport:
     """What was looked at, how many breaches there are of each rule, and the first `KEPT` of them.
 
     `arriving` are objects so young that their job may still be on its way; `leftovers` are files of attempts
-    that do not count, which cost space and harm nothing.
+    that do not count, which cost space and harm nothing; `removed` are orphans that this audit removed.
     """
 
     jobs: int = 0
@@ -58,6 +59,7 @@ class AuditReport:
     objects: int = 0
     arriving: int = 0
     leftovers: int = 0
+    removed: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     breaches: list[Breach] = field(default_factory=list)
 
@@ -74,7 +76,13 @@ class AuditReport:
                 self.breaches.append(breach)
 
 
-def audit(db: Database, objects: ObjectStore | None, patience: Patience | None = None) -> AuditReport:
+def audit(
+    db: Database,
+    objects: ObjectStore | None,
+    patience: Patience | None = None,
+    *,
+    remove_orphans: bool = False,
+) -> AuditReport:
     """Look at everything; without `objects`, at everything in SQL. Raises StorageError."""
     patience = patience or Patience()
     report = AuditReport()
@@ -84,7 +92,7 @@ def audit(db: Database, objects: ObjectStore | None, patience: Patience | None =
                 report.add(_objects_of(objects, job, channels))
     _ledger(db, patience, report)
     if objects is not None:
-        _orphans(db, objects, patience, report)
+        _orphans(db, objects, patience, report, remove_orphans)
     return report
 
 
@@ -177,7 +185,9 @@ def _digest(stream: BinaryIO, *, keep: bool) -> tuple[str, bytes]:
     return digest.hexdigest(), b"".join(kept)
 
 
-def _orphans(db: Database, objects: ObjectStore, patience: Patience, report: AuditReport) -> None:
+def _orphans(
+    db: Database, objects: ObjectStore, patience: Patience, report: AuditReport, remove: bool
+) -> None:
     oldest = datetime.now(UTC).timestamp() - patience.upload_seconds
     listing = objects.list(JOBS)
     while found := list(islice(listing, PAGE)):
@@ -190,6 +200,9 @@ def _orphans(db: Database, objects: ObjectStore, patience: Patience, report: Aud
                 report.leftovers += _left_over(item.key, known[job_id])
             elif item.modified is not None and item.modified.timestamp() > oldest:
                 report.arriving += 1
+            elif remove:
+                objects.delete(item.key)
+                report.removed += 1
             else:
                 report.add([Breach("orphan", item.key, "There is no job that it belongs to.")])
 

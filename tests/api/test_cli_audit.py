@@ -1,6 +1,7 @@
 """`spool audit` as an operator runs it: a process, the settings' own stores, an exit code."""
 
 import json
+import os
 from pathlib import Path
 
 from spool.store import Database
@@ -29,6 +30,14 @@ def test_audit_proves_a_store_and_refuses_a_broken_one(sqlite_url: str, tmp_path
         ("busy", scene.worker),
         ("stored", scene.done),
     }
+    orphan = scene.objects.root / "jobs" / "job_x" / "source"
+    orphan.parent.mkdir()
+    orphan.write_bytes(b"RIFF")
+    os.utime(orphan, (0, 0))
+    assert commands.run("audit", "--json", code=1).stdout.count('"rule": "orphan"') == 1
+    told = json.loads(commands.run("audit", "--json", "--remove-orphans", code=1).stdout)
+    assert (told["removed_objects"], told["breaches"]["orphan"]) == (1, 0)
+    assert not orphan.exists()
     shown = commands.run("audit", code=1).stdout
     assert f"Its transcript jobs/{scene.done}/attempt-1/transcript.json is not" in shown
     assert "4 breaches" in shown

@@ -122,6 +122,7 @@ def test_a_recording_that_changed_after_it_was_submitted(behind: Behind) -> None
     assert (job.state, job.error_code) == (JobState.FAILED, "source_changed")
 
 
+@long
 def test_a_recording_that_changes_as_it_is_read(behind: Behind) -> None:
     stack = behind.stack
     stack.worker()

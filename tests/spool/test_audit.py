@@ -325,6 +325,11 @@ def test_an_object_without_a_job_is_an_orphan_once_it_is_old(scene: Scene) -> No
     report = scene.audit()
     assert (report.clean, report.arriving) == (True, 1), "its row may be on the way"
     assert scene.breached(upload_seconds=-60.0) == {"orphan": {key}}
+    old = Patience(upload_seconds=-60.0)
+    report = audit(scene.db, scene.objects, old, remove_orphans=True)
+    assert (report.clean, report.removed) == (True, 1)
+    assert scene.objects.head(key) is None
+    assert scene.breached(upload_seconds=-60.0) == {}, "and nothing else was removed"
 
 
 def test_files_of_an_attempt_that_does_not_count_are_no_breach(scene: Scene) -> None:
