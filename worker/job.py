@@ -19,6 +19,7 @@ import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -46,6 +47,7 @@ from worker.delivery import deliver, withdraw
 from worker.engine_protocol import ModelInfo
 from worker.lease import Lease
 from worker.patience import patiently
+from worker.reuse import Facts, Reuse
 from worker.sources import Sources
 
 log = structlog.get_logger(__name__)
@@ -121,8 +123,8 @@ class _Life:
     def live(self) -> str:
         """All steps, and the ending that what came of them calls for."""
         try:
-            transcript = self._transcribe()
-            self._finish(transcript)
+            transcript, facts = self._transcribe()
+            self._finish(transcript, facts)
         except GiveBack as reason:
             return self._end("handed back", reason=str(reason))
         except LeaseLost:
@@ -142,20 +144,29 @@ class _Life:
 
     # --- the way to a transcript ----------------------------------------------------------------------------
 
-    def _transcribe(self) -> Transcript:
-        attempt = self._attempt
+    def _transcribe(self) -> tuple[Transcript, Facts]:
+        attempt, bench = self._attempt, self._bench
         attempt.remember()
         attempt.model = self._model_path()
         info = self._model_info(attempt.model)
-        with (
-            self._shop.sources.fetched(self._job.source, self._job.name, attempt.check) as path,
-            open_audio(
-                path,
-                channels=self._job.options.channels,
-                name=self._job.name,
-                max_seconds=self._bench.settings.max_audio_seconds,
-            ) as audio,
-        ):
+        reuse = Reuse(bench.settings, bench.db, self._shop.objects, self._job, info.sha256)
+        transcript = reuse.before_fetch()
+        if transcript is None:
+            with self._shop.sources.fetched(reuse.source, self._job.name, attempt.check) as path:
+                transcript = reuse.after_fetch(path, attempt.check)
+                if transcript is None:
+                    transcript = self._decoded(path, info)
+                    reuse.confirm(path)
+        return transcript, reuse.facts()
+
+    def _decoded(self, path: Path, info: ModelInfo) -> Transcript:
+        attempt = self._attempt
+        with open_audio(
+            path,
+            channels=self._job.options.channels,
+            name=self._job.name,
+            max_seconds=self._bench.settings.max_audio_seconds,
+        ) as audio:
             failpoint("source.fetched")
             attempt.channels = audio.channels
             self._show_length(audio.expected_seconds)
@@ -195,7 +206,7 @@ class _Life:
 
     # --- endings --------------------------------------------------------------------------------------------
 
-    def _finish(self, transcript: Transcript) -> None:
+    def _finish(self, transcript: Transcript, facts: Facts) -> None:
         self._lease.check()
         delivered = patiently(
             lambda: deliver(self._shop.objects, self._job.id, self._claim.attempt, transcript),
@@ -209,6 +220,7 @@ class _Life:
             transcript_sha256=delivered.sha256,
             coverage=transcript.coverage.ratio,
             words=len(transcript.words),
+            **facts,
         )
 
         def commit() -> None:

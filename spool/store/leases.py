@@ -38,6 +38,12 @@ class Outcome:
     transcript_sha256: str
     coverage: float
     words: int
+    content_sha256: str | None = None
+    fingerprint: str | None = None
+    source_etag: str | None = None
+    source_size: int | None = None
+    reused_from: str | None = None
+    """The job that decoded the transcript, where this one took it over."""
 
 
 def claim_job(
@@ -120,6 +126,7 @@ def hand_back(tx: Connection, claim: Claim, delay_seconds: float = 0.0) -> None:
 
 def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
     """The transcript is stored: the job is done. Raises LeaseLost."""
+    seen = {"source_etag": outcome.source_etag, "source_size": outcome.source_size}
     _end(
         tx,
         claim,
@@ -130,6 +137,10 @@ def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
         transcript_sha256=outcome.transcript_sha256,
         coverage=outcome.coverage,
         words=outcome.words,
+        content_sha256=outcome.content_sha256,
+        fingerprint=outcome.fingerprint,
+        reused_from=outcome.reused_from,
+        **{name: value for name, value in seen.items() if value is not None},
         error_code=null(),
         error_message=null(),
     )
