@@ -1,5 +1,6 @@
 """One small call of every kernel, ragged in each dimension, and what it launches."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from kernels.expand import Expansion
 from kernels.expand import expand as expand_reference
 from kernels.merge import merge as merge_reference
 from kernels.text import Argument, Kernel, Template
+
+# What is held against the references: the CPU's build, or on a Mac, by hand, metal (docs/on-a-mac.md).
+TESTED = os.environ.get("SPOOL_TEST_BACKEND", "cpu")
 
 DTYPES = {"float32": mx.float32, "float16": mx.float16, "bfloat16": mx.bfloat16}
 

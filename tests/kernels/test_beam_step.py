@@ -9,7 +9,7 @@ from kernels.device import use_backend
 from kernels.expand import Expansion
 from kernels.expand import expand as expand_reference
 from kernels.merge import merge as merge_reference
-from tests.kernels.cases import recorded
+from tests.kernels.cases import TESTED, recorded
 
 DURATIONS = [0, 1, 2, 3, 4]
 # Candidates closer than this may change places: the two forms sum under the logarithm in another order.
@@ -34,7 +34,7 @@ def step(
     return [mx.array(labels), spread, table, mx.array(scores), mx.array(flags[0]), mx.array(flags[1])]
 
 
-def both(inputs: list[mx.array | None], backend: str = "cpu") -> tuple[list[np.ndarray], list[np.ndarray]]:
+def both(inputs: list[mx.array | None], backend: str = TESTED) -> tuple[list[np.ndarray], list[np.ndarray]]:
     with use_backend(backend):
         made = [np.array(each) for each in expand(*inputs)]
     return made, [np.array(each) for each in expand_reference(*inputs)]
@@ -80,7 +80,7 @@ def test_equal_candidates_stand_by_slot_then_label_then_duration() -> None:
     labels, spread = mx.zeros((1, beam, width)), mx.zeros((1, beam, 2))
     off = mx.zeros((1, beam), mx.bool_)
     inputs = [labels, spread, mx.array([0, 2], mx.int32), mx.full((1, beam), -3.0), off, off]
-    for backend in ("cpu", "fibers"):
+    for backend in (TESTED, "fibers"):
         made, expected = both(inputs, backend)
         for one, other in zip(made[1:4], expected[1:4], strict=True):
             np.testing.assert_array_equal(one, other)
@@ -136,7 +136,7 @@ def test_merging_is_the_references(beam: int) -> None:
     classes = rng.integers(0, max(beam // 2, 1), (9, beam))
     same = mx.array(classes[:, :, None] == classes[:, None, :])
     expected = np.array(merge_reference(mx.array(scores), same))
-    for backend in ("cpu", "fibers"):
+    for backend in (TESTED, "fibers"):
         with use_backend(backend):
             made = np.array(merge(mx.array(scores), same))
         np.testing.assert_array_equal(np.isfinite(made), np.isfinite(expected))

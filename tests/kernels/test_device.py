@@ -34,7 +34,10 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     remembered = (asked_backend, device._threads, device._compiled, build_cpu.compiler)
     for each in remembered:
         each.cache_clear()
+    device_before = mx.default_device()
+    mx.set_default_device(mx.cpu)
     yield tmp_path / "cache"
+    mx.set_default_device(device_before)
     for each in remembered:
         each.cache_clear()
     device._given_up.clear()

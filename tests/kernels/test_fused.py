@@ -6,7 +6,7 @@ import pytest
 
 from kernels import fused, fused_conv
 from kernels.device import use_backend
-from tests.kernels.cases import DTYPES, Case, every_case, lengths_of, normal, same_bits
+from tests.kernels.cases import DTYPES, TESTED, Case, every_case, lengths_of, normal, same_bits
 
 # Against the reference at unit scale: float32 differs by exp, fused products and the order of sums; 16-bit
 # results by one rounding of the output, at values of up to 16.
@@ -22,7 +22,7 @@ def _distance(a: mx.array, b: mx.array) -> float:
 @pytest.mark.parametrize("batch", [1, 9])
 def test_the_kernel_gives_what_its_reference_gives(case: Case, dtype: str, batch: int) -> None:
     inputs = case.make(batch, DTYPES[dtype])
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         made = case.run(*inputs)
     expected = case.reference(*inputs)
     assert made.dtype == expected.dtype
@@ -54,7 +54,7 @@ def test_without_a_kernel_the_reference_runs() -> None:
 
 def test_silu_at_the_ends_of_float() -> None:
     x = mx.array([0.0, -0.0, 100.0, -100.0, 3e38, -3e38, float("inf"), 88.7, -88.7], mx.float32)
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         made = np.array(fused.silu(x))
     assert np.isfinite(made[:6]).all()
     assert made[6] == np.inf
@@ -64,7 +64,7 @@ def test_silu_at_the_ends_of_float() -> None:
 
 def test_softmax_rows_sum_to_one_and_ties_share() -> None:
     content, position = mx.zeros((1, 1, 33, 33)), mx.zeros((1, 1, 33, 65))
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         made = np.array(fused.relative_softmax(content, position, mx.array([20]), 4))
     assert (made[0, 0, :20, :20] == made[0, 0, 0, 0]).all()
     np.testing.assert_allclose(made[0, 0, :20].sum(-1), 1.0, atol=1e-6)
@@ -78,7 +78,7 @@ def test_a_padded_frame_is_never_read() -> None:
     lengths = mx.array([21, 6, 0], mx.int32)
     weight, shift, x = normal(9, 40, scale=0.3), normal(40), normal(batch, frames, 80)
     inside = (mx.arange(frames)[None, :] < lengths[:, None])[..., None]
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         clean = fused_conv.glu_conv(x, weight, shift, lengths)
         dirty = fused_conv.glu_conv(mx.where(inside, x, float("nan")), weight, shift, lengths)
     assert same_bits(clean, dirty)
@@ -92,7 +92,7 @@ def test_an_utterance_is_the_same_alone_and_in_a_batch(case: Case) -> None:
     inputs = case.make(8, mx.float32)
     batched = [each.shape[0] == 8 for each in inputs]
     order = mx.array([5, 2, 7, 0, 1, 6, 3, 4])
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         together = case.run(*inputs)
         shuffled = case.run(
             *(each[order] if own else each for each, own in zip(inputs, batched, strict=True))
@@ -104,7 +104,7 @@ def test_an_utterance_is_the_same_alone_and_in_a_batch(case: Case) -> None:
 
 
 def test_an_utterance_is_the_same_under_any_padding() -> None:
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         for frames in (12, 40, 77):
             content = mx.pad(normal(1, 2, 12, 12), [(0, 0), (0, 0), (0, frames - 12), (0, frames - 12)])
             both = frames - 12
@@ -131,7 +131,7 @@ def test_nan_in_one_utterance_stays_there(case: Case) -> None:
     inputs = case.make(4, mx.float32)
     hurt = np.array(inputs[0])
     hurt[3, ..., 0] = np.nan
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         clean, made = case.run(*inputs), case.run(mx.array(hurt), *inputs[1:])
     assert same_bits(made[:3], clean[:3])
     assert np.isnan(np.array(made[3])).any() == bool(
@@ -142,14 +142,14 @@ def test_nan_in_one_utterance_stays_there(case: Case) -> None:
 def test_nan_in_one_row_of_a_norm_stays_in_that_row() -> None:
     x = np.array(normal(6, 45))
     x[4, 17] = np.nan
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         made = np.array(fused.layer_norm(mx.array(x), mx.ones(45), mx.zeros(45)))
     assert np.isnan(made[4]).all()
     assert np.isfinite(np.delete(made, 4, axis=0)).all()
 
 
 def test_no_utterance_and_no_frame_are_no_error() -> None:
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         assert fused.silu(mx.zeros((0, 4))).shape == (0, 4)
         assert fused.layer_norm(mx.zeros((0, 5)), mx.ones(5), mx.zeros(5)).shape == (0, 5)
         pair = (normal(9, 36), normal(36))
@@ -161,7 +161,7 @@ def test_no_utterance_and_no_frame_are_no_error() -> None:
 
 def test_a_transposed_input_is_read_in_its_own_order() -> None:
     x = normal(45, 7)
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         assert same_bits(
             fused.layer_norm(x.T[:, :45], mx.ones(45), mx.zeros(45)),
             fused.layer_norm(mx.contiguous(x.T), mx.ones(45), mx.zeros(45)),
@@ -189,13 +189,13 @@ def test_taps_come_from_the_layout_of_mlx() -> None:
     x, weight, bias = normal(2, 12, 10, 20), normal(20, 3, 3, 1), normal(20)
     expected = mx.conv2d(x, weight, stride=2, padding=1, groups=20) + bias
     full = mx.array([12, 12])
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         made = fused_conv.depthwise_stride2(x, fused_conv.taps_of(weight), bias, full, relu=False)
     assert _distance(made, expected) < 1e-5
     features = normal(2, 12, 10)
     first = mx.conv2d(features[..., None], weight, stride=2, padding=1) + bias
     expected = mx.conv2d(mx.maximum(first, 0.0), weight, stride=2, padding=1, groups=20) + bias
     pair = (fused_conv.taps_of(weight), bias)
-    with use_backend("cpu"):
+    with use_backend(TESTED):
         made = fused_conv.subsample_first(features, pair, pair, full)
     assert _distance(made, expected) < 1e-5

@@ -7,6 +7,7 @@ an input of fewer than 8 elements is `constant`, and a body that names `device` 
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,8 @@ RULES = {
 
 def clang() -> str:
     """clang 19: the first whose address spaces and bfloat are good enough, in C++."""
-    found = shutil.which("clang-19") or shutil.which("clang-20") or shutil.which("clang-21")
+    names = ["clang++"] if sys.platform == "darwin" else ["clang-19", "clang-20", "clang-21"]
+    found = next(filter(None, map(shutil.which, names)), None)
     assert found, "clang 19 or newer is needed to check the kernels (Debian: apt install clang-19)"
     return found
 

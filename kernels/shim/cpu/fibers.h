@@ -8,6 +8,13 @@
 
 #if defined(__SANITIZE_THREAD__)
 #define SPOOL_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SPOOL_TSAN 1
+#endif
+#endif
+
+#ifdef SPOOL_TSAN
 extern "C" {
 void* __tsan_create_fiber(unsigned);
 void __tsan_destroy_fiber(void*);
