@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from spool.errors import InvalidRequest
 from worker.blas import preload_blas
-from worker.decode.hypothesis import SearchOptions
+from worker.decode.hypothesis import FusionOptions, SearchOptions
 from worker.file_result import render_results
 
 
@@ -46,6 +47,18 @@ def transcribe(
     beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept by the beam search.")] = 4,
     nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to report.")] = 1,
     head: Annotated[HeadName, typer.Option(help="Which head to search.")] = HeadName.auto,
+    lm: Annotated[
+        Path | None, typer.Option(help="An n-gram language model over the model's tokens, an ARPA file.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="The language model's weight.")] = 0.3,
+    lm_blanks: Annotated[
+        bool, typer.Option("--lm-blanks", help="Let the language model have a say in blanks too.")
+    ] = False,
+    boost: Annotated[
+        list[str] | None, typer.Option(metavar="PHRASE", help="Favour a phrase; repeat.")
+    ] = None,
+    boost_file: Annotated[Path | None, typer.Option(help="Favour phrases, one a line.")] = None,
+    boost_weight: Annotated[float, typer.Option(help="How much phrases are favoured.")] = 1.0,
     chunk: Annotated[
         bool, typer.Option(help="Cut at silences; --no-chunk decodes all files whole, as one batch.")
     ] = True,
@@ -56,8 +69,29 @@ def transcribe(
     preload_blas()
     from worker.transcribe import transcribe_files
 
-    options = SearchOptions(decoder=decoder.value, beam=beam, nbest=nbest, head=head.value)
+    fusion = FusionOptions(
+        lm=None if lm is None else str(lm),
+        alpha=alpha,
+        weighted=lm_blanks,
+        phrases=(*(boost or ()), *_phrases(boost_file)),
+        boost=boost_weight,
+    )
+    options = SearchOptions(
+        decoder=decoder.value, beam=beam, nbest=nbest, head=head.value, fusion=fusion if fusion.asks else None
+    )
     results = transcribe_files(files, model, options, chunk=chunk)
     typer.echo(render_results(results, form.value))
     if any(result.error for result in results):
         raise typer.Exit(1)
+
+
+def _phrases(path: Path | None) -> tuple[str, ...]:
+    """The lines of a file. Raises InvalidRequest where it is none."""
+    if path is None:
+        return ()
+    try:
+        return tuple(line for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"{path}: not a text in UTF-8") from error
+    except OSError as error:
+        raise InvalidRequest(f"{path}: the phrases cannot be read: {error.strerror}") from error

@@ -20,7 +20,7 @@ from spool.transcript import AudioFacts, Coverage, ModelFacts, Transcript, Word
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.chunks import Chunk, plan_chunks
 from worker.decode.hypothesis import Hypothesis, SearchOptions
-from worker.decode.search import best_of, resolve_head, search
+from worker.decode.search import best_of, check_options, resolve_head, search
 from worker.decode.words import words_of
 from worker.file_result import FileResult
 from worker.model.load import load_model
@@ -66,7 +66,7 @@ def transcribe_with(
     model: AsrModel, files: Sequence[Path], options: SearchOptions, *, chunk: bool = True
 ) -> list[FileResult]:
     """As `transcribe_files`, with a model that is loaded already."""
-    resolve_head(model, options)
+    check_options(model, options)
     plan: Callable[[Blocks], Iterator[Chunk]] = plan_chunks if chunk else _whole
     states = [_File(path) for path in files]
     waiting: list[_Heard] = []

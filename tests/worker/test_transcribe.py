@@ -107,6 +107,33 @@ def test_a_ctc_head_is_searched_by_beam(speech: list[Path], name: str, arguments
         ]
 
 
+def test_a_language_model_and_phrases_have_a_say(speech: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "phrases").write_text("the\n\n")
+    beam = ["--decoder", "beam", "--beam", 8, "--nbest", 8, "--no-chunk"]
+    lm = ["--lm", GOLDEN / "lm.arpa", "--alpha", 0.3]
+
+    _, with_lm = run(*speech, *beam, *lm)
+    _, weighted = run(*speech, *beam, *lm, "--lm-blanks")
+    code, boosted = run(
+        *speech, *beam, "--boost", "a", "--boost-file", tmp_path / "phrases", "--boost-weight", 3
+    )
+
+    assert code == 0
+    with np.load(GOLDEN / "tdt.beams.npz") as file:
+        for key, out in (("malsd.k8.lm.plain", with_lm), ("malsd.k8.lm.weighted", weighted)):
+            for row, found in enumerate(json.loads(out)):
+                lengths, tokens = file[f"{key}.len"][row], file[f"{key}.tok"][row]
+                assert [one["tokens"] for one in found["nbest"]] == [
+                    tokens[k, : lengths[k]].tolist() for k in range(file[f"{key}.n"][row])
+                ]
+    _, plain = run(*speech, *beam)
+
+    def count(out: str) -> int:
+        return sum(word["text"] in ("a", "the") for found in json.loads(out) for word in found["words"])
+
+    assert count(boosted) > count(plain)
+
+
 def test_greedy_is_the_default_and_gives_one_hypothesis(speech: list[Path]) -> None:
     code, out = run(speech[0], "--no-chunk")
 
@@ -235,6 +262,21 @@ def test_a_request_that_cannot_be_done_is_refused_before_any_file(speech: list[P
     ("flags", "code", "sentence"),
     [
         (["--model", "nowhere/"], 1, "spool-worker: nowhere/: no folder"),
+        (
+            ["--model", str(MODEL), "--lm", "gone.arpa"],
+            2,
+            "spool-worker: gone.arpa: the language model cannot be read",
+        ),
+        (
+            ["--model", str(MODEL), "--boost-file", "gone"],
+            2,
+            "spool-worker: gone: the phrases cannot be read",
+        ),
+        (
+            ["--model", str(MODEL), "--boost", "猫"],
+            2,
+            "spool-worker: '猫' holds what the model has no token for",
+        ),
         (["--model", str(MODEL), "--head", "ctc"], 2, "spool-worker: the model has no ctc head; it has: tdt"),
     ],
 )

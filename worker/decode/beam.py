@@ -7,6 +7,7 @@ place in the batch, and what its neighbours do changes nothing. Knows the order 
 `kernels.beam_step` owns the arithmetic of each, by kernel or by plain-MLX reference.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -16,6 +17,8 @@ from kernels.beam_step import expand, merge
 from kernels.expand import Expansion
 from kernels.prefix import Prefixes, empty_prefixes, extend, grow, same_tokens
 from worker.decode.advance import advance
+from worker.decode.fused_expand import expand_fused
+from worker.decode.fusion import Fusion, FusionState
 from worker.decode.hypothesis import Hypothesis
 from worker.decode.trail import Emission, Trail
 from worker.model.joint import Transducer
@@ -30,6 +33,7 @@ class _Beam(NamedTuple):
 
     scores: float32, -inf = dead. frames: int32, the next encoder frame. held: int32, labels since the last
     advance. output: the projected prediction output. sound: bool [B], no utterance with a non-finite joint.
+    fused: the fusion's states.
     """
 
     scores: mx.array
@@ -39,15 +43,23 @@ class _Beam(NamedTuple):
     output: mx.array
     state: LstmState
     sound: mx.array
+    fused: FusionState
 
 
 class BeamSearch:
     """One search over one batch: `encoder` [B, T, d_model] with T >= 1, `lengths` [B] frames, 0 allowed."""
 
     def __init__(
-        self, transducer: Transducer, encoder: mx.array, lengths: np.ndarray, beam: int, max_symbols: int
+        self,
+        transducer: Transducer,
+        encoder: mx.array,
+        lengths: np.ndarray,
+        beam: int,
+        max_symbols: int,
+        fusion: Fusion | None,
     ) -> None:
         self._transducer = transducer
+        self._fusion = fusion
         self._beam = beam
         self._max_symbols = max_symbols
         self._batch, self._frames = encoder.shape[:2]
@@ -82,6 +94,7 @@ class BeamSearch:
             output=output,
             state=state,
             sound=mx.ones((self._batch,), mx.bool_),
+            fused=self._fusion.start(self._beam) if self._fusion else (),
         )
 
     def _goes_on(self, beam: _Beam, steps: int) -> bool:
@@ -90,7 +103,7 @@ class BeamSearch:
         return bool(running.item())
 
     def _step(self, beam: _Beam) -> _Beam:
-        grown = self._expand(beam)
+        grown, targets = self._expand(beam)
         rows = (mx.arange(self._batch)[:, None] * self._beam + mx.maximum(grown.parents, 0)).reshape(-1)
         emits = (grown.labels >= 0) & (grown.labels != self._transducer.blank)
         labels = mx.where(emits, grown.labels, -1)
@@ -118,16 +131,18 @@ class BeamSearch:
             output=output,
             state=state,
             sound=sound,
+            fused=Fusion.follow(beam.fused, targets, rows, labels.reshape(-1)),
         )
 
-    def _expand(self, beam: _Beam) -> Expansion:
-        """The joint at each slot's frame, and the K best continuations of each utterance."""
+    def _expand(self, beam: _Beam) -> tuple[Expansion, FusionState]:
+        """The joint at each slot's frame, the K best continuations of each utterance, and where each token
+        leads the fusion."""
         shape = (self._batch, self._beam, -1)
         finished = beam.frames >= self._lengths
         at = mx.minimum(beam.frames, mx.maximum(self._lengths - 1, 0))
         rows = (mx.arange(self._batch)[:, None] * self._frames + at).reshape(-1)
         labels, durations = self._transducer.logits(mx.take(self._encoder, rows, axis=0), beam.output)
-        return expand(
+        table = (
             labels.reshape(shape),
             None if durations is None else durations.reshape(shape),
             self._durations,
@@ -135,9 +150,17 @@ class BeamSearch:
             finished,
             beam.held >= self._max_symbols,
         )
+        if self._fusion is None:
+            return expand(*table), ()
+        bonus, targets = self._fusion.look(beam.fused)
+        combine = partial(self._fusion.combine, bonus=bonus.reshape(shape))
+        return expand_fused(*table, combine), targets
 
     def _finish(self, beam: _Beam) -> list[list[Hypothesis]]:
-        scores, sound = np.array(beam.scores), np.array(beam.sound)
+        ended = beam.scores
+        if self._fusion is not None:
+            ended = ended + self._fusion.ends(beam.fused, sentence_end=False).reshape(ended.shape)
+        scores, sound = np.array(ended), np.array(beam.sound)
         ends = np.array(beam.frames)
         found: list[list[Hypothesis]] = []
         for utterance, paths in enumerate(self._trail.paths()):
@@ -160,14 +183,20 @@ def _rank(ended: tuple[Hypothesis, int]) -> tuple[float, float, tuple[int, ...],
 
 
 def beam_search(
-    transducer: Transducer, encoder: mx.array, lengths: np.ndarray, beam: int, max_symbols: int
+    transducer: Transducer,
+    encoder: mx.array,
+    lengths: np.ndarray,
+    beam: int,
+    max_symbols: int,
+    fusion: Fusion | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses of each utterance, best by score / (tokens + 1) first; raw scores, float32.
 
     encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance of none has one empty hypothesis of
     score 0. A beam can hold fewer than `beam` hypotheses; a TDT beam can hold one transcript twice, with
-    different ends. An utterance whose joint gave a NaN or infinite normaliser has an empty list.
+    different ends. With `fusion` scores are fused ones. An utterance whose joint gave a NaN or infinite
+    normaliser has an empty list.
     """
     if encoder.shape[1] == 0:
         return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
-    return BeamSearch(transducer, encoder, lengths, beam, max_symbols).run()
+    return BeamSearch(transducer, encoder, lengths, beam, max_symbols, fusion).run()

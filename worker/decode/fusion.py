@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
+import numpy as np
 
 from worker.decode.graph import BoundGraph
 
@@ -17,11 +18,13 @@ LEAST_LABEL = 0.01  # of a label at all, under `weighted`: NeMo's bound, for bfl
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One graph, its weight, and whether a sentence's end counts in it (an LM's does; phrases' always)."""
+    """One graph and its weight. sentence_end: it gives a sentence's end a probability. heard: in which of the
+    batch's utterances it has something to say."""
 
     graph: BoundGraph
     alpha: float
     sentence_end: bool
+    heard: tuple[bool, ...]
 
 
 class Fusion:
@@ -31,7 +34,9 @@ class Fusion:
     def __init__(self, sources: Sequence[Source], *, weighted: bool = False) -> None:
         self._sources = tuple(sources)
         self._weighted = weighted
-        self._alpha = sum(source.alpha for source in sources)
+        # Each utterance's own: what its neighbours fuse must not change its blanks.
+        alphas = np.sum([source.alpha * np.array(source.heard, np.float32) for source in sources], axis=0)
+        self._alpha = mx.array(alphas, mx.float32)[:, None, None]
 
     def start(self, beam: int) -> FusionState:
         """The states of [B * beam] hypotheses before any token."""
@@ -47,7 +52,7 @@ class Fusion:
         return bonus, tuple(targets for _, targets in seen)
 
     def combine(self, log_probs: mx.array, bonus: mx.array) -> mx.array:
-        """Transducer's log-probabilities [..., V + 1], blank last, with what `look` said of them."""
+        """A transducer's log-probabilities [B, K, V + 1], blank last, with what `look` said of them."""
         labels, blank = log_probs[..., :-1] + bonus, log_probs[..., -1:]
         if self._weighted:
             some_label = mx.log1p(-mx.minimum(mx.exp(blank), 1 - LEAST_LABEL))
@@ -66,7 +71,7 @@ class Fusion:
 
     def ends(self, state: FusionState, *, sentence_end: bool) -> mx.array:
         """What the end of the utterance adds, weighted, float32 [N]."""
-        total = mx.zeros((1,))
+        total = mx.zeros(state[0].shape)
         for source, each in zip(self._sources, state, strict=True):
             if sentence_end or not source.sentence_end:
                 total = total + source.alpha * source.graph.ends(each)

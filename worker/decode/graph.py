@@ -7,7 +7,7 @@ al., 2025) and in an Aho-Corasick tree. Knows states, arcs and weights; does not
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import mlx.core as mx
 import numpy as np
@@ -53,59 +53,89 @@ class Graph:
         return int(self.count[1:].max(initial=0))
 
 
+@dataclass(frozen=True, eq=False)
+class _Arrays:
+    """Several graphs as one, on the device; base and base_targets are [G, V], starts [G]. Of all graphs:
+    `depth` the longest way of fallbacks, `width` and `root_width` the most arcs of a state and of a root."""
+
+    first: mx.array
+    count: mx.array
+    fallback: mx.array
+    penalty: mx.array
+    ends: mx.array
+    labels: mx.array
+    weights: mx.array
+    targets: mx.array
+    base: mx.array
+    base_targets: mx.array
+    starts: mx.array
+    depth: int
+    width: int
+    root_width: int
+
+
+@lru_cache(maxsize=8)
+def _join(graphs: tuple[Graph, ...]) -> _Arrays:
+    """The graphs side by side, states and arcs renumbered; kept, because batches come with the same ones."""
+    states = np.cumsum([0, *(len(graph.first) for graph in graphs)])
+    arcs = np.cumsum([0, *(len(graph.labels) for graph in graphs)])
+
+    def joined(name: str, shifts: NDArray[np.int64] | None = None) -> mx.array:
+        parts = [getattr(graph, name) for graph in graphs]
+        if shifts is not None:
+            moved = zip(parts, shifts, strict=False)
+            parts = [np.where(part < 0, part, part + shift).astype(np.int32) for part, shift in moved]
+        made = np.concatenate(parts)
+        # An empty array cannot be indexed, not even by rows that are masked afterwards.
+        return mx.array(made if len(made) else np.zeros(1, made.dtype))
+
+    pairs = list(zip(graphs, states.tolist(), strict=False))
+    return _Arrays(
+        first=joined("first", arcs),
+        count=joined("count"),
+        fallback=joined("fallback", states),
+        penalty=joined("penalty"),
+        ends=joined("ends"),
+        labels=joined("labels"),
+        weights=joined("weights"),
+        targets=joined("targets", states),
+        base=mx.array(np.stack([graph.base for graph in graphs])),
+        base_targets=mx.array(np.stack([graph.base_targets + shift for graph, shift in pairs]), mx.int32),
+        starts=mx.array([graph.start + shift for graph, shift in pairs], mx.int32),
+        depth=max(graph.depth for graph in graphs),
+        width=max(graph.width for graph in graphs),
+        root_width=max(int(graph.count[0]) for graph in graphs),
+    )
+
+
 class BoundGraph:
     """Graphs bound to a batch: utterance b walks graphs[which[b]], and none of the others."""
 
     def __init__(self, graphs: Sequence[Graph], which: Sequence[int]) -> None:
-        sizes = np.cumsum([0, *(len(graph.first) for graph in graphs)])
-        arcs = np.cumsum([0, *(len(graph.labels) for graph in graphs)])
-
-        def joined(name: str, shifts: NDArray[np.int64] | None = None) -> mx.array:
-            parts = [getattr(graph, name) for graph in graphs]
-            if shifts is not None:
-                moved = zip(parts, shifts, strict=False)
-                parts = [np.where(part < 0, part, part + shift).astype(np.int32) for part, shift in moved]
-            made = np.concatenate(parts)
-            # An empty array cannot be indexed, not even by rows that are masked afterwards.
-            return mx.array(made if len(made) else np.zeros(1, made.dtype))
-
-        self._first, self._count = joined("first", arcs), joined("count")
-        self._fallback, self._penalty = joined("fallback", sizes), joined("penalty")
-        self._ends = joined("ends")
-        self._labels, self._weights, self._targets = (
-            joined("labels"),
-            joined("weights"),
-            joined("targets", sizes),
-        )
-        self._base = mx.array(np.stack([graph.base for graph in graphs]))
-        shifted = zip(graphs, sizes, strict=False)
-        self._base_targets = mx.array(np.stack([g.base_targets + shift for g, shift in shifted]), mx.int32)
-        self._depth = max(graph.depth for graph in graphs)
-        self._width = max(graph.width for graph in graphs)
-        self._root_width = max(int(graph.count[0]) for graph in graphs)
+        self._arrays = _join(tuple(graphs))
         self._which = mx.array(np.array(which, np.int32))
-        self._starts = mx.array([graphs[index].start + int(sizes[index]) for index in which], mx.int32)
 
     def start(self, beam: int) -> mx.array:
         """The first state of each of [B * beam] hypotheses, int32."""
-        return mx.repeat(self._starts, beam)
+        return mx.repeat(mx.take(self._arrays.starts, self._which), beam)
 
     def look(self, states: mx.array) -> tuple[mx.array, mx.array]:
         """From int32 [N] states (N a multiple of B, utterance by utterance): what each token costs, float32
         [N, V], and the state it leads to, int32 [N, V]."""
+        arrays = self._arrays
         chain, debts = [states], [mx.zeros(states.shape)]
-        for _ in range(self._depth - 1):
-            here, back = chain[-1], mx.take(self._fallback, chain[-1])
-            debts.append(debts[-1] + mx.where(back < 0, 0.0, mx.take(self._penalty, here)))
+        for _ in range(arrays.depth - 1):
+            here, back = chain[-1], mx.take(arrays.fallback, chain[-1])
+            debts.append(debts[-1] + mx.where(back < 0, 0.0, mx.take(arrays.penalty, here)))
             chain.append(mx.where(back < 0, here, back))
         rows = mx.repeat(self._which, states.shape[0] // self._which.shape[0])
         spare = [(0, 0), (0, 1)]  # a column for what is no arc
-        costs = mx.pad(mx.take(self._base, rows, axis=0) + debts[-1][:, None], spare)
-        targets = mx.pad(mx.take(self._base_targets, rows, axis=0), spare)
+        costs = mx.pad(mx.take(arrays.base, rows, axis=0) + debts[-1][:, None], spare)
+        targets = mx.pad(mx.take(arrays.base_targets, rows, axis=0), spare)
         # The root first; what a longer context knows better is written over it.
-        costs, targets = self._write(costs, targets, chain[-1], debts[-1], self._root_width)
+        costs, targets = self._write(costs, targets, chain[-1], debts[-1], arrays.root_width)
         for state, debt in zip(chain[-2::-1], debts[-2::-1], strict=True):
-            costs, targets = self._write(costs, targets, state, debt, self._width)
+            costs, targets = self._write(costs, targets, state, debt, arrays.width)
         return costs[:, :-1], targets[:, :-1]
 
     def _write(
@@ -115,14 +145,14 @@ class BoundGraph:
         if width == 0:
             return costs, targets
         steps = mx.arange(width)
-        real = steps < mx.take(self._count, state)[:, None]
-        arcs = mx.where(real, mx.take(self._first, state)[:, None] + steps, 0)
-        columns = mx.where(real, mx.take(self._labels, arcs), costs.shape[1] - 1)
+        real = steps < mx.take(self._arrays.count, state)[:, None]
+        arcs = mx.where(real, mx.take(self._arrays.first, state)[:, None] + steps, 0)
+        columns = mx.where(real, mx.take(self._arrays.labels, arcs), costs.shape[1] - 1)
         return (
-            mx.put_along_axis(costs, columns, mx.take(self._weights, arcs) + debt[:, None], axis=1),
-            mx.put_along_axis(targets, columns, mx.take(self._targets, arcs), axis=1),
+            mx.put_along_axis(costs, columns, mx.take(self._arrays.weights, arcs) + debt[:, None], axis=1),
+            mx.put_along_axis(targets, columns, mx.take(self._arrays.targets, arcs), axis=1),
         )
 
     def ends(self, states: mx.array) -> mx.array:
         """What ending in each state adds, float32 [N]."""
-        return mx.take(self._ends, states)
+        return mx.take(self._arrays.ends, states)

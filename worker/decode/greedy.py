@@ -13,6 +13,7 @@ import mlx.core as mx
 import numpy as np
 
 from worker.decode.advance import advance
+from worker.decode.fusion import Fusion, FusionState
 from worker.decode.hypothesis import Hypothesis
 from worker.decode.trail import Emission, Trail
 from worker.model.joint import Transducer
@@ -23,7 +24,8 @@ CHECK_EVERY = 8  # rounds between two questions to the device whether anything s
 
 
 class _Row(NamedTuple):
-    """One utterance a row. frames: the next encoder frame. held: labels on the frame `last`. sound: bool."""
+    """One utterance a row. frames: the next encoder frame. held: labels on the frame `last`. sound: bool.
+    fused: the fusion's states. bonus: float32, what it added so far."""
 
     frames: mx.array
     held: mx.array
@@ -31,6 +33,8 @@ class _Row(NamedTuple):
     output: mx.array
     state: LstmState
     sound: mx.array
+    fused: FusionState
+    bonus: mx.array
 
 
 class _Stop(NamedTuple):
@@ -48,9 +52,15 @@ class GreedySearch:
     """One search over one batch: `encoder` [B, T, d_model] with T >= 1, `lengths` [B] frames, 0 allowed."""
 
     def __init__(
-        self, transducer: Transducer, encoder: mx.array, lengths: np.ndarray, max_symbols: int
+        self,
+        transducer: Transducer,
+        encoder: mx.array,
+        lengths: np.ndarray,
+        max_symbols: int,
+        fusion: Fusion | None,
     ) -> None:
         self._transducer = transducer
+        self._fusion = fusion
         self._max_symbols = max_symbols
         self._batch, self._frames = encoder.shape[:2]
         self._lengths = mx.array(lengths.astype(np.int32))
@@ -63,16 +73,20 @@ class GreedySearch:
         """One hypothesis an utterance; none for one whose logits were not finite."""
         output, state = self._transducer.start(self._batch)
         none = mx.zeros((self._batch,), mx.int32)
-        row = _Row(none, none, none - 1, output, state, mx.ones((self._batch,), mx.bool_))
+        fused = self._fusion.start(1) if self._fusion else ()
+        sure = mx.ones((self._batch,), mx.bool_)
+        row = _Row(none, none, none - 1, output, state, sure, fused, mx.zeros((self._batch,)))
         rounds = 0
         while self._goes_on(row, rounds):
             for _ in range(CHECK_EVERY):
                 row = self._round(row)
             rounds += CHECK_EVERY
-        sound = np.array(row.sound)
+        sound, bonus = np.array(row.sound), np.array(row.bonus)
         paths = [slots[0] for slots in self._trail.paths()]
         return [
-            [path.scored(float(np.sum(path.log_probs, dtype=np.float32)))] if sound[index] else []
+            [path.scored(float(np.sum(path.log_probs, dtype=np.float32) + bonus[index]))]
+            if sound[index]
+            else []
             for index, path in enumerate(paths)
         ]
 
@@ -82,7 +96,11 @@ class GreedySearch:
         return bool(running.item())
 
     def _round(self, row: _Row) -> _Row:
-        stop = self._look_ahead(row)
+        gains: mx.array | None = None
+        targets: FusionState = ()
+        if self._fusion is not None:
+            gains, targets = self._fusion.look(row.fused)
+        stop = self._look_ahead(row, gains)
         at = row.frames + stop.advance
         held = mx.where(at == row.last, row.held, 0) + 1
         frames = at + mx.where(stop.emits, stop.durations, 0)
@@ -99,10 +117,15 @@ class GreedySearch:
             output=output,
             state=state,
             sound=row.sound & stop.sound,
+            fused=Fusion.follow(
+                row.fused, targets, mx.arange(self._batch), mx.where(stop.emits, stop.labels, -1)
+            ),
+            bonus=row.bonus if gains is None else row.bonus + _earned(gains, stop),
         )
 
-    def _look_ahead(self, row: _Row) -> _Stop:
-        """Jump over blanks, each by its own duration, to the first label within the window."""
+    def _look_ahead(self, row: _Row, gains: mx.array | None) -> _Stop:
+        """Jump over blanks, each by its own duration, to the first label within the window. Fusion's gains
+        [B, V] choose among labels; whether there is one is the model's own choice."""
         blank = self._transducer.blank
         steps = mx.arange(WINDOW, dtype=mx.int32)
         frames = row.frames[:, None] + steps
@@ -110,6 +133,9 @@ class GreedySearch:
         index = mx.arange(self._batch)[:, None] * self._frames + mx.minimum(frames, self._frames - 1)
         logits, spread = self._transducer.logits(mx.take(self._encoder, index, axis=0), row.output[:, None])
         labels = mx.argmax(logits, axis=-1).astype(mx.int32)
+        if gains is not None:
+            favoured = mx.argmax(logits[..., :blank].astype(mx.float32) + gains[:, None], axis=-1)
+            labels = mx.where(labels == blank, blank, favoured.astype(mx.int32))
         if spread is None:
             durations = mx.where(labels == blank, 1, 0)
         else:
@@ -133,6 +159,12 @@ class GreedySearch:
             log_probs=mx.take_along_axis(chosen, label[:, None], axis=1)[:, 0] - norm,
             sound=~broken,
         )
+
+
+def _earned(gains: mx.array, stop: _Stop) -> mx.array:
+    """What fusion adds for the label a round stopped at, float32 [B]; 0 where it found none."""
+    chosen = mx.where(stop.emits, stop.labels, 0)
+    return mx.where(stop.emits, mx.take_along_axis(gains, chosen[:, None], axis=1)[:, 0], 0.0)
 
 
 def _landing(stays: mx.array, jumps: mx.array, overshoot: int) -> mx.array:
@@ -165,15 +197,20 @@ def _has_norm(logits: mx.array) -> mx.array:
 
 
 def greedy_search(
-    transducer: Transducer, encoder: mx.array, lengths: np.ndarray, max_symbols: int
+    transducer: Transducer,
+    encoder: mx.array,
+    lengths: np.ndarray,
+    max_symbols: int,
+    fusion: Fusion | None = None,
 ) -> list[list[Hypothesis]]:
     """The label and duration of highest logit at each step, for each utterance.
 
     encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance of none has one empty hypothesis of
     score 0. Blank advances at least one frame; after `max_symbols` labels on a frame the search goes to the
-    next. The score sums the labels' log-probabilities among labels and blank: no blank and no duration, so
-    it is not comparable to a beam's. An utterance that met a NaN or no finite logit has an empty list.
+    next. The score sums the labels' log-probabilities among labels and blank, and what `fusion` gave them: no
+    blank and no duration, so it is not comparable to a beam's. An utterance that met a NaN or no finite logit
+    has an empty list.
     """
     if encoder.shape[1] == 0:
         return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
-    return GreedySearch(transducer, encoder, lengths, max_symbols).run()
+    return GreedySearch(transducer, encoder, lengths, max_symbols, fusion).run()

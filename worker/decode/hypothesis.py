@@ -10,6 +10,26 @@ Decoder = Literal["greedy", "beam"]
 
 
 @dataclass(frozen=True, slots=True)
+class FusionOptions:
+    """What else than the acoustic model has a say.
+
+    lm: path of an ARPA file, weighed by `alpha`; `weighted` lets it have a say in blanks too. phrases: texts
+    to be favoured, weighed by `boost`.
+    """
+
+    lm: str | None = None
+    alpha: float = 0.3
+    weighted: bool = False
+    phrases: tuple[str, ...] = ()
+    boost: float = 1.0
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything is to be fused."""
+        return self.lm is not None or bool(self.phrases)
+
+
+@dataclass(frozen=True, slots=True)
 class SearchOptions:
     """How to search. `auto` takes the model's TDT head, else RNNT, else CTC."""
 
@@ -18,6 +38,7 @@ class SearchOptions:
     nbest: int = 1
     head: Head = "auto"
     max_symbols: int = 10
+    fusion: FusionOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,15 @@ from spool.errors import EngineError, InvalidRequest
 from worker.decode.beam import beam_search
 from worker.decode.ctc import ctc_greedy
 from worker.decode.ctc_beam import ctc_beam_search
+from worker.decode.fusion import Fusion
+from worker.decode.fusion_sources import Phrases, Speller, make_fusion
 from worker.decode.greedy import greedy_search
-from worker.decode.hypothesis import Hypothesis, SearchOptions
+from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
 from worker.model.ctc import CtcHead
 from worker.model.joint import Transducer
 
 PREFERENCE = ("tdt", "rnnt", "ctc")
+GREEDY_CTC = "a CTC head takes a language model or phrases with the beam decoder only"
 
 
 class Searchable(Protocol):
@@ -36,6 +39,10 @@ class Searchable(Protocol):
     def ctc(self) -> CtcHead | None:
         """The CTC head, when it has one."""
 
+    @property
+    def tokenizer(self) -> Speller:
+        """Its tokens; asked where the options fuse something."""
+
 
 class EncodedBatch(Protocol):
     """What the search asks of encoded audio: frames [B, T, d_model] and the valid lengths, int32 [B]."""
@@ -49,32 +56,57 @@ class EncodedBatch(Protocol):
         """[B], 0 to T."""
 
 
-def search(model: Searchable, encoded: EncodedBatch, options: SearchOptions) -> list[list[Hypothesis]]:
+def search(
+    model: Searchable,
+    encoded: EncodedBatch,
+    options: SearchOptions,
+    phrases: Sequence[Phrases] | None = None,
+) -> list[list[Hypothesis]]:
     """The hypotheses of each utterance, best first, at most `options.nbest` of them.
+
+    phrases: what each utterance favours, beside what `options.fusion` has for all.
 
     An utterance depends on its own frames alone: one without frames has one empty hypothesis, and one whose
     logits are not finite (NaN) has an empty list, its neighbours untouched; `best_of` turns that into an
-    error. Greedy knows one hypothesis. Raises InvalidRequest where the options ask what the model or
-    this version cannot do.
+    error. Greedy knows one hypothesis. Raises InvalidRequest where the options ask what the model or this
+    version cannot do.
     """
     head = resolve_head(model, options)
     lengths = np.asarray(encoded.lengths, dtype=np.int32)
-    found: list[list[Hypothesis]]
+    fusion = None
+    if options.fusion is not None or phrases is not None:
+        asked = options.fusion or FusionOptions()
+        fusion = make_fusion(model.tokenizer, asked, len(lengths), phrases)
     if head == "ctc":
         assert model.ctc is not None
-        log_probs, blank = model.ctc.log_probs(encoded.frames), model.ctc.blank
-        if options.decoder == "greedy":
-            found = ctc_greedy(log_probs, lengths, blank)
-        else:
-            found = ctc_beam_search(log_probs, lengths, blank, options.beam)
+        found = _search_ctc(model.ctc, encoded.frames, lengths, options, fusion)
     else:
         assert model.transducer is not None
-        transducer = model.transducer
-        if options.decoder == "greedy":
-            found = greedy_search(transducer, encoded.frames, lengths, options.max_symbols)
-        else:
-            found = beam_search(transducer, encoded.frames, lengths, options.beam, options.max_symbols)
+        found = _search_transducer(model.transducer, encoded.frames, lengths, options, fusion)
     return [hypotheses[: options.nbest] for hypotheses in found]
+
+
+def _search_ctc(
+    head: CtcHead, frames: mx.array, lengths: np.ndarray, options: SearchOptions, fusion: Fusion | None
+) -> list[list[Hypothesis]]:
+    log_probs = head.log_probs(frames)
+    if options.decoder == "beam":
+        return ctc_beam_search(log_probs, lengths, head.blank, options.beam, fusion)
+    if fusion is not None:
+        raise InvalidRequest(GREEDY_CTC)
+    return ctc_greedy(log_probs, lengths, head.blank)
+
+
+def _search_transducer(
+    transducer: Transducer,
+    frames: mx.array,
+    lengths: np.ndarray,
+    options: SearchOptions,
+    fusion: Fusion | None,
+) -> list[list[Hypothesis]]:
+    if options.decoder == "beam":
+        return beam_search(transducer, frames, lengths, options.beam, options.max_symbols, fusion)
+    return greedy_search(transducer, frames, lengths, options.max_symbols, fusion)
 
 
 def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
@@ -82,6 +114,15 @@ def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
     if not hypotheses:
         raise EngineError("the model's output for this utterance is not a number; its words are unknown")
     return hypotheses[0]
+
+
+def check_options(model: Searchable, options: SearchOptions) -> None:
+    """Raises InvalidRequest, before any audio, where `search` would: no such head, a broken file."""
+    head = resolve_head(model, options)
+    if options.fusion is not None:
+        fusion = make_fusion(model.tokenizer, options.fusion, 1)
+        if fusion is not None and head == "ctc" and options.decoder == "greedy":
+            raise InvalidRequest(GREEDY_CTC)
 
 
 def resolve_head(model: Searchable, options: SearchOptions) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from spool.errors import ModelUnreadable
+from spool.errors import InvalidRequest, ModelUnreadable
 
 WORD_START = "▁"  # sentencepiece's mark for "a space stands before this piece"
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -63,6 +63,25 @@ class Tokenizer:
         if self._processor is not None:
             return str(self._processor.decode(tokens))
         return _join([self.pieces[token] for token in tokens])
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`: sentencepiece's, or without its model the longest piece that fits, from the
+        left. Raises InvalidRequest where a part of it is no piece."""
+        if self._processor is not None:
+            found = [int(token) for token in self._processor.encode(text)]
+            if self._processor.unk_id() in found:
+                raise InvalidRequest(f"{text!r} holds what the model has no token for")
+            return found
+        table = {piece: token for token, piece in enumerate(self.pieces)}
+        rest, found = WORD_START + text.replace(" ", WORD_START), []
+        longest = max(map(len, self.pieces))
+        while rest:
+            size = next((n for n in range(min(longest, len(rest)), 0, -1) if rest[:n] in table), 0)
+            if size == 0:
+                raise InvalidRequest(f"{text!r} holds what the model has no token for")
+            found.append(table[rest[:size]])
+            rest = rest[size:]
+        return found
 
 
 def _join(pieces: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from kernels.device import Backend, use_backend
-from worker.decode.hypothesis import Hypothesis, SearchOptions
+from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
 from worker.decode.search import search
 from worker.model.load import load_model
 from worker.model.model import AsrModel
@@ -27,6 +27,7 @@ FRAMES = (*TRANSDUCERS, "hybrid_local")
 WEIGHTS = {"hybrid_local": "hybrid"}
 CTC = ("ctc", "hybrid", "hybrid_local")
 BEAMS = (1, 2, 4, 8, 16)
+ARPA, ALPHA = str(GOLDEN / "lm.arpa"), 0.3
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,52 @@ def test_ctc_beam_equals_nemo(golden: Callable[[str], Golden], name: str, beam: 
         for found in (batched[row], search(held.model, held.alone(row), options)[0]):
             assert_list(found, want, durations=False)
             assert_scores(found, want)
+
+
+@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("mode", ["plain", "weighted"])
+@pytest.mark.parametrize("beam", BEAMS)
+def test_beam_with_a_language_model_equals_nemo(
+    golden: Callable[[str], Golden], name: str, mode: str, beam: int
+) -> None:
+    held = golden(name)
+    fusion = FusionOptions(lm=ARPA, alpha=ALPHA, weighted=mode == "weighted")
+    options = SearchOptions("beam", beam=beam, nbest=beam, fusion=fusion)
+
+    batched = search(held.model, held.encoded, options)
+
+    for row, want in enumerate(held.lists(f"malsd.k{beam}.lm.{mode}")):
+        assert_list(batched[row], want, durations=held.has_durations)
+        assert_scores(batched[row], want)
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_greedy_with_a_language_model_equals_nemo(golden: Callable[[str], Golden], name: str) -> None:
+    held = golden(name)
+    options = SearchOptions(fusion=FusionOptions(lm=ARPA, alpha=ALPHA))
+
+    batched = search(held.model, held.encoded, options)
+
+    for row, want in enumerate(held.lists("greedy.lm")):
+        assert_list(batched[row], want, durations=False)
+    assert any(a[0].tokens != b[0].tokens for a, b in zip(batched, held.lists("greedy"), strict=True))
+
+
+@pytest.mark.parametrize("name", CTC)
+@pytest.mark.parametrize("beam", BEAMS)
+def test_ctc_beam_with_a_language_model_equals_nemo(
+    golden: Callable[[str], Golden], name: str, beam: int
+) -> None:
+    held = golden(name)
+    fusion = FusionOptions(lm=ARPA, alpha=ALPHA)
+
+    batched = search(
+        held.model, held.encoded, SearchOptions("beam", beam=beam, nbest=beam, head="ctc", fusion=fusion)
+    )
+
+    for row, want in enumerate(held.lists(f"ctc_beam.k{beam}.lm")):
+        assert_list(batched[row], want, durations=False)
+        assert_scores(batched[row], want)
 
 
 @pytest.mark.parametrize("name", TRANSDUCERS)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spool.errors import ModelUnreadable
+from spool.errors import InvalidRequest, ModelUnreadable
 from tests.worker.model.golden import FOLDER
 from worker.model.tokenizer import Tokenizer
 
@@ -52,3 +52,18 @@ def test_broken_tokenizers_are_named(tmp_path: Path) -> None:
         Tokenizer.from_file(tmp_path / "missing.model")
     with pytest.raises(ModelUnreadable, match="no vocabulary"):
         Tokenizer([])
+
+
+def test_encode_is_undone_by_decode(tokenizer: Tokenizer) -> None:
+    spelled = "the cat"
+    bare = Tokenizer(tokenizer.pieces)
+
+    assert tokenizer.decode(tokenizer.encode(spelled)) == spelled
+    assert bare.decode(bare.encode(spelled)) == spelled
+    assert all(bare.pieces[token] != "<unk>" for token in bare.encode(spelled))
+
+
+def test_what_has_no_token_is_refused(tokenizer: Tokenizer) -> None:
+    for one in (tokenizer, Tokenizer(tokenizer.pieces)):
+        with pytest.raises(InvalidRequest, match="'the 猫' holds what the model has no token for"):
+            one.encode("the 猫")

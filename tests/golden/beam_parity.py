@@ -1,0 +1,70 @@
+"""Counts the n-best lists that equal NeMo's, for the table of docs/models.md.
+
+    python -m tests.golden.beam_parity [FOLDER]
+
+Without an argument, the lists of this folder; with one, those that `make_beams.py FOLDER RECORDING…` wrote.
+All utterances go through a search as one padded batch; NeMo took them one at a time.
+"""
+
+import sys
+from pathlib import Path
+
+from worker.blas import preload_blas
+
+preload_blas()
+
+import mlx.core as mx  # noqa: E402 -- the BLAS is bound when MLX is loaded
+
+from tests.golden.parity import HERE, Golden, load, same  # noqa: E402
+from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions  # noqa: E402
+from worker.decode.search import search  # noqa: E402
+from worker.model.load import load_model  # noqa: E402
+from worker.model.model import Encoded  # noqa: E402
+
+MODELS = ("tdt", "rnnt", "hybrid", "causal", "ctc")
+BEAMS = (1, 2, 4, 8, 16)
+KINDS = {  # the search's name, and how its keys go on after the beam's width
+    "beam": ("malsd", "", None),
+    "beam, LM": ("malsd", ".lm.plain", FusionOptions(str(HERE / "lm.arpa"))),
+    "beam, LM also on blanks": ("malsd", ".lm.weighted", FusionOptions(str(HERE / "lm.arpa"), weighted=True)),
+    "CTC beam": ("ctc_beam", "", None),
+    "CTC beam, LM": ("ctc_beam", ".lm", FusionOptions(str(HERE / "lm.arpa"))),
+}
+
+
+def equal(rows: list[Hypothesis], golden: Golden, key: str, b: int) -> bool:
+    count = int(golden[f"{key}.n"][b])
+    return len(rows) == count and all(same(one, golden, key, b, k) for k, one in enumerate(rows))
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    print(f"| model | search | {' | '.join(f'K = {beam}' for beam in BEAMS)} | scores |")
+    print("|---" * (len(BEAMS) + 3) + "|")
+    hits = total = 0
+    for name in MODELS:
+        golden = dict(load((folder or HERE) / f"{name}.beams.npz"))
+        if folder is None:
+            golden |= load(HERE / f"{name}.npz")
+        model = load_model(HERE / f"{name}.nemo", mx.float32)
+        encoded = Encoded(mx.array(golden["encoder"]), golden["encoder_len"])
+        for kind, (search_name, tail, fusion) in KINDS.items():
+            keys = {beam: f"{search_name}.k{beam}{tail}" for beam in BEAMS}
+            if f"{keys[1]}.n" not in golden:
+                continue
+            head = "ctc" if search_name == "ctc_beam" else "auto"
+            cells, gap = [], 0.0
+            for beam, key in keys.items():
+                found = search(model, encoded, SearchOptions("beam", beam, beam, head, fusion=fusion))
+                good = [b for b, rows in enumerate(found) if equal(rows, golden, key, b)]
+                for b in good:
+                    scores = golden[f"{key}.score"][b]
+                    gap = max(gap, *(abs(one.score - scores[k]) for k, one in enumerate(found[b])))
+                cells.append(f"{len(good)} of {len(found)}")
+                hits, total = hits + len(good), total + len(found)
+            print(f"| {name} | {kind} | {' | '.join(cells)} | {gap:.1e} |", flush=True)
+    print(f"\n{hits} of {total} lists are equal.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""n-gram language models from ARPA files, their words being the acoustic model's tokens.
+
+Two ways to write a token are read: its piece as the tokenizer spells it ("▁the"), or, as NeMo's tools write
+it, the character of code id + 100. A file is of the second kind when every word in it is one character.
+Knows the file format; does not know searches (`lm` makes a graph of what is read here).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spool.errors import InvalidRequest
+
+BEGIN, END, UNKNOWN = -1, -2, -3
+MARKS = {"<s>": BEGIN, "</s>": END, "<unk>": UNKNOWN, "<UNK>": UNKNOWN}
+NEMO_OFFSET = 100
+LN10 = math.log(10.0)
+LONGEST = 16  # orders; a larger number is no language model
+
+Gram = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An n-gram's log-probability and back-off weight, natural logarithms, and its line in the file."""
+
+    log_prob: float
+    backoff: float
+    line: int
+
+
+@dataclass(slots=True)
+class Arpa:
+    """What a file says: entries of n-grams of token ids, and of BEGIN, END and UNKNOWN."""
+
+    entries: dict[Gram, Entry] = field(default_factory=dict)
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line that holds something: its number from 1, and its text."""
+
+    number: int
+    text: str
+
+
+def read_arpa(path: Path, pieces: Sequence[str]) -> Arpa:
+    """The model in `path`, for a tokenizer with these `pieces`.
+
+    Raises InvalidRequest, naming the file and where it can the line: the file cannot be read, a line is
+    broken, an n-gram stands twice or holds a word that is no token, a section is not as long as announced,
+    <s>, </s> or the end is missing. n-grams that go through <unk>, or past <s> or </s>, are left out: no
+    token leads there.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"{path}: not a text in UTF-8, so no ARPA file") from error
+    except OSError as error:
+        raise InvalidRequest(f"{path}: the language model cannot be read: {error.strerror}") from error
+    # Tokens may be written as any character: only these two end a line, and blanks do not end a word.
+    lines = [_Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1)]
+    return _Reader(path, [line for line in lines if line.text], pieces).read()
+
+
+class _Reader:
+    """One reading of one file."""
+
+    def __init__(self, path: Path, lines: Sequence[_Line], pieces: Sequence[str]) -> None:
+        self._path = path
+        self._lines: Iterator[_Line] = iter(lines)
+        self._last = lines[-1].number if lines else 0
+        self._pieces = pieces
+        self._found = Arpa()
+        self._unknown = False
+
+    def read(self) -> Arpa:
+        line = self._next()
+        while line.text.strip() != "\\data\\":  # whatever stands before it is a comment
+            line = self._next()
+        counts, line = self._counts()
+        for order, count in enumerate(counts, 1):
+            if line.text.strip() != f"\\{order}-grams:":
+                raise self._broken(line, f"expected \\{order}-grams:")
+            line = self._section(order, count, line)
+        if line.text.strip() != "\\end\\":
+            raise self._broken(line, "expected \\end\\")
+        for mark, name in ((BEGIN, "<s>"), (END, "</s>")):
+            if (mark,) not in self._found.entries:
+                raise InvalidRequest(f"{self._path}: {name} is not among the 1-grams")
+        self._found.order = len(counts)
+        return self._found
+
+    def _next(self) -> _Line:
+        line = next(self._lines, None)
+        if line is None:
+            raise InvalidRequest(f"{self._path}: ends at line {self._last}, in the middle of a model")
+        return line
+
+    def _counts(self) -> tuple[list[int], _Line]:
+        """How many n-grams of each order are announced, and the line after that."""
+        counts: list[int] = []
+        while (line := self._next()).text.startswith("ngram "):
+            order, _, count = line.text.removeprefix("ngram ").partition("=")
+            if order.strip() != str(len(counts) + 1) or not count.strip().isdecimal():
+                raise self._broken(line, "not a count of n-grams in order")
+            counts.append(int(count))
+        if not 1 <= len(counts) <= LONGEST:
+            raise self._broken(line, f"{len(counts)} orders are announced, of 1 to {LONGEST}")
+        return counts, line
+
+    def _section(self, order: int, count: int, header: _Line) -> _Line:
+        """Takes in one order's n-grams; the line after them."""
+        rows: list[tuple[_Line, float, list[str], float]] = []
+        while not (line := self._next()).text.startswith("\\"):
+            rows.append((line, *self._fields(line, order)))
+        if len(rows) != count:
+            raise self._broken(header, f"announced are {count} {order}-grams, and {len(rows)} follow")
+        spell = self._spelling([words[0] for _, _, words, _ in rows]) if order == 1 else self._spell
+        self._spell = spell
+        for row, log_prob, words, backoff in rows:
+            gram = tuple(self._token(row, word, spell) for word in words)
+            if gram in self._found.entries:
+                raise self._broken(row, f"{' '.join(words)} stands twice")
+            if not _is_reached(gram):
+                continue
+            if order > 1 and gram[:-1] not in self._found.entries:
+                raise self._broken(row, f"{' '.join(words[:-1])} is no {order - 1}-gram")
+            self._found.entries[gram] = Entry(log_prob, backoff, row.number)
+        return line
+
+    _spell: Callable[[str], int | None]
+
+    def _fields(self, line: _Line, order: int) -> tuple[float, list[str], float]:
+        """Log-probability, words and back-off weight of a line, natural logarithms."""
+        if "\t" in line.text:
+            first, words, *rest = line.text.split("\t")
+            parts = [first, *words.split(" "), *[part for part in rest if part.strip()]]
+        else:
+            parts = [part for part in line.text.split(" ") if part]
+        if len(parts) not in (order + 1, order + 2):
+            raise self._broken(line, f"not a {order}-gram between its two numbers")
+        numbers = [parts[0], *parts[order + 1 :]]
+        try:
+            log_prob, backoff = [float(number) for number in numbers] + [0.0] * (2 - len(numbers))
+        except ValueError as error:
+            raise self._broken(line, "not a number where one belongs") from error
+        if not (math.isfinite(log_prob) and math.isfinite(backoff)) or log_prob > 0:
+            raise self._broken(line, "a probability is not a finite logarithm of at most 0")
+        return log_prob * LN10, parts[1 : order + 1], backoff * LN10
+
+    def _spelling(self, words: Sequence[str]) -> Callable[[str], int | None]:
+        """How this file writes tokens, from its 1-grams."""
+        size = len(self._pieces)
+        if all(len(word) == 1 for word in words if word not in MARKS):
+            return lambda word: ord(word) - NEMO_OFFSET if 0 <= ord(word) - NEMO_OFFSET < size else None
+        table = {piece: token for token, piece in enumerate(self._pieces)}
+        return table.get
+
+    def _token(self, line: _Line, word: str, spell: Callable[[str], int | None]) -> int:
+        if word in MARKS:
+            return MARKS[word]
+        token = spell(word) if word else None
+        if token is None:
+            raise self._broken(line, f"{word!r} is no token of the model")
+        return token
+
+    def _broken(self, line: _Line, why: str) -> InvalidRequest:
+        return InvalidRequest(f"{self._path}: line {line.number}: {why}")
+
+
+def _is_reached(gram: Gram) -> bool:
+    """Can tokens one after another make this n-gram? 1-grams always count."""
+    return len(gram) == 1 or (UNKNOWN not in gram and END not in gram[:-1] and BEGIN not in gram[1:])
