@@ -245,7 +245,8 @@ class Attempt:
         try:
             patiently(_Commit(self, chunk, bill), self.bench.settings.lease_seconds, self.lease.stop)
         except (LeaseLost, StorageError):
-            self.bench.wasted.add(self.claim.job.id, self.claim.attempt, replace(bill, audio_samples=0))
+            bill, place = replace(bill, audio_samples=0), (piece.channel, piece.index)
+            self.bench.wasted.add(self.claim.job.id, self.claim.attempt, bill, unless_saved=place)
             raise
         self._kept += 1
         self._take(piece, words)

@@ -2,7 +2,8 @@
 
 A saved chunk carries its own charge. What is left is time whose result nobody keeps (the job was cancelled,
 failed, or taken over); it is billed as wasted, on the job that caused it, so that bills and busy time agree
-(law 5). The database may be away just then, so the charge waits here and goes out with a later heartbeat.
+(law 5). The database may be away just then, so the charge waits here and goes out with a later heartbeat. A
+commit whose answer was lost may have gone through all the same: it is looked for before it is done again.
 """
 
 import threading
@@ -10,20 +11,39 @@ from collections import deque
 from dataclasses import dataclass
 
 import structlog
+from sqlalchemy import Connection
 
 from spool.errors import SpoolError
 from spool.failpoints import failpoint
-from spool.store.costs import Charge, charge
+from spool.store.chunks import saved_chunks
+from spool.store.costs import Charge, charge, wasted_ns
 from spool.store.database import Database
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Debt:
     job_id: str
     attempt: int
     bill: Charge
+    unless_saved: tuple[int, int] | None
+    before: int | None = None
+    """What the ledger held of this attempt's wasted time when the debt was first written."""
+
+    def settle(self, tx: Connection) -> None:
+        """Charge it, unless an earlier commit has done that or has kept the chunk after all."""
+        if self.unless_saved is not None and self._is_saved(tx, *self.unless_saved):
+            return
+        billed = wasted_ns(tx, self.job_id, self.attempt, self.bill.worker_id)
+        if self.before is not None and billed > self.before:
+            return
+        self.before = billed
+        charge(tx, self.job_id, self.attempt, self.bill, wasted=True)
+
+    def _is_saved(self, tx: Connection, channel: int, index: int) -> bool:
+        mine = (channel, index, self.attempt)
+        return any((c.channel, c.index, c.attempt) == mine for c in saved_chunks(tx, self.job_id))
 
 
 class WastedTime:
@@ -37,10 +57,16 @@ class WastedTime:
     def __len__(self) -> int:
         return len(self._debts)
 
-    def add(self, job_id: str, attempt: int, bill: Charge) -> None:
-        """Owe `bill`; `write` puts it into the ledger."""
+    def add(
+        self, job_id: str, attempt: int, bill: Charge, unless_saved: tuple[int, int] | None = None
+    ) -> None:
+        """Owe `bill`; `write` puts it into the ledger.
+
+        `unless_saved` names a chunk (channel, index) that this attempt could not tell was saved: where it is,
+        it has carried its own charge.
+        """
         if bill.engine_ns:
-            self._debts.append(_Debt(job_id, attempt, bill))
+            self._debts.append(_Debt(job_id, attempt, bill, unless_saved))
 
     def write(self) -> bool:
         """Write what is owed, each in its own commit; False when some of it has to wait."""
@@ -49,7 +75,7 @@ class WastedTime:
                 debt = self._debts[0]
                 try:
                     with self._db.begin() as tx:
-                        charge(tx, debt.job_id, debt.attempt, debt.bill, wasted=True)
+                        debt.settle(tx)
                 except SpoolError as error:
                     log.warning("wasted time not billed yet", job=debt.job_id, error=error.message)
                     return False

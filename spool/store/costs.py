@@ -32,6 +32,7 @@ __all__ = [
     "charge",
     "cost_report",
     "job_cost",
+    "wasted_ns",
 ]
 
 _GROUPS: dict[str, ColumnElement[Any]] = {
@@ -113,6 +114,19 @@ def _reprice(tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bo
         )
         .values(cost_nanos=cost_nanos(total.engine_ns, bill.price_per_hour_micros))
     )
+
+
+def wasted_ns(tx: Connection, job_id: str, attempt: int, worker_id: str) -> int:
+    """The wasted engine time on one worker's lines for one attempt, in nanoseconds."""
+    total = tx.scalar(
+        select(func.coalesce(func.sum(cost_lines.c.engine_ns), 0)).where(
+            cost_lines.c.job_id == job_id,
+            cost_lines.c.attempt == attempt,
+            cost_lines.c.worker_id == worker_id,
+            cost_lines.c.wasted,
+        )
+    )
+    return int(total or 0)
 
 
 def job_cost(tx: Connection, job_id: str, currency: str = "USD") -> JobCost:
