@@ -127,6 +127,7 @@ def export(state: dict[str, Tensor], shape: Shape, tokenizer: Path, folder: Path
     (folder / "config.json").write_text(text + "\n")
     weights = folder / "model.safetensors"
     save_file(exported(state), weights, metadata={"format": "pt"})
+    weights.chmod(0o644)  # save_file keeps it to its owner
     if weights.stat().st_size > LARGEST:
         raise ValueError(f"{weights} has {weights.stat().st_size} bytes, the repository takes {LARGEST}")
     if tokenizer.resolve() != (folder / "tokenizer.model").resolve():
