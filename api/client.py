@@ -131,6 +131,28 @@ class Client:
             raise ServerUnreachable(self.url, error) from error
         return _read(response, Readiness)
 
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        long: bool = False,
+        **parts: Any,  # noqa: ANN401 (httpx's own)
+    ) -> httpx.Response:
+        """One request of a kind of its own; `long` waits as long as an upload may take."""
+        return self._send(method, path, **parts, **({"timeout": _UPLOAD_TIMEOUT} if long else {}))
+
+    def lines(self, path: str, query: Query) -> Iterator[str]:
+        """The lines of a long answer, as they arrive. A transfer that breaks off raises."""
+        try:
+            with self._http.stream("GET", path, params=_given(query), timeout=_UPLOAD_TIMEOUT) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _refusal(response)
+                yield from response.iter_lines()
+        except httpx.TransportError as error:
+            raise ServerUnreachable(self.url, error) from error
+
     def _send_again(self, method: str, path: str, **parts: Any) -> httpx.Response:  # noqa: ANN401 (httpx's own)
         for _ in range(_SUBMIT_TRIES - 1):
             try:
