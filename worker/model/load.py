@@ -17,6 +17,7 @@ import mlx.core as mx
 import numpy as np
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+from kernels.device import compiled_for_cpu
 from spool.errors import ModelUnreadable, UnknownModel
 from worker.model.checkpoint import open_nemo
 from worker.model.config import ModelConfig
@@ -127,7 +128,20 @@ def _build(
     filters = _front_end(FILTERS_NAME, weights, (front_end.features, front_end.fft_length // 2 + 1))
     window = _front_end(WINDOW_NAME, weights, (front_end.win_length,))
     features = FeatureExtractor(front_end, filters, window)
-    return AsrModel(config, network, tokenizer, features, name=name, sha256=_sha256(path), dtype=dtype)
+    model = AsrModel(config, network, tokenizer, features, name=name, sha256=_sha256(path), dtype=dtype)
+    _compile_kernels(model)
+    return model
+
+
+def _compile_kernels(model: AsrModel) -> None:
+    """A tenth of a second through the network, so that what this machine compiles at first use (seconds, once
+    a machine) is done here, where no job pays for it."""
+    if not compiled_for_cpu():
+        return
+    silence = np.zeros(model.config.preprocessor.sample_rate // 10, np.float32)
+    mx.eval(model.encode([silence]).frames)
+    if model.transducer is not None:
+        mx.eval(model.transducer.start(1))
 
 
 def _front_end(name: str, weights: Weights, shape: Shape) -> Float32 | None:
