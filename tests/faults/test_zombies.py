@@ -53,7 +53,7 @@ def test_a_zombie_writes_nothing(stack: Stack) -> None:
     with stack.db.read() as tx:
         lines = job_cost(tx, job_id).lines
     assert {(line.attempt, line.wasted) for line in lines} == {(1, True), (2, False)}
-    assert fault.repeated == 2, "the batch that the zombie had on the device"
+    assert 0 < fault.repeated <= len(saved), "what the zombie had in its engine, and nothing that was saved"
 
 
 @long
