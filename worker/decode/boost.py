@@ -40,6 +40,7 @@ def phrase_tree(phrases: Iterable[Sequence[int]], vocabulary: int) -> Graph:
     """The graph of `phrases` (token ids below `vocabulary`); empty and repeated ones change nothing."""
     nodes = _tree(phrases)
     _link(nodes)
+    _shorten(nodes)
     ends = np.zeros(len(nodes), np.float32)
     for index in sorted(range(1, len(nodes)), key=lambda index: nodes[index].length):
         ends[index] = nodes[index].penalty + ends[nodes[index].failure]
@@ -103,3 +104,12 @@ def _link(nodes: list[_Node]) -> None:
         node.failure = here
         node.penalty = kept - (earned[node.length] - earned[node.whole])
         queue.extend((index, token, child, kept) for token, child in node.children.items())
+
+
+def _shorten(nodes: list[_Node]) -> None:
+    """Skips failures that know no token the node itself does not: a phrase of one word said a hundred times
+    would else make every look at the graph a hundred steps long."""
+    for node in sorted(nodes[1:], key=lambda node: node.length):
+        while node.failure and nodes[node.failure].children.keys() <= node.children.keys():
+            node.penalty += nodes[node.failure].penalty
+            node.failure = nodes[node.failure].failure

@@ -107,6 +107,19 @@ def test_each_utterance_of_a_batch_has_its_own_phrases() -> None:
     assert totals[1] == 0.0
 
 
+@pytest.mark.parametrize("phrase", [[1] * 100, [1, 2] * 50])
+def test_a_phrase_that_repeats_itself_stays_cheap(phrase: list[int]) -> None:
+    graph = phrase_tree([phrase], V)
+
+    assert graph.depth <= 4
+    short = phrase[:7]
+    assert earned([short], [*phrase[:5], 9, *short]) == pytest.approx(whole(5) + sum(_deep(6, 7)), abs=1e-4)
+
+
+def _deep(first: int, last: int) -> list[float]:
+    return [2 + float(np.log(n)) for n in range(first, last + 1)]
+
+
 def test_ten_thousand_phrases() -> None:
     rng = np.random.default_rng(2)
     phrases = [rng.integers(0, 1000, rng.integers(1, 9)).tolist() for _ in range(10_000)]
