@@ -1,9 +1,22 @@
-"""What `spool-worker run` is, with the counting model of `tests.faults.model` and short pauses."""
+"""What `spool-worker run` is, with the counting model of `tests.faults.model` and short pauses.
 
+`SPOOL_TEST_CLOCK_SHIFT` sets this process's clock ahead by so many seconds (or back), as on a machine whose
+clock is wrong.
+"""
+
+import os
 import sys
+import time
+
+
+def shift_clock(seconds: int) -> None:
+    seconds_since, nanos_since = time.time, time.time_ns
+    time.time = lambda: seconds_since() + seconds
+    time.time_ns = lambda: nanos_since() + seconds * 1_000_000_000
 
 
 def main() -> int:
+    shift_clock(int(os.environ.get("SPOOL_TEST_CLOCK_SHIFT", "0")))
     from spool.logs import configure_logs
     from spool.settings import load_settings
     from tests.faults.model import LOADER

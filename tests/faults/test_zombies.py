@@ -203,6 +203,27 @@ def test_a_job_that_kills_its_worker_is_set_aside(stack: Stack) -> None:
     stack.assert_done(fault.jobs[1:])
 
 
+@long
+def test_clocks_that_disagree(stack: Stack) -> None:
+    stack.stop_workers()
+    workers = []
+    for name, shift in (("ahead", 600), ("behind", -600)):
+        stack.environment["SPOOL_TEST_CLOCK_SHIFT"] = str(shift)
+        workers.append(stack.worker(name))
+    del stack.environment["SPOOL_TEST_CLOCK_SHIFT"]
+    recordings = [stack.record(300) for _ in range(4)]
+    with stack.fault("kill -9 of one of two workers whose clocks are 20 min apart") as fault:
+        fault.jobs = [stack.submit_stored(recording, "slow") for recording in recordings]
+        until(lambda: all(stack.chunks(job_id) for job_id in fault.jobs), "a chunk of each saved")
+        assert [stack.job(job_id).deaths for job_id in fault.jobs] == [0] * 4, "no lease ran out"
+        workers[0].kill()
+        gone(workers[0])
+        fault.injected = time.monotonic()
+    stack.assert_done(fault.jobs)
+    assert {stack.job(job_id).deaths for job_id in fault.jobs} <= {0, 1}
+    assert all(job.attempt == job.deaths + 1 for job in map(stack.job, fault.jobs))
+
+
 def test_at_the_end_bills_and_engines_agree(stack: Stack) -> None:
     stack.stop_workers()
     report = stack.audit()
