@@ -37,7 +37,9 @@ from spool.objects import s3_store
 from spool.store import batches as store
 from spool.store.standing import batch_counts, batch_standing
 
-BLOCK = 500
+BLOCK = 1000
+# Waking the relay after each block would have it look through the outbox many times for one window.
+_WAKE_EACH = 5
 MANIFEST_TYPES = frozenset({NDJSON, "application/jsonl", "application/jsonlines", "application/json-lines"})
 _MANIFESTS = (".jsonl", ".ndjson")
 
@@ -237,12 +239,14 @@ def _write(
     services: Services, intake: Intake, report: Report, new: store.NewBatch
 ) -> tuple[store.Batch | None, bool]:
     batch, created = None, False
-    for block in in_blocks(intake.jobs(report), BLOCK):
+    for number, block in enumerate(in_blocks(intake.jobs(report), BLOCK)):
         with services.database.begin() as tx:
             if batch is None:
                 batch, created = store.create_batch(tx, new)
             store.add_jobs(tx, batch.id, [replace(job, batch_id=batch.id) for job in block])
-        services.sweeper.wake()
+        if number % _WAKE_EACH == 0:
+            services.sweeper.wake()
+    services.sweeper.wake()
     return batch, created
 
 

@@ -9,6 +9,7 @@ the process's peak memory, and what looking at the batch and fetching its result
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import tempfile
@@ -55,10 +56,10 @@ def measured(settings: Settings, lines: int) -> dict[str, object]:
     try:
         with httpx.Client(base_url=running.live.url, timeout=600) as http:
             longest.start()
-            before, began = _peak_mb(), time.perf_counter()
+            before, began, busy = _peak_mb(), time.perf_counter(), time.process_time()
             headers = {"Content-Type": "application/x-ndjson"}
             batch = http.post("/v1/batches", content=manifest(lines), headers=headers).json()
-            submitted = time.perf_counter() - began
+            submitted, busy = time.perf_counter() - began, time.process_time() - busy
             after = _peak_mb()
             longest.ended.set()
             longest.join()
@@ -75,6 +76,8 @@ def measured(settings: Settings, lines: int) -> dict[str, object]:
         "lines": batch["lines"],
         "counts": counts,
         "submit_seconds": round(submitted, 1),
+        "of_which_this_process_computed": round(busy, 1),
+        "machine_load": [round(load, 1) for load in os.getloadavg()],
         "longest_queue": longest.most,
         "peak_mb_before_and_after": [before, after],
         "look_seconds": round(looked, 2),
