@@ -15,7 +15,8 @@ BatchState = Literal["receiving", "running", "ended"]
 
 def _example(example: dict[str, Any], *, strict: bool = False) -> ConfigDict:
     extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
-    return ConfigDict(extra=extra, frozen=True, json_schema_extra={"examples": [example]})
+    # What is asked is read as it is written: neither 1 nor "yes" is true.
+    return ConfigDict(extra=extra, frozen=True, strict=strict, json_schema_extra={"examples": [example]})
 
 
 class BatchUploadRequest(BaseModel):

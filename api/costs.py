@@ -3,12 +3,12 @@
 Knows days as people write them; the sums are the store's.
 """
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import Query
 
-from api.schemas import CostReportOut, GroupBy
+from api.schemas import CostReportOut, Day, GroupBy
 from api.services import ServicesDep
 from api.shown import shown_report
 from spool.errors import InvalidRequest
@@ -20,10 +20,10 @@ _DEFAULT_PERIOD = timedelta(days=30)
 def costs(
     services: ServicesDep,
     start: Annotated[
-        date | None, Query(alias="from", description="First UTC day; 30 days before `to` unless given.")
+        Day | None, Query(alias="from", description="First UTC day; 30 days before `to` unless given.")
     ] = None,
     end: Annotated[
-        date | None, Query(alias="to", description="The UTC day after the last; tomorrow unless given.")
+        Day | None, Query(alias="to", description="The UTC day after the last; tomorrow unless given.")
     ] = None,
     group_by: GroupBy = "day",
 ) -> CostReportOut:

@@ -33,6 +33,7 @@ A job is submitted with an address (`s3://`, `https://`, `file://`) or with the 
 """
 
 _DETAILS = {
+    "malformed": (400, "The request is not JSON."),
     "unauthorized": (401, "Send the API token as `Authorization: Bearer …`."),
     "source_forbidden": (403, "/etc/passwd is not under a folder that this server may read from."),
     "not_found": (404, f"There is no job {examples.JOB_ID}."),
@@ -47,6 +48,8 @@ _DETAILS = {
     "storage": (503, "The database does not answer."),
     "disk_full": (507, "No space is left where uploads are received."),
 }
+# What is named apart here for its status, and has the code of another.
+_CODES = {"malformed": "invalid_request"}
 
 
 def add_problem_schema(page: Words) -> None:
@@ -65,12 +68,13 @@ def let_anybody_in(page: Words) -> None:
 
 def problem_codes() -> tuple[str, ...]:
     """The codes of problems that routes may answer with."""
-    return tuple(_DETAILS)
+    return tuple(code for code in _DETAILS if code not in _CODES)
 
 
 def problem_example(code: str) -> Words:
     """The example of one problem."""
     status, detail = _DETAILS[code]
+    code = _CODES.get(code, code)
     return {
         "type": f"urn:spool:problem:{code}",
         "title": code.replace("_", " ").capitalize(),
@@ -89,7 +93,7 @@ def problems(*codes: str) -> Answers:
         by_status.setdefault(example["status"], {})[code] = {"value": example}
     return {
         status: {
-            "description": ", ".join(f"`{code}`" for code in named),
+            "description": ", ".join(f"`{example['value']['code']}`" for example in named.values()),
             "content": {
                 MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}, "examples": named}
             },
@@ -140,6 +144,7 @@ CREATE: Words = {
         **answer(202, "Accepted; `Location` names the job.", JobDetail, examples.JOB_QUEUED),
         **answer(200, "This key was used for the same request: its job.", JobDetail, examples.JOB_DETAIL),
         **problems(
+            "malformed",
             "source_forbidden",
             "conflict",
             "too_large",

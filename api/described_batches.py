@@ -54,6 +54,7 @@ CREATE: Words = {
             200, "This key was used for the same request: its batch.", BatchDetail, examples.BATCH_DETAIL
         ),
         **problems(
+            "malformed",
             "source_forbidden",
             "conflict",
             "too_large",

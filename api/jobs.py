@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection
 
 from api.problems import Problem, refused_fields
-from api.schemas import JobDetail, JobPage, JobRequest, Pool, Project, UploadRequest, WorkerName
+from api.schemas import JobDetail, JobPage, JobRequest, Moment, Pool, Project, UploadRequest, WorkerName
 from api.services import Services, ServicesDep
 from api.shown import shown_detail, shown_job
 from api.sources import checked_source, source_name
@@ -69,8 +69,8 @@ def listed(
     project: Project | None = None,
     pool: Pool | None = None,
     worker: WorkerName | None = None,
-    created_from: Annotated[datetime | None, Query(description="Created then or later (ISO 8601).")] = None,
-    created_to: Annotated[datetime | None, Query(description="Created before then (ISO 8601).")] = None,
+    created_from: Annotated[Moment | None, Query(description="Created then or later (ISO 8601).")] = None,
+    created_to: Annotated[Moment | None, Query(description="Created before then (ISO 8601).")] = None,
     cursor: Annotated[str | None, Query(max_length=500, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> JobPage:

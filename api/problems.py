@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import compile_path
 
 from spool import errors
 
@@ -144,11 +145,19 @@ def _on_http(request: Request, error: Exception) -> Response:
     if error.status_code == HTTPStatus.NOT_FOUND:
         detail = f"There is nothing at {request.url.path}."
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = (error.headers or {}).get("allow", "another method")
+        allowed = ", ".join(_methods_at(request)) or (error.headers or {}).get("allow", "")
         detail = f"{request.method} is not offered at {request.url.path}; {allowed} is."
+        return problem_response(request, error.status_code, code, detail, headers={"Allow": allowed})
     else:
         detail = f"{error.detail}."
     return problem_response(request, error.status_code, code, detail, headers=error.headers)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Every method of the path. Each has a route of its own, and Starlette names the first one's alone."""
+    paths = request.app.openapi()["paths"].items()
+    found = [item for path, item in paths if compile_path(path)[0].match(request.url.path)]
+    return sorted(method.upper() for item in found for method in item)
 
 
 def _on_disconnect(request: Request, _error: Exception) -> Response:

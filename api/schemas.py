@@ -8,7 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from api import examples
 from spool.batches import Tags
@@ -30,6 +30,17 @@ Pool = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
 WorkerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
+def _written_out(value: object) -> object:
+    if isinstance(value, str) and value.strip().lstrip("+-").replace(".", "", 1).isdigit():
+        raise ValueError("must be written as in 2026-11-20, not as a number")
+    return value
+
+
+# Pydantic would read a number as seconds since 1970.
+Day = Annotated[date, BeforeValidator(_written_out)]
+Moment = Annotated[datetime, BeforeValidator(_written_out)]
+
+
 def _plain(amount: Decimal) -> str:
     text = f"{amount:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -44,7 +55,8 @@ Money = Annotated[
 
 def _example(example: dict[str, Any], *, strict: bool = False) -> ConfigDict:
     extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
-    return ConfigDict(extra=extra, frozen=True, json_schema_extra={"examples": [example]})
+    # What is asked is read as it is written: neither 1 nor "yes" is true.
+    return ConfigDict(extra=extra, frozen=True, strict=strict, json_schema_extra={"examples": [example]})
 
 
 class UploadRequest(BaseModel):

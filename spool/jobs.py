@@ -57,7 +57,9 @@ class JobOptions(BaseModel):
     decoder: Annotated[Literal["greedy", "beam"], Field(description="Search over the model's output.")] = (
         "greedy"
     )
-    beam: Annotated[int, Field(ge=1, le=32, description="Hypotheses kept by the beam decoder.")] = 4
+    beam: Annotated[
+        int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
+    ] = 4
     channels: Annotated[
         Literal["mix", "separate"], Field(description="Mix all channels, or transcribe each one by itself.")
     ] = "mix"

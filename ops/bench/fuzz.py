@@ -1,4 +1,4 @@
-"""Fuzzes the readers with damaged real files: `python -m ops.bench.fuzz audio|model --seconds 300 --seed 1`.
+"""Fuzzes the readers with damaged real files: `python -m ops.bench.fuzz audio --seconds 300 --seed 1`.
 
 A child process reads one damaged file after the other. Only a reading or an error of ours (`SpoolError`) that
 does not ask for a retry is a good answer: another exception, a signal, a minute of silence or a gigabyte of
@@ -8,6 +8,7 @@ the same files.
 
 import argparse
 import collections
+import json
 import multiprocessing
 import resource
 import shutil
@@ -84,7 +85,7 @@ def read_recording(path: Path) -> None:
     from worker.audio import open_audio
 
     for channels in ("mix", "separate"):
-        with open_audio(path, channels=channels, max_seconds=MAX_SECONDS) as stream:  # type: ignore[arg-type]
+        with open_audio(path, channels=channels, max_seconds=MAX_SECONDS) as stream:
             for block in stream.blocks():
                 assert block.dtype == np.float32
                 assert np.isfinite(block).all()
@@ -103,7 +104,40 @@ def read_model(path: Path) -> None:
     load_model(folder)
 
 
-TARGETS = {"audio": (recordings, read_recording), "model": (models, read_model)}
+def manifests(folder: Path) -> list[Seed]:
+    """A manifest with everything that a line may hold."""
+    path = folder / "manifest.jsonl"
+    lines = [
+        {"source": "s3://archive/1974/reel 1.flac", "custom_id": "r-1", "tags": {"box": "7"}},
+        {
+            "source": "https://example.org/a.wav?x=1",
+            "name": "Größe",
+            "options": {"decoder": "beam", "beam": 4},
+        },
+        {"source": "file:///archive/Gespr%E4ch.wav"},
+    ]
+    path.write_text("\n".join(json.dumps(line) for line in lines * 3), encoding="utf-8")
+    return [Seed.of(path)]
+
+
+def read_manifest(path: Path) -> None:
+    """Read every line; bad ones are reported, in JSON that can be sent."""
+    from spool.batches import Report, manifest_lines
+
+    report = Report()
+    with path.open("rb") as stream:
+        good = sum(1 for _ in manifest_lines(stream, report))
+    assert good + report.bad == report.lines
+    json.dumps(
+        [vars(line) if hasattr(line, "__dict__") else repr(line) for line in report.bad_lines]
+    ).encode()
+
+
+TARGETS = {
+    "manifest": (manifests, read_manifest),
+    "audio": (recordings, read_recording),
+    "model": (models, read_model),
+}
 
 
 def _child(target: str, pipe: Connection) -> None:

@@ -219,8 +219,11 @@ def test_unknown_paths_and_methods_are_problems_too(http: httpx.Client) -> None:
     problem(http.get("/v1/nothing"), 404, "not_found")
     response = http.put("/v1/jobs")
     body = problem(response, 405, "method_not_allowed")
-    assert response.headers["allow"]
-    assert "PUT" in str(body["detail"])
+    assert response.headers["allow"] == "GET, POST"
+    assert body["detail"] == "PUT is not offered at /v1/jobs; GET, POST is."
+    one = http.options("/v1/jobs/job_1")
+    problem(one, 405, "method_not_allowed")
+    assert one.headers["allow"] == "DELETE, GET"
 
 
 def test_what_was_not_foreseen_is_told_by_a_reference_alone(
