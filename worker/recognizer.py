@@ -35,7 +35,7 @@ class ModelRecognizer:
     ) -> list[Recognition]:
         """One answer per 16 kHz mono utterance, in order.
 
-        Raises InvalidRequest for a search that the model cannot do, EngineError where its output is no number.
+        Raises InvalidRequest for a search the model cannot do, EngineError where its output is no number.
         """
         encoded = self._model.encode(utterances)
         mx.eval(encoded.frames)
