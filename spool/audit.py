@@ -68,6 +68,8 @@ class JobFacts:
     transcript_sha256: str | None
     error_code: str | None
     now: datetime
+    reused: bool = False
+    """Its transcript is a copy of an earlier job's, whose chunks covered the same bytes."""
 
 
 class Core(NamedTuple):
@@ -160,7 +162,7 @@ def ended(job: JobFacts) -> Iterator[Breach]:
 def tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
     """The job's cores in order of channel and number. A finished job's tile [0, total) of every channel from
     0 on; any other job's are in order and apart."""
-    done = job.state is JobState.DONE and job.audio_seconds is not None
+    done = job.state is JobState.DONE and job.audio_seconds is not None and not job.reused
     total = round((job.audio_seconds or 0) * SAMPLE_RATE) if done else None
     channel, number, at = -1, -1, 0
     for core in cores:

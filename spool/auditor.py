@@ -164,7 +164,7 @@ def _objects_of(objects: ObjectStore, job: JobFacts, channels: int) -> Iterator[
         return
     if digest != job.transcript_sha256:
         yield Breach("stored", job.id, f"{key} has the hash {digest}, recorded is {job.transcript_sha256}.")
-    elif job.separate:
+    elif job.separate and not job.reused:
         told = json.loads(record)["audio"]["channels"]
         if told != channels:
             yield Breach(

@@ -150,4 +150,5 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         transcript_sha256=row.transcript_sha256,
         error_code=row.error_code,
         now=row.now,
+        reused=row.reused_from is not None,
     )

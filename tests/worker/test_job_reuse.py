@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from spool.auditor import audit
 from spool.formats import FORMATS
 from spool.jobs import JobOptions, JobState
 from spool.settings import Settings
@@ -97,8 +99,21 @@ def test_the_same_bytes_under_another_name_cost_nothing(shop: Shop) -> None:
     assert shop.cost(second.id).lines == ()
     shop.assert_bills_equal_busy_time()
 
+    assert audit(shop.db, shop.objects).breaches == []
+
     third = run(shop, file_source(path))
     assert third.reused_from == first.id, "the job that decoded it, not the one that took it over"
+
+
+def test_channels_kept_apart_are_taken_over_apart(shop: Shop) -> None:
+    both = np.stack([speechlike(20, 0.2), speechlike(20, 0.6)], axis=1)
+    path = shop.record("two.wav", both)
+    first = run(shop, file_source(path), channels="separate")
+    assert run(shop, file_source(path)).reused_from is None, "mixed is another option"
+    second = run(shop, file_source(path), channels="separate")
+    assert second.reused_from == first.id
+    assert {word.channel for word in transcript_of(shop, second).words} == {0, 1}
+    assert audit(shop.db, shop.objects).breaches == []
 
 
 def test_what_differs_in_anything_is_decoded(shop: Shop) -> None:
