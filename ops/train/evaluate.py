@@ -15,7 +15,9 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -25,6 +27,7 @@ from ops.train.features import RATE, Audio, read_audio
 from ops.train.prepare import manifest
 from ops.train.synth import placed, say
 from ops.train.voices import FOREIGN, HELD_LANGUAGES, HELD_VARIANTS
+from spool.transcript import Word
 from spool.wer import WordErrors, total_errors, word_errors
 from worker.chunks import plan_chunks
 from worker.decode.hypothesis import SearchOptions
@@ -132,12 +135,18 @@ def long_recording(
     pieces = [audio[int(s["start"] * RATE) : int(s["end"] * RATE)] for s in told["segments"]]
     texts = decoded(model, pieces, options)
     cut = total_errors(word_errors(s["text"], t) for s, t in zip(told["segments"], texts, strict=True))
-    starts: dict[str, list[float]] = defaultdict(list)
-    for word in told["words"]:
-        starts[word["w"]].append(word["start"])
-    offs = [min(abs(word.start - s) for s in starts[word.text]) for word in words if word.text in starts]
-    near = [off for off in offs if off < 1.0]
-    return whole, cut, float(np.median(near)) if near else float("nan")
+    return whole, cut, time_error(told["words"], words)
+
+
+def time_error(told: Sequence[dict[str, Any]], words: Sequence[Word]) -> float:
+    """Median seconds between the starts of words that were recognised and their reference's."""
+    matcher = SequenceMatcher(None, [w["w"] for w in told], [w.text for w in words], autojunk=False)
+    offs = [
+        abs(told[block.a + k]["start"] - words[block.b + k].start)
+        for block in matcher.get_matching_blocks()
+        for k in range(block.size)
+    ]
+    return float(np.median(offs)) if offs else float("nan")
 
 
 def interval(errors: Sequence[WordErrors]) -> tuple[float, float]:
