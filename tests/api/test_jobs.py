@@ -227,6 +227,7 @@ def test_a_cursor_belongs_to_its_query(http: httpx.Client, recordings: Path) -> 
         {"state": "sleeping"},
         {"project": "a b"},
         {"created_from": "yesterday"},
+        {"created_from": "0"},
         {"created_from": "9999-12-31T23:59:59-10:00"},
     ],
 )
