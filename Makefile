@@ -3,6 +3,7 @@ VENV ?= .venv
 TRAIN_VENV ?= .venv-train
 BIN := $(VENV)/bin
 SAMPLES ?= samples
+MINUTES ?= 60
 
 .PHONY: help run up down test faults check test-train train lock clean env env-dev
 
@@ -32,6 +33,12 @@ check: env-dev  ## format, lint and types alone
 test-train:  ## tests of the training code, in its own environment (PyTorch)
 	@ops/environment.sh $(TRAIN_VENV) train
 	@$(TRAIN_VENV)/bin/python -m pytest -q --confcutdir=tests/train tests/train
+
+train:  ## train the demo model further: SPEECH=folder [MINUTES=60]; needs espeak-ng (docs/demo-model.md)
+	@ops/environment.sh $(TRAIN_VENV) train
+	@test -n "$(SPEECH)" || { echo "say where the speech is: make train SPEECH=folder"; exit 1; }
+	@$(TRAIN_VENV)/bin/python -m ops.train --speech $(SPEECH) --init models/demo/model.safetensors \
+		--minutes $(MINUTES) --out models/demo
 
 lock: env-dev  ## write the versions in use to constraints.txt
 	@$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude pip --exclude setuptools > constraints.txt
