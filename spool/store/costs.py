@@ -94,9 +94,10 @@ def charge(tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bool
                 "audio_samples": cost_lines.c.audio_samples + line.excluded.audio_samples,
                 "updated_at": now_utc(),
             },
-        ).returning(cost_lines.c.engine_ns, cost_lines.c.day)
+        ).returning(cost_lines.c.engine_ns, cost_lines.c.cost_nanos, cost_lines.c.day)
     ).one()
-    if total.engine_ns != bill.engine_ns:
+    # Not by whether the line was there: one of 0 ns keeps its money of 0 otherwise.
+    if total.cost_nanos != cost_nanos(total.engine_ns, bill.price_per_hour_micros):
         _reprice(tx, job_id, attempt, bill, wasted, total)
 
 

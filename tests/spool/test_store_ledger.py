@@ -201,6 +201,16 @@ def test_a_line_is_rounded_once_however_often_it_grew(db: Database) -> None:
         assert job_cost(tx, job.id).billable_cost == money(cost_nanos(10, 10**9)) == Decimal("0.000000003")
 
 
+def test_a_line_that_began_with_silence_is_priced_by_what_follows(db: Database) -> None:
+    worker = registered(db)
+    job = queued(db)
+    for engine_ns in (0, 3_600_000_000_000):
+        with db.begin() as tx:
+            charge(tx, job.id, 1, bill(worker, engine_ns))
+    with db.read() as tx:
+        assert job_cost(tx, job.id).billable_cost == Decimal("0.36")
+
+
 def test_a_bill_outlives_large_numbers(db: Database) -> None:
     """10,000 engine hours at 1,000 an hour on one line: beyond 64 bits if multiplied in SQL."""
     worker = registered(db)
