@@ -206,7 +206,14 @@ def test_output_that_is_no_number_fails_alone_and_names_the_file(
         chunk=False,
     )
 
-    assert found[0].nbest == clean[0].nbest
+    def path(nbest: object) -> list[tuple[object, ...]]:
+        return [(h.tokens, h.times, h.durations, text) for h, text in nbest]  # type: ignore[attr-defined]
+
+    # Scores to a tolerance: OpenBLAS on busy cores sums in another order from run to run.
+    assert path(found[0].nbest) == path(clean[0].nbest)
+    assert [h.score for h, _ in found[0].nbest] == pytest.approx(
+        [h.score for h, _ in clean[0].nbest], abs=1e-3
+    )
     assert found[1].error is not None
     assert found[1].error.code == "engine"
     assert "loud.wav" in found[1].error.message

@@ -12,6 +12,8 @@ from worker.decode.hypothesis import Hypothesis
 WORD_START = "▁"
 UNKNOWN = "<unk>"  # decoded with a space on both sides, so it is a word of its own
 DIGITS = 3  # milliseconds
+# Coarser than what a batch's shape may do to a float, so that a transcript does not tell its batch (law 7).
+CONFIDENCE_DIGITS = 4
 
 
 class Decoder(Protocol):
@@ -49,7 +51,7 @@ def words_of(
     for text, first, last in reversed(groups):
         start = seconds(hypothesis.times[first])
         end = seconds(hypothesis.times[last - 1] + max(hypothesis.durations[last - 1], 1))
-        confidence = min(hypothesis.confidences[first:last], default=0.0)
+        confidence = round(min(hypothesis.confidences[first:last], default=0.0), CONFIDENCE_DIGITS)
         words.append(
             Word(text=text, start=start, end=end if limit is None else min(end, limit), confidence=confidence)
         )
