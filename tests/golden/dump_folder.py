@@ -35,6 +35,7 @@ def restore(folder: Path) -> torch.nn.Module:
             enc_hidden=config["encoder"]["d_model"], pred_hidden=hidden, joint_hidden=hidden
         )
         config["loss"] = {"loss_name": "tdt", "tdt_kwargs": {"durations": config["decoding"]["durations"]}}
+        config["decoding"].setdefault("greedy", {"max_symbols": 10})
         config.setdefault("aux_ctc", {})["decoding"] = {"strategy": "greedy_batch"}
         model = EncDecHybridRNNTCTCBPEModel(cfg=OmegaConf.create(config)).eval()
     tensors = {name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()}
