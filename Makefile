@@ -20,7 +20,7 @@ down: env  ## stop what `make up` started
 	@$(BIN)/spool down
 
 test: check  ## format, lint, types, every test (starts the servers it needs on ports of its own)
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto --maxprocesses 4
 
 faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and one line for each
 	@$(BIN)/python -m pytest -q -s --show-capture=no -m "long or not long" tests/faults
