@@ -225,19 +225,6 @@ class Stack(Fleet):
         return audit(self.db, self.objects, Patience(grace_seconds=30.0))
 
 
-def engine_of(worker: "subprocess.Popen[bytes]") -> int:
-    """The engine child's process id: of the worker's children the one that was spawned with a pipe to it."""
-    for entry in Path("/proc").iterdir() if Path("/proc/self").exists() else ():
-        try:
-            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-            command = (entry / "cmdline").read_bytes()
-        except (OSError, IndexError):
-            continue
-        if parent == str(worker.pid) and b"spawn_main" in command:
-            return int(entry.name)
-    raise AssertionError("the worker has no engine")
-
-
 def gone(process: "subprocess.Popen[bytes]") -> None:
     """Wait until it was killed."""
     until(lambda: process.poll() is not None, "the process died")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
 from sqlalchemy import func, select
 
 from spool.jobs import JobOptions
@@ -112,24 +113,20 @@ def drained(worker: "subprocess.Popen[bytes]", number: signal.Signals = signal.S
 
 def children(pid: int) -> list[int]:
     """Processes that this one started, the engine among them."""
-    listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-    pairs = [tuple(int(field) for field in line.split()) for line in listing.stdout.splitlines()]
-    return [child for child, parent in pairs if parent == pid]
+    return [child.pid for child in psutil.Process(pid).children()]
 
 
 def engine_of(pid: int) -> int:
     """The engine among the worker's children; the other one looks after shared memory."""
-    for child in children(pid):
-        command = subprocess.run(
-            ["ps", "-o", "command=", "-p", str(child)], capture_output=True, text=True, check=True
-        )
-        if "spawn_main" in command.stdout:
-            return child
+    for child in psutil.Process(pid).children():
+        if "spawn_main" in " ".join(child.cmdline()):
+            return child.pid
     raise AssertionError("the worker has no engine")
 
 
 def alive(pid: int) -> bool:
-    listing = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return bool(listing.stdout.strip()) and not listing.stdout.strip().startswith("Z")
+    """Whether the process runs; the dead whom nobody has buried yet do not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
