@@ -1,4 +1,4 @@
-"""What the tests of the kernels need: where a compiler is missing, its files are left out, and the run says so.
+"""What the kernels' tests need: where a compiler is missing, its files are left out, and the run says so.
 
 With CI set nothing is left out: a compiler that is missing there is a failure.
 """
