@@ -3,26 +3,20 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api import batch_examples as examples
-from api.schemas import Money, Name, Pool, Project, WorkerName
+from api.schemas import Money, Name, Pool, Project, WorkerName, with_example
 from spool.batches import Tags
 from spool.jobs import JobOptions, JobState
 
 BatchState = Literal["receiving", "running", "ended"]
 
 
-def _example(example: dict[str, Any], *, strict: bool = False) -> ConfigDict:
-    extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
-    # What is asked is read as it is written: neither 1 nor "yes" is true.
-    return ConfigDict(extra=extra, frozen=True, strict=strict, json_schema_extra={"examples": [example]})
-
-
 class BatchUploadRequest(BaseModel):
     """Everything about a batch but its manifest; what a line says for itself wins."""
 
-    model_config = _example(examples.BATCH_UPLOAD_REQUEST, strict=True)
+    model_config = with_example(examples.BATCH_UPLOAD_REQUEST, strict=True)
 
     name: Name | None = Field(None, description="For people; where it came from unless given.")
     project: Project = Field("default", description="Whom the cost is booked on.")
@@ -44,7 +38,7 @@ class BatchUploadRequest(BaseModel):
 class BatchRequest(BatchUploadRequest):
     """A batch that the server lists or reads itself."""
 
-    model_config = _example(examples.BATCH_REQUEST, strict=True)
+    model_config = with_example(examples.BATCH_REQUEST, strict=True)
 
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
         description="`s3://bucket/prefix/` or `file:///folder/` under a root that the server allows: every "
@@ -81,7 +75,7 @@ class BatchTimesOut(BaseModel):
 class BatchOut(BaseModel):
     """One batch, as lists show it."""
 
-    model_config = _example(examples.BATCH)
+    model_config = with_example(examples.BATCH)
 
     id: str
     name: str
@@ -129,7 +123,7 @@ class BatchCostOut(BaseModel):
 class BatchDetail(BatchOut):
     """One batch: how far it is, how fast, how long still, and for how much."""
 
-    model_config = _example(examples.BATCH_DETAIL)
+    model_config = with_example(examples.BATCH_DETAIL)
 
     bad_lines: list[BadLineOut] = Field(description="The first bad lines; `lines.bad` counts all.")
     reused: int = Field(description="Jobs that took over an earlier transcript, for nothing.")
@@ -142,7 +136,7 @@ class BatchDetail(BatchOut):
 class BatchPage(BaseModel):
     """A page of batches, newest first; `next_cursor` fetches the next one and is null on the last."""
 
-    model_config = _example(examples.BATCH_PAGE)
+    model_config = with_example(examples.BATCH_PAGE)
 
     items: list[BatchOut]
     next_cursor: str | None
@@ -151,7 +145,7 @@ class BatchPage(BaseModel):
 class BatchRetried(BaseModel):
     """How many failed jobs were queued again."""
 
-    model_config = _example(examples.BATCH_RETRIED)
+    model_config = with_example(examples.BATCH_RETRIED)
 
     retried: int
 
@@ -166,7 +160,7 @@ class ResultError(BaseModel):
 class BatchResult(BaseModel):
     """One line of a batch's results."""
 
-    model_config = _example(examples.RESULT)
+    model_config = with_example(examples.RESULT)
 
     custom_id: str | None
     line: int | None

@@ -53,7 +53,8 @@ Money = Annotated[
 ]
 
 
-def _example(example: dict[str, Any], *, strict: bool = False) -> ConfigDict:
+def with_example(example: dict[str, Any], *, strict: bool = False) -> ConfigDict:
+    """A model's configuration: frozen, an example for OpenAPI; `strict` refuses what it does not know."""
     extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
     # What is asked is read as it is written: neither 1 nor "yes" is true.
     return ConfigDict(extra=extra, frozen=True, strict=strict, json_schema_extra={"examples": [example]})
@@ -62,7 +63,7 @@ def _example(example: dict[str, Any], *, strict: bool = False) -> ConfigDict:
 class UploadRequest(BaseModel):
     """The `request` part of an upload: everything about the job but its source."""
 
-    model_config = _example(examples.UPLOAD_REQUEST, strict=True)
+    model_config = with_example(examples.UPLOAD_REQUEST, strict=True)
 
     name: Name | None = Field(None, description="For people; the source's file name unless given.")
     project: Project = Field("default", description="Whom the cost is booked on.")
@@ -82,7 +83,7 @@ class UploadRequest(BaseModel):
 class JobRequest(UploadRequest):
     """A job whose recording the workers fetch themselves."""
 
-    model_config = _example(examples.JOB_REQUEST, strict=True)
+    model_config = with_example(examples.JOB_REQUEST, strict=True)
 
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
         description="`https://…`, `s3://bucket/key`, or `file://…` under a root that the server allows.",
@@ -137,7 +138,7 @@ class CostOut(BaseModel):
 class JobOut(BaseModel):
     """One job, as lists show it."""
 
-    model_config = _example(examples.JOB)
+    model_config = with_example(examples.JOB)
 
     id: str
     name: str
@@ -165,7 +166,7 @@ class JobOut(BaseModel):
 class JobDetail(JobOut):
     """One job with what it cost so far."""
 
-    model_config = _example(examples.JOB_DETAIL)
+    model_config = with_example(examples.JOB_DETAIL)
 
     cost: CostOut
 
@@ -173,7 +174,7 @@ class JobDetail(JobOut):
 class JobPage(BaseModel):
     """A page of jobs, newest first; `next_cursor` fetches the next one and is null on the last."""
 
-    model_config = _example(examples.JOB_PAGE)
+    model_config = with_example(examples.JOB_PAGE)
 
     items: list[JobOut]
     next_cursor: str | None
@@ -193,7 +194,7 @@ class CostRowOut(BaseModel):
 class CostReportOut(BaseModel):
     """Cost of a period: by group, in all, and what the fleet's idle time was worth."""
 
-    model_config = _example(examples.COSTS)
+    model_config = with_example(examples.COSTS)
 
     start: date = Field(description="First UTC day.")
     end: date = Field(description="The UTC day after the last.")
@@ -227,7 +228,7 @@ class WorkerOut(BaseModel):
 class WorkerList(BaseModel):
     """Workers, most recently heard of first."""
 
-    model_config = _example(examples.WORKERS)
+    model_config = with_example(examples.WORKERS)
 
     items: list[WorkerOut]
 
@@ -243,7 +244,7 @@ class ModelOut(BaseModel):
 class ModelList(BaseModel):
     """Every model that the settings name."""
 
-    model_config = _example(examples.MODELS)
+    model_config = with_example(examples.MODELS)
 
     items: list[ModelOut]
 
@@ -251,7 +252,7 @@ class ModelList(BaseModel):
 class Health(BaseModel):
     """The process lives."""
 
-    model_config = _example(examples.HEALTH)
+    model_config = with_example(examples.HEALTH)
 
     status: Literal["ok"] = "ok"
     version: str
@@ -268,7 +269,7 @@ class CheckOut(BaseModel):
 class Readiness(BaseModel):
     """Whether every part answers."""
 
-    model_config = _example(examples.READY)
+    model_config = with_example(examples.READY)
 
     ready: bool
     checks: dict[str, CheckOut]
@@ -284,7 +285,7 @@ class FieldProblem(BaseModel):
 class ProblemOut(BaseModel):
     """An error (RFC 9457). `code` is stable; `detail` is for people."""
 
-    model_config = _example(examples.PROBLEM)
+    model_config = with_example(examples.PROBLEM)
 
     type: str
     title: str
