@@ -2,7 +2,7 @@
 
 The defaults are the embedded stack on one machine: SQLite, a folder as object store and a Redis on a Unix
 socket, all under `SPOOL_HOME`. Secrets may come from files (`SPOOL_API_TOKEN_FILE`). Settings that contradict
-each other refuse with one sentence, before any work. Knows names, types and defaults; opens no connection.
+each other refuse with one sentence (`checks`). Knows names, types and defaults; opens no connection.
 """
 
 import json
@@ -21,7 +21,6 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
-    ValidationError,
     field_validator,
     model_validator,
 )
@@ -29,16 +28,10 @@ from pydantic import (
 from spool.addresses import AddressRules, normal_host
 from spool.costs import price_micros, price_of
 from spool.embedded import default_url
-from spool.errors import SettingsError
-
-PREFIX = "SPOOL_"
-SECRETS = ("api_token", "s3_access_key_id", "s3_secret_access_key", "database_url", "redis_url")
-LOOPBACK = {"localhost", "::1"}
-# Feature frames (10 ms) of the longest chunk that the chunk plan makes, overlaps included.
-LONGEST_CHUNK_FRAMES = 4_000
+from spool.settings.checks import refuse_contradictions
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_DEMO_MODEL = Path(__file__).resolve().parent.parent / "models" / "demo"
+_DEMO_MODEL = Path(__file__).resolve().parents[2] / "models" / "demo"
 
 
 def _plain_name(value: str) -> str:
@@ -156,57 +149,8 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> "Settings":
-        for check in (self._check_stores, self._check_api, self._check_worker, self._check_money):
-            check()
+        refuse_contradictions(self)
         return self
-
-    def _check_stores(self) -> None:
-        dialect = self.database_url.partition(":")[0].partition("+")[0]
-        if dialect not in {"sqlite", "postgresql", "postgres"}:
-            raise SettingsError("SPOOL_DATABASE_URL has to be a sqlite: or postgresql: URL.")
-        if self.redis_url.partition(":")[0] not in {"redis", "rediss", "redis+socket"}:
-            raise SettingsError("SPOOL_REDIS_URL has to be a redis:, rediss: or redis+socket: URL.")
-        objects = urlsplit(self.objects)
-        if objects.scheme not in {"file", "s3"}:
-            raise SettingsError("SPOOL_OBJECTS has to be file:///folder or s3://bucket/prefix.")
-        if objects.scheme == "s3" and not objects.netloc:
-            raise SettingsError("SPOOL_OBJECTS is an s3: URL that names no bucket.")
-        if objects.scheme == "file" and (objects.netloc or not objects.path.startswith("/")):
-            raise SettingsError("SPOOL_OBJECTS has to name an absolute folder: file:///folder.")
-        if (self.s3_access_key_id is None) != (self.s3_secret_access_key is None):
-            raise SettingsError("Set both or none of SPOOL_S3_ACCESS_KEY_ID and SPOOL_S3_SECRET_ACCESS_KEY.")
-        shared = objects.scheme == "s3" and self.redis_url.partition(":")[0] != "redis+socket"
-        if dialect == "sqlite" and shared and not _is_local(urlsplit(self.redis_url).hostname or ""):
-            raise SettingsError(
-                "SPOOL_REDIS_URL and SPOOL_OBJECTS are shared between machines, but SPOOL_DATABASE_URL is "
-                "an SQLite file that only this one can see; use PostgreSQL."
-            )
-
-    def _check_api(self) -> None:
-        if self.api_token is not None and len(self.api_token.get_secret_value()) < 16:
-            raise SettingsError("SPOOL_API_TOKEN is too short to keep anybody out: at least 16 characters.")
-        if self.api_token is None and not _is_local(self.api_host):
-            raise SettingsError(
-                f"SPOOL_API_HOST {self.api_host} lets other machines in: set SPOOL_API_TOKEN first."
-            )
-
-    def _check_worker(self) -> None:
-        if self.default_model not in self.models:
-            raise SettingsError(f"SPOOL_DEFAULT_MODEL {self.default_model} is not among SPOOL_MODELS.")
-        if self.lease_seconds <= 2 * self.heartbeat_seconds:
-            raise SettingsError(
-                "SPOOL_LEASE_SECONDS has to be more than twice SPOOL_HEARTBEAT_SECONDS, or one late "
-                "heartbeat loses a job."
-            )
-        if self.frame_budget < LONGEST_CHUNK_FRAMES:
-            raise SettingsError(
-                f"SPOOL_FRAME_BUDGET {self.frame_budget} is less than the {LONGEST_CHUNK_FRAMES} frames of "
-                "one long chunk, which could then never run."
-            )
-
-    def _check_money(self) -> None:
-        for price in (self.price_per_hour, *self.rate_card.values()):
-            price_micros(price)
 
     def price_per_hour_micros(self, worker: str | None = None, pool: str | None = None) -> int:
         """The price of an engine hour of this worker (or another) in millionths of the currency."""
@@ -223,46 +167,3 @@ class Settings(BaseModel):
         """The object store's folder, if it is one."""
         parts = urlsplit(self.objects)
         return Path(unquote(parts.path)) if parts.scheme == "file" else None
-
-
-def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:  # noqa: ANN401
-    """Read the settings from the environment; `overrides` win. Raises SettingsError with one sentence."""
-    environ = os.environ if environ is None else environ
-    upper = {name.upper(): value for name, value in environ.items()}
-    values: dict[str, Any] = {
-        name: upper[PREFIX + name.upper()]
-        for name in Settings.model_fields
-        if upper.get(PREFIX + name.upper())
-    }
-    values |= _secrets_from_files(upper)
-    values |= overrides
-    try:
-        return Settings(**values)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"][:1]) or "settings"
-        message = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{PREFIX}{field.upper()}: {message}.") from None
-
-
-def _secrets_from_files(environ: Mapping[str, str]) -> dict[str, str]:
-    found = {}
-    for name in SECRETS:
-        variable = PREFIX + name.upper()
-        path = environ.get(f"{variable}_FILE")
-        if not path:
-            continue
-        if environ.get(variable):
-            raise SettingsError(f"Set {variable} or {variable}_FILE, not both.")
-        try:
-            secret = Path(path).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            raise SettingsError(f"{variable}_FILE names {path}, which cannot be read.") from None
-        if not secret:
-            raise SettingsError(f"{variable}_FILE names {path}, which is empty.")
-        found[name] = secret
-    return found
-
-
-def _is_local(host: str) -> bool:
-    return host in LOOPBACK or host.startswith("127.") or host == "[::1]"

@@ -1,0 +1,6 @@
+"""Every setting of Spool in one frozen object, read from `SPOOL_*` variables."""
+
+from spool.settings.environment import load_settings
+from spool.settings.fields import Settings
+
+__all__ = ["Settings", "load_settings"]

@@ -1,0 +1,76 @@
+"""Which settings contradict each other. Every refusal is one sentence that names the variable."""
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from spool.costs import price_micros
+from spool.errors import SettingsError
+
+if TYPE_CHECKING:
+    from spool.settings.fields import Settings
+
+LOOPBACK = {"localhost", "::1"}
+# Feature frames (10 ms) of the longest chunk that the chunk plan makes, overlaps included.
+LONGEST_CHUNK_FRAMES = 4_000
+
+
+def refuse_contradictions(settings: "Settings") -> None:
+    """Raise SettingsError for the first contradiction found."""
+    for check in (_check_stores, _check_api, _check_worker, _check_money):
+        check(settings)
+
+
+def _check_stores(settings: "Settings") -> None:
+    dialect = settings.database_url.partition(":")[0].partition("+")[0]
+    if dialect not in {"sqlite", "postgresql", "postgres"}:
+        raise SettingsError("SPOOL_DATABASE_URL has to be a sqlite: or postgresql: URL.")
+    if settings.redis_url.partition(":")[0] not in {"redis", "rediss", "redis+socket"}:
+        raise SettingsError("SPOOL_REDIS_URL has to be a redis:, rediss: or redis+socket: URL.")
+    objects = urlsplit(settings.objects)
+    if objects.scheme not in {"file", "s3"}:
+        raise SettingsError("SPOOL_OBJECTS has to be file:///folder or s3://bucket/prefix.")
+    if objects.scheme == "s3" and not objects.netloc:
+        raise SettingsError("SPOOL_OBJECTS is an s3: URL that names no bucket.")
+    if objects.scheme == "file" and (objects.netloc or not objects.path.startswith("/")):
+        raise SettingsError("SPOOL_OBJECTS has to name an absolute folder: file:///folder.")
+    if (settings.s3_access_key_id is None) != (settings.s3_secret_access_key is None):
+        raise SettingsError("Set both or none of SPOOL_S3_ACCESS_KEY_ID and SPOOL_S3_SECRET_ACCESS_KEY.")
+    shared = objects.scheme == "s3" and settings.redis_url.partition(":")[0] != "redis+socket"
+    if dialect == "sqlite" and shared and not _is_local(urlsplit(settings.redis_url).hostname or ""):
+        raise SettingsError(
+            "SPOOL_REDIS_URL and SPOOL_OBJECTS are shared between machines, but SPOOL_DATABASE_URL is "
+            "an SQLite file that only this one can see; use PostgreSQL."
+        )
+
+
+def _check_api(settings: "Settings") -> None:
+    if settings.api_token is not None and len(settings.api_token.get_secret_value()) < 16:
+        raise SettingsError("SPOOL_API_TOKEN is too short to keep anybody out: at least 16 characters.")
+    if settings.api_token is None and not _is_local(settings.api_host):
+        raise SettingsError(
+            f"SPOOL_API_HOST {settings.api_host} lets other machines in: set SPOOL_API_TOKEN first."
+        )
+
+
+def _check_worker(settings: "Settings") -> None:
+    if settings.default_model not in settings.models:
+        raise SettingsError(f"SPOOL_DEFAULT_MODEL {settings.default_model} is not among SPOOL_MODELS.")
+    if settings.lease_seconds <= 2 * settings.heartbeat_seconds:
+        raise SettingsError(
+            "SPOOL_LEASE_SECONDS has to be more than twice SPOOL_HEARTBEAT_SECONDS, or one late "
+            "heartbeat loses a job."
+        )
+    if settings.frame_budget < LONGEST_CHUNK_FRAMES:
+        raise SettingsError(
+            f"SPOOL_FRAME_BUDGET {settings.frame_budget} is less than the {LONGEST_CHUNK_FRAMES} frames of "
+            "one long chunk, which could then never run."
+        )
+
+
+def _check_money(settings: "Settings") -> None:
+    for price in (settings.price_per_hour, *settings.rate_card.values()):
+        price_micros(price)
+
+
+def _is_local(host: str) -> bool:
+    return host in LOOPBACK or host.startswith("127.") or host == "[::1]"
