@@ -93,8 +93,8 @@ class Engine:
         return future
 
     def forget(self, job: str) -> None:
-        """Take out what waits for `job`: those futures raise JobCancelled. What is on the device still
-        answers."""
+        """Take out what waits for `job`: those futures raise JobCancelled, without waiting for the device.
+        What is on it still answers."""
         with self._sending:
             self._pending.drop_job(job)
             if self._process is not None:

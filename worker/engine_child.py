@@ -53,31 +53,43 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     module, _, name = options.loader.partition(":")
-    inbox = _Inbox(options)
+    reports = _Reports(connection)
+    inbox = _Inbox(options, reports)
     threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
     loader = cast("Loader", getattr(importlib.import_module(module), name))
-    device = _Device(connection, AudioView(layout), loader, options.models_kept)
-    connection.send(Ready(os.getpid()))
+    device = _Device(reports, AudioView(layout), loader, options.models_kept)
+    reports.send(Ready(os.getpid()))
     try:
         while True:
             work = inbox.next()
             if isinstance(work, Describe):
                 device.describe(work)
-            elif isinstance(work, Dropped):
-                connection.send(work)
             else:
                 device.run(work)
     except (BrokenPipeError, ConnectionResetError):  # the parent is gone, noticed while sending
         os._exit(0)
 
 
+class _Reports:
+    """The way to the parent, for the receiver's thread and the device's."""
+
+    def __init__(self, connection: "Connection[Report, Request]") -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+
+    def send(self, report: Report) -> None:
+        with self._sending:
+            self._connection.send(report)
+
+
 class _Inbox:
     """What the parent asked for and nobody has begun."""
 
-    def __init__(self, options: EngineOptions) -> None:
+    def __init__(self, options: EngineOptions, reports: _Reports) -> None:
+        self._reports = reports
         self._waiting = WaitingList(options.limits)
         self._utterances: dict[int, Utterance] = {}
-        self._errands: deque[Describe | Dropped] = deque()
+        self._errands: deque[Describe] = deque()
         self._arrived = threading.Condition()
 
     def receive(self, connection: "Connection[Report, Request]") -> None:
@@ -101,12 +113,13 @@ class _Inbox:
                 tickets = tuple(item.ticket for item in self._waiting.drop_job(request.job))
                 for ticket in tickets:
                     del self._utterances[ticket]
-                self._errands.append(Dropped(tickets))
+                # At once, and not behind the batch on the device: a cancelled job's slots are free again.
+                self._reports.send(Dropped(tickets))
             else:
                 self._errands.append(request)
             self._arrived.notify()
 
-    def next(self) -> Describe | Dropped | list[Utterance]:
+    def next(self) -> Describe | list[Utterance]:
         """Wait for something to do: an errand, or the best batch there is now."""
         with self._arrived:
             while not self._errands and not len(self._waiting):
@@ -119,10 +132,8 @@ class _Inbox:
 class _Device:
     """The loaded models and the one thread that runs them."""
 
-    def __init__(
-        self, connection: "Connection[Report, Request]", view: AudioView, loader: Loader, kept: int
-    ) -> None:
-        self._connection = connection
+    def __init__(self, reports: _Reports, view: AudioView, loader: Loader, kept: int) -> None:
+        self._reports = reports
         self._view = view
         self._loader = loader
         self._kept = kept
@@ -133,9 +144,9 @@ class _Device:
         try:
             answer = self._model(request.model).info
         except SpoolError as error:
-            self._connection.send(Described(request.ticket, error))
+            self._reports.send(Described(request.ticket, error))
         else:
-            self._connection.send(Described(request.ticket, answer))
+            self._reports.send(Described(request.ticket, answer))
 
     def run(self, batch: Sequence[Utterance]) -> None:
         """Run one batch of one model and one set of options, and report it."""
@@ -158,7 +169,7 @@ class _Device:
 
     def _attempt(self, model: Recognizer, batch: Sequence[Utterance]) -> tuple[list[Answer], int, int]:
         """Answers, busy and lost nanoseconds; where the batch raised, every answer is that error."""
-        self._connection.send(Started(tuple(utterance.ticket for utterance in batch)))
+        self._reports.send(Started(tuple(utterance.ticket for utterance in batch)))
         failpoint("engine.started")
         audio = [self._view.read(utterance.slot, utterance.samples) for utterance in batch]
         options: SearchOptions = batch[0].options
@@ -186,7 +197,7 @@ class _Device:
         if path in self._models:
             self._models.move_to_end(path)
             return self._models[path]
-        self._connection.send(Loading(path))
+        self._reports.send(Loading(path))
         failpoint("engine.loading")
         begun = time.monotonic_ns()
         try:
@@ -200,12 +211,12 @@ class _Device:
         finally:
             loaded = self._models.get(path)
             info = loaded.info if loaded is not None else None
-            self._connection.send(Loaded(path, time.monotonic_ns() - begun, info))
+            self._reports.send(Loaded(path, time.monotonic_ns() - begun, info))
         return self._models[path]
 
     def _report(self, results: Sequence[tuple[int, Answer]], busy_ns: int, lost_ns: int) -> None:
         self._busy_total_ns += busy_ns
-        self._connection.send(Finished(tuple(results), busy_ns, lost_ns, self._busy_total_ns))
+        self._reports.send(Finished(tuple(results), busy_ns, lost_ns, self._busy_total_ns))
         failpoint("engine.reported")
 
 
