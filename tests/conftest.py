@@ -1,6 +1,9 @@
 """What every test may ask for: the real servers of `tests.live.fixtures`, started only when first used."""
 
+import os
+
 import pytest
+from hypothesis import settings
 
 from tests.kernels.needs import left_out
 from tests.live.fixtures import (  # noqa: F401 - fixtures are found by name here
@@ -17,6 +20,11 @@ from tests.live.fixtures import (  # noqa: F401 - fixtures are found by name her
     s3_server,
     sqlite_url,
 )
+
+# A fixed set of examples where the answer has to be about the commit alone; elsewhere every run tries others.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

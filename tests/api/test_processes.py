@@ -29,7 +29,7 @@ time.sleep(600)
 
 def child(tmp_path: Path, program: str) -> Child:
     started = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path / "part.log")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while "started" not in started.last_words():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -37,7 +37,7 @@ def child(tmp_path: Path, program: str) -> Child:
 
 
 def gone(group: int) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while survivors([group]):
         if time.monotonic() > deadline:
             return False
@@ -67,7 +67,7 @@ def test_a_child_that_will_not_stop_is_ended(tmp_path: Path) -> None:
 
 def test_a_child_that_has_ended_leaves_its_last_words(tmp_path: Path) -> None:
     one = child(tmp_path, "print('started'); print('no disk'); raise SystemExit(3)")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while one.exit_code is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)

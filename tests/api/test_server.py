@@ -108,7 +108,9 @@ def test_sigterm_lets_a_request_finish_and_ends_in_good_order(server: Server) ->
 
     uploading = threading.Thread(target=upload)
     uploading.start()
-    begun.wait(20)
+    assert begun.wait(60)
+    # Connections are taken in turn: once this one is answered, the upload before it is in the server's hands.
+    httpx.get(f"{server.url}/healthz", timeout=60).raise_for_status()
 
     # When the server is asked to end
     server.process.send_signal(signal.SIGTERM)

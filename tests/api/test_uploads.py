@@ -31,7 +31,7 @@ END = f"--{BOUNDARY}--\r\n".encode()
 
 def nothing_is_left(live: Live) -> None:
     """No job, object or temporary file; the server may need a moment to notice that a client has gone."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     folder = live.services.upload_folder
     while folder.exists() and list(folder.iterdir()):
         assert time.monotonic() < deadline, "a temporary file is left"
