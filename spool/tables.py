@@ -204,9 +204,23 @@ chunks = Table(
     Column("engine_ns", BigInteger, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    # Of the options and weights that it was decoded by.
+    Column("fingerprint", String(64)),
+    Column("nbest", JSON(none_as_null=True)),
+    # The recording's last tokens up to its end, where the next chunk goes on from them.
+    Column("tail", JSON(none_as_null=True)),
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
     ),
+)
+
+# Boosted phrases, once for all jobs that have the same; a job's options name them by this digest.
+phrase_lists = Table(
+    "phrase_lists",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("phrases", JSON, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
 )
 
 workers = Table(
