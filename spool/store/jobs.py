@@ -27,7 +27,7 @@ from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.ids import new_id
 from spool.jobs import JobOptions, JobState
 from spool.store.cursors import read_cursor, write_cursor
-from spool.store.keys import job_of_key, keep_key
+from spool.store.idempotency import job_of_key, keep_key
 from spool.store.rows import JOB_COLUMNS, Job, Source, SourceKind, add_hints, job_of, may_become
 from spool.tables import ID, jobs
 
