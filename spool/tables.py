@@ -86,6 +86,8 @@ jobs = Table(
     Column("reused_from", ID),
     Column("content_sha256", String(64)),
     Column("fingerprint", String(64)),
+    # The API key that handed it in; none where nobody was asked for one.
+    Column("key_id", ID),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
     CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https')", name="source_kind"),
     CheckConstraint(
@@ -156,6 +158,7 @@ batches = Table(
     # When the last line had been read; before that more jobs may come.
     Column("closed_at", UtcDateTime),
     Column("cancelled_at", UtcDateTime),
+    Column("key_id", ID),
     CheckConstraint("accepted >= 0 AND bad >= 0", name="counts"),
     Index("ix_batches_created_at_id", "created_at", "id"),
     Index("ix_batches_project_created_at_id", "project", "created_at", "id"),
@@ -275,4 +278,20 @@ locks = Table(
     Column("name", NAME, primary_key=True),
     Column("owner", NAME, nullable=False),
     Column("held_until", UtcDateTime, nullable=False),
+)
+
+# Rows stay when a key is revoked: once there was one, nobody is let in without.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("name", NAME, nullable=False),
+    Column("project", NAME),
+    Column("scopes", JSON, nullable=False),
+    Column("sources", JSON(none_as_null=True)),
+    Column("sha256", String(64), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime),
+    Column("revoked_at", UtcDateTime),
+    Column("used_at", UtcDateTime),
 )

@@ -34,6 +34,7 @@ class NewBatch:
     reuse: bool
     request_hash: str
     idempotency_key: str | None = None
+    key_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Batch:
     closed_at: datetime | None
     """When all was read; before that more jobs may come."""
     cancelled_at: datetime | None
+    key_id: str | None = None
+    """The API key that handed it in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ def create_batch(tx: Connection, new: NewBatch) -> tuple[Batch, bool]:
             bad_lines=[],
             idempotency_key=new.idempotency_key,
             request_hash=new.request_hash,
+            key_id=new.key_id,
             created_at=now_utc(),
             updated_at=now_utc(),
         )

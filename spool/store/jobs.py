@@ -74,6 +74,7 @@ class NewJob:
     batch_line: int | None = None
     custom_id: str | None = None
     tags: dict[str, str] | None = None
+    key_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,7 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "batch_line": new.batch_line,
         "custom_id": new.custom_id,
         "tags": new.tags,
+        "key_id": new.key_id,
     }
 
 

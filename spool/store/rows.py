@@ -79,6 +79,8 @@ class Job:
     """Of the source's bytes, once a worker has read them."""
     fingerprint: str | None = None
     """Of the options and the model's weights, once done."""
+    key_id: str | None = None
+    """The API key that handed it in."""
 
 
 JOB_COLUMNS = tuple(column for column in jobs.c if column.name != "hinted_at")
