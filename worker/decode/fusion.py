@@ -18,13 +18,20 @@ LEAST_LABEL = 0.01  # of a label at all, under `weighted`: NeMo's bound, for bfl
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One graph and its weight. sentence_end: it gives a sentence's end a probability. heard: in which of the
-    batch's utterances it has something to say."""
+    """The graphs of one kind, one an utterance, and their weights; weight 0 where an utterance has none.
+
+    sentence_end: they give a sentence's end a probability.
+    """
 
     graph: BoundGraph
-    alpha: float
+    alphas: tuple[float, ...]
     sentence_end: bool
-    heard: tuple[bool, ...]
+
+    def weigh(self, costs: mx.array) -> mx.array:
+        """Costs of [B * beam] hypotheses ([N] or [N, V]), each by its utterance's weight."""
+        alphas = mx.array(self.alphas, mx.float32)
+        rows = costs.reshape(len(self.alphas), -1)
+        return (rows * alphas[:, None]).reshape(costs.shape)
 
 
 class Fusion:
@@ -35,7 +42,7 @@ class Fusion:
         self._sources = tuple(sources)
         self._weighted = weighted
         # Each utterance's own: what its neighbours fuse must not change its blanks.
-        alphas = np.sum([source.alpha * np.array(source.heard, np.float32) for source in sources], axis=0)
+        alphas = np.sum([np.array(source.alphas, np.float32) for source in sources], axis=0)
         self._alpha = mx.array(alphas, mx.float32)[:, None, None]
 
     def start(self, beam: int) -> FusionState:
@@ -46,7 +53,7 @@ class Fusion:
         """What each token adds, weighted, float32 [N, V], and the states it leads to, int32 [N, V] each."""
         seen = [source.graph.look(each) for source, each in zip(self._sources, state, strict=True)]
         bonus = sum(
-            (source.alpha * costs for source, (costs, _) in zip(self._sources, seen, strict=True)),
+            (source.weigh(costs) for source, (costs, _) in zip(self._sources, seen, strict=True)),
             start=mx.zeros((1, 1)),
         )
         return bonus, tuple(targets for _, targets in seen)
@@ -74,5 +81,5 @@ class Fusion:
         total = mx.zeros(state[0].shape)
         for source, each in zip(self._sources, state, strict=True):
             if sentence_end or not source.sentence_end:
-                total = total + source.alpha * source.graph.ends(each)
+                total = total + source.weigh(source.graph.ends(each))
         return total

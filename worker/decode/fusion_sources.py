@@ -14,7 +14,7 @@ from worker.decode.arpa import read_arpa
 from worker.decode.boost import phrase_tree
 from worker.decode.fusion import Fusion, Source
 from worker.decode.graph import BoundGraph, Graph
-from worker.decode.hypothesis import FusionOptions
+from worker.decode.hypothesis import FusionOptions, UtteranceAsk
 from worker.decode.lm import language_model
 
 MOST_PHRASES = 100_000
@@ -34,30 +34,55 @@ class Speller(Hashable, Protocol):
 
 
 def make_fusion(
-    tokenizer: Speller, options: FusionOptions, batch: int, phrases: Sequence[Phrases] | None = None
+    tokenizer: Speller, options: FusionOptions | None, asks: Sequence[UtteranceAsk]
 ) -> Fusion | None:
-    """What `options` ask for, for `batch` utterances; None where that is nothing.
+    """What the options ask for all utterances and each asks for itself; None where that is nothing.
 
-    phrases: those of each utterance, beside `options.phrases` which are everybody's. Raises InvalidRequest:
-    a weight is no number, the ARPA file is broken, a phrase is too long or cannot be written in tokens.
+    Raises InvalidRequest: a weight is no number, an ARPA file is broken, a phrase is too long or cannot be
+    written in tokens, a context holds what is no token.
     """
-    if not (math.isfinite(options.alpha) and math.isfinite(options.boost)):
+    shared = options or FusionOptions()
+    weights = [shared.alpha, shared.boost, *(weight for ask in asks for weight in (ask.alpha, ask.boost))]
+    if not all(map(math.isfinite, weights)):
         raise InvalidRequest("the weights of a language model and of phrases must be finite numbers")
-    if phrases is not None and len(phrases) != batch:
-        raise ValueError(f"{len(phrases)} lists of phrases for {batch} utterances")
-    sources = []
-    if options.lm is not None:
-        graph = _read_model(Path(options.lm), tokenizer.pieces)
-        bound, everywhere = BoundGraph([graph], [0] * batch), (True,) * batch
-        sources.append(Source(bound, options.alpha, sentence_end=True, heard=everywhere))
-    own = [options.phrases + more for more in phrases] if phrases is not None else [options.phrases] * batch
-    if any(any(row) for row in own):
-        kinds = list(dict.fromkeys(own))
-        graphs = [_tree(tokenizer, kind) for kind in kinds]
-        bound = BoundGraph(graphs, [kinds.index(row) for row in own])
-        heard = tuple(any(phrase.strip() for phrase in row) for row in own)
-        sources.append(Source(bound, options.boost, sentence_end=False, heard=heard))
-    return Fusion(sources, weighted=options.weighted) if sources else None
+    vocabulary = len(tokenizer.pieces)
+    if any(not 0 <= token < vocabulary for ask in asks for token in ask.context):
+        raise InvalidRequest("a context holds what is no token of the model")
+    models = [(ask.lm, ask.alpha) if ask.lm else (shared.lm, shared.alpha) for ask in asks]
+    lists = [
+        ([_model(tokenizer, lm) for lm, _ in models], [alpha for _, alpha in models], True),
+        ([_phrases(tokenizer, shared.phrases)] * len(asks), [shared.boost] * len(asks), False),
+        ([_phrases(tokenizer, ask.phrases) for ask in asks], [ask.boost for ask in asks], False),
+    ]
+    contexts = [ask.context for ask in asks]
+    sources = [
+        _source(graphs, alphas, contexts, sentence_end=end) for graphs, alphas, end in lists if any(graphs)
+    ]
+    return Fusion(sources, weighted=shared.weighted) if sources else None
+
+
+def _source(
+    graphs: Sequence[Graph | None],
+    alphas: Sequence[float],
+    contexts: Sequence[tuple[int, ...]],
+    *,
+    sentence_end: bool,
+) -> Source:
+    """One graph an utterance; where there is none, it is heard with weight 0."""
+    silence = next(graph for graph in graphs if graph)
+    kinds = list(dict.fromkeys(graph or silence for graph in graphs))
+    kinds.sort(key=id)
+    bound = BoundGraph(kinds, [kinds.index(graph or silence) for graph in graphs], contexts)
+    heard = tuple(alpha if graph else 0.0 for graph, alpha in zip(graphs, alphas, strict=True))
+    return Source(bound, heard, sentence_end)
+
+
+def _model(tokenizer: Speller, path: str | None) -> Graph | None:
+    return None if path is None else _read_model(Path(path), tokenizer.pieces)
+
+
+def _phrases(tokenizer: Speller, phrases: Phrases) -> Graph | None:
+    return _tree(tokenizer, phrases) if any(phrase.strip() for phrase in phrases) else None
 
 
 def _read_model(path: Path, pieces: tuple[str, ...]) -> Graph:

@@ -38,6 +38,24 @@ class Graph:
     base_targets: Ints
     start: int = 0
 
+    def after(self, tokens: Sequence[int]) -> int:
+        """The state that an utterance has reached with these tokens. A state's arcs stand in the order of
+        their labels."""
+        here = self.start
+        for token in tokens:
+            while here > 0 and (at := self._arc(here, token)) < 0:
+                here = int(self.fallback[here])
+            if here == 0:
+                at = self._arc(0, token)
+            here = int(self.targets[at] if at >= 0 else self.base_targets[token])
+        return here
+
+    def _arc(self, state: int, token: int) -> int:
+        first = int(self.first[state])
+        arcs = self.labels[first : first + int(self.count[state])]
+        at = int(np.searchsorted(arcs, token))
+        return first + at if at < len(arcs) and arcs[at] == token else -1
+
     @cached_property
     def depth(self) -> int:
         """States on the longest way of fallbacks from a state to the root, both counted."""
@@ -55,8 +73,9 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class _Arrays:
-    """Several graphs as one, on the device; base and base_targets are [G, V], starts [G]. Of all graphs:
-    `depth` the longest way of fallbacks, `width` and `root_width` the most arcs of a state and of a root."""
+    """Several graphs as one, on the device; base and base_targets are [G, V]; shifts [G], where the states of
+    a graph begin. Of all graphs: `depth` the longest way of fallbacks, `width` and `root_width` the most arcs
+    of a state and of a root."""
 
     first: mx.array
     count: mx.array
@@ -68,7 +87,7 @@ class _Arrays:
     targets: mx.array
     base: mx.array
     base_targets: mx.array
-    starts: mx.array
+    shifts: mx.array
     depth: int
     width: int
     root_width: int
@@ -101,7 +120,7 @@ def _join(graphs: tuple[Graph, ...]) -> _Arrays:
         targets=joined("targets", states),
         base=mx.array(np.stack([graph.base for graph in graphs])),
         base_targets=mx.array(np.stack([graph.base_targets + shift for graph, shift in pairs]), mx.int32),
-        starts=mx.array([graph.start + shift for graph, shift in pairs], mx.int32),
+        shifts=mx.array(states[:-1].astype(np.int32)),
         depth=max(graph.depth for graph in graphs),
         width=max(graph.width for graph in graphs),
         root_width=max(int(graph.count[0]) for graph in graphs),
@@ -109,15 +128,21 @@ def _join(graphs: tuple[Graph, ...]) -> _Arrays:
 
 
 class BoundGraph:
-    """Graphs bound to a batch: utterance b walks graphs[which[b]], and none of the others."""
+    """Graphs bound to a batch: utterance b walks graphs[which[b]], and none of the others, and begins where
+    its context leads (the tokens before it; none by default)."""
 
-    def __init__(self, graphs: Sequence[Graph], which: Sequence[int]) -> None:
+    def __init__(
+        self, graphs: Sequence[Graph], which: Sequence[int], contexts: Sequence[Sequence[int]] | None = None
+    ) -> None:
         self._arrays = _join(tuple(graphs))
         self._which = mx.array(np.array(which, np.int32))
+        tails = [()] * len(which) if contexts is None else contexts
+        reached = [graphs[index].after(tail) for index, tail in zip(which, tails, strict=True)]
+        self._starts = mx.take(self._arrays.shifts, self._which) + mx.array(reached, mx.int32)
 
     def start(self, beam: int) -> mx.array:
         """The first state of each of [B * beam] hypotheses, int32."""
-        return mx.repeat(mx.take(self._arrays.starts, self._which), beam)
+        return mx.repeat(self._starts, beam)
 
     def look(self, states: mx.array) -> tuple[mx.array, mx.array]:
         """From int32 [N] states (N a multiple of B, utterance by utterance): what each token costs, float32

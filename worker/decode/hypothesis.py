@@ -7,6 +7,7 @@ from spool.transcript import Word
 
 Head = Literal["auto", "tdt", "rnnt", "ctc"]
 Decoder = Literal["greedy", "beam"]
+CONTEXT_TOKENS = 256  # no n-gram is longer, and no phrase of those that are taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,23 @@ class FusionOptions:
     def asks(self) -> bool:
         """Whether anything is to be fused."""
         return self.lm is not None or bool(self.phrases)
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceAsk:
+    """What one utterance of a batch asks for itself, beside the `SearchOptions` of all.
+
+    phrases: texts to be favoured, weighed by `boost`; those of the options are heard beside them, as a list
+    of its own. lm: path of an ARPA file weighed by `alpha`, in place of the options'. context: the tokens
+    before the utterance's start, oldest first (`carried` makes it): language model and phrases go on from
+    there instead of beginning anew; nothing else reads it.
+    """
+
+    phrases: tuple[str, ...] = ()
+    boost: float = 1.0
+    context: tuple[int, ...] = ()
+    lm: str | None = None
+    alpha: float = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +74,15 @@ class Hypothesis:
     times: tuple[int, ...]
     durations: tuple[int, ...]
     confidences: tuple[float, ...] = ()
+
+
+def carried(context: tuple[int, ...], hypothesis: Hypothesis) -> tuple[int, ...]:
+    """The context of what follows an utterance that began with `context` and ended with `hypothesis`.
+
+    It stands for the state of whatever is fused, whichever model or phrases that are: no more tokens are kept
+    than any n-gram or phrase looks back at.
+    """
+    return (context + hypothesis.tokens)[-CONTEXT_TOKENS:]
 
 
 @dataclass(frozen=True, slots=True)

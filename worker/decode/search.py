@@ -14,9 +14,9 @@ from worker.decode.beam import beam_search
 from worker.decode.ctc import ctc_greedy
 from worker.decode.ctc_beam import ctc_beam_search
 from worker.decode.fusion import Fusion
-from worker.decode.fusion_sources import Phrases, Speller, make_fusion
+from worker.decode.fusion_sources import Speller, make_fusion
 from worker.decode.greedy import greedy_search
-from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
+from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk
 from worker.model.ctc import CtcHead
 from worker.model.joint import Transducer
 
@@ -60,11 +60,13 @@ def search(
     model: Searchable,
     encoded: EncodedBatch,
     options: SearchOptions,
-    phrases: Sequence[Phrases] | None = None,
+    asks: Sequence[UtteranceAsk] | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each utterance, best first, at most `options.nbest` of them.
 
-    phrases: what each utterance favours, beside what `options.fusion` has for all.
+    asks: what each utterance asks for itself, as many as there are utterances; what its neighbours ask is
+    nothing to it. To carry a job's language model and phrases over its chunks, give a chunk the context
+    `carried(ask.context, best)` of the one before it.
 
     An utterance depends on its own frames alone: one without frames has one empty hypothesis, and one whose
     logits are not finite (NaN) has an empty list, its neighbours untouched; `best_of` turns that into an
@@ -73,10 +75,12 @@ def search(
     """
     head = resolve_head(model, options)
     lengths = np.asarray(encoded.lengths, dtype=np.int32)
+    if asks is not None and len(asks) != len(lengths):
+        raise ValueError(f"{len(asks)} asks for {len(lengths)} utterances")
     fusion = None
-    if options.fusion is not None or phrases is not None:
-        asked = options.fusion or FusionOptions()
-        fusion = make_fusion(model.tokenizer, asked, len(lengths), phrases)
+    if options.fusion is not None or asks is not None:
+        each = [UtteranceAsk()] * len(lengths) if asks is None else asks
+        fusion = make_fusion(model.tokenizer, options.fusion, each)
     if head == "ctc":
         assert model.ctc is not None
         found = _search_ctc(model.ctc, encoded.frames, lengths, options, fusion)
@@ -116,11 +120,11 @@ def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
     return hypotheses[0]
 
 
-def check_options(model: Searchable, options: SearchOptions) -> None:
+def check_options(model: Searchable, options: SearchOptions, ask: UtteranceAsk | None = None) -> None:
     """Raises InvalidRequest, before any audio, where `search` would: no such head, a broken file."""
     head = resolve_head(model, options)
-    if options.fusion is not None:
-        fusion = make_fusion(model.tokenizer, options.fusion, 1)
+    if options.fusion is not None or ask is not None:
+        fusion = make_fusion(model.tokenizer, options.fusion, [ask or UtteranceAsk()])
         if fusion is not None and head == "ctc" and options.decoder == "greedy":
             raise InvalidRequest(GREEDY_CTC)
 

@@ -20,9 +20,18 @@ from tests.worker.decode.reference import (
     tiny_transducer,
 )
 from worker.decode.arpa import BEGIN, read_arpa
+from worker.decode.boost import phrase_tree
 from worker.decode.fusion_sources import LONGEST_PHRASE
-from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
-from worker.decode.search import search
+from worker.decode.hypothesis import (
+    CONTEXT_TOKENS,
+    FusionOptions,
+    Hypothesis,
+    SearchOptions,
+    UtteranceAsk,
+    carried,
+)
+from worker.decode.lm import language_model
+from worker.decode.search import check_options, search
 from worker.model.ctc import CtcDecoder, CtcHead
 from worker.model.joint import Transducer
 from worker.model.tokenizer import Tokenizer
@@ -31,6 +40,7 @@ PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
 LENGTHS = [13, 1, 20, 0, 7]
 PHRASES = [("a b", "b c d"), (), ("h g f", "g", "g h"), ("a",), ("", "c c c")]
 ALPHA, BOOST = 0.7, 0.9
+ASKS = [UtteranceAsk(phrases, BOOST) for phrases in PHRASES]
 KINDS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
 
 
@@ -56,9 +66,19 @@ class Encoded:
 @pytest.fixture(scope="module")
 def arpa(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Bigrams that favour the alphabet's order; h is unknown to it."""
+    return write_arpa(tmp_path_factory.mktemp("lm") / "small.arpa", PIECES[:7])
+
+
+@pytest.fixture(scope="module")
+def other_arpa(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same the other way round."""
+    return write_arpa(tmp_path_factory.mktemp("lm") / "other.arpa", PIECES[6::-1])
+
+
+def write_arpa(path: Path, order: tuple[str, ...]) -> str:
     rows = ["-1.2\t<unk>", "-99\t<s>\t-0.2", "-1.0\t</s>"]
-    rows += [f"-{0.6 + 0.07 * i:.2f}\t{piece}\t-{0.1 + 0.03 * i:.2f}" for i, piece in enumerate(PIECES[:7])]
-    pairs = [f"-0.15\t{one} {two}" for one, two in pairwise(PIECES[:7])]
+    rows += [f"-{0.6 + 0.07 * i:.2f}\t{piece}\t-{0.1 + 0.03 * i:.2f}" for i, piece in enumerate(order)]
+    pairs = [f"-0.15\t{one} {two}" for one, two in pairwise(order)]
     pairs += ["-0.3\t<s> ▁c", "-0.25\t▁g </s>"]
     text = [
         f"\\data\\\nngram 1={len(rows)}\nngram 2={len(pairs)}\n\n\\1-grams:",
@@ -66,7 +86,6 @@ def arpa(tmp_path_factory: pytest.TempPathFactory) -> str:
         "\n\\2-grams:",
         *pairs,
     ]
-    path = tmp_path_factory.mktemp("lm") / "small.arpa"
     path.write_text("\n".join([*text, "", "\\end\\", ""]), encoding="utf-8")
     return str(path)
 
@@ -75,11 +94,20 @@ class Counting(Adviser):
     """The definition of back-off and of phrases, for one utterance."""
 
     def __init__(
-        self, path: str | None, phrases: tuple[str, ...], *, weighted: bool, sentence_end: bool = False
+        self,
+        path: str | None,
+        phrases: tuple[str, ...],
+        *,
+        weighted: bool,
+        sentence_end: bool = False,
+        alpha: float = ALPHA,
+        boost: float = BOOST,
+        context: tuple[int, ...] = (),
     ) -> None:
+        self._lm, self._boost, self._context = alpha, boost, context
         self._entries = read_arpa(Path(path), PIECES).entries if path else {}
         self._phrases = [[PIECES.index("▁" + letter) for letter in phrase.split()] for phrase in phrases]
-        self._alpha = (ALPHA if path else 0) + (BOOST if any(phrases) else 0)
+        self._alpha = (alpha if path else 0) + (boost if any(phrases) else 0)
         self._weighted, self._sentence_end = weighted, sentence_end
 
     def _cost(self, context: tuple[int, ...], token: int) -> float:
@@ -103,20 +131,22 @@ class Counting(Adviser):
         return total + gain(len(run))
 
     def bonus(self, tokens: tuple[int, ...]) -> np.ndarray:
+        tokens = self._context + tokens
         last = (BEGIN, *tokens)[-1:]
         said = self._earned(tokens, end=False)
         return np.array(
             [
-                (ALPHA * self._cost(last, token) if self._entries else 0.0)
-                + BOOST * (self._earned((*tokens, token), end=False) - said)
+                (self._lm * self._cost(last, token) if self._entries else 0.0)
+                + self._boost * (self._earned((*tokens, token), end=False) - said)
                 for token in range(len(PIECES))
             ],
             np.float32,
         )
 
     def end(self, tokens: tuple[int, ...]) -> float:
-        sentence = ALPHA * self._cost((BEGIN, *tokens)[-1:], -2) if self._sentence_end else 0.0
-        return sentence + BOOST * (self._earned(tokens, end=True) - self._earned(tokens, end=False))
+        tokens = self._context + tokens
+        sentence = self._lm * self._cost((BEGIN, *tokens)[-1:], -2) if self._sentence_end else 0.0
+        return sentence + self._boost * (self._earned(tokens, end=True) - self._earned(tokens, end=False))
 
     def fuse(self, tokens: tuple[int, ...], log_probs: np.ndarray) -> np.ndarray:
         fused = super().fuse(tokens, log_probs)
@@ -155,7 +185,7 @@ def test_a_beam_with_phrases_of_each_utterance_equals_the_restatement(
     transducer, encoded = tiny_transducer(3, len(PIECES), KINDS[kind]), batch(11)
     lm = arpa if with_lm else None
 
-    found = search(Model(transducer), encoded, options(lm, beam=beam, weighted=weighted), PHRASES)
+    found = search(Model(transducer), encoded, options(lm, beam=beam, weighted=weighted), ASKS)
 
     for row, length in enumerate(LENGTHS):
         adviser = Counting(lm, PHRASES[row], weighted=weighted)
@@ -171,7 +201,7 @@ def test_greedy_with_phrases_of_each_utterance_equals_the_restatement(
     transducer, encoded = tiny_transducer(3, len(PIECES), KINDS[kind]), batch(11)
     lm = arpa if with_lm else None
 
-    found = search(Model(transducer), encoded, options(lm), PHRASES)
+    found = search(Model(transducer), encoded, options(lm), ASKS)
 
     for row, length in enumerate(LENGTHS):
         adviser = Counting(lm, PHRASES[row], weighted=False)
@@ -218,7 +248,7 @@ def test_a_ctc_beam_with_phrases_of_each_utterance_equals_the_restatement(
     encoded = Encoded(mx.array(logits), np.array(LENGTHS, np.int32))
     lm = arpa if with_lm else None
 
-    found = search(ctc_model(width), encoded, options(lm, beam=beam), PHRASES)
+    found = search(ctc_model(width), encoded, options(lm, beam=beam), ASKS)
 
     for row, length in enumerate(LENGTHS):
         rows = logits[row, :length] - np.log(np.exp(logits[row, :length]).sum(-1, keepdims=True))
@@ -228,19 +258,93 @@ def test_a_ctc_beam_with_phrases_of_each_utterance_equals_the_restatement(
         assert [h.score for h in found[row]] == pytest.approx([score for _, score in want], abs=5e-4)
 
 
+def assert_alike(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [(h.tokens, h.times, h.durations) for h in found] == [
+        (h.tokens, h.times, h.durations) for h in expected
+    ]
+    assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("beam", [0, 4])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_utterances_of_one_batch_ask_for_models_weights_phrases_and_contexts_of_their_own(
+    arpa: str, other_arpa: str, kind: str, beam: int, weighted: bool
+) -> None:
+    model, encoded = Model(tiny_transducer(3, len(PIECES), KINDS[kind])), batch(11)
+    asks = [
+        UtteranceAsk(("a b", "b c d"), 0.5, (7, 0), other_arpa, 0.4),
+        UtteranceAsk((), 1.0, (2,), arpa, 0.9),
+        UtteranceAsk(("h g f", "g", "g h"), 1.5, (0, 7, 6)),
+        UtteranceAsk(lm=other_arpa),
+        UtteranceAsk(),
+    ]
+    if beam:
+        base = SearchOptions("beam", beam, beam, max_symbols=4, fusion=FusionOptions(weighted=weighted))
+    else:
+        base = SearchOptions(fusion=FusionOptions(weighted=weighted))
+
+    found = search(model, encoded, base, asks)
+
+    assert model.transducer is not None
+    network = Network(model.transducer)
+    for row, (ask, length) in enumerate(zip(asks, LENGTHS, strict=True)):
+        adviser = Counting(
+            ask.lm,
+            ask.phrases,
+            weighted=weighted and beam > 0,
+            alpha=ask.alpha,
+            boost=ask.boost,
+            context=ask.context,
+        )
+        frames = np.array(encoded.frames)[row, :length]
+        if beam:
+            assert_traces(found[row], beam_reference(network, frames, beam, 4, adviser))
+        else:
+            assert_traces(found[row], [greedy_reference(network, frames, 10, adviser)])
+        alone = Encoded(encoded.frames[row : row + 1, :length], encoded.lengths[row : row + 1])
+        assert_alike(found[row], search(model, alone, base, [ask])[0])
+
+
+def test_a_model_of_the_options_is_for_those_who_bring_none(arpa: str, other_arpa: str) -> None:
+    model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
+    asks = [UtteranceAsk(lm=other_arpa, alpha=ALPHA), *[UtteranceAsk()] * 4]
+
+    found = search(model, encoded, options(arpa, beam=4), asks)
+
+    assert found[1:] == search(model, encoded, options(arpa, beam=4))[1:]
+    assert found[0] == search(model, encoded, options(other_arpa, beam=4))[0]
+
+
+def test_what_is_carried_over_is_the_tail_of_all_tokens() -> None:
+    said = Hypothesis(tuple(range(9)), 0.0, (0,) * 9, (0,) * 9)
+    assert carried((), said) == said.tokens
+    assert carried((5, 6), said) == (5, 6, *said.tokens)
+    assert len(carried((1,) * CONTEXT_TOKENS, said)) == CONTEXT_TOKENS
+    assert carried((1,) * CONTEXT_TOKENS, said)[-9:] == said.tokens
+
+
+def test_a_tail_leads_to_the_state_of_the_whole(arpa: str) -> None:
+    tokens = np.random.default_rng(1).integers(0, 8, 3000).tolist()
+    phrases = phrase_tree([[0, 1], [1, 2, 3], [7, 6, 5], [6], [6, 7]], len(PIECES))
+    for graph in (phrases, language_model(read_arpa(Path(arpa), PIECES), len(PIECES))):
+        for end in range(CONTEXT_TOKENS, len(tokens), 97):
+            assert graph.after(tokens[:end][-CONTEXT_TOKENS:]) == graph.after(tokens[:end])
+
+
 @pytest.mark.parametrize("beam", [0, 5])
 def test_neighbours_with_other_phrases_change_nothing(arpa: str, beam: int) -> None:
     model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
     asked = options(arpa, beam=beam, weighted=True)
-    together = search(model, encoded, asked, PHRASES)
+    together = search(model, encoded, asked, ASKS)
     order = [3, 1, 4, 0, 2]
     shuffled = Encoded(encoded.frames[mx.array(order)], encoded.lengths[order])
-    reordered = search(model, shuffled, asked, [PHRASES[row] for row in order])
+    reordered = search(model, shuffled, asked, [ASKS[row] for row in order])
 
     for place, row in enumerate(order):
         length = LENGTHS[row]
         alone = Encoded(encoded.frames[row : row + 1, :length], encoded.lengths[row : row + 1])
-        solo = search(model, alone, asked, [PHRASES[row]])[0]
+        solo = search(model, alone, asked, [ASKS[row]])[0]
         for found in (together[row], reordered[place]):
             assert [(h.tokens, h.times, h.durations) for h in found] == [
                 (h.tokens, h.times, h.durations) for h in solo
@@ -255,9 +359,9 @@ def test_nothing_to_fuse_is_the_plain_search(beam: int) -> None:
 
     expected = search(model, encoded, plain)
 
-    assert search(model, encoded, plain, [()] * len(LENGTHS)) == expected
+    assert search(model, encoded, plain, [UtteranceAsk()] * len(LENGTHS)) == expected
     assert search(model, encoded, options(None, beam=beam)) == expected
-    blank = search(model, encoded, options(None, beam=beam), [("", "  ")] * len(LENGTHS))
+    blank = search(model, encoded, options(None, beam=beam), [UtteranceAsk(("", "  "))] * len(LENGTHS))
     assert [[h.tokens for h in row] for row in blank] == [[h.tokens for h in row] for row in expected]
 
 
@@ -265,7 +369,7 @@ def test_phrases_of_all_and_of_one_come_together() -> None:
     model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
     shared = SearchOptions("beam", fusion=FusionOptions(phrases=("a b",), boost=BOOST))
 
-    found = search(model, encoded, shared, [("c",)] * len(LENGTHS))
+    found = search(model, encoded, shared, [UtteranceAsk(("c",), BOOST)] * len(LENGTHS))
 
     both = SearchOptions("beam", fusion=FusionOptions(phrases=("a b", "c"), boost=BOOST))
     assert found == search(model, encoded, both)
@@ -280,7 +384,7 @@ def test_a_boosted_phrase_is_found_where_the_model_alone_hears_another() -> None
     encoded = Encoded(mx.array(logits), np.array([4], np.int32))
 
     plain = search(ctc_model(width), encoded, SearchOptions("beam"))
-    boosted = search(ctc_model(width), encoded, SearchOptions("beam"), [("a b",)])
+    boosted = search(ctc_model(width), encoded, SearchOptions("beam"), [UtteranceAsk(("a b",))])
 
     assert plain[0][0].tokens == (a, c)
     assert boosted[0][0].tokens == (a, b)
@@ -296,9 +400,9 @@ def test_an_utterance_that_is_not_a_number_fails_alone(arpa: str, poison: float,
     frames[1, 5:] = poison
     broken = Encoded(mx.array(frames), clean.lengths)
 
-    found = search(model, broken, options(arpa, beam=beam), PHRASES[:3])
+    found = search(model, broken, options(arpa, beam=beam), ASKS[:3])
 
-    expected = search(model, clean, options(arpa, beam=beam), PHRASES[:3])
+    expected = search(model, clean, options(arpa, beam=beam), ASKS[:3])
     assert found[1] == []
     assert [found[0], found[2]] == [expected[0], expected[2]]
 
@@ -308,9 +412,9 @@ def test_ten_thousand_phrases_of_one_utterance_leave_its_neighbours_alone() -> N
     many = tuple(" ".join("abcdefgh"[i] for i in rng.integers(0, 8, 12)) for _ in range(10_000))
     model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
 
-    found = search(model, encoded, options(None, beam=3), [many, *PHRASES[1:]])
+    found = search(model, encoded, options(None, beam=3), [UtteranceAsk(many, BOOST), *ASKS[1:]])
 
-    expected = search(model, encoded, options(None, beam=3), PHRASES)
+    expected = search(model, encoded, options(None, beam=3), ASKS)
     assert [[h.tokens for h in row] for row in found[1:]] == [[h.tokens for h in row] for row in expected[1:]]
     assert len(found[0]) > 0
 
@@ -332,7 +436,33 @@ def test_what_cannot_be_fused_is_refused_in_a_sentence(make: Callable[[], Fusion
         search(model, encoded, SearchOptions(fusion=make()))
 
 
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (UtteranceAsk(("x",)), "no token for"),
+        (UtteranceAsk(boost=float("inf")), "finite"),
+        (UtteranceAsk(context=(len(PIECES),)), "no token of the model"),
+        (UtteranceAsk(context=(-1,)), "no token of the model"),
+        (UtteranceAsk(lm="nowhere.arpa"), "nowhere.arpa: the language model cannot be read"),
+    ],
+)
+def test_what_one_utterance_cannot_ask_is_refused_before_and_in_the_search(
+    ask: UtteranceAsk, words: str
+) -> None:
+    model, encoded = Model(tiny_transducer(7, len(PIECES))), batch(3)
+
+    with pytest.raises(InvalidRequest, match=words):
+        search(model, encoded, SearchOptions(), [ask, *ASKS[1:]])
+    with pytest.raises(InvalidRequest, match=words):
+        check_options(model, SearchOptions(), ask)
+
+
+def test_asks_are_as_many_as_utterances() -> None:
+    with pytest.raises(ValueError, match="2 asks for 5 utterances"):
+        search(Model(tiny_transducer(7, len(PIECES))), batch(3), SearchOptions(), ASKS[:2])
+
+
 def test_greedy_ctc_takes_no_fusion() -> None:
     encoded = Encoded(mx.zeros((1, 2, 10)), np.array([2], np.int32))
     with pytest.raises(InvalidRequest, match="beam decoder only"):
-        search(ctc_model(10), encoded, SearchOptions(), [("a",)])
+        search(ctc_model(10), encoded, SearchOptions(), [UtteranceAsk(("a",))])
