@@ -8,10 +8,8 @@ the same files.
 
 import argparse
 import collections
-import json
 import multiprocessing
 import resource
-import shutil
 import sys
 import tempfile
 import time
@@ -19,123 +17,25 @@ import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import numpy as np
-import soundfile
-
-from ops.bench.mutation import Seed, mutated
+from ops.bench.fuzz_targets import (
+    language_models,
+    manifests,
+    models,
+    read_language_model,
+    read_manifest,
+    read_model,
+    read_recording,
+    recordings,
+)
+from ops.bench.mutation import mutated
 from spool.errors import SpoolError
 
-ROOT = Path(__file__).resolve().parents[2]
 SILENT_S = 60.0
 GROWTH_BYTES = 1 << 30
-MAX_SECONDS = 600.0
-_FORMATS = (
-    ("pcm16.wav", "WAV", "PCM_16"), ("float.wav", "WAV", "FLOAT"), ("ulaw.wav", "WAV", "ULAW"),
-    ("adpcm.wav", "WAV", "IMA_ADPCM"), ("rf64.wav", "RF64", "PCM_16"), ("rifx.aiff", "AIFF", "PCM_16"),
-    ("a.caf", "CAF", "ALAC_16"), ("a.au", "AU", "PCM_16"), ("a.flac", "FLAC", "PCM_16"),
-    ("a.ogg", "OGG", "VORBIS"), ("b.ogg", "OGG", "OPUS"), ("a.mp3", "MP3", "MPEG_LAYER_III"),
-)  # fmt: skip
-_BY_FFMPEG = (
-    ("aac.m4a", "mp4", "aac"),
-    ("alac.m4a", "mp4", "alac"),
-    ("a.webm", "webm", "libopus"),
-    ("a.mkv", "matroska", "flac"),
-)
-
-
-def recordings(folder: Path) -> list[Seed]:
-    """The repository's own recordings, and two seconds of one in every container that Spool reads."""
-    from tests.worker.bad_audio import write_av
-
-    own = [path for path in sorted((ROOT / "samples").rglob("*")) if path.suffix in _SUFFIXES]
-    found = [path for path in own if path.stat().st_size < 200_000]
-    speech, rate = soundfile.read(
-        next(path for path in own if path.suffix in {".flac", ".wav"}), dtype="float32"
-    )
-    speech = speech.reshape(len(speech), -1)[: 2 * rate, 0]
-    at_48k = np.repeat(speech, 48_000 // rate)
-    for name, container, subtype in _FORMATS:
-        path = folder / name
-        sound, hertz = (at_48k, 48_000) if subtype == "OPUS" else (speech, rate)
-        soundfile.write(path, np.stack([sound, sound], 1), hertz, format=container, subtype=subtype)
-        found.append(path)
-    for name, container, codec in _BY_FFMPEG:
-        found.append(write_av(folder / name, container, codec, at_48k, 48_000))
-    return [Seed.of(path) for path in found]
-
-
-_SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".m4a", ".mp4", ".webm", ".aac"}
-
-
-def models(_folder: Path) -> list[Seed]:
-    """The golden checkpoints, and a folder's weights and configuration."""
-    golden = ROOT / "tests" / "golden"
-    weights = golden / "tdt" / "model.safetensors"
-    header = Seed("model.safetensors", weights.read_bytes(), tuple(range(0, 6000, 97)))
-    others = [golden / "tdt" / "config.json", golden / "tdt" / "tokenizer.model"]
-    return (
-        [Seed.of(path) for path in sorted(golden.glob("*.nemo"))]
-        + [header]
-        + [Seed.of(path) for path in others]
-    )
-
-
-def read_recording(path: Path) -> None:
-    """Read all of it, as a job does."""
-    from worker.audio import open_audio
-
-    for channels in ("mix", "separate"):
-        with open_audio(path, channels=channels, max_seconds=MAX_SECONDS) as stream:
-            for block in stream.blocks():
-                assert block.dtype == np.float32
-                assert np.isfinite(block).all()
-
-
-def read_model(path: Path) -> None:
-    """Load it: a `.nemo`, or the file of that name among the good files of a folder."""
-    from worker.model.load import load_model
-
-    if path.suffix == ".nemo":
-        load_model(path)
-        return
-    folder = path.parent / "model"
-    shutil.copytree(ROOT / "tests" / "golden" / "tdt", folder, dirs_exist_ok=True)
-    shutil.copy(path, folder / path.name)
-    load_model(folder)
-
-
-def manifests(folder: Path) -> list[Seed]:
-    """A manifest with everything that a line may hold."""
-    path = folder / "manifest.jsonl"
-    lines = [
-        {"source": "s3://archive/1974/reel 1.flac", "custom_id": "r-1", "tags": {"box": "7"}},
-        {
-            "source": "https://example.org/a.wav?x=1",
-            "name": "Größe",
-            "options": {"decoder": "beam", "beam": 4},
-        },
-        {"source": "file:///archive/Gespr%E4ch.wav"},
-    ]
-    path.write_text("\n".join(json.dumps(line) for line in lines * 3), encoding="utf-8")
-    return [Seed.of(path)]
-
-
-def read_manifest(path: Path) -> None:
-    """Read every line; bad ones are reported, in JSON that can be sent."""
-    from spool.batches import Report, manifest_lines
-
-    report = Report()
-    with path.open("rb") as stream:
-        good = sum(1 for _ in manifest_lines(stream, report))
-    assert good + report.bad == report.lines
-    json.dumps(
-        [vars(line) if hasattr(line, "__dict__") else repr(line) for line in report.bad_lines]
-    ).encode()
-
-
 TARGETS = {
-    "manifest": (manifests, read_manifest),
+    "arpa": (language_models, read_language_model),
     "audio": (recordings, read_recording),
+    "manifest": (manifests, read_manifest),
     "model": (models, read_model),
 }
 

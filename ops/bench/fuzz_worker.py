@@ -19,7 +19,7 @@ from pathlib import Path
 import structlog
 
 import migrations
-from ops.bench.fuzz import ROOT, recordings
+from ops.bench.fuzz_targets import ROOT, recordings
 from ops.bench.mutation import Seed, mutated
 from spool.jobs import JobState
 from spool.settings import load_settings

@@ -27,7 +27,7 @@ class Seed:
 
     name: str
     content: bytes
-    places: tuple[int, ...]
+    places: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, path: Path) -> "Seed":
@@ -43,6 +43,14 @@ def mutated(seeds: Sequence[Seed], seed: int, number: int) -> tuple[str, bytes]:
     for _ in range(1 + int(chance.expovariate(0.5))):
         _damage(content, origin.places, seeds, chance)
     return origin.name, bytes(content)
+
+
+def damaged(content: bytes, seeds: Sequence[Seed], seed: int) -> bytes:
+    """`content` damaged once as `mutated` does it; the same seed gives the same bytes."""
+    damage = bytearray(content)
+    places = tuple(found.start() for found in _STRUCTURE.finditer(content))
+    _damage(damage, places, seeds, random.Random(seed))
+    return bytes(damage)
 
 
 def _damage(content: bytearray, places: Sequence[int], seeds: Sequence[Seed], chance: random.Random) -> None:

@@ -1,11 +1,12 @@
-"""Files that a fuzzer once broke a reader with (`ops/bench/fuzz.py`): each is read, or refused for good."""
+"""Files that a fuzzer once broke a reader with (`ops/bench/fuzz.py`, `fuzz_guided.py`): each is read, or refused for good."""
 
 from pathlib import Path
 
 import pytest
 
-from spool.errors import AudioError, ModelError
+from spool.errors import AudioError, InvalidRequest, ModelError
 from worker.audio import open_audio
+from worker.decode.arpa import read_arpa
 from worker.model.nemo_config import read_config
 
 FOLDER = Path(__file__).with_name("regressions")
@@ -29,3 +30,10 @@ def test_a_recording_that_broke_a_reader_is_refused_by_name(
 def test_a_configuration_that_broke_the_loader_is_refused_by_name(path: Path) -> None:
     with pytest.raises(ModelError, match=str(path)):
         read_config(path)
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "arpa").iterdir()), ids=lambda path: path.name)
+def test_a_language_model_that_broke_the_reader_is_refused_by_name(path: Path) -> None:
+    pieces = tuple("abcdefgh")
+    with pytest.raises(InvalidRequest, match=str(path)):
+        read_arpa(path, pieces)

@@ -155,7 +155,7 @@ class _Reader:
         """How this file writes tokens, from its 1-grams."""
         size = len(self._pieces)
         if all(len(word) == 1 for word in words if word not in MARKS):
-            return lambda word: ord(word) - NEMO_OFFSET if 0 <= ord(word) - NEMO_OFFSET < size else None
+            return lambda word: _by_code(word, size)
         table = {piece: token for token, piece in enumerate(self._pieces)}
         return table.get
 
@@ -169,6 +169,11 @@ class _Reader:
 
     def _broken(self, line: _Line, why: str) -> InvalidRequest:
         return InvalidRequest(f"{self._path}: line {line.number}: {why}")
+
+
+def _by_code(word: str, size: int) -> int | None:
+    token = ord(word) - NEMO_OFFSET if len(word) == 1 else -1
+    return token if 0 <= token < size else None
 
 
 def _is_reached(gram: Gram) -> bool:

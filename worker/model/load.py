@@ -90,7 +90,7 @@ def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> AsrModel:
     pieces = next(iter(sorted(folder.glob(f"*{TOKENIZER_NAME}"))), None)
     tokenizer = _tokenizer(config, str(folder), Tokenizer.from_file(pieces) if pieces else None)
     weights = folder / WEIGHTS_NAME
-    return _build(config, tokenizer, _safetensors(weights), dtype, name, weights)
+    return _build(config, tokenizer, read_tensors(weights), dtype, name, weights)
 
 
 def _load_nemo(path: Path, dtype: mx.Dtype) -> AsrModel:
@@ -153,7 +153,8 @@ def _front_end(name: str, weights: Weights, shape: Shape) -> Float32 | None:
     return values
 
 
-def _safetensors(path: Path) -> Safetensors:
+def read_tensors(path: Path) -> Safetensors:
+    """The tensors of a safetensors file. Raises ModelUnreadable."""
     if not path.is_file():
         raise ModelUnreadable(f"{path}: the weights are missing")
     try:
