@@ -42,6 +42,10 @@ class Format(StrEnum):
     TXT = "txt"
     SRT = "srt"
     VTT = "vtt"
+    PARAGRAPHS = "paragraphs"
+    TSV = "tsv"
+    CTM = "ctm"
+    TTML = "ttml"
 
 
 def submit(

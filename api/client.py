@@ -104,7 +104,7 @@ class Client:
                 return
 
     def transcript(self, job_id: str, form: str) -> str:
-        """The transcript as text in the format `form`: json, txt, srt or vtt."""
+        """The transcript as text in the format `form`: one of `spool.formats.FORMATS`."""
         return self._send("GET", f"/v1/jobs/{job_id}/transcript", params={"format": form}).text
 
     def cancel(self, job_id: str) -> JobDetail:

@@ -15,7 +15,6 @@ from spool.batches import Tags
 from spool.jobs import JobOptions, JobState
 
 GroupBy = Literal["day", "project", "model", "worker"]
-TranscriptFormat = Literal["json", "txt", "srt", "vtt"]
 
 
 def _printable(text: str) -> str:

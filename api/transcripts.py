@@ -11,9 +11,8 @@ from fastapi.responses import StreamingResponse
 
 from api.jobs import checked_id
 from api.problems import Problem
-from api.schemas import TranscriptFormat
 from api.services import ServicesDep
-from spool.formats import CONTENT_TYPES, render
+from spool.formats import CONTENT_TYPES, Format, render
 from spool.jobs import JobState
 from spool.store.jobs import Job, get_job
 from spool.transcript import Transcript
@@ -24,7 +23,7 @@ _BLOCK = 256 * 1024
 def transcript(
     services: ServicesDep,
     job_id: str,
-    form: Annotated[TranscriptFormat, Query(alias="format", description="How to render it.")] = "json",
+    form: Annotated[Format, Query(alias="format", description="How to render it.")] = "json",
 ) -> Response:
     """The words of a job that is done."""
     with services.database.read() as tx:

@@ -31,7 +31,7 @@ from spool.audit import (
     tiling,
 )
 from spool.errors import NotFound
-from spool.formats import FORMATS
+from spool.formats import STORED
 from spool.jobs import JobState
 from spool.objects import ObjectStore
 from spool.relay import LOCK
@@ -170,7 +170,7 @@ def _objects_of(objects: ObjectStore, job: JobFacts, channels: int) -> Iterator[
             yield Breach(
                 "covered", job.id, f"It has chunks of {channels} of the recording's {told} channels."
             )
-    for form in FORMATS:
+    for form in STORED:
         other = f"{key.removesuffix('json')}{form}"
         if key.endswith("/transcript.json") and form != "json" and objects.head(other) is None:
             yield Breach("stored", job.id, f"{other} is not in the object store.")

@@ -38,6 +38,10 @@ class FormatName(StrEnum):
     txt = "txt"
     srt = "srt"
     vtt = "vtt"
+    paragraphs = "paragraphs"
+    tsv = "tsv"
+    ctm = "ctm"
+    ttml = "ttml"
 
 
 def transcribe(

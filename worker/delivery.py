@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spool.errors import SpoolError
 from spool.failpoints import failpoint
-from spool.formats import CONTENT_TYPES, FORMATS, render
+from spool.formats import CONTENT_TYPES, STORED, render
 from spool.objects import ObjectStore
 from spool.transcript import Transcript
 
@@ -27,7 +27,7 @@ class Delivered:
 def deliver(objects: ObjectStore, job_id: str, attempt: int, transcript: Transcript) -> Delivered:
     """Write the transcript in every format, the record last. Raises StorageError."""
     record = render(transcript, "json").encode()
-    for form in FORMATS:
+    for form in STORED:
         if form != "json":
             data = render(transcript, form).encode()
             objects.put_bytes(transcript_key(job_id, attempt, form), data, CONTENT_TYPES[form])
@@ -39,7 +39,7 @@ def deliver(objects: ObjectStore, job_id: str, attempt: int, transcript: Transcr
 
 def withdraw(objects: ObjectStore, job_id: str, attempt: int) -> None:
     """Remove what an attempt wrote that does not count, as far as the store lets us."""
-    for form in FORMATS:
+    for form in STORED:
         with contextlib.suppress(SpoolError):  # the audit finds what stays behind
             objects.delete(transcript_key(job_id, attempt, form))
 

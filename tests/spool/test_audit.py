@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from spool.audit import RULES, Patience
 from spool.auditor import PAGE, AuditReport, audit
 from spool.clock import now_utc, seconds_from_now
-from spool.formats import FORMATS
+from spool.formats import STORED
 from spool.ids import new_id
 from spool.jobs import JobOptions, JobState
 from spool.objects import FolderStore
@@ -53,7 +53,7 @@ class Scene:
         job_id = queued(self.db, options=options).id
         claim = claimed(self.db, job_id, self.worker)
         record = json.dumps({"audio": {"channels": channels}}).encode()
-        for form in FORMATS:
+        for form in STORED:
             key = f"jobs/{job_id}/attempt-1/transcript.{form}"
             self.objects.put_bytes(key, record)
         key = f"jobs/{job_id}/attempt-1/transcript.json"
@@ -97,7 +97,7 @@ def test_a_healthy_store_is_clean(scene: Scene) -> None:
     assert report.breaches == []
     assert report.clean
     assert (report.jobs, report.chunks, report.workers) == (6, 9, 1)
-    assert (report.lines, report.objects, report.leftovers) == (3, 2 * len(FORMATS), 0)
+    assert (report.lines, report.objects, report.leftovers) == (3, 2 * len(STORED), 0)
 
 
 def test_an_empty_store_is_clean(db: Database, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_lines_money_is_its_time_at_its_price(scene: Scene) -> None:
 # --- objects ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", STORED)
 def test_a_lost_file_is_found(scene: Scene, form: str) -> None:
     scene.objects.delete(f"jobs/{scene.done}/attempt-1/transcript.{form}")
     assert scene.breached() == {"stored": {scene.done}}
@@ -341,7 +341,7 @@ def test_files_of_an_attempt_that_does_not_count_are_no_breach(scene: Scene) -> 
 def test_breaches_are_counted_when_they_are_too_many_to_keep(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spool.auditor.KEPT", 2)
+    monkeypatch.setattr("spool.auditor.STORED", 2)
     scene.do(update(jobs).where(jobs.c.state == JobState.DONE.value).values(finished_at=None, coverage=0.5))
     report = scene.audit()
     assert (report.counts["ended"], len(report.breaches)) == (4, 2)

@@ -2,13 +2,15 @@
 
 import re
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spool.errors import InvalidRequest
-from spool.formats import CONTENT_TYPES, FORMATS, cues_of, render
+from spool.formats import CONTENT_TYPES, FORMATS, STORED, render
+from spool.formats.subtitles import cues_of
 from spool.transcript import AudioFacts, Coverage, ModelFacts, Segment, Transcript, Word
 
 STAMP = r"(\d{2,}):(\d\d):(\d\d)[,.](\d{3})"
@@ -95,12 +97,45 @@ def test_silence_renders_in_every_format(format_name: str) -> None:
 
 
 def test_every_format_has_a_content_type() -> None:
-    assert set(CONTENT_TYPES) == set(FORMATS) == {"json", "txt", "srt", "vtt"}
+    assert set(CONTENT_TYPES) == set(FORMATS)
+    assert set(STORED) == {"json", "txt", "srt", "vtt"}
 
 
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="choose one of json, txt, srt, vtt"):
         render(transcript_of(), "docx")
+
+
+def test_paragraphs_turn_at_pauses_at_channels_and_when_they_grow_long() -> None:
+    spoken = [speech("It rained."), speech("All day.", start=1.5), speech("Then not.", start=9)]
+    assert render(transcript_of(*spoken), "paragraphs") == "It rained. All day.\n\nThen not.\n"
+    both = transcript_of(speech("Hello."), speech("Yes?", start=0.5, channel=1), channels="separate")
+    assert render(both, "paragraphs") == "Channel 1: Hello.\n\nChannel 2: Yes?\n"
+    flowing = [speech("word " * 30 + "end.", start=20.0 * at, step=0.6) for at in range(12)]
+    lengths = [len(one) for one in render(transcript_of(*flowing), "paragraphs").split("\n\n")]
+    assert len(lengths) > 1
+    assert 700 <= max(lengths) <= 900
+
+
+def test_tsv_and_ctm_to_the_letter() -> None:
+    transcript = transcript_of(speech("It rained."), speech("Did\tit?", start=3))
+    assert render(transcript, "tsv") == "start\tend\ttext\n0\t700\tIt rained.\n3000\t3700\tDid it?\n"
+    assert render(transcript, "ctm").splitlines()[:2] == [
+        "tape.wav 1 0.000 0.300 It 0.5000",
+        "tape.wav 1 0.400 0.300 rained. 0.5000",
+    ]
+    both = transcript_of(speech("Hello."), speech("Yes?", start=0.5, channel=1), channels="separate")
+    assert render(both, "tsv").splitlines()[2] == "500\t800\t2\tYes?"
+    assert render(both, "ctm").splitlines()[1].split()[1] == "2"
+
+
+def test_ttml_is_xml_that_says_the_same_as_the_subtitles() -> None:
+    transcript = transcript_of(speech("a<b & c>d \x01"), speech(LONG, start=30))
+    page = ElementTree.fromstring(render(transcript, "ttml"))
+    cues = page.findall(".//{http://www.w3.org/ns/ttml}p")
+    assert [cue.get("begin") for cue in cues][:2] == ["00:00:00.000", "00:00:30.000"]
+    assert "".join(cues[0].itertext()) == "a<b & c>d \ufffd"
+    assert len(cues) == len(cues_of(transcript))
 
 
 def test_long_segments_become_cues_of_two_lines() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from spool.errors import Conflict, DiskFull, StorageError
-from spool.formats import FORMATS
+from spool.formats import STORED
 from spool.jobs import JobState
 from spool.objects import FolderStore, ObjectInfo
 from spool.settings import Settings
@@ -103,7 +103,7 @@ def test_a_recording_becomes_a_transcript_and_a_bill(shop: Shop) -> None:
     starts = [word.start for word in transcript.words]
     assert starts == sorted(starts)
     assert transcript.words[-1].end <= 130.0
-    for form in FORMATS:
+    for form in STORED:
         assert shop.objects.head(job.transcript_key.replace("json", form)) is not None
     cost = shop.cost(job_id)
     assert cost.audio_seconds == 130.0

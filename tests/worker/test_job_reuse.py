@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from spool.auditor import audit
-from spool.formats import FORMATS
+from spool.formats import STORED
 from spool.jobs import JobOptions, JobState
 from spool.settings import Settings
 from spool.store.database import Database
@@ -94,7 +94,7 @@ def test_the_same_bytes_under_another_name_cost_nothing(shop: Shop) -> None:
     mine, theirs = transcript_of(shop, second), transcript_of(shop, first)
     assert (mine.job, mine.audio.name) == (second.id, "second.wav")
     assert (mine.words, mine.segments, mine.coverage) == (theirs.words, theirs.segments, theirs.coverage)
-    for form in FORMATS:
+    for form in STORED:
         assert shop.objects.head(second.transcript_key.replace("json", form)) is not None
     assert shop.cost(second.id).lines == ()
     shop.assert_bills_equal_busy_time()

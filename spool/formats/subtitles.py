@@ -1,31 +1,24 @@
-"""A transcript as txt, srt, vtt or json. Pure: text in, text out.
+"""Subtitles: SRT, WebVTT and TTML.
 
-Subtitles: a cue belongs to one segment and one channel, has at most two lines of 42 characters, and lasts
-from 1 s (where the next cue leaves room) to 7 s. Cues of one channel never overlap. When two channels speak
-at once their cues share the time, as the speakers did; each names its channel.
+A cue belongs to one segment and one channel, has at most two lines of 42 characters, and lasts from 1 s
+(where the next cue leaves room) to 7 s. Cues of one channel never overlap. When two channels speak at once
+their cues share the time, as the speakers did; each names its channel.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from xml.sax.saxutils import escape, quoteattr
 
-from spool.errors import InvalidRequest
+from spool.formats.channels import has_channels, label
 from spool.transcript import Segment, Transcript, Word
-
-Format = Literal["json", "txt", "srt", "vtt"]
-FORMATS: tuple[Format, ...] = get_args(Format)
-CONTENT_TYPES: dict[Format, str] = {
-    "json": "application/json",
-    "txt": "text/plain; charset=utf-8",
-    "srt": "application/x-subrip; charset=utf-8",
-    "vtt": "text/vtt; charset=utf-8",
-}
 
 LINE_CHARACTERS = 42
 _MIN_MS, _MAX_MS, _FLASH_MS = 1000, 7000, 100
 _CHARACTERS_PER_SECOND = 20
 _STOP = re.compile(r"[.,;:?!…][^\w\s]*$")
+# What XML 1.0 cannot hold, not even escaped.
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -38,40 +31,19 @@ class Cue:
     channel: int
 
 
-def render(transcript: Transcript, format: str) -> str:  # noqa: A002 - the name users know it by
-    """`transcript` in one of `FORMATS`; raises `InvalidRequest` for any other name."""
-    renderers: dict[str, Callable[[Transcript], str]] = {
-        "json": _json,
-        "txt": _text,
-        "srt": _srt,
-        "vtt": _vtt,
-    }
-    if format not in renderers:
-        raise InvalidRequest(f"unknown transcript format {format!r}: choose one of {', '.join(FORMATS)}")
-    return renderers[format](transcript)
-
-
-def _json(transcript: Transcript) -> str:
-    return transcript.model_dump_json(indent=2) + "\n"
-
-
-def _text(transcript: Transcript) -> str:
-    many = _has_channels(transcript)
-    lines = [_label(segment.channel, many) + segment.text for segment in transcript.segments]
-    return "".join(line + "\n" for line in lines)
-
-
-def _srt(transcript: Transcript) -> str:
-    many = _has_channels(transcript)
+def srt(transcript: Transcript) -> str:
+    """SubRip."""
+    many = has_channels(transcript)
     blocks = []
     for number, cue in enumerate(cues_of(transcript), 1):
-        text = _label(cue.channel, many) + "\n".join(cue.lines).replace("-->", "→")
+        text = label(cue.channel, many) + "\n".join(cue.lines).replace("-->", "→")
         blocks.append(f"{number}\n{_stamp(cue.start, ',')} --> {_stamp(cue.end, ',')}\n{text}\n")
     return "\n".join(blocks)
 
 
-def _vtt(transcript: Transcript) -> str:
-    many = _has_channels(transcript)
+def vtt(transcript: Transcript) -> str:
+    """WebVTT (W3C), a voice a channel."""
+    many = has_channels(transcript)
     blocks = ["WEBVTT\n"]
     for cue in cues_of(transcript):
         text = "\n".join(
@@ -82,9 +54,33 @@ def _vtt(transcript: Transcript) -> str:
     return "\n".join(blocks)
 
 
+def ttml(transcript: Transcript) -> str:
+    """TTML2 (W3C), within what IMSC 1.1's text profile allows: media times, one region, plain paragraphs."""
+    many = has_channels(transcript)
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<tt xmlns="http://www.w3.org/ns/ttml" xmlns:tts="http://www.w3.org/ns/ttml#styling"'
+        ' xmlns:ttm="http://www.w3.org/ns/ttml#metadata" xmlns:ttp="http://www.w3.org/ns/ttml#parameter"'
+        ' ttp:timeBase="media" xml:lang="">',
+        "  <head>",
+        f"    <metadata><ttm:title>{_xml(transcript.audio.name)}</ttm:title></metadata>",
+        "    <layout>",
+        '      <region xml:id="bottom" tts:origin="10% 80%" tts:extent="80% 15%" tts:displayAlign="after"'
+        ' tts:textAlign="center"/>',
+        "    </layout>",
+        "  </head>",
+        '  <body region="bottom"><div>',
+    ]
+    for cue in cues_of(transcript):
+        times = f"begin={quoteattr(_stamp(cue.start, '.'))} end={quoteattr(_stamp(cue.end, '.'))}"
+        text = _xml(label(cue.channel, many)) + "<br/>".join(map(_xml, cue.lines))
+        lines.append(f"    <p {times}>{text}</p>")
+    return "\n".join([*lines, "  </div></body>", "</tt>", ""])
+
+
 def cues_of(transcript: Transcript) -> list[Cue]:
     """The subtitles of `transcript`, by start."""
-    many = _has_channels(transcript)
+    many = has_channels(transcript)
     # The label that names the channel must fit on the line as well.
     width = LINE_CHARACTERS - (len("<v Channel 10>") if many else 0)
     by_channel: dict[int, list[Cue]] = {}
@@ -163,13 +159,8 @@ def _timed(cues: Sequence[Cue]) -> Iterator[Cue]:
         yield replace(cue, start=start, end=end)
 
 
-def _has_channels(transcript: Transcript) -> bool:
-    separate = transcript.options.get("channels") == "separate" and transcript.audio.channels > 1
-    return separate or any(segment.channel for segment in transcript.segments)
-
-
-def _label(channel: int, many: bool) -> str:
-    return f"Channel {channel + 1}: " if many else ""
+def _xml(text: str) -> str:
+    return escape(_NOT_XML.sub("\ufffd", text))
 
 
 def _ms(seconds: float) -> int:

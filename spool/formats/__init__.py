@@ -1,0 +1,49 @@
+"""A transcript in every form that is asked for. Pure: text in, text out.
+
+The JSON is the record; it and the common ones (`STORED`) lie in the object store, the rest are rendered when
+asked for.
+"""
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from spool.errors import InvalidRequest
+from spool.formats.reading import paragraphs, txt
+from spool.formats.subtitles import srt, ttml, vtt
+from spool.formats.tables import ctm, tsv
+from spool.transcript import Transcript
+
+Format = Literal["json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+STORED: tuple[Format, ...] = ("json", "txt", "srt", "vtt")
+CONTENT_TYPES: dict[Format, str] = {
+    "json": "application/json",
+    "txt": "text/plain; charset=utf-8",
+    "srt": "application/x-subrip; charset=utf-8",
+    "vtt": "text/vtt; charset=utf-8",
+    "paragraphs": "text/plain; charset=utf-8",
+    "tsv": "text/tab-separated-values; charset=utf-8",
+    "ctm": "text/plain; charset=utf-8",
+    "ttml": "application/ttml+xml; charset=utf-8",
+}
+
+
+def render(transcript: Transcript, format: str) -> str:  # noqa: A002 - the name users know it by
+    """`transcript` in one of `FORMATS`; raises `InvalidRequest` for any other name."""
+    renderers: dict[str, Callable[[Transcript], str]] = {
+        "json": _json,
+        "txt": txt,
+        "srt": srt,
+        "vtt": vtt,
+        "paragraphs": paragraphs,
+        "tsv": tsv,
+        "ctm": ctm,
+        "ttml": ttml,
+    }
+    if format not in renderers:
+        raise InvalidRequest(f"unknown transcript format {format!r}: choose one of {', '.join(FORMATS)}")
+    return renderers[format](transcript)
+
+
+def _json(transcript: Transcript) -> str:
+    return transcript.model_dump_json(indent=2) + "\n"
