@@ -58,6 +58,9 @@ jobs = Table(
     Column("worker", NAME),
     Column("attempt", Integer, nullable=False, server_default=text("0")),
     Column("deaths", Integer, nullable=False, server_default=text("0")),
+    # Since the last retry: errors that may pass, one after another without a chunk, and seconds in workers.
+    Column("troubles", Integer, nullable=False, server_default=text("0")),
+    Column("ran_seconds", Double, nullable=False, server_default=text("0")),
     Column("lease_owner", NAME),
     Column("lease_until", UtcDateTime),
     Column("cancel_requested", Boolean, nullable=False, server_default=false()),
@@ -240,6 +243,8 @@ workers = Table(
     Column("price_per_hour_micros", BigInteger, nullable=False),
     Column("concurrency", Integer, nullable=False),
     Column("state", String(16), nullable=False),
+    # Why it is unwell.
+    Column("reason", Text),
     Column("started_at", UtcDateTime, nullable=False),
     Column("seen_at", UtcDateTime, nullable=False),
     Column("stopped_at", UtcDateTime),

@@ -26,6 +26,7 @@ from spool.clock import UtcDateTime, now_utc
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.ids import new_id
 from spool.jobs import JobOptions, JobState
+from spool.phrases import PhraseList
 from spool.store.cursors import read_cursor, write_cursor
 from spool.store.idempotency import job_of_key, keep_key
 from spool.store.rows import JOB_COLUMNS, Job, Source, SourceKind, add_hints, job_of, may_become
@@ -174,7 +175,7 @@ def cancel_job(tx: Connection, job_id: str) -> Job:
 
 
 def retry_job(tx: Connection, job_id: str) -> Job:
-    """Queue a failed or cancelled job again; its saved chunks stay, its deaths are forgotten.
+    """Queue a failed or cancelled job again; its saved chunks stay; its deaths, troubles and time are forgotten.
 
     Raises NotFound, and Conflict in any other state.
     """
@@ -216,6 +217,8 @@ def retried() -> dict[str, Any]:
     return {
         "state": JobState.QUEUED.value,
         "deaths": 0,
+        "troubles": 0,
+        "ran_seconds": 0.0,
         "cancel_requested": False,
         "queued_at": now_utc(),
         "updated_at": now_utc(),
@@ -256,6 +259,7 @@ def values_of(new: NewJob) -> dict[str, Any]:
 
 def _insert_job(tx: Connection, new: NewJob) -> Job:
     times = {"created_at": now_utc(), "queued_at": now_utc(), "updated_at": now_utc()}
+    keep_phrases(tx, [new.phrases])
     row = tx.execute(insert(jobs).values(**values_of(new), **times).returning(*JOB_COLUMNS)).one()
     job = job_of(row)
     add_hints(tx, [(job.id, job.pool, job.worker)])

@@ -80,6 +80,10 @@ class Job:
     fingerprint: str | None = None
     """Of the options and the model's weights, once done."""
     key_id: str | None = None
+    troubles: int = 0
+    """Attempts in a row that ended with an error that may pass and kept no chunk."""
+    ran_seconds: float = 0.0
+    """How long workers have run it since it was submitted or retried, as of the last renewal."""
     """The API key that handed it in."""
 
 

@@ -1,4 +1,4 @@
-"""Files that a fuzzer once broke a reader with (`ops/bench/fuzz.py`, `fuzz_guided.py`): each is read, or refused for good."""
+"""Files that a fuzzer once broke a reader with (`ops/bench/fuzz*.py`): each is read, or refused for good."""
 
 from pathlib import Path
 
