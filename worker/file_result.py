@@ -6,7 +6,8 @@ The contract of `spool-worker transcribe --format json`, one object a file, in t
      "nbest": [{"tokens", "score", "times", "durations", "text"}]}
     {"file", "error": {"code", "message"}}        for a file that failed
 
-`duration`, `start` and `end` are seconds, `times` and `durations` encoder frames from the file's start. Whole
+`duration`, `start` and `end` are seconds, `times` and `durations` encoder frames from the file's start.
+Scores and confidences have three digits behind the point, which hides the batch they were computed in. Whole
 (`chunk=False`) all files are decoded as one batch, and `nbest` is what the search found. In chunks there is
 one entry, put together from the best hypothesis of each chunk: its tokens within the core, the sum of the
 scores.
@@ -23,6 +24,7 @@ from spool.errors import SpoolError
 from spool.formats import render
 from spool.transcript import Transcript
 from worker.decode.hypothesis import Hypothesis
+from worker.decode.words import SCORE_DIGITS
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def _as_json(result: FileResult) -> dict[str, Any]:
         "nbest": [
             {
                 "tokens": list(hypothesis.tokens),
-                "score": hypothesis.score,
+                "score": round(hypothesis.score, SCORE_DIGITS),
                 "times": list(hypothesis.times),
                 "durations": list(hypothesis.durations),
                 "text": text,

@@ -12,8 +12,10 @@ from worker.decode.hypothesis import Hypothesis
 WORD_START = "▁"
 UNKNOWN = "<unk>"  # decoded with a space on both sides, so it is a word of its own
 DIGITS = 3  # milliseconds
-# Coarser than what a batch's shape may do to a float, so that a transcript does not tell its batch (law 7).
-CONFIDENCE_DIGITS = 4
+# What is printed is far coarser than what a batch's shape does to a float (docs/models.md, "Numbers"), so
+# that a transcript does not tell its batch (law 7).
+CONFIDENCE_DIGITS = 3
+SCORE_DIGITS = 3
 
 
 class Decoder(Protocol):
