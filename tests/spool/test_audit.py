@@ -341,7 +341,7 @@ def test_files_of_an_attempt_that_does_not_count_are_no_breach(scene: Scene) -> 
 def test_breaches_are_counted_when_they_are_too_many_to_keep(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spool.auditor.STORED", 2)
+    monkeypatch.setattr("spool.auditor.KEPT", 2)
     scene.do(update(jobs).where(jobs.c.state == JobState.DONE.value).values(finished_at=None, coverage=0.5))
     report = scene.audit()
     assert (report.counts["ended"], len(report.breaches)) == (4, 2)
