@@ -6,7 +6,17 @@ Pure: no SQL and no clock. `spool.store` refuses in SQL whatever `MOVES` does no
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from spool.phrases import Boost, KeptBoost
 
 
 class JobState(StrEnum):
@@ -46,8 +56,8 @@ def may_move(old: JobState, new: JobState) -> bool:
     return (old, new) in MOVES
 
 
-class JobOptions(BaseModel):
-    """What the submitter chose; together with audio and model it alone decides the transcript (law 7)."""
+class _Options(BaseModel):
+    """What the search is asked, but for the boosted phrases."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -63,6 +73,105 @@ class JobOptions(BaseModel):
     channels: Annotated[
         Literal["mix", "separate"], Field(description="Mix all channels, or transcribe each one by itself.")
     ] = "mix"
+    nbest: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=32,
+            strict=True,
+            description="Hypotheses of each chunk in the transcript; the beam has to hold as many.",
+        ),
+    ] = 1
+    language_model: Annotated[
+        str | None,
+        Field(min_length=1, max_length=200, description="An n-gram language model's name from the settings."),
+    ] = None
+    lm_weight: Annotated[
+        float,
+        Field(ge=0, le=10, strict=True, allow_inf_nan=False, description="The language model's weight."),
+    ] = 0.3
+    lm_blanks: Annotated[
+        bool, Field(strict=True, description="Let the language model have a say in blanks too.")
+    ] = False
+    pruning: Annotated[
+        Literal["late", "early"],
+        Field(
+            description="Whether language model and phrases speak before the beam is cut to its best (late) "
+            "or only order what the model alone kept (early)."
+        ),
+    ] = "late"
+    context: Annotated[
+        Literal["chunk", "job"],
+        Field(
+            description="Where language model and phrases begin anew: with each chunk, or not before the "
+            "recording's end; its chunks are then decoded one after another."
+        ),
+    ] = "chunk"
+
+
+class JobOptions(_Options):
+    """What the submitter chose; together with audio and model it alone decides the transcript (law 7)."""
+
+    boost: Annotated[KeptBoost | None, Field(description="Phrases that are favoured.")] = None
+
+    def told(self) -> dict[str, JsonValue]:
+        """The options that say something: an option that did not exist yet when a transcript was made is
+        left out where it asks for what was done then."""
+        return {
+            name: value
+            for name, value in self.model_dump(mode="json").items()
+            if name in _FIRST_OPTIONS or value != type(self).model_fields[name].default
+        }
+
+
+_FIRST_OPTIONS = frozenset({"model", "decoder", "beam", "channels"})
+
+
+class AskedOptions(_Options):
+    """The options as a request tells them, with the phrases themselves. What contradicts itself is refused
+    at the field that was told last."""
+
+    boost: Annotated[Boost | None, Field(description="Words and phrases to be favoured.")] = None
+
+    @field_validator("nbest")
+    @classmethod
+    def _is_in_the_beam(cls, nbest: int, told: ValidationInfo) -> int:
+        if nbest > 1 and told.data.get("decoder") == "greedy":
+            raise ValueError("the greedy decoder knows one hypothesis; ask for the beam decoder")
+        if nbest > told.data.get("beam", nbest):
+            raise ValueError(f"must not be more than the beam, which is {told.data['beam']}")
+        return nbest
+
+    @field_validator("lm_weight", "lm_blanks")
+    @classmethod
+    def _has_a_language_model(cls, value: float, told: ValidationInfo) -> float:
+        default = cls.model_fields[told.field_name or ""].default
+        if value != default and told.data.get("language_model", "") is None:
+            raise ValueError("says something of a language model, and language_model names none")
+        return value
+
+    @field_validator("boost")
+    @classmethod
+    def _says_something(cls, boost: Boost | None) -> Boost | None:
+        return boost if boost and boost.phrases else None
+
+    @model_validator(mode="after")
+    def _has_something_to_fuse(self) -> "AskedOptions":
+        if self.language_model is not None or self.boost is not None:
+            if self.decoder == "greedy" and self.pruning == "early":
+                raise ValueError("pruning: there is no beam to cut; ask for the beam decoder")
+            if self.decoder == "greedy" and self.lm_blanks:
+                raise ValueError("lm_blanks: the greedy decoder leaves blanks to the model")
+            return self
+        for name in ("pruning", "context"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: asks how to fuse, and there is neither language_model nor boost")
+        return self
+
+    def kept(self) -> JobOptions:
+        """The options as the job keeps them."""
+        told = {name: getattr(self, name) for name in _Options.model_fields}
+        return JobOptions(**told, boost=self.boost and self.boost.kept)
 
 
 def queue_name(pool: str, worker: str | None = None) -> str:

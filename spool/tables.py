@@ -210,10 +210,8 @@ chunks = Table(
     Column("engine_ns", BigInteger, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
-    # Of the options and weights that it was decoded by.
     Column("fingerprint", String(64)),
     Column("nbest", JSON(none_as_null=True)),
-    # The recording's last tokens up to its end, where the next chunk goes on from them.
     Column("tail", JSON(none_as_null=True)),
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"

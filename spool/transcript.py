@@ -6,7 +6,7 @@ Times are seconds from the start of the recording.
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 SCHEMA: Literal["spool.transcript/1"] = "spool.transcript/1"
 
@@ -25,6 +25,23 @@ class Word(_Record):
     end: Seconds
     confidence: Annotated[float, Field(ge=0, le=1)]
     channel: int = 0
+
+
+class NbestText(_Record):
+    """One hypothesis of a chunk. `score` is its natural-log probability, higher is better, with what a
+    language model and boosted phrases added; comparable within its chunk alone."""
+
+    text: str
+    score: float
+
+
+class ChunkNbest(_Record):
+    """What the search made of one stretch of one channel, best first."""
+
+    start: Seconds
+    end: Seconds
+    channel: int = 0
+    hypotheses: tuple[NbestText, ...]
 
 
 class Segment(_Record):
@@ -68,7 +85,7 @@ class AudioFacts(_Record):
 
 
 class ModelFacts(_Record):
-    """Which weights spoke."""
+    """Which weights spoke; of a language model, which file."""
 
     name: str
     sha256: str
@@ -81,8 +98,11 @@ class Transcript(_Record):
     job: str | None = None
     audio: AudioFacts
     model: ModelFacts
-    options: dict[str, str | int | float | bool]
+    language_model: ModelFacts | None = None
+    options: dict[str, JsonValue]
     coverage: Coverage
     text: str
     words: tuple[Word, ...]
     segments: tuple[Segment, ...]
+    nbest: tuple[ChunkNbest, ...] = ()
+    """Each searched chunk's hypotheses, where more than one was asked for; chunks may overlap a little."""

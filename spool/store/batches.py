@@ -20,6 +20,7 @@ from spool.ids import new_id
 from spool.jobs import JobState, queue_name
 from spool.store.cursors import read_cursor, write_cursor
 from spool.store.jobs import PAGE_LIMIT, NewJob, retried, values_of
+from spool.store.phrases import keep_phrases
 from spool.store.rows import JOB_COLUMNS, Job, add_hints, job_of
 from spool.tables import ID, batches, jobs, outbox
 
@@ -133,6 +134,7 @@ def add_jobs(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> int:
     rows = [values_of(job) for job in new]
     written = 0
     if rows:
+        keep_phrases(tx, [job.phrases for job in new])
         # One prepared statement row by row: lists of ten thousand parameters take far longer to read.
         tx.execute(build(jobs).values(**times).on_conflict_do_nothing(), rows)
         for pool, worker in {(job.pool, job.worker) for job in new}:

@@ -1,11 +1,13 @@
 """Chunks that were decoded: saved once per job, channel and number, and never decoded again (law 4).
 
 The save, its cost line and the worker's sum commit together (law 5), and only while the claim holds (law 3).
+A chunk that other weights decoded than those that speak now is no part of the transcript (law 7): it goes,
+and its time is billed as wasted.
 """
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -14,14 +16,19 @@ from spool.store import costs
 from spool.store.costs import Charge
 from spool.store.leases import Claim, hold
 from spool.tables import chunks
-from spool.transcript import Word
+from spool.transcript import NbestText, Word
 
 
 @dataclass(frozen=True, slots=True)
 class SavedChunk:
     """One chunk's words. Positions are samples at 16 kHz from the start of the recording; the core is what
     this chunk answers for, within the audio that the engine heard. Word times are seconds from the
-    recording's start."""
+    recording's start.
+
+    fingerprint: of the options and weights that decoded it, None where nobody noted it. nbest: every
+    hypothesis, best first, where more than one was asked for. tail: the recording's last tokens up to here,
+    each with the sample it was heard at, where the next chunk's search goes on from them.
+    """
 
     index: int
     channel: int
@@ -32,6 +39,9 @@ class SavedChunk:
     words: tuple[Word, ...]
     engine_ns: int
     attempt: int
+    fingerprint: str | None = None
+    nbest: tuple[NbestText, ...] = ()
+    tail: tuple[tuple[int, int], ...] | None = None
 
 
 def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) -> None:
@@ -57,6 +67,9 @@ def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) 
             engine_ns=chunk.engine_ns,
             attempt=claim.attempt,
             created_at=now_utc(),
+            fingerprint=chunk.fingerprint,
+            nbest=[told.model_dump(mode="json") for told in chunk.nbest] or None,
+            tail=None if chunk.tail is None else [list(heard) for heard in chunk.tail],
         )
         .on_conflict_do_nothing(index_elements=[chunks.c.job_id, chunks.c.channel, chunks.c.number])
         .returning(chunks.c.number)
@@ -80,6 +93,25 @@ def saved_chunks(tx: Connection, job_id: str) -> list[SavedChunk]:
             words=tuple(Word.model_validate(word) for word in row.words),
             engine_ns=row.engine_ns,
             attempt=row.attempt,
+            fingerprint=row.fingerprint,
+            nbest=tuple(NbestText.model_validate(told) for told in row.nbest or ()),
+            tail=None if row.tail is None else tuple((token, sample) for token, sample in row.tail),
         )
         for row in rows
     ]
+
+
+def drop_stale(tx: Connection, claim: Claim, fingerprint: str) -> int:
+    """Take out what other options or weights decoded, and bill its time as wasted; how many chunks.
+
+    An attempt decodes by one fingerprint, so all of it goes or none. Raises LeaseLost.
+    """
+    hold(tx, claim)
+    stale = chunks.c.fingerprint.is_distinct_from(fingerprint)
+    gone = tx.execute(
+        delete(chunks).where(chunks.c.job_id == claim.job.id, stale).returning(chunks.c.attempt)
+    )
+    attempts = [row.attempt for row in gone]
+    for attempt in sorted(set(attempts)):
+        costs.waste(tx, claim.job.id, attempt)
+    return len(attempts)

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -32,6 +32,7 @@ __all__ = [
     "charge",
     "cost_report",
     "job_cost",
+    "waste",
     "wasted_ns",
 ]
 
@@ -69,12 +70,28 @@ def charge(tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bool
     busy = update(workers).where(workers.c.id == bill.worker_id)
     if tx.execute(busy.values(busy_ns=workers.c.busy_ns + bill.engine_ns)).rowcount != 1:
         raise NotFound(f"Worker {bill.worker_id} is not registered, so its time cannot be billed.")
+    _add(tx, job_id, attempt, bill, wasted)
+
+
+def waste(tx: Connection, job_id: str, attempt: int) -> None:
+    """What the attempt was billed turns out to be wasted: its lines change sides, no second is lost."""
+    told = (cost_lines.c.job_id == job_id, cost_lines.c.attempt == attempt, ~cost_lines.c.wasted)
+    for row in tx.execute(delete(cost_lines).where(*told).returning(*cost_lines.c)).all():
+        amounts = (row.engine_ns, row.audio_samples, row.price_per_hour_micros)
+        bill = Charge(row.worker_id, *amounts, row.model, row.pool, row.project)
+        _add(tx, job_id, attempt, bill, wasted=True, day=row.day)
+
+
+def _add(
+    tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bool, day: date | None = None
+) -> None:
+    """Add to the line of this day (today unless given)."""
     build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
     line = build(cost_lines).values(
         job_id=job_id,
         attempt=attempt,
         worker_id=bill.worker_id,
-        day=today_utc(),
+        day=day or today_utc(),
         price_per_hour_micros=bill.price_per_hour_micros,
         wasted=wasted,
         model=bill.model,

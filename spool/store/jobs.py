@@ -29,6 +29,7 @@ from spool.jobs import JobOptions, JobState
 from spool.phrases import PhraseList
 from spool.store.cursors import read_cursor, write_cursor
 from spool.store.idempotency import job_of_key, keep_key
+from spool.store.phrases import keep_phrases
 from spool.store.rows import JOB_COLUMNS, Job, Source, SourceKind, add_hints, job_of, may_become
 from spool.tables import ID, jobs
 
@@ -76,6 +77,8 @@ class NewJob:
     custom_id: str | None = None
     tags: dict[str, str] | None = None
     key_id: str | None = None
+    phrases: PhraseList | None = None
+    """Those whose digest `options` name."""
 
 
 @dataclass(frozen=True, slots=True)
