@@ -1,9 +1,4 @@
-"""The SQL tables, as SQLAlchemy Core. Alembic's migrations end exactly here (a test compares them).
-
-Knows names, types, constraints and indexes; knows no query. Instants are UTC, sample counts are at 16 kHz,
-engine time is whole nanoseconds and money is whole nano-units of the currency, so every sum is exact on both
-databases.
-"""
+"""Jobs, their saved chunks and the phrases they ask for."""
 
 from sqlalchemy import (
     JSON,
@@ -11,12 +6,10 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
-    Date,
     Double,
     ForeignKey,
     Index,
     Integer,
-    MetaData,
     String,
     Table,
     Text,
@@ -26,19 +19,7 @@ from sqlalchemy import (
 
 from spool.clock import UtcDateTime
 from spool.jobs import JobState
-
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
-
-ID = String(40)
-NAME = String(200)
+from spool.tables.base import ID, NAME, metadata
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
 
@@ -142,60 +123,6 @@ jobs = Table(
     ),
 )
 
-batches = Table(
-    "batches",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("project", NAME, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("reuse", Boolean, nullable=False),
-    Column("accepted", Integer, nullable=False, server_default=text("0")),
-    Column("lines", Integer),
-    Column("bad", Integer, nullable=False, server_default=text("0")),
-    Column("bad_lines", JSON, nullable=False),
-    Column("idempotency_key", String(255)),
-    Column("request_hash", String(64), nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("updated_at", UtcDateTime, nullable=False),
-    # When the last line had been read; before that more jobs may come.
-    Column("closed_at", UtcDateTime),
-    Column("cancelled_at", UtcDateTime),
-    Column("key_id", ID),
-    CheckConstraint("accepted >= 0 AND bad >= 0", name="counts"),
-    Index("ix_batches_created_at_id", "created_at", "id"),
-    Index("ix_batches_project_created_at_id", "project", "created_at", "id"),
-    Index(
-        "ix_batches_project_idempotency_key",
-        "project",
-        "idempotency_key",
-        unique=True,
-        sqlite_where=text("idempotency_key IS NOT NULL"),
-        postgresql_where=text("idempotency_key IS NOT NULL"),
-    ),
-)
-
-# A row here is a message that has still to go to Redis. Sent rows are deleted.
-outbox = Table(
-    "outbox",
-    metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("queue", NAME, nullable=False),
-    Column("due_at", UtcDateTime, nullable=False),
-    Index("ix_outbox_queue_due_at_id", "queue", "due_at", "id"),
-)
-
-idempotency = Table(
-    "idempotency",
-    metadata,
-    Column("project", NAME, primary_key=True),
-    Column("key", String(255), primary_key=True),
-    Column("request_hash", String(64), nullable=False),
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("created_at", UtcDateTime, nullable=False, index=True),
-)
-
 chunks = Table(
     "chunks",
     metadata,
@@ -225,76 +152,4 @@ phrase_lists = Table(
     Column("sha256", String(64), primary_key=True),
     Column("phrases", JSON, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
-)
-
-workers = Table(
-    "workers",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("name", NAME, nullable=False),
-    Column("pool", NAME, nullable=False),
-    Column("host", NAME, nullable=False),
-    Column("chip", NAME, nullable=False),
-    Column("version", String(64), nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("models", JSON, nullable=False),
-    Column("price_per_hour_micros", BigInteger, nullable=False),
-    Column("concurrency", Integer, nullable=False),
-    Column("state", String(16), nullable=False),
-    # Why it is unwell.
-    Column("reason", Text),
-    Column("started_at", UtcDateTime, nullable=False),
-    Column("seen_at", UtcDateTime, nullable=False),
-    Column("stopped_at", UtcDateTime),
-    # Charged so far: grows in the commits that write cost lines. `engine_busy_ns` is what the engine itself
-    # says.
-    Column("busy_ns", BigInteger, nullable=False, server_default=text("0")),
-    Column("engine_busy_ns", BigInteger, nullable=False, server_default=text("0")),
-    CheckConstraint("state IN ('starting', 'ready', 'draining', 'unwell', 'stopped')", name="state"),
-    Index("ix_workers_seen_at", "seen_at"),
-)
-
-cost_lines = Table(
-    "cost_lines",
-    metadata,
-    # A bill outlives its job, hence no foreign key to jobs.
-    Column("job_id", ID, primary_key=True),
-    Column("attempt", Integer, primary_key=True, autoincrement=False),
-    Column("worker_id", ID, ForeignKey("workers.id"), primary_key=True),
-    Column("day", Date, primary_key=True),
-    Column("price_per_hour_micros", BigInteger, primary_key=True, autoincrement=False),
-    Column("wasted", Boolean, primary_key=True),
-    Column("model", NAME, nullable=False),
-    Column("pool", NAME, nullable=False),
-    Column("project", NAME, nullable=False),
-    Column("engine_ns", BigInteger, nullable=False),
-    Column("audio_samples", BigInteger, nullable=False),
-    Column("cost_nanos", BigInteger, nullable=False),
-    Column("updated_at", UtcDateTime, nullable=False),
-    CheckConstraint("engine_ns >= 0 AND audio_samples >= 0 AND cost_nanos >= 0", name="amounts"),
-    Index("ix_cost_lines_day", "day"),
-)
-
-locks = Table(
-    "locks",
-    metadata,
-    Column("name", NAME, primary_key=True),
-    Column("owner", NAME, nullable=False),
-    Column("held_until", UtcDateTime, nullable=False),
-)
-
-# Rows stay when a key is revoked: once there was one, nobody is let in without.
-api_keys = Table(
-    "api_keys",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("name", NAME, nullable=False),
-    Column("project", NAME),
-    Column("scopes", JSON, nullable=False),
-    Column("sources", JSON(none_as_null=True)),
-    Column("sha256", String(64), nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("expires_at", UtcDateTime),
-    Column("revoked_at", UtcDateTime),
-    Column("used_at", UtcDateTime),
 )

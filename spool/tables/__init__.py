@@ -1,0 +1,28 @@
+"""The SQL tables, as SQLAlchemy Core. Alembic's migrations end exactly here (a test compares them).
+
+Knows names, types, constraints and indexes; knows no query. Instants are UTC, sample counts are at 16 kHz,
+engine time is whole nanoseconds and money is whole nano-units of the currency, so every sum is exact on both
+databases.
+"""
+
+from spool.tables.access import api_keys
+from spool.tables.base import ID, metadata
+from spool.tables.batches import batches
+from spool.tables.fleet import cost_lines, workers
+from spool.tables.jobs import chunks, jobs, phrase_lists
+from spool.tables.queue import idempotency, locks, outbox
+
+__all__ = [
+    "ID",
+    "api_keys",
+    "batches",
+    "chunks",
+    "cost_lines",
+    "idempotency",
+    "jobs",
+    "locks",
+    "metadata",
+    "outbox",
+    "phrase_lists",
+    "workers",
+]

@@ -1,0 +1,50 @@
+"""Batches: many jobs handed in at once."""
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+from spool.clock import UtcDateTime
+from spool.tables.base import ID, NAME, metadata
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("project", NAME, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("reuse", Boolean, nullable=False),
+    Column("accepted", Integer, nullable=False, server_default=text("0")),
+    Column("lines", Integer),
+    Column("bad", Integer, nullable=False, server_default=text("0")),
+    Column("bad_lines", JSON, nullable=False),
+    Column("idempotency_key", String(255)),
+    Column("request_hash", String(64), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    # When the last line had been read; before that more jobs may come.
+    Column("closed_at", UtcDateTime),
+    Column("cancelled_at", UtcDateTime),
+    Column("key_id", ID),
+    CheckConstraint("accepted >= 0 AND bad >= 0", name="counts"),
+    Index("ix_batches_created_at_id", "created_at", "id"),
+    Index("ix_batches_project_created_at_id", "project", "created_at", "id"),
+    Index(
+        "ix_batches_project_idempotency_key",
+        "project",
+        "idempotency_key",
+        unique=True,
+        sqlite_where=text("idempotency_key IS NOT NULL"),
+        postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
+)

@@ -1,0 +1,68 @@
+"""The workers and the ledger of what they did."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Date,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+from spool.clock import UtcDateTime
+from spool.tables.base import ID, NAME, metadata
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("name", NAME, nullable=False),
+    Column("pool", NAME, nullable=False),
+    Column("host", NAME, nullable=False),
+    Column("chip", NAME, nullable=False),
+    Column("version", String(64), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("models", JSON, nullable=False),
+    Column("price_per_hour_micros", BigInteger, nullable=False),
+    Column("concurrency", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    # Why it is unwell.
+    Column("reason", Text),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("seen_at", UtcDateTime, nullable=False),
+    Column("stopped_at", UtcDateTime),
+    # Charged so far: grows in the commits that write cost lines. `engine_busy_ns` is what the engine itself
+    # says.
+    Column("busy_ns", BigInteger, nullable=False, server_default=text("0")),
+    Column("engine_busy_ns", BigInteger, nullable=False, server_default=text("0")),
+    CheckConstraint("state IN ('starting', 'ready', 'draining', 'unwell', 'stopped')", name="state"),
+    Index("ix_workers_seen_at", "seen_at"),
+)
+
+cost_lines = Table(
+    "cost_lines",
+    metadata,
+    # A bill outlives its job, hence no foreign key to jobs.
+    Column("job_id", ID, primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("worker_id", ID, ForeignKey("workers.id"), primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("price_per_hour_micros", BigInteger, primary_key=True, autoincrement=False),
+    Column("wasted", Boolean, primary_key=True),
+    Column("model", NAME, nullable=False),
+    Column("pool", NAME, nullable=False),
+    Column("project", NAME, nullable=False),
+    Column("engine_ns", BigInteger, nullable=False),
+    Column("audio_samples", BigInteger, nullable=False),
+    Column("cost_nanos", BigInteger, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    CheckConstraint("engine_ns >= 0 AND audio_samples >= 0 AND cost_nanos >= 0", name="amounts"),
+    Index("ix_cost_lines_day", "day"),
+)
