@@ -6,8 +6,9 @@ is run one utterance at a time, and the one that ends the process a second time,
 EngineCrashed.
 
 Busy time is what children measured around batches that returned results (`busy_ns`); it is exactly the sum
-of `engine_ns` over all results given out. The time of a batch that raised is `lost_ns`, model loading is
-`load_ns`. The time of a batch that died with its child was measured by nobody and is in none of them.
+of `engine_ns` over all results given out. The time of a batch that raised, or of an utterance that failed in
+one that did not, is `lost_ns`, model loading is `load_ns`. The time of a batch that died with its child was
+measured by nobody and is in none of them.
 """
 
 import itertools

@@ -5,8 +5,9 @@ can catch that. So it keeps nothing that matters; `worker.engine` starts it anew
 not answered. It knows no job beyond its name, no SQL and no files but the models.
 
 Busy time (law 5) is the monotonic time around a batch that returned results, split over its utterances by
-encoder frames so that the parts sum to the whole. A batch that raises is run again one utterance at a time,
-so that only the guilty one fails; the time of what raised is `lost_ns`, on nobody's bill.
+encoder frames so that the parts sum to the whole; the part of an utterance that fails is `lost_ns`, on
+nobody's bill. A batch that raises is run again one utterance at a time, so that only the guilty one fails;
+the time of what raised is lost too.
 """
 
 import importlib
@@ -29,10 +30,12 @@ from worker.engine_protocol import (
     DropJob,
     Dropped,
     EngineOptions,
+    Failure,
     Finished,
     Loaded,
     Loading,
     Ready,
+    Recognition,
     Recognizer,
     Report,
     Request,
@@ -156,19 +159,24 @@ class _Device:
             self._report([(utterance.ticket, error) for utterance in batch], 0, 0)
             return
         answers, busy_ns, lost_ns = self._attempt(model, batch)
-        if len(batch) > 1 and isinstance(answers[0], SpoolError):
+        if len(batch) > 1 and isinstance(answers, SpoolError):
             self._report([], 0, lost_ns)
             for utterance in batch:
                 self._run_alone(model, utterance)
             return
+        if isinstance(answers, SpoolError):
+            answers = [answers]
         self._report([(u.ticket, answer) for u, answer in zip(batch, answers, strict=True)], busy_ns, lost_ns)
 
     def _run_alone(self, model: Recognizer, utterance: Utterance) -> None:
         answers, busy_ns, lost_ns = self._attempt(model, [utterance])
-        self._report([(utterance.ticket, answers[0])], busy_ns, lost_ns)
+        answer = answers if isinstance(answers, SpoolError) else answers[0]
+        self._report([(utterance.ticket, answer)], busy_ns, lost_ns)
 
-    def _attempt(self, model: Recognizer, batch: Sequence[Utterance]) -> tuple[list[Answer], int, int]:
-        """Answers, busy and lost nanoseconds; where the batch raised, every answer is that error."""
+    def _attempt(
+        self, model: Recognizer, batch: Sequence[Utterance]
+    ) -> tuple[list[Answer] | SpoolError, int, int]:
+        """Answers (or the error that the batch raised), busy and lost nanoseconds."""
         self._reports.send(Started(tuple(utterance.ticket for utterance in batch)))
         failpoint("engine.started")
         audio = [self._view.read(utterance.slot, utterance.samples) for utterance in batch]
@@ -180,18 +188,12 @@ class _Device:
             if len(found) != len(batch):
                 raise EngineError(f"The model answered {len(found)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
-            failure = _as_spool_error(error)
-            return [failure] * len(batch), 0, time.monotonic_ns() - begun
+            return _as_spool_error(error), 0, time.monotonic_ns() - begun
         failpoint("engine.computed")
         shares = split_exactly(busy_ns, [answer.frames for answer in found])
-        return (
-            [
-                UtteranceResult(answer.hypotheses, answer.words, answer.frames, share, len(batch))
-                for answer, share in zip(found, shares, strict=True)
-            ],
-            busy_ns,
-            0,
-        )
+        pairs = list(zip(found, shares, strict=True))
+        lost_ns = sum(share for answer, share in pairs if isinstance(answer, Failure))
+        return [_answered(answer, share, len(batch)) for answer, share in pairs], busy_ns - lost_ns, lost_ns
 
     def _model(self, path: str) -> Recognizer:
         if path in self._models:
@@ -218,6 +220,12 @@ class _Device:
         self._busy_total_ns += busy_ns
         self._reports.send(Finished(tuple(results), busy_ns, lost_ns, self._busy_total_ns))
         failpoint("engine.reported")
+
+
+def _answered(answer: Recognition | Failure, engine_ns: int, batch: int) -> Answer:
+    if isinstance(answer, Failure):
+        return answer.error
+    return UtteranceResult(answer.hypotheses, answer.words, answer.frames, engine_ns, batch)
 
 
 def _as_spool_error(error: Exception) -> SpoolError:

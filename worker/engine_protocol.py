@@ -54,6 +54,13 @@ class Recognition(NamedTuple):
     frames: int
 
 
+class Failure(NamedTuple):
+    """Why one utterance has no answer while its neighbours have one, and its encoder frames."""
+
+    error: SpoolError
+    frames: int
+
+
 class Recognizer(Protocol):
     """A loaded model together with its search. Used from one thread only."""
 
@@ -63,9 +70,9 @@ class Recognizer(Protocol):
 
     def recognize(
         self, utterances: Sequence[NDArray[np.float32]], options: SearchOptions
-    ) -> list[Recognition]:
+    ) -> list[Recognition | Failure]:
         """Transcribe a batch of 16 kHz mono utterances, one answer each, in order; all device work is done
-        when it returns."""
+        when it returns. What it raises is said of the whole batch, which is then run one by one."""
 
 
 # --- parent to child ------------------------------------------------------------------------------------
@@ -140,8 +147,8 @@ class Started:
 @dataclass(frozen=True, slots=True)
 class Finished:
     """A batch ended. `busy_ns` is the time that `results` took, exactly the sum of their `engine_ns`;
-    `lost_ns` went into a batch that raised and returned nothing. `busy_total_ns` is the child's own count
-    since it started."""
+    `lost_ns` went into a batch that raised and into utterances that failed. `busy_total_ns` is the child's
+    own count since it started."""
 
     results: tuple[tuple[int, UtteranceResult | SpoolError], ...]
     busy_ns: int

@@ -9,10 +9,11 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.hypothesis import SearchOptions
+from spool.errors import EngineError
+from worker.decode.hypothesis import Hypothesis, SearchOptions
 from worker.decode.search import best_of, search
 from worker.decode.words import words_of
-from worker.engine_protocol import ModelInfo, Recognition
+from worker.engine_protocol import Failure, ModelInfo, Recognition
 from worker.model.load import load_model
 from worker.model.model import AsrModel
 
@@ -32,19 +33,26 @@ class ModelRecognizer:
 
     def recognize(
         self, utterances: Sequence[NDArray[np.float32]], options: SearchOptions
-    ) -> list[Recognition]:
-        """One answer per 16 kHz mono utterance, in order.
+    ) -> list[Recognition | Failure]:
+        """One answer per 16 kHz mono utterance, in order; one whose logits are no numbers fails alone.
 
-        Raises InvalidRequest for a search the model cannot do, EngineError where its output is no number.
+        Raises InvalidRequest for a search the model cannot do.
         """
         encoded = self._model.encode(utterances)
         mx.eval(encoded.frames)
         found = search(self._model, encoded, options)
-        answers = []
-        for hypotheses, frames in zip(found, encoded.lengths.tolist(), strict=True):
-            words = words_of(best_of(hypotheses), self._model.tokenizer, self._model.frame_seconds)
-            answers.append(Recognition(tuple(hypotheses), tuple(words), int(frames)))
-        return answers
+        return [
+            self._answer(hypotheses, int(frames))
+            for hypotheses, frames in zip(found, encoded.lengths.tolist(), strict=True)
+        ]
+
+    def _answer(self, hypotheses: Sequence[Hypothesis], frames: int) -> Recognition | Failure:
+        try:
+            best = best_of(hypotheses)
+        except EngineError as error:
+            return Failure(error, frames)
+        words = words_of(best, self._model.tokenizer, self._model.frame_seconds)
+        return Recognition(tuple(hypotheses), tuple(words), frames)
 
 
 def load_recognizer(model: str) -> ModelRecognizer:

@@ -142,10 +142,13 @@ def _result(model: AsrModel, state: _File, options: SearchOptions) -> FileResult
     if state.error is not None or state.facts is None:
         return FileResult(name, error=state.error)
     spoken = [heard for heard in state.heard if heard.chunk.speech]
-    try:
-        best = [best_of(heard.hypotheses) for heard in spoken]
-    except EngineError as error:
-        return FileResult(name, error=EngineError(f"{state.path.name}: {error.message}"))
+    best = []
+    for heard in spoken:
+        try:
+            best.append(best_of(heard.hypotheses))
+        except EngineError as error:
+            place = f"{_seconds(heard.chunk.core_start):.1f} to {_seconds(heard.chunk.core_end):.1f} s"
+            return FileResult(name, error=EngineError(f"{state.path.name}: at {place}: {error.message}"))
     words = _words(model, spoken, best)
     frames = model.frames_of(state.samples)
     whole = len(state.heard) == len(spoken) == 1

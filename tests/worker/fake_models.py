@@ -2,8 +2,8 @@
 
 The model's name is its script, words separated by "+": `plain`; `load-fails`; `load-aborts`; `sleep=0.01` a
 batch; `gate=/path` waits in every batch until that path exists. Samples speak too: any sample above 0.995
-aborts the process as Metal does, any sample below -0.995 raises. Words depend on the utterance's own
-samples alone.
+aborts the process as Metal does, any sample below -0.995 raises, one above 0.990 fails its utterance. Words
+depend on the utterance's own samples alone.
 """
 
 import hashlib
@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.errors import ModelUnreadable
+from spool.errors import EngineError, ModelUnreadable
 from spool.transcript import Word
 from worker.decode.hypothesis import Hypothesis, SearchOptions
-from worker.engine_protocol import ModelInfo, Recognition
+from worker.engine_protocol import Failure, ModelInfo, Recognition
 
 LOADER = "tests.worker.fake_models:load"
 RATE = 16_000
-ABORT, RAISE = 0.999, -0.999
+ABORT, RAISE, FAIL = 0.999, -0.999, 0.992
 
 
 def tone(seconds: float, level: float = 0.3, pitch: float = 220.0) -> NDArray[np.float32]:
@@ -52,7 +52,7 @@ class FakeRecognizer:
 
     def recognize(
         self, utterances: Sequence[NDArray[np.float32]], options: SearchOptions
-    ) -> list[Recognition]:
+    ) -> list[Recognition | Failure]:
         if self._gate is not None:
             self._gate.with_suffix(".reached").touch()
             while not self._gate.exists():
@@ -67,7 +67,9 @@ class FakeRecognizer:
         return [_recognition(samples) for samples in utterances]
 
 
-def _recognition(samples: NDArray[np.float32]) -> Recognition:
+def _recognition(samples: NDArray[np.float32]) -> Recognition | Failure:
+    if float(samples.max(initial=0)) > 0.99:
+        return Failure(EngineError("a sample that is not a number to me"), len(samples) // 1280)
     words = []
     for start in range(0, len(samples) - RATE // 2, RATE):
         second = samples[start : start + RATE]

@@ -21,7 +21,7 @@ from spool.errors import (
     JobCancelled,
     ModelUnreadable,
 )
-from tests.worker.fake_models import ABORT, LOADER, RAISE, RATE, poisoned, tone
+from tests.worker.fake_models import ABORT, FAIL, LOADER, RAISE, RATE, poisoned, tone
 from worker.batching import BatchLimits
 from worker.decode.hypothesis import SearchOptions, UtteranceResult
 from worker.engine import Engine
@@ -191,6 +191,30 @@ def test_an_exception_fails_its_utterance_and_its_time_is_on_no_bill(engine: Eng
     assert engine.stats.restarts == 0
     assert engine.stats.lost_ns > 0
     assert sum(answer.engine_ns for answer in answers) == engine.busy_ns
+
+
+def test_an_utterance_that_fails_in_its_batch_fails_alone_and_nobody_runs_twice(
+    engine: Engine, gate: Path
+) -> None:
+    model = f"gate={gate}"
+    first = engine.submit("first", tone(1), model, SEARCH)
+    reached(gate)
+    good = [engine.submit(f"good{i}", tone(2), model, SEARCH) for i in range(3)]
+    bad = engine.submit("bad", poisoned(tone(2), FAIL), model, SEARCH)
+    good += [engine.submit(f"late{i}", tone(2), model, SEARCH) for i in range(3)]
+    last = engine.submit("nobody", tone(2), model, SEARCH)
+    engine.forget("nobody")
+    with pytest.raises(JobCancelled):  # the child says so, and so has taken in what was sent before
+        last.result(DEADLINE)
+    gate.touch()
+    answers = results([first, *good])
+    with pytest.raises(EngineError, match="not a number to me"):
+        bad.result(DEADLINE)
+    assert [answer.batch_size for answer in answers] == [1] + [7] * 6
+    assert sum(answer.engine_ns for answer in answers) == engine.busy_ns
+    # The failed one's share of the batch is lost, its neighbours pay their own.
+    assert min(abs(engine.stats.lost_ns - answer.engine_ns) for answer in answers[1:]) <= 1
+    assert engine.stats.batches == 2
 
 
 @pytest.mark.parametrize("script", ["load-fails", "load-breaks", "load-aborts"])

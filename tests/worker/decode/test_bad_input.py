@@ -1,0 +1,213 @@
+"""Logits that are no logits, in one row of a batch: that row fails, its neighbours never know. Every search.
+
+Also what every search must take: a beam wider than the vocabulary, one frame, no frame.
+"""
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from spool.errors import EngineError
+from tests.worker.decode.reference import D_MODEL, random_frames, tiny_transducer
+from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
+from worker.decode.search import best_of, search
+from worker.model.ctc import CtcDecoder, CtcHead
+from worker.model.joint import Transducer
+from worker.model.prediction import LstmState
+from worker.model.tokenizer import Tokenizer
+
+PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
+LENGTHS = [13, 1, 20, 0, 7, 9]
+BAD, AT = 2, 11  # the row that is spoiled, and from which frame on
+MARK = 1e4  # no frame of a model holds it
+FUSED = FusionOptions(phrases=("a b", "g"), boost=0.5)
+
+
+class Spoiled(Transducer):
+    """Answers `poison` to every frame that carries the mark."""
+
+    def __init__(self, sound: Transducer, poison: float, part: str) -> None:
+        self._sound, self._poison, self._part = sound, poison, part
+        self.durations, self.blank = sound.durations, sound.blank
+
+    def start(self, batch: int) -> tuple[mx.array, LstmState]:
+        return self._sound.start(batch)
+
+    def step(self, tokens: mx.array, state: LstmState) -> tuple[mx.array, LstmState]:
+        return self._sound.step(tokens, state)
+
+    def project_encoder(self, frames: mx.array) -> mx.array:
+        # The mark goes beside the projection, which has no room for it.
+        marked = mx.where(frames[..., :1] == MARK, 1.0, 0.0)
+        clean = self._sound.project_encoder(mx.where(frames == MARK, 0.0, frames))
+        return mx.concatenate([clean, marked], axis=-1)
+
+    def logits(self, enc_proj: mx.array, pred_proj: mx.array) -> tuple[mx.array, mx.array | None]:
+        labels, spread = self._sound.logits(enc_proj[..., :-1], pred_proj)
+        marked = enc_proj[..., -1:] > 0
+        if spread is not None and self._part == "durations":
+            return labels, mx.where(marked, self._poison, spread)
+        if self._part == "one label":
+            marked = marked & (mx.arange(labels.shape[-1]) == 3)
+        return mx.where(marked, self._poison, labels), spread
+
+
+class SpoiledHead(CtcHead):
+    """A CTC head whose frames are its log-probabilities."""
+
+    def __init__(self) -> None:
+        super().__init__(CtcDecoder(len(PIECES) + 1, len(PIECES)), len(PIECES))
+
+    def log_probs(self, frames: mx.array) -> mx.array:
+        return frames
+
+
+@dataclass(frozen=True)
+class Model:
+    transducer: Transducer | None = None
+    ctc: CtcHead | None = None
+    tokenizer: Tokenizer = Tokenizer(PIECES)  # noqa: RUF009 - it is never changed
+
+    @property
+    def heads(self) -> frozenset[str]:
+        if self.transducer is None:
+            return frozenset({"ctc"})
+        return frozenset({"tdt" if self.transducer.durations else "rnnt"})
+
+
+@dataclass(frozen=True)
+class Encoded:
+    frames: mx.array
+    lengths: np.ndarray
+
+
+def searches(wide: int = 4) -> list[SearchOptions]:
+    return [
+        SearchOptions(decoder, wide, wide, fusion=fusion)  # type: ignore[arg-type]
+        for decoder in ("greedy", "beam")
+        for fusion in (None, FUSED)
+    ]
+
+
+def named(options: object) -> str:
+    if isinstance(options, SearchOptions):
+        return options.decoder + ("-fused" if options.fusion else "")
+    return str(options)
+
+
+every_search = pytest.mark.parametrize("options", searches(), ids=named)
+
+
+def decided(rows: list[Hypothesis]) -> list[tuple[tuple[int, ...], ...]]:
+    return [(h.tokens, h.times, h.durations) for h in rows]
+
+
+def assert_fails_alone(found: list[list[Hypothesis]], clean: list[list[Hypothesis]]) -> None:
+    assert found[BAD] == []
+    for row, (one, other) in enumerate(zip(found, clean, strict=True)):
+        if row != BAD:
+            assert decided(one) == decided(other)
+            assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
+            assert one
+    with pytest.raises(EngineError, match="not a number"):
+        best_of(found[BAD])
+
+
+@every_search
+@pytest.mark.parametrize("kind", ["rnnt", "tdt"])
+@pytest.mark.parametrize(
+    ("poison", "part"),
+    [
+        (-np.inf, "labels"),
+        (np.nan, "labels"),
+        (np.nan, "one label"),
+        (np.inf, "one label"),
+        (-np.inf, "durations"),
+        (np.nan, "durations"),
+    ],
+)
+def test_a_transducers_bad_row_fails_alone(
+    options: SearchOptions, kind: str, poison: float, part: str
+) -> None:
+    if kind == "rnnt" and part == "durations":
+        part = "labels"
+    sound = tiny_transducer(3, len(PIECES), (0, 1, 2, 3, 4) if kind == "tdt" else ())
+    frames = random_frames(1, LENGTHS)
+    clean = search(Model(sound), Encoded(frames, np.array(LENGTHS, np.int32)), options)
+    spoiled = np.array(frames)
+    spoiled[BAD, AT:] = MARK
+
+    model = Model(Spoiled(sound, poison, part))
+    found = search(model, Encoded(mx.array(spoiled), np.array(LENGTHS, np.int32)), options)
+
+    assert_fails_alone(found, clean)
+
+
+def ctc_rows(seed: int) -> np.ndarray:
+    logits = np.random.default_rng(seed).normal(0, 2, (len(LENGTHS), max(LENGTHS), len(PIECES) + 1))
+    return (logits - np.log(np.exp(logits).sum(-1, keepdims=True))).astype(np.float32)
+
+
+@every_search
+@pytest.mark.parametrize("poison", [-np.inf, np.nan, np.inf])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_ctc_heads_bad_row_fails_alone(options: SearchOptions, poison: float, whole: bool) -> None:
+    if options.decoder == "greedy" and options.fusion:
+        options = SearchOptions()
+    rows, lengths = ctc_rows(2), np.array(LENGTHS, np.int32)
+    model = Model(ctc=SpoiledHead())
+    clean = search(model, Encoded(mx.array(rows), lengths), options)
+    if whole or poison == -np.inf:  # one impossible label is no failure
+        rows[BAD, AT:] = poison
+    else:
+        rows[BAD, AT, 3] = poison
+
+    found = search(model, Encoded(mx.array(rows), lengths), options)
+
+    assert_fails_alone(found, clean)
+
+
+@every_search
+@pytest.mark.parametrize("kind", ["rnnt", "tdt", "ctc"])
+def test_what_lies_behind_an_utterances_end_is_never_read(options: SearchOptions, kind: str) -> None:
+    if kind == "ctc":
+        if options.decoder == "greedy" and options.fusion:
+            options = SearchOptions()
+        model, rows = Model(ctc=SpoiledHead()), ctc_rows(3)
+    else:
+        sound = tiny_transducer(3, len(PIECES), (0, 1, 2, 3, 4) if kind == "tdt" else ())
+        model, rows = Model(sound), np.array(random_frames(4, LENGTHS))
+    lengths = np.array(LENGTHS, np.int32)
+    clean = search(model, Encoded(mx.array(rows), lengths), options)
+    for row, length in enumerate(LENGTHS):
+        rows[row, length:] = np.nan
+
+    found = search(model, Encoded(mx.array(rows), lengths), options)
+
+    assert [decided(row) for row in found] == [decided(row) for row in clean]
+    assert all(found)
+
+
+@pytest.mark.parametrize("options", searches(32), ids=named)
+@pytest.mark.parametrize("kind", ["rnnt", "tdt", "ctc"])
+def test_a_beam_wider_than_the_vocabulary_over_one_frame_and_none(options: SearchOptions, kind: str) -> None:
+    lengths = np.array([1, 0, 3], np.int32)
+    if kind == "ctc":
+        if options.decoder == "greedy" and options.fusion:
+            options = SearchOptions()
+        model, rows = Model(ctc=SpoiledHead()), ctc_rows(3)[:3, :3]
+    else:
+        sound = tiny_transducer(5, len(PIECES), (0, 1, 2) if kind == "tdt" else ())
+        model, rows = Model(sound), np.array(random_frames(4, [3, 3, 3]))
+    assert rows.shape[2] in {D_MODEL, len(PIECES) + 1}
+
+    found = search(model, Encoded(mx.array(rows), lengths), options)
+
+    assert [h.tokens for h in found[1]] == [()]
+    for row, length in ((0, 1), (2, 3)):
+        alone = search(model, Encoded(mx.array(rows[row : row + 1, :length]), lengths[[row]]), options)[0]
+        assert decided(found[row]) == decided(alone)
+        assert all(time < length for h in found[row] for time in h.times)
+        assert len(found[row]) > len(PIECES) or options.decoder == "greedy"
