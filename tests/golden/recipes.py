@@ -38,6 +38,8 @@ class Recipe:
     mels: int = 80
     lstm_layers: int = 1
     vocabulary: int = 96
+    width: int = WIDTH
+    hidden: int = HIDDEN
     encoder: dict = field(default_factory=dict)
 
 
@@ -136,7 +138,7 @@ def configuration(recipe: Recipe, tokenizer: Path) -> dict:
         "optim": {"name": "adamw", "lr": 1e-3},
     }
     if recipe.head == "ctc":
-        decoder = _ctc_decoder(WIDTH, -1)
+        decoder = _ctc_decoder(recipe.width, -1)
         return config | {
             "ctc_reduction": "mean_batch",
             "decoder": decoder,
@@ -151,7 +153,7 @@ def _encoder(recipe: Recipe) -> dict:
         "feat_in": recipe.mels,
         "feat_out": -1,
         "n_layers": 2,
-        "d_model": WIDTH,
+        "d_model": recipe.width,
         "use_bias": True,
         "subsampling": "dw_striding",
         "subsampling_factor": 8,
@@ -191,7 +193,12 @@ def _ctc_decoder(width: int | None, classes: int) -> dict:
 def _transducer(recipe: Recipe) -> dict:
     is_tdt = recipe.head in ("tdt", "hybrid")
     durations = {"tdt_durations": DURATIONS, "num_tdt_durations": len(DURATIONS)} if is_tdt else {}
-    network = {"pred_hidden": HIDDEN, "pred_rnn_layers": recipe.lstm_layers, "t_max": None, "dropout": 0.2}
+    network = {
+        "pred_hidden": recipe.hidden,
+        "pred_rnn_layers": recipe.lstm_layers,
+        "t_max": None,
+        "dropout": 0.2,
+    }
     loss = (
         {
             "loss_name": "tdt",
@@ -208,7 +215,12 @@ def _transducer(recipe: Recipe) -> dict:
     )
     parts = {
         "compute_eval_loss": False,
-        "model_defaults": {"enc_hidden": WIDTH, "pred_hidden": HIDDEN, "joint_hidden": HIDDEN, **durations},
+        "model_defaults": {
+            "enc_hidden": recipe.width,
+            "pred_hidden": recipe.hidden,
+            "joint_hidden": recipe.hidden,
+            **durations,
+        },
         "decoder": {
             "_target_": f"{MODULES}.RNNTDecoder",
             "normalization_mode": None,
@@ -223,7 +235,7 @@ def _transducer(recipe: Recipe) -> dict:
             "fuse_loss_wer": False,
             "fused_batch_size": -1,
             "num_extra_outputs": len(DURATIONS) if is_tdt else 0,
-            "jointnet": {"joint_hidden": HIDDEN, "activation": "relu", "dropout": 0.2},
+            "jointnet": {"joint_hidden": recipe.hidden, "activation": "relu", "dropout": 0.2},
         },
         "decoding": {
             "strategy": "greedy_batch",
@@ -341,7 +353,8 @@ def calibrate_transducer(model: torch.nn.Module, recipe: Recipe, encoded: list[t
         if "weight" in name:
             parameter.mul_(2.0)
     histories = torch.randint(0, blank, (64, 12), generator=generator)
-    outputs = model.decoder.predict(histories, None, add_sos=True, batch_size=64)[0].reshape(-1, HIDDEN)
+    outputs = model.decoder.predict(histories, None, add_sos=True, batch_size=64)[0]
+    outputs = outputs.reshape(-1, recipe.hidden)
     joint.pred.weight.div_((outputs @ joint.pred.weight.T).std(0).mean()).mul_(0.35)
     joint.pred.bias.copy_(-(outputs @ joint.pred.weight.T).mean(0))
     rows = torch.randint(0, len(frames), (4000,), generator=generator)

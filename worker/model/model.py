@@ -126,6 +126,9 @@ class AsrModel:
         if not samples or max(self.frames_of(len(row)) for row in samples) == 0:
             frames = mx.zeros((len(samples), 0, self.config.encoder.d_model), dtype=self.dtype)
             return Encoded(frames, np.zeros(len(samples), np.int32))
-        features, lengths = self.features(samples)
+        return self.encode_features(*self.features(samples))
+
+    def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> Encoded:
+        """What `features` gave, encoded."""
         frames, counts = self.network.encoder(features.astype(self.dtype), lengths)
         return Encoded(frames, counts)

@@ -1,0 +1,41 @@
+"""Environments of the engines that Spool is measured against, one a peer, made once in a cache folder.
+
+Knows versions and pip; knows no engine.
+"""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+# Steps of pip; a step is a list of ways, the first that works is taken.
+STEPS = {
+    "nemo": [
+        # PyTorch for the CPU alone: 200 MB instead of 3 GB. Some mirrors serve it from the plain index.
+        [["torch==2.13.0", "--index-url", TORCH_INDEX], ["torch==2.13.0"]],
+        [["nemo_toolkit[asr]==3.0.0"]],
+    ],
+    "parakeet-mlx": [[["parakeet-mlx==0.7.0", "mlx[cpu]==0.32.4", "scipy-openblas32"]]],
+}
+
+
+def peer_python(peer: str, cache: Path) -> Path:
+    """The interpreter of a peer's environment, which is made where it is missing or unfinished."""
+    folder = cache / peer
+    python, finished = folder / "bin" / "python", folder / "finished"
+    if finished.is_file():
+        return python
+    print(f"making the environment of {peer} in {folder}", file=sys.stderr, flush=True)
+    venv.create(folder, with_pip=True, clear=True)
+    for ways in STEPS[peer]:
+        _install(python, ways)
+    finished.touch()
+    return python
+
+
+def _install(python: Path, ways: list[list[str]]) -> None:
+    for number, arguments in enumerate(ways):
+        pip = [str(python), "-m", "pip", "install", "--quiet", *arguments]
+        if subprocess.run(pip, check=number == len(ways) - 1, stdout=sys.stderr).returncode == 0:
+            return

@@ -1,0 +1,57 @@
+"""Benches that a person runs, at sizes of no use: they run, and what they count is right."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ops.bench.flops import needed
+from ops.bench.random_model import LARGE, SMALL
+from worker.model.config import EncoderConfig
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_operations_of_one_layer_by_hand() -> None:
+    # 80 feature frames are 10 encoder frames; width 4, one layer, kernel 3, factor 8, 2 channels, 8 mels
+    config = EncoderConfig(
+        8, 1, 4, subsampling_factor=8, subsampling_conv_channels=2, conv_kernel_size=3, ff_expansion_factor=2
+    )
+    found = needed(config, 80)
+    square = 2 * 10 * 4 * 4
+    assert found.feed_forward == 2 * (square * 2 + square * 2)
+    assert found.projections == 4 * square
+    assert found.attention == 3 * (2 * 10 * 10 * 4)
+    assert found.convolution == square * 2 + square + 2 * 3 * 10 * 4
+    strided = 2 * 9 * 2 * (40 * 4 + 20 * 2 + 10 * 1)
+    pointwise = 2 * 2 * 2 * (20 * 2 + 10 * 1)
+    assert found.subsampling == strided + pointwise + 2 * 10 * 2 * 4
+    assert found.total == sum(
+        (found.feed_forward, found.projections, found.attention, found.convolution, found.subsampling)
+    )
+
+
+def test_operations_are_those_of_the_published_sizes() -> None:
+    # 2.9 and 15.5 GFLOP a second of audio in chunks of 15 s, decoder included (Spool's own roofline)
+    assert needed(SMALL.encoder, 1500).total / 15e9 == pytest.approx(2.8, abs=0.2)
+    assert needed(LARGE.encoder, 1500).total / 15e9 == pytest.approx(15.3, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ops.bench.limits", "--batches", "2x1"], "2x1 "),
+        (["ops.bench.scaling", "length"], "local attention: 1 s: "),
+    ],
+)
+def test_a_bench_prints_its_table(arguments: list[str], says: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", *arguments, "--tiny", "--rounds", "1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=170,
+    )
+    assert says in ran.stdout
