@@ -9,7 +9,8 @@
     ├── SourceError         the recording cannot be fetched
     │   ├── SourceMissing   it is not there (any more)
     │   ├── SourceForbidden it lies outside what the settings allow
-    │   └── SourceChanged   it changed between submit and read
+    │   ├── SourceChanged   it changed between submit and read
+    │   └── SourceTooLarge  it has more bytes than the settings allow
     ├── AudioError          the recording was fetched and cannot be transcribed
     │   ├── AudioEmpty, AudioUnreadable, AudioTruncated, AudioNotFinite, AudioTooLong
     ├── ModelError          the model cannot be used
@@ -20,6 +21,7 @@
     │   ├── EngineCrashed   this utterance ends the engine's process, also alone
     │   └── EngineStopped   the engine is shutting down (worth a retry)
     ├── PoisonJob           too many attempts ended with a dead process
+    ├── TimeLimit           the job has run for longer than the settings allow
     ├── LeaseLost           another worker owns the job now
     └── JobCancelled        a person cancelled the job
 
@@ -100,6 +102,12 @@ class AudioError(SpoolError):
 
 
 class AudioEmpty(AudioError):
+class SourceTooLarge(SourceError):
+    """The recording has more bytes than the settings allow."""
+
+    code = "source_too_large"
+
+
     """The file holds no samples."""
 
     code = "audio_empty"
@@ -192,6 +200,12 @@ class PoisonJob(SpoolError):
 
 
 class LeaseLost(SpoolError):
+class TimeLimit(SpoolError):
+    """The job has run for longer than the settings allow."""
+
+    code = "time_limit"
+
+
     """Another worker owns the job now."""
 
     code = "lease_lost"

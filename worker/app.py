@@ -38,8 +38,8 @@ from worker.engine import Engine
 from worker.engine_protocol import DEFAULT_LOADER, EngineOptions
 from worker.hardware import refuse_wrong_pool, this_machine
 from worker.heartbeat import Heartbeat
-from worker.job import RetryPolicy, Workshop, run_job
-from worker.patience import patiently
+from worker.job import Workshop, run_job
+from worker.patience import RetryPolicy, patiently
 from worker.sources import Sources
 
 log = structlog.get_logger(__name__)

@@ -150,10 +150,9 @@ class Attempt:
             raise GiveBack("others have waited long enough")
 
     @property
-    def fruitless_attempts(self) -> int:
-        """Earlier attempts of which no chunk is left: how often trying did not help."""
-        helped = {chunk.attempt for chunk in self._saved.values()} - {self.claim.attempt}
-        return self.claim.attempt - 1 - len(helped)
+    def troubles(self) -> int:
+        """Attempts up to this one in a row that kept no chunk: how often trying did not help."""
+        return 0 if self._kept else self.claim.job.troubles + 1
 
     @property
     def _engine_name(self) -> str:
@@ -288,7 +287,8 @@ class _Commit:
             self.tried = True
             save_chunk(tx, claim, self.chunk, self.bill)
             set_progress(tx, claim, done / self.attempt.channels / SAMPLE_RATE)
-            cancel = renew_lease(tx, claim, self.attempt.bench.settings.lease_seconds)
+            lease = self.attempt.lease
+            cancel = renew_lease(tx, claim, self.attempt.bench.settings.lease_seconds, lease.ran_seconds)
             failpoint("save.written")
         failpoint("save.committed")
         if cancel:  # heard here, a cancel need not wait for the next renewal

@@ -4,9 +4,9 @@ Every ending is one of the moves of `spool.jobs`, fenced by the claim:
 
 - a transcript: done.
 - an error that will stay: failed at once, with its code and sentence (law 8).
-- an error that may pass: back into the queue after a growing pause; after `RETRIES` attempts of which no
-  chunk is left, failed with that error. A full disk is one of these: it concerns this worker and this
-  hour, not the recording.
+- an error that may pass: back into the queue after a growing pause; after so many of them in a row in which
+  no chunk was kept (`RetryPolicy`), failed with that error. A full disk is one of these: it concerns this
+  worker and this hour, not the recording.
 - drain, or its turn is over: back into the queue at a saved chunk.
 - a person's cancel: cancelled.
 - a lost lease: nothing; the job is somebody else's, and what was not saved is billed as wasted.
@@ -18,7 +18,7 @@ import contextlib
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -46,31 +46,11 @@ from worker.chunks import plan_channels
 from worker.delivery import deliver, withdraw
 from worker.engine_protocol import ModelInfo
 from worker.lease import Lease
-from worker.patience import patiently
+from worker.patience import RetryPolicy, patiently
 from worker.reuse import Facts, Reuse
 from worker.sources import Sources
 
 log = structlog.get_logger(__name__)
-
-RETRIES = 20
-FIRST_PAUSE_SECONDS = 5.0
-LONGEST_PAUSE_SECONDS = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often an error that may pass is waited out, and for how long (seconds, doubling each time)."""
-
-    attempts: int = RETRIES
-    first_pause: float = FIRST_PAUSE_SECONDS
-    longest_pause: float = LONGEST_PAUSE_SECONDS
-
-    def pause(self, fruitless: int) -> float | None:
-        """The pause before the next attempt after `fruitless` earlier ones and this; None when that was
-        enough."""
-        if fruitless + 1 >= self.attempts:
-            return None
-        return float(min(self.longest_pause, self.first_pause * 2 ** min(fruitless, 30)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +60,7 @@ class Workshop:
     bench: Bench
     objects: ObjectStore
     sources: Sources
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
 def run_job(shop: Workshop, job_id: str) -> str | None:
@@ -101,7 +81,7 @@ def run_job(shop: Workshop, job_id: str) -> str | None:
     failpoint("claim.committed")
     structlog.contextvars.bind_contextvars(job=job_id, attempt=claim.attempt)
     try:
-        with Lease(db, claim, settings.lease_seconds) as lease:
+        with Lease(db, claim, settings.lease_seconds, settings.max_job_seconds) as lease:
             ending = _Life(shop, claim, lease).live()
     finally:
         structlog.contextvars.unbind_contextvars("job", "attempt")
@@ -119,6 +99,7 @@ class _Life:
         self._job = claim.job
         self._lease = lease
         self._attempt = Attempt(shop.bench, claim, lease)
+        self._troubles: int | None = None
 
     def live(self) -> str:
         """All steps, and the ending that what came of them calls for."""
@@ -249,9 +230,10 @@ class _Life:
         named = error.message if self._job.name in error.message else f"{self._job.name}: {error.message}"
         if not error.retryable:
             return self._end("failed", code=error.code, message=named)
-        pause = self._shop.retry.pause(self._attempt.fruitless_attempts)
+        self._troubles = self._attempt.troubles
+        pause = self._shop.retry.pause(self._troubles)
         if pause is None:
-            tries = f"{named} Given up after {self._shop.retry.attempts} attempts."
+            tries = f"{named} Given up after {self._troubles} attempts."
             return self._end("failed", code=error.code, message=tries)
         return self._end("handed back", reason=f"{error.code}: {named}", pause=pause)
 
@@ -272,7 +254,8 @@ class _Life:
                 elif ending == "cancelled":
                     cancel_claimed(tx, self._claim)
                 else:
-                    hand_back(tx, self._claim, pause)
+                    ran = self._lease.ran_seconds
+                    hand_back(tx, self._claim, pause, ran_seconds=ran, troubles=self._troubles)
                 failpoint("ending.written")
             failpoint("ending.committed")
 

@@ -5,6 +5,7 @@ A lease that could not be renewed in time counts as lost here too, although the 
 without that: work on a job that somebody else has by now is waste.
 """
 
+import math
 import threading
 import time
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import Self
 
 import structlog
 
-from spool.errors import JobCancelled, LeaseLost, StorageError
+from spool.errors import JobCancelled, LeaseLost, StorageError, TimeLimit
 from spool.store.database import Database
 from spool.store.leases import Claim, renew_lease
 
@@ -25,10 +26,14 @@ class Lease:
     """A thread that renews the claim's lease until the block ends. `stop` is set once the job must not go
     on."""
 
-    def __init__(self, db: Database, claim: Claim, lease_seconds: float) -> None:
+    def __init__(
+        self, db: Database, claim: Claim, lease_seconds: float, most_seconds: float = math.inf
+    ) -> None:
         self._db = db
         self._claim = claim
         self._seconds = lease_seconds
+        self._most_seconds = most_seconds
+        self._begun = time.monotonic()
         self._ended = threading.Event()
         self._lost: LeaseLost | None = None
         self._cancelled = False
@@ -46,11 +51,21 @@ class Lease:
         self._thread.join()
 
     def check(self) -> None:
-        """Raise LeaseLost or JobCancelled once either is so."""
+        """Raise LeaseLost, JobCancelled or TimeLimit once it is so."""
         if self._lost is not None:
             raise self._lost
         if self._cancelled:
             raise JobCancelled
+        if self.ran_seconds > self._most_seconds:
+            raise TimeLimit(
+                f"{self._claim.job.name}: it has run longer than the limit of {self._most_seconds:g} s; what "
+                "is decoded is kept, and a retry goes on from there."
+            )
+
+    @property
+    def ran_seconds(self) -> float:
+        """How long workers have run the job since it was submitted or retried, this attempt included."""
+        return self._claim.job.ran_seconds + time.monotonic() - self._begun
 
     def cancel(self) -> None:
         """A person has asked to cancel the job."""
@@ -63,7 +78,7 @@ class Lease:
         while not self._ended.wait(pause):
             asked = time.monotonic()
             try:
-                cancel = renew_once(self._db, self._claim, self._seconds)
+                cancel = renew_once(self._db, self._claim, self._seconds, self.ran_seconds)
             except LeaseLost as error:
                 self._lose(error)
                 return
@@ -76,14 +91,16 @@ class Lease:
             renewed = asked
             if cancel:
                 self.cancel()
+            if self.ran_seconds > self._most_seconds:  # wake what waits for the engine; `check` says why
+                self.stop.set()
 
     def _lose(self, error: LeaseLost) -> None:
         self._lost = error
         self.stop.set()
 
 
-def renew_once(db: Database, claim: Claim, lease_seconds: float) -> bool:
+def renew_once(db: Database, claim: Claim, lease_seconds: float, ran_seconds: float | None = None) -> bool:
     """Renew in a transaction of its own; True when a person has asked to cancel. Raises LeaseLost,
     StorageError."""
     with db.begin() as tx:
-        return renew_lease(tx, claim, lease_seconds)
+        return renew_lease(tx, claim, lease_seconds, ran_seconds)

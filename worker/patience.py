@@ -1,8 +1,9 @@
-"""Waiting out a store that does not answer, for as long as waiting makes sense. Knows no store."""
+"""Waiting out what may pass, for as long as waiting makes sense: within an attempt and between attempts."""
 
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from spool.errors import StorageError
@@ -11,6 +12,26 @@ Result = TypeVar("Result")
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
+
+RETRIES = 20
+FIRST_RETRY_SECONDS = 5.0
+LONGEST_RETRY_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often an error that may pass is waited out, and for how long (seconds, doubling each time)."""
+
+    attempts: int = RETRIES
+    first_pause: float = FIRST_RETRY_SECONDS
+    longest_pause: float = LONGEST_RETRY_SECONDS
+
+    def pause(self, troubles: int) -> float | None:
+        """The pause before the next attempt after so many in a row that did not help; None when that was
+        enough."""
+        if troubles >= self.attempts:
+            return None
+        return float(min(self.longest_pause, self.first_pause * 2 ** min(max(troubles - 1, 0), 30)))
 
 
 def patiently(action: Callable[[], Result], seconds: float, stop: threading.Event | None = None) -> Result:

@@ -7,8 +7,10 @@ once, a store or a server that does not answer is worth a retry. Knows no audio 
 import contextlib
 import errno
 import os
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -23,6 +25,7 @@ from spool.errors import (
     SourceError,
     SourceForbidden,
     SourceMissing,
+    SourceTooLarge,
     StorageError,
 )
 from spool.objects import ObjectStore, s3_store
@@ -30,6 +33,7 @@ from spool.settings import Settings
 from spool.store.rows import Source
 from worker.web import web_client
 
+BLOCK = 1 << 20
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -57,13 +61,19 @@ class Sources:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="source-") as own:
             target = Path(own) / "source"
             with _full_disk_is_named(self._folder):
+                copy = _Copy(target, name, check, self._limit(source), self._settings.disk_floor_bytes)
+                copy.refuse_size(source.size)
                 if source.kind == "upload":
-                    self._upload(source, name, target)
+                    self._upload(source, copy)
                 elif source.kind == "s3":
-                    self._s3(source, name, target)
+                    self._s3(source, copy)
                 else:
-                    self._https(source, name, target, check)
+                    self._https(source, copy)
             yield target
+
+    def _limit(self, source: Source) -> int:
+        settings = self._settings
+        return settings.source_max_bytes if source.kind in {"s3", "file"} else settings.upload_max_bytes
 
     def _file(self, source: Source, name: str) -> Path:
         """A file where it lies. Links are resolved first: what counts is where the bytes are."""
@@ -78,34 +88,39 @@ class Sources:
             raise SourceForbidden(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
         if not any(real.is_relative_to(root) for root in self._settings.source_roots):
             raise SourceForbidden(f"{name}: {path} lies outside the folders that SPOOL_SOURCE_ROOTS allows.")
+        if any(real.is_relative_to(own.resolve()) for own in self._settings.own_folders):
+            raise SourceForbidden(f"{name}: {path} lies where Spool keeps its own things.")
         if not real.is_file():
             raise SourceForbidden(f"{name}: {path} is not a regular file.")
-        if source.size is not None and real.stat().st_size != source.size:
+        size = real.stat().st_size
+        if size > self._limit(source):
+            raise _too_large(name, self._limit(source))
+        if source.size is not None and size != source.size:
             raise SourceChanged(
                 f"{name}: {path} had {source.size} bytes when it was submitted and has changed."
             )
         return real
 
-    def _upload(self, source: Source, name: str, target: Path) -> None:
+    def _upload(self, source: Source, copy: "_Copy") -> None:
         try:
-            self._objects.get_file(source.uri, target, source.etag)
+            copy.object(self._objects, source.uri, source.etag)
         except NotFound:
-            raise SourceMissing(f"{name}: the uploaded recording is gone.") from None
+            raise SourceMissing(f"{copy.name}: the uploaded recording is gone.") from None
 
-    def _s3(self, source: Source, name: str, target: Path) -> None:
+    def _s3(self, source: Source, copy: "_Copy") -> None:
         parts = urlsplit(source.uri, allow_fragments=False)
         bucket, key = parts.netloc, parts.path.lstrip("/")
         if parts.query:  # a key may hold a question mark
             key += f"?{parts.query}"
         if not bucket or not key:
-            raise InvalidRequest(f"{name}: {source.uri} does not name a bucket and a key.")
+            raise InvalidRequest(f"{copy.name}: {source.uri} does not name a bucket and a key.")
         try:
-            s3_store(self._settings, bucket).get_file(key, target, source.etag)
+            copy.object(s3_store(self._settings, bucket), key, source.etag)
         except NotFound:
-            raise SourceMissing(f"{name}: there is no object {source.uri}.") from None
+            raise SourceMissing(f"{copy.name}: there is no object {source.uri}.") from None
 
-    def _https(self, source: Source, name: str, target: Path, check: Callable[[], None]) -> None:
-        address = _without_secrets(source.uri)
+    def _https(self, source: Source, copy: "_Copy") -> None:
+        name, address = copy.name, _without_secrets(source.uri)
 
         def stay_with_tls(request: httpx.Request) -> None:
             if request.url.scheme != "https":
@@ -116,7 +131,7 @@ class Sources:
                 client.event_hooks = {"request": [stay_with_tls]}  # called for each redirect too
                 with client.stream("GET", source.uri, headers={"Accept-Encoding": "identity"}) as response:
                     _refuse_bad_answer(response, name, address)
-                    _copy_limited(response, target, self._settings.upload_max_bytes, name, check)
+                    copy.answer(response)
         except HostRefused as error:
             raise SourceForbidden(f"{name}: {error}") from None
         except httpx.TooManyRedirects:
@@ -139,21 +154,56 @@ def _refuse_bad_answer(response: httpx.Response, name: str, address: str) -> Non
         raise SourceError(f"{name}: {address} answered HTTP {status} instead of the recording.")
 
 
-def _copy_limited(
-    response: httpx.Response, target: Path, limit: int, name: str, check: Callable[[], None]
-) -> None:
-    """Copy the body, at most `limit` bytes whatever the server announced, and all that it announced."""
-    announced = response.headers.get("content-length")
-    size = 0
-    with target.open("wb") as file:
-        for block in response.iter_raw(1 << 20):
-            check()
-            size += len(block)
-            if size > limit:
-                raise SourceError(f"{name}: the recording is larger than the limit of {limit} bytes.")
-            file.write(block)
-    if announced is not None and announced.isdigit() and size != int(announced):
-        raise StorageError(f"{name}: the answer ended after {size} of {announced} bytes.")
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A recording on its way to `target`: at most `limit` bytes whatever anybody announced, and never the
+    last `floor` bytes of the disk."""
+
+    target: Path
+    name: str
+    check: Callable[[], None]
+    limit: int
+    floor: int
+
+    def refuse_size(self, size: int | None) -> None:
+        """Raise SourceTooLarge or DiskFull before anything is copied, where the size is known."""
+        if size is None:
+            return
+        if size > self.limit:
+            raise _too_large(self.name, self.limit)
+        self._refuse_full_disk(size)
+
+    def object(self, store: ObjectStore, key: str, etag: str | None) -> None:
+        """Copy an object. Raises NotFound, SourceChanged."""
+        with contextlib.closing(store.open(key, etag)) as stream:
+            self._write(iter(lambda: stream.read(BLOCK), b""))
+
+    def answer(self, response: httpx.Response) -> None:
+        """Copy the body of an answer, all that it announced."""
+        announced = response.headers.get("content-length", "")
+        size = self._write(response.iter_raw(BLOCK))
+        if announced.isdigit() and size != int(announced):
+            raise StorageError(f"{self.name}: the answer ended after {size} of {announced} bytes.")
+
+    def _write(self, blocks: Iterable[bytes]) -> int:
+        size = 0
+        with self.target.open("wb") as file:
+            for block in blocks:
+                self.check()
+                size += len(block)
+                if size > self.limit:
+                    raise _too_large(self.name, self.limit)
+                self._refuse_full_disk(len(block))
+                file.write(block)
+        return size
+
+    def _refuse_full_disk(self, size: int) -> None:
+        if shutil.disk_usage(self.target.parent).free - size < self.floor:
+            raise DiskFull(f"{self.name}: no space is left for the recording ({self.floor} bytes stay free).")
+
+
+def _too_large(name: str, limit: int) -> SourceTooLarge:
+    return SourceTooLarge(f"{name}: the recording is larger than the limit of {limit} bytes.")
 
 
 @contextlib.contextmanager

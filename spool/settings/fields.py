@@ -82,6 +82,12 @@ class Settings(BaseModel):
 
     pool: Name = "cpu"
     worker_name: Name = Field(default_factory=_host_name)
+    source_max_bytes: int = Field(32 * 2**30, gt=0)
+    """Bytes of a recording that is read from `file://` or fetched from `s3://`."""
+    disk_floor_bytes: int = Field(256 * 2**20, ge=0)
+    """Bytes of the home's disk that a worker leaves free; with fewer it takes no jobs."""
+    max_job_seconds: Seconds = 24 * 3600.0
+    """How long workers may run one job, over all its attempts since it was submitted or retried."""
     concurrency: int = Field(8, ge=1, le=256)
     """Jobs in flight in one worker."""
     frame_budget: int = Field(48_000, ge=1)

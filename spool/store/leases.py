@@ -75,12 +75,16 @@ def claim_job(
     return Claim(job, job.attempt, worker_id)
 
 
-def renew_lease(tx: Connection, claim: Claim, lease_seconds: float) -> bool:
-    """Keep the job for `lease_seconds` from now; True when a person has asked to cancel it. Raises
-    LeaseLost."""
+def renew_lease(tx: Connection, claim: Claim, lease_seconds: float, ran_seconds: float | None = None) -> bool:
+    """Keep the job for `lease_seconds` from now and note how long it has run; True when a person has asked to
+    cancel it. Raises LeaseLost."""
     row = tx.execute(
         _fenced(claim)
-        .values(lease_until=seconds_from_now(lease_seconds), updated_at=now_utc())
+        .values(
+            lease_until=seconds_from_now(lease_seconds),
+            ran_seconds=jobs.c.ran_seconds if ran_seconds is None else ran_seconds,
+            updated_at=now_utc(),
+        )
         .returning(jobs.c.cancel_requested)
     ).one_or_none()
     if row is None:
@@ -98,8 +102,16 @@ def set_progress(
     _change(tx, claim, values)
 
 
-def hand_back(tx: Connection, claim: Claim, delay_seconds: float = 0.0) -> None:
-    """Put the job back in the queue without counting a death, to be sent again after `delay_seconds`.
+def hand_back(
+    tx: Connection,
+    claim: Claim,
+    delay_seconds: float = 0.0,
+    *,
+    ran_seconds: float | None = None,
+    troubles: int | None = None,
+) -> None:
+    """Put the job back in the queue without counting a death, to be sent again after `delay_seconds`, and
+    note how long it has run and how many errors that may pass it has met in a row (None: as before).
 
     A job that a person asked to cancel is cancelled instead. Raises LeaseLost.
     """
@@ -113,6 +125,8 @@ def hand_back(tx: Connection, claim: Claim, delay_seconds: float = 0.0) -> None:
             hinted_at=null(),
             lease_owner=null(),
             lease_until=null(),
+            ran_seconds=jobs.c.ran_seconds if ran_seconds is None else ran_seconds,
+            troubles=jobs.c.troubles if troubles is None else troubles,
             updated_at=now_utc(),
         )
         .returning(*JOB_COLUMNS)

@@ -21,7 +21,7 @@ def main() -> int:
     from spool.settings import load_settings
     from tests.faults.model import LOADER
     from worker.app import Worker
-    from worker.job import RetryPolicy
+    from worker.patience import RetryPolicy
 
     settings = load_settings()
     configure_logs(settings.log_json)

@@ -9,7 +9,7 @@ def main() -> int:
     from spool.settings import load_settings
     from tests.worker.fake_models import LOADER
     from worker.app import Worker
-    from worker.job import RetryPolicy
+    from worker.patience import RetryPolicy
 
     settings = load_settings()
     configure_logs(settings.log_json)

@@ -27,7 +27,8 @@ from tests.worker.workshop import RETRY, Shop, speechlike, until
 from worker.batching import BatchLimits
 from worker.engine import Engine
 from worker.engine_protocol import EngineOptions
-from worker.job import RetryPolicy, Workshop
+from worker.job import Workshop
+from worker.patience import RetryPolicy
 
 
 @pytest.fixture(scope="module")
@@ -405,7 +406,7 @@ def test_a_full_disk_is_named_and_not_retried_for_ever(shop: Shop) -> None:
 
 def test_pauses_grow_and_end() -> None:
     policy = RetryPolicy(attempts=5, first_pause=1, longest_pause=3)
-    assert [policy.pause(n) for n in range(6)] == [1, 2, 3, 3, None, None]
+    assert [policy.pause(n) for n in range(7)] == [1, 1, 2, 3, 3, None, None]
 
 
 def test_an_unexpected_error_fails_the_job_with_a_code(shop: Shop) -> None:

@@ -12,12 +12,14 @@ from urllib.parse import quote
 import pytest
 
 from spool.errors import (
+    DiskFull,
     InvalidRequest,
     JobCancelled,
     SourceChanged,
     SourceError,
     SourceForbidden,
     SourceMissing,
+    SourceTooLarge,
     SpoolError,
     StorageError,
 )
@@ -164,9 +166,38 @@ def test_a_signed_address_is_in_no_error(site: str, make_sources: Callable[..., 
 def test_https_is_cut_off_at_the_limit(
     site: str, make_sources: Callable[..., Sources], tmp_path: Path
 ) -> None:
-    with pytest.raises(SourceError, match="larger than the limit"):
+    with pytest.raises(SourceTooLarge, match="larger than the limit"):
         fetch(make_sources(upload_max_bytes=1000), "https", site + "/good.wav")
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_the_size_of_what_lies_elsewhere_is_limited_too(
+    s3_server: S3Server, make_sources: Callable[..., Sources], tmp_path: Path
+) -> None:
+    client = s3_server.client()
+    client.create_bucket(Bucket="large")
+    client.put_object(Bucket="large", Key="a.wav", Body=BODY)
+    stored = {
+        "s3_endpoint_url": s3_server.endpoint,
+        "s3_access_key_id": s3_server.access_key,
+        "s3_secret_access_key": s3_server.secret_key,
+    }
+    (tmp_path / "a.wav").write_bytes(BODY)
+    small = make_sources(source_max_bytes=1000, source_roots=(tmp_path,), **stored)
+    for kind, uri in (("s3", "s3://large/a.wav"), ("file", (tmp_path / "a.wav").as_uri())):
+        for known in ({}, {"size": len(BODY)}):
+            with pytest.raises(SourceTooLarge, match="the limit of 1000 bytes"):
+                fetch(small, kind, uri, **known)
+    fits = make_sources(source_max_bytes=len(BODY), **stored)
+    assert fetch(fits, "s3", "s3://large/a.wav", size=len(BODY)) == BODY
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_the_last_of_the_disk_is_left_alone(site: str, make_sources: Callable[..., Sources]) -> None:
+    full = make_sources(disk_floor_bytes=2**62)
+    for known in ({}, {"size": 1}):
+        with pytest.raises(DiskFull, match="no space is left"):
+            fetch(full, "https", site + "/good.wav", **known)
 
 
 def test_a_fetch_stops_when_asked(site: str, make_sources: Callable[..., Sources]) -> None:

@@ -24,7 +24,8 @@ from tests.worker.fake_models import RATE
 from worker.attempt import Bench
 from worker.billing import WastedTime
 from worker.engine import Engine
-from worker.job import RetryPolicy, Workshop, run_job
+from worker.job import Workshop, run_job
+from worker.patience import RetryPolicy
 from worker.sources import Sources
 
 DEADLINE = 60.0

@@ -6,6 +6,7 @@ Knows the file format; does not know searches (`lm` makes a graph of what is rea
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ BEGIN, END, UNKNOWN = -1, -2, -3
 MARKS = {"<s>": BEGIN, "</s>": END, "<unk>": UNKNOWN, "<UNK>": UNKNOWN}
 NEMO_OFFSET = 100
 LN10 = math.log(10.0)
+COUNT = re.compile(r"[0-9]{1,18}")
 LONGEST = 16  # orders; a larger number is no language model
 
 Gram = tuple[int, ...]
@@ -103,8 +105,8 @@ class _Reader:
         """How many n-grams of each order are announced, and the line after that."""
         counts: list[int] = []
         while (line := self._next()).text.startswith("ngram "):
-            order, _, count = line.text.removeprefix("ngram ").partition("=")
-            if order.strip() != str(len(counts) + 1) or not count.strip().isdecimal():
+            order, _, count = (part.strip() for part in line.text.removeprefix("ngram ").partition("="))
+            if order != str(len(counts) + 1) or not COUNT.fullmatch(count):
                 raise self._broken(line, "not a count of n-grams in order")
             counts.append(int(count))
         if not 1 <= len(counts) <= LONGEST:
