@@ -3,7 +3,7 @@
 This side never imports MLX. Every utterance is kept until it is answered (`worker.engine_pending`), so that
 the child may die at any moment: a new one is started and gets everything again. What was on the device then
 is run one utterance at a time, and the one that ends the process a second time, alone, fails with
-EngineCrashed.
+EngineCrashed, if the next child proves to be well; if not, the engine stops and no utterance is blamed.
 
 Busy time is what children measured around batches that returned results (`busy_ns`); it is exactly the sum
 of `engine_ns` over all results given out. The time of a batch that raised, or of an utterance that failed in
@@ -11,6 +11,7 @@ one that did not, is `lost_ns`, model loading is `load_ns`. The time of a batch 
 measured by nobody and is in none of them.
 """
 
+import contextlib
 import itertools
 import threading
 from concurrent.futures import Future
@@ -22,10 +23,12 @@ from spool.errors import EngineStopped, JobCancelled
 from worker.decode.hypothesis import SearchOptions, UtteranceResult
 from worker.engine_pending import AnyFuture, EngineStats, PendingRequests
 from worker.engine_process import EngineProcess
-from worker.engine_protocol import Describe, DropJob, EngineOptions, ModelInfo, Utterance
+from worker.engine_protocol import SAMPLE_RATE, Describe, DropJob, EngineOptions, ModelInfo, Utterance
 from worker.shared_audio import AudioSlots
 
 WATCHER_SECONDS = 10.0
+CONTROL_SECONDS = 2
+SELF_TEST = "self-test"
 
 
 class Engine:
@@ -34,22 +37,41 @@ class Engine:
     def __init__(self, options: EngineOptions | None = None) -> None:
         self.options = options or EngineOptions()
         self._slots = AudioSlots(self.options.slots, self.options.slot_samples)
-        self._pending = PendingRequests(self._slots.release)
+        self._pending = PendingRequests(self._slots.release, self._fill_control)
         self._tickets = itertools.count(1)
         self._sending = threading.Lock()  # one request is registered and sent at a time
         self._process: EngineProcess | None = None
-        self._watcher = threading.Thread(target=self._watch, name="engine-reports", daemon=True)
+        self._watcher = threading.Thread()
+        self._closed = False
 
     def start(self) -> "Engine":
         """Start the child and wait until it listens. Raises EngineStopped when it does not come up."""
-        self._spawn()
-        self._watcher.start()
-        came_up = self._pending.up.wait(self.options.start_seconds)
-        reason = self.stopped if came_up else f"it was not ready within {self.options.start_seconds:.0f} s"
+        reason = self._come_up()
         if reason is not None:
             self.close()
             raise EngineStopped(f"The engine did not start: {reason}.")
         return self
+
+    def revive(self) -> None:
+        """Start anew after it `stopped` by itself. Raises EngineStopped when it still cannot."""
+        self._watcher.join()
+        if self._closed:
+            raise EngineStopped("The engine is closed.")
+        self._pending.reopen()
+        reason = self._come_up()
+        if reason is not None:
+            self._pending.stop(reason)
+            if self._process is not None:
+                self._process.kill()
+            raise EngineStopped(f"The engine did not start: {reason}.")
+
+    def _come_up(self) -> str | None:
+        """Start a child; why it does not listen, None when it does."""
+        self._spawn()
+        self._watcher = threading.Thread(target=self._watch, name="engine-reports", daemon=True)
+        self._watcher.start()
+        came_up = self._pending.up.wait(self.options.start_seconds)
+        return self.stopped if came_up else f"it was not ready within {self.options.start_seconds:.0f} s"
 
     def submit(
         self,
@@ -93,6 +115,29 @@ class Engine:
         self._post(Describe(next(self._tickets), model), future)
         return future
 
+    def probe(self, model: str) -> "Future[UtteranceResult]":
+        """Run a harmless sound through `model`: whether the engine is well. Its time is on nobody's bill."""
+        self._pending.refuse_when_stopped()
+        slot = self._slots.acquire(SELF_TEST)
+        try:
+            samples = self._fill_control(slot)
+            future: Future[UtteranceResult] = Future()
+            request = Utterance(
+                next(self._tickets),
+                SELF_TEST,
+                slot,
+                samples,
+                model,
+                SearchOptions(),
+                alone=True,
+                control=True,
+            )
+            self._post(request, future)
+        except BaseException:
+            self._slots.release(slot)
+            raise
+        return future
+
     def forget(self, job: str) -> None:
         """Take out what waits for `job`: those futures raise JobCancelled, without waiting for the device.
         What is on it still answers."""
@@ -103,6 +148,7 @@ class Engine:
 
     def close(self) -> None:
         """End the child and fail what has no answer with EngineStopped. Closing twice is harmless."""
+        self._closed = True
         self._pending.stop("the worker closed it")
         with self._sending:
             process = self._process
@@ -127,6 +173,10 @@ class Engine:
         """Why the engine takes nothing any more; None while it works."""
         return self._pending.stopped
 
+    def unexplained_deaths(self, seconds: float) -> int:
+        """How many children died within the last `seconds` with nobody to blame."""
+        return self._pending.unexplained_deaths(seconds)
+
     @property
     def child_pid(self) -> int | None:
         """The running child's process id."""
@@ -136,6 +186,12 @@ class Engine:
     def free_slots(self) -> int:
         """How many utterances would be taken without waiting."""
         return self._slots.free
+
+    def _fill_control(self, slot: int) -> int:
+        samples = _control_sound()[: self.options.slot_samples]
+        with contextlib.suppress(EngineStopped):  # closed; nobody will hear it
+            self._slots.write(slot, samples)
+        return len(samples)
 
     def _post(self, request: Utterance | Describe, future: AnyFuture) -> None:
         # Registered and sent under the lock that a restart takes: whatever a dead child did not get is in
@@ -172,3 +228,9 @@ class Engine:
             ) as error:  # no memory or no process left; nobody else would ever answer what is open
                 self._pending.stop(f"its process cannot be started ({error})")
                 return
+
+
+def _control_sound() -> NDArray[np.float32]:
+    """Quiet noise, the same every time: what every model that works can hear."""
+    noise = np.random.default_rng(0).standard_normal(CONTROL_SECONDS * SAMPLE_RATE)
+    return (0.01 * noise).astype(np.float32)

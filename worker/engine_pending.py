@@ -1,11 +1,15 @@
 """What the engine owes an answer: requests and their futures, and what the death of a child means for them.
 
 Knows tickets, futures and blame; knows no process and no memory. One lock guards it all. The first death of
-a child makes the batch on the device suspect; the death of a child that ran a suspect alone convicts it.
+a child makes the batch on the device suspect; the death of a child that ran a suspect alone accuses it. It is
+convicted when the next child then runs a harmless sound in its place; where that ends the child too, nobody
+is to blame but the machine, and the engine stops.
 """
 
 import contextlib
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, replace
@@ -31,6 +35,7 @@ from worker.engine_protocol import (
 log = structlog.get_logger(__name__)
 
 STARTS_WITHOUT_READY = 3  # then the fault is in the installation, and another start changes nothing
+DEATHS_KEPT = 100
 LOAD_DEATHS = 2  # of children that died while they loaded the same model
 
 AnyFuture = Future[UtteranceResult] | Future[ModelInfo]
@@ -55,14 +60,17 @@ class _Open:
     request: Utterance | Describe
     future: AnyFuture
     dropped: bool = False
+    accused: EngineCrashed | None = None
 
 
 class PendingRequests:
     """Every request without an answer. `release` is called with the slot of each utterance as it is
-    answered."""
+    answered, `fill` to put the harmless sound into a slot; it tells the sound's length in samples."""
 
-    def __init__(self, release: Callable[[int], None]) -> None:
+    def __init__(self, release: Callable[[int], None], fill: Callable[[int], int]) -> None:
         self._release = release
+        self._fill = fill
+        self._unexplained: deque[float] = deque(maxlen=DEATHS_KEPT)
         self._lock = threading.RLock()
         self._open: dict[int, _Open] = {}
         self._on_device: tuple[int, ...] = ()
@@ -103,9 +111,15 @@ class PendingRequests:
             self._open[request.ticket] = _Open(request, future)
 
     def requests(self) -> list[Utterance | Describe]:
-        """What a new child must be sent, oldest first."""
+        """What a new child must be sent: what tells whether it is well, then the oldest first."""
         with self._lock:
-            return [entry.request for _, entry in sorted(self._open.items())]
+            controls = {
+                t for t, e in self._open.items() if isinstance(e.request, Utterance) and e.request.control
+            }
+            return [
+                self._open[ticket].request
+                for ticket in sorted(self._open, key=lambda t: (t not in controls, t))
+            ]
 
     def drop_job(self, job: str) -> None:
         """Do not send the utterances of `job` to another child."""
@@ -120,6 +134,19 @@ class PendingRequests:
             self._stopped = self._stopped or reason
             self._answer_all(self._open, EngineStopped(f"The engine is stopped: {self._stopped}."))
             self.up.set()
+
+    def reopen(self) -> None:
+        """Take requests again after `stop`."""
+        with self._lock:
+            self._stopped = None
+            self._starts_without_ready = 0
+            self._unexplained.clear()
+            self.up.clear()
+
+    def unexplained_deaths(self, seconds: float) -> int:
+        """How many children died within the last `seconds` with no utterance and no model to blame."""
+        with self._lock:
+            return sum(died > time.monotonic() - seconds for died in self._unexplained)
 
     def take(self, report: Report) -> None:
         """Take in what the child says."""
@@ -155,6 +182,7 @@ class PendingRequests:
             self._stats = replace(self._stats, restarts=self._stats.restarts + 1, child_busy_ns=0)
             self._answer_all([t for t, entry in self._open.items() if entry.dropped], JobCancelled())
             self._starts_without_ready += 1
+            self._unexplained.append(time.monotonic())
             if self._starts_without_ready > STARTS_WITHOUT_READY:
                 self.stop(
                     f"its process ended {self._starts_without_ready} times before it was ready ({ending})"
@@ -168,22 +196,41 @@ class PendingRequests:
     def _take_results(self, report: Finished) -> None:
         stats = self._stats
         self._on_device = ()
-        self._stats = replace(
-            stats,
-            busy_ns=stats.busy_ns + report.busy_ns,
-            lost_ns=stats.lost_ns + report.lost_ns,
-            batches=stats.batches + 1,
-            utterances=stats.utterances + len(report.results),
-            child_busy_ns=report.busy_total_ns,
-        )
+        if any(
+            self._is_control(ticket) for ticket, _ in report.results
+        ):  # it ran by itself, and is on no bill
+            self._stats = replace(stats, lost_ns=stats.lost_ns + report.busy_ns + report.lost_ns)
+        else:
+            self._stats = replace(
+                stats,
+                busy_ns=stats.busy_ns + report.busy_ns,
+                lost_ns=stats.lost_ns + report.lost_ns,
+                batches=stats.batches + 1,
+                utterances=stats.utterances + len(report.results),
+                child_busy_ns=report.busy_total_ns,
+            )
         for ticket, answer in report.results:
-            self._answer(ticket, answer)
+            entry = self._open.get(ticket)
+            if entry is not None and entry.accused is not None:
+                self._explain(2)  # the death of its batch and its own
+                self._answer(ticket, entry.accused)
+            else:
+                self._answer(ticket, answer)
+
+    def _is_control(self, ticket: int) -> bool:
+        entry = self._open.get(ticket)
+        return entry is not None and isinstance(entry.request, Utterance) and entry.request.control
+
+    def _explain(self, deaths: int) -> None:
+        for _ in range(min(deaths, len(self._unexplained))):
+            self._unexplained.pop()
 
     def _blame_model(self, model: str, ending: str) -> None:
         self._load_deaths[model] = self._load_deaths.get(model, 0) + 1
         if self._load_deaths[model] < LOAD_DEATHS:
             return
         del self._load_deaths[model]
+        self._explain(LOAD_DEATHS)
         waiting = [ticket for ticket, entry in self._open.items() if entry.request.model == model]
         error = ModelUnreadable(f"Loading the model {model} ends the engine's process ({ending}).")
         self._answer_all(waiting, error)
@@ -193,13 +240,17 @@ class PendingRequests:
             entry = self._open.get(ticket)
             if entry is None or not isinstance(entry.request, Utterance):
                 continue
+            if entry.request.control:
+                self.stop(f"its process ends on any utterance ({ending})")
+                return
             if entry.request.alone:
                 seconds = entry.request.samples / 16_000
-                error = EngineCrashed(
+                entry.accused = EngineCrashed(
                     f"This utterance of {seconds:.1f} s ends the engine's process, also when it runs alone "
                     f"({ending})."
                 )
-                self._answer(ticket, error)
+                samples = self._fill(entry.request.slot)
+                entry.request = replace(entry.request, samples=samples, control=True)
             else:
                 entry.request = replace(entry.request, alone=True)
 

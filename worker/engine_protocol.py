@@ -80,7 +80,8 @@ class Recognizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """Audio waits in `slot`. `alone`: it was in a batch that ended an earlier child, run it by itself."""
+    """Audio waits in `slot`. `alone`: it was in a batch that ended an earlier child, run it by itself.
+    `control`: a harmless sound that tells whether the engine is well; its time is on nobody's bill."""
 
     ticket: int
     job: str
@@ -89,6 +90,7 @@ class Utterance:
     model: str
     options: SearchOptions
     alone: bool = False
+    control: bool = False
 
 
 @dataclass(frozen=True, slots=True)

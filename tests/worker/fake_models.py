@@ -1,9 +1,9 @@
 """A tiny deterministic recognizer for tests that need a real engine process but no real model.
 
 The model's name is its script, words separated by "+": `plain`; `load-fails`; `load-aborts`; `sleep=0.01` a
-batch; `gate=/path` waits in every batch until that path exists. Samples speak too: any sample above 0.995
-aborts the process as Metal does, any sample below -0.995 raises, one above 0.990 fails its utterance. Words
-depend on the utterance's own samples alone.
+batch; `gate=/path` waits in every batch until that path exists; `ill=/path` aborts in every batch while it
+does. Samples speak too: any sample above 0.995 aborts the process as Metal does, any sample below -0.995
+raises, one above 0.990 fails its utterance. Words depend on the utterance's own samples alone.
 """
 
 import hashlib
@@ -47,6 +47,7 @@ class FakeRecognizer:
         if "load-aborts" in steps:
             os.abort()
         self._gate = Path(steps["gate"]) if "gate" in steps else None
+        self._ill = Path(steps["ill"]) if "ill" in steps else None
         self._sleep = float(steps.get("sleep", 0))
         self.info = ModelInfo(name=script, sha256=hashlib.sha256(script.encode()).hexdigest(), heads=("tdt",))
 
@@ -58,6 +59,8 @@ class FakeRecognizer:
             while not self._gate.exists():
                 time.sleep(0.005)
         time.sleep(self._sleep)
+        if self._ill is not None and self._ill.exists():
+            os.abort()
         for samples in utterances:
             if float(samples.max(initial=0)) > 0.995:
                 os.abort()

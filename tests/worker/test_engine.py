@@ -174,8 +174,41 @@ def test_only_the_utterance_that_ends_the_process_fails(engine: Engine, gate: Pa
     with pytest.raises(EngineCrashed, match="also when it runs alone"):
         bad.result(DEADLINE)
     until(lambda: engine.stats.restarts == 2)
+    assert engine.unexplained_deaths(DEADLINE * 60) == 0, "both were the bad one's"
     assert sum(answer.engine_ns for answer in answers) == engine.busy_ns
     assert results([engine.submit("next", tone(1), "plain", SEARCH)])[0].words
+
+
+def test_an_engine_that_dies_on_everything_blames_no_utterance(engine: Engine, tmp_path: Path) -> None:
+    ill = tmp_path / "ill"
+    ill.touch()
+    model = f"ill={ill}"
+    futures = [engine.submit(f"job{i}", tone(1 + i), model, SEARCH) for i in range(3)]
+    for future in futures:
+        with pytest.raises(EngineStopped, match="ends on any utterance"):
+            future.result(DEADLINE)
+    assert engine.stopped is not None
+    assert engine.unexplained_deaths(DEADLINE * 60) >= 3
+    with pytest.raises(EngineStopped):
+        engine.submit("next", tone(1), "plain", SEARCH)
+    ill.unlink()
+    engine.revive()
+    assert engine.unexplained_deaths(DEADLINE * 60) == 0
+    assert engine.probe(model).result(DEADLINE).frames > 0
+    assert engine.busy_ns == 0, "the self-test is on nobody's bill"
+    assert results([engine.submit("next", tone(1), model, SEARCH)])[0].engine_ns == engine.busy_ns > 0
+
+
+def test_a_probe_of_an_engine_that_is_ill_stops_it(engine: Engine, tmp_path: Path) -> None:
+    ill = tmp_path / "ill"
+    ill.touch()
+    with pytest.raises(EngineStopped, match="ends on any utterance"):
+        engine.probe(f"ill={ill}").result(DEADLINE)
+    ill.unlink()
+    engine.revive()
+    engine.close()
+    with pytest.raises(EngineStopped, match="closed"):
+        engine.revive()
 
 
 def test_an_exception_fails_its_utterance_and_its_time_is_on_no_bill(engine: Engine, gate: Path) -> None:
