@@ -13,9 +13,10 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from api import batches, costs, described, described_batches, health, jobs, problems, transcripts, workers
-from api.auth import require_token
+from api.auth import let_in
 from api.guard import Guard
-from api.services import open_services
+from api.keyring import must_ask
+from api.services import Services, open_services
 from spool import __version__
 from spool.settings import Settings
 
@@ -27,13 +28,17 @@ class _App(FastAPI):
         if self.openapi_schema is None:
             page = super().openapi()
             described.add_problem_schema(page)
-            if self.state.settings.api_token is None:
+            if not must_ask(self.state.settings):
                 described.let_anybody_in(page)
         return super().openapi()
 
     def build_middleware_stack(self) -> ASGIApp:
         # Outermost, so that an answer to what was not foreseen passes through it as well.
-        return Guard(super().build_middleware_stack(), self.state.settings)
+        return Guard(super().build_middleware_stack(), self.state.settings.api_host, self._asks)
+
+    def _asks(self) -> bool:
+        services: Services | None = getattr(self.state, "services", None)
+        return services is not None and services.keyring.asks
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -50,7 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     problems.install(app)
 
-    v1 = APIRouter(prefix="/v1", dependencies=[Depends(require_token)], responses=described.EVERYWHERE)
+    v1 = APIRouter(prefix="/v1", dependencies=[Depends(let_in)], responses=described.EVERYWHERE)
     v1.add_api_route("/jobs", jobs.create, methods=["POST"], tags=["jobs"], **described.CREATE)
     v1.add_api_route("/jobs", jobs.listed, methods=["GET"], tags=["jobs"], **described.LIST)
     v1.add_api_route("/jobs/{job_id}", jobs.one, methods=["GET"], tags=["jobs"], **described.ONE)

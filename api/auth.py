@@ -1,27 +1,113 @@
-"""Who may call: with a token in the settings, whoever sends it; without one, whoever reaches loopback.
+"""Lets requests in: finds out who calls, whether their scopes allow the route, and how often they have asked.
 
-Knows the one token and nothing of projects. The settings refuse any other address without a token.
+The settings' `SPOOL_API_TOKEN` is the operator's, with every scope. Knows `Authorization` and the rule of the
+route; what is theirs to see is in `caller`.
 """
 
 import hmac
 from typing import Annotated
 
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.requests import HTTPConnection
 
-from spool.errors import Unauthorized
+from api.caller import ANYBODY, OPERATOR, Caller, caller_of
+from api.limits import Allowance, Buckets, address_name
+from api.problems import Problem
+from api.rules import RULES
+from api.services import Services, services_of
+from spool.errors import Forbidden, Unauthorized
+from spool.keys import key_id_of
+from spool.store.api_keys import ApiKey
 
-_bearer = HTTPBearer(auto_error=False, description="The server's `SPOOL_API_TOKEN`, where it has one.")
+_bearer = HTTPBearer(auto_error=False, description="An API key (`spool keys create`), where the server asks.")
 
 
-def require_token(
+async def let_in(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> None:
-    """Let the request pass, or raise `Unauthorized`; a near miss takes as long as any other."""
-    expected = request.app.state.settings.api_token
-    if expected is None:
+) -> Caller:
+    """Who calls. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429."""
+    services = services_of(request)
+    address = address_name(request.client.host if request.client else None)
+    caller = await _identified(services, credentials.credentials if credentials else None, address)
+    request.state.caller = caller
+    _count(request, services.limits, caller.key_id or address)
+    _check_scope(request, caller)
+    return caller
+
+
+CallerDep = Annotated[Caller, Depends(let_in)]
+
+
+def rule_name(connection: HTTPConnection) -> str:
+    """The route of a request as `RULES` names it."""
+    return f"{connection.scope['method']} {connection.scope['route'].path}"
+
+
+async def _identified(services: Services, text: str | None, address: str) -> Caller:
+    token, keyring = services.settings.api_token, services.keyring
+    if text is not None and token is not None and _equal(text, token.get_secret_value()):
+        return OPERATOR
+    key_id = key_id_of(text) if text is not None else None
+    if text is not None and key_id is not None:
+        key = keyring.remembered(key_id, text) or await _found(services, key_id, text, address)
+        if not key.alive:
+            raise Unauthorized(f"The key {key.id} {'was revoked' if key.revoked_at else 'has expired'}.")
+        keyring.used(key.id)
+        return caller_of(key)
+    if not (keyring.asks if keyring.is_sure else await run_in_threadpool(keyring.look)):
+        return ANYBODY
+    if text is None:
+        raise Unauthorized("Send an API key as `Authorization: Bearer …`.")
+    _count_miss(services.misses, address)
+    raise _unknown()
+
+
+async def _found(services: Services, key_id: str, text: str, address: str) -> ApiKey:
+    """The key from the database. A caller that guesses is not let through to it for long."""
+    if not services.keyring.has_seen(key_id, text):
+        _refuse_guesses(services.misses.take(address, cost=0))
+    key = await run_in_threadpool(services.keyring.find, key_id, text)
+    if key is None:
+        _count_miss(services.misses, address)
+        raise _unknown()
+    return key
+
+
+def _unknown() -> Unauthorized:
+    return Unauthorized("The API key is not one that this server knows.")
+
+
+def _equal(text: str, token: str) -> bool:
+    return hmac.compare_digest(text.encode(), token.encode())
+
+
+def _count(request: Request, limits: Buckets, name: str) -> None:
+    allowance = limits.take(name)
+    if allowance is None:
         return
-    if credentials is None:
-        raise Unauthorized("Send the API token as `Authorization: Bearer …`.")
-    if not hmac.compare_digest(credentials.credentials.encode(), expected.get_secret_value().encode()):
-        raise Unauthorized("The API token is not the one this server knows.")
+    headers = allowance.headers()
+    request.state.rate_headers = headers
+    if not allowance.allowed:
+        wait = allowance.wait_seconds
+        raise Problem(429, "rate_limited", f"Too many requests; try again in {wait} s.", headers)
+
+
+def _count_miss(misses: Buckets, address: str) -> None:
+    _refuse_guesses(misses.take(address))
+
+
+def _refuse_guesses(allowance: Allowance | None) -> None:
+    if allowance is not None and not allowance.allowed:
+        headers = {"Retry-After": str(allowance.wait_seconds)}
+        raise Problem(429, "rate_limited", "Too many wrong keys came from this address.", headers)
+
+
+def _check_scope(request: Request, caller: Caller) -> None:
+    name = rule_name(request)
+    if name not in RULES:
+        raise Forbidden("This route has no rule for who may call it, so nobody may.")
+    needed = RULES[name]
+    if not caller.may(needed):
+        raise Forbidden(f"This needs a key with the scope {needed}.")

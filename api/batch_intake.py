@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from api.batch_listing import custom_id_of, listed
 from api.batch_schemas import BatchUploadRequest
+from api.caller import Caller
 from api.sources import checked_source, source_name
 from spool.batches import LINES, BadLine, Report, Seen, manifest_lines
 from spool.errors import InvalidRequest, SpoolError, UnknownModel
@@ -27,12 +28,15 @@ class Intake:
     def __init__(
         self,
         settings: Settings,
+        caller: Caller,
         asked: BatchUploadRequest,
         *,
         manifest: Path | None = None,
         address: str = "",
     ) -> None:
         self._settings = settings
+        self.caller = caller
+        self.project = caller.project_for(asked.project)
         self._asked = asked
         self._manifest = manifest
         self._address = address
@@ -75,7 +79,7 @@ class Intake:
                     custom_id = line.custom_id or f"line-{number}"
                     yield number, _Line(custom_id, line.source, line.name, line.options, line.tags)
             return
-        for found in listed(self._address, self._settings):
+        for found in listed(self._address, self._settings, self.caller):
             report.lines += 1
             if report.lines > LINES:
                 raise InvalidRequest(f"A batch has at most {LINES} recordings; hand in several.")
@@ -89,7 +93,7 @@ class Intake:
         try:
             source = line.source
             if isinstance(source, str):
-                source = checked_source(source, self._settings)
+                source = checked_source(source, self._settings, self.caller)
             options = self.options(line.options)
         except SpoolError as error:
             return BadLine(number, error.code, error.message, line.custom_id)
@@ -100,7 +104,8 @@ class Intake:
             source=source,
             options=options,
             name=line.name or source_name(source),
-            project=self._asked.project,
+            project=self.project,
+            key_id=self.caller.key_id,
             pool=self._asked.pool or self._settings.pool,
             worker=self._asked.worker,
             reuse=self._asked.reuse,

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
+from api.caller import Caller
 from api.recordings import is_recording
-from api.sources import checked_source
+from api.sources import check_place, checked_source
 from spool.errors import InvalidRequest, NotFound, SourceError, SourceForbidden, SourceMissing
-from spool.objects import s3_store
+from spool.objects import ObjectInfo, s3_store
 from spool.settings import Settings
 from spool.store.jobs import Source
 
@@ -29,15 +30,18 @@ class Found:
     source: Source | SourceError | InvalidRequest
 
 
-def listed(address: str, settings: Settings) -> Iterator[Found]:
+def listed(address: str, settings: Settings, caller: Caller) -> Iterator[Found]:
     """Every recording below `address` (`s3://bucket/prefix/` or `file:///folder/`).
 
     Raises InvalidRequest, SourceForbidden, SourceMissing or StorageError.
     """
     if address.startswith("s3://"):
-        yield from _objects(address, settings)
+        check_place(f"{address.rstrip('/')}/", settings, caller)
+        yield from _objects(address, settings, caller)
     elif address.startswith("file://"):
-        yield from _files(folder_of(address, settings.source_roots), settings)
+        folder = folder_of(address, settings.source_roots)
+        check_place(f"{folder.as_uri()}/", settings, caller)
+        yield from _files(folder, settings, caller)
     else:
         raise InvalidRequest("A batch is listed from s3://bucket/prefix/ or file:///folder/.")
 
@@ -69,35 +73,35 @@ def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
     return path
 
 
-def _objects(address: str, settings: Settings) -> Iterator[Found]:
+def _objects(address: str, settings: Settings, caller: Caller) -> Iterator[Found]:
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     try:
         for found in s3_store(settings, bucket, prefix).list():
             if not is_recording(found.key):
                 continue
             full = "/".join(part for part in (prefix.strip("/"), found.key) if part)
-            yield Found(found.key, _object_source(bucket, full, found.size, found.etag, settings))
+            yield Found(found.key, _object_source(bucket, full, found, settings, caller))
     except NotFound:
         raise SourceMissing(f"There is no bucket {bucket}.") from None
 
 
 def _object_source(
-    bucket: str, key: str, size: int, etag: str, settings: Settings
+    bucket: str, key: str, found: ObjectInfo, settings: Settings, caller: Caller
 ) -> Source | SourceError | InvalidRequest:
     try:
-        source = checked_source(f"s3://{bucket}/{key}", settings)
+        source = checked_source(f"s3://{bucket}/{key}", settings, caller)
     except (SourceError, InvalidRequest) as error:
         return error
-    return Source(kind="s3", uri=source.uri, size=size, etag=etag)
+    return Source(kind="s3", uri=source.uri, size=found.size, etag=found.etag)
 
 
-def _files(folder: Path, settings: Settings) -> Iterator[Found]:
+def _files(folder: Path, settings: Settings, caller: Caller) -> Iterator[Found]:
     for path in _walked(folder):
         place = path.relative_to(folder).as_posix()
         try:
             if not place.isprintable():
                 raise InvalidRequest("The name holds control characters or is not UTF-8.")
-            yield Found(place, checked_source(path.as_uri(), settings))
+            yield Found(place, checked_source(path.as_uri(), settings, caller))
         except (SourceError, InvalidRequest) as error:
             yield Found("".join(c if c.isprintable() else "\ufffd" for c in place), error)
 

@@ -19,7 +19,9 @@ class BatchUploadRequest(BaseModel):
     model_config = with_example(examples.BATCH_UPLOAD_REQUEST, strict=True)
 
     name: Name | None = Field(None, description="For people; where it came from unless given.")
-    project: Project = Field("default", description="Whom the cost is booked on.")
+    project: Project | None = Field(
+        None, description="Whom the cost is booked on; the key's own project, else `default`, unless given."
+    )
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="How to transcribe, for lines that do not say.",

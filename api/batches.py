@@ -19,10 +19,12 @@ from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from api.auth import CallerDep
 from api.batch_intake import Intake, shown_bad_lines
 from api.batch_results import NDJSON, result_lines
 from api.batch_schemas import BatchDetail, BatchPage, BatchRequest, BatchRetried, BatchUploadRequest
 from api.batch_shown import shown_batch, shown_batch_detail
+from api.caller import Caller, own_batch
 from api.jobs import IdempotencyKey, parsed, small_body
 from api.problems import Problem
 from api.schemas import Project
@@ -30,8 +32,7 @@ from api.services import Services, ServicesDep
 from api.sources import checked_source
 from api.uploads import received_body, received_upload
 from spool.batches import Report, in_blocks
-from spool.errors import NotFound, SourceMissing
-from spool.ids import is_id
+from spool.errors import SourceMissing
 from spool.jobs import JobState
 from spool.objects import s3_store
 from spool.store import batches as store
@@ -48,6 +49,7 @@ async def create(
     request: Request,
     response: Response,
     services: ServicesDep,
+    caller: CallerDep,
     idempotency_key: IdempotencyKey = None,
     asked: Annotated[
         str | None,
@@ -65,20 +67,20 @@ async def create(
     limit, folder = services.settings.upload_max_bytes, services.upload_folder
     if kind == "application/json":
         body = parsed(BatchRequest, await small_body(request))
-        batch, created = await run_in_threadpool(_from_address, services, body, idempotency_key)
+        batch, created = await run_in_threadpool(_from_address, services, caller, body, idempotency_key)
     elif kind in MANIFEST_TYPES:
         words = parsed(BatchUploadRequest, (asked or "{}").encode(), "request")
         async with received_body(request, folder, limit) as upload:
             manifest = (upload.path, upload.sha256)
             batch, created = await run_in_threadpool(
-                _from_manifest, services, words, manifest, idempotency_key
+                _from_manifest, services, caller, words, manifest, idempotency_key
             )
     elif kind == "multipart/form-data":
         async with received_upload(request, folder, limit) as upload:
             words = parsed(BatchUploadRequest, upload.request or b"{}", "request")
             manifest = (upload.path, upload.sha256)
             batch, created = await run_in_threadpool(
-                _from_manifest, services, words, manifest, idempotency_key
+                _from_manifest, services, caller, words, manifest, idempotency_key
             )
     else:
         told = f"Send a manifest as {NDJSON} or in a form, or application/json that names a source."
@@ -90,25 +92,31 @@ async def create(
 
 def listed(
     services: ServicesDep,
+    caller: CallerDep,
     project: Project | None = None,
     cursor: Annotated[str | None, Query(max_length=500, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> BatchPage:
     """Batches, newest first, a page at a time."""
+    if project is not None and not caller.sees(project):
+        return BatchPage(items=[], next_cursor=None)
     with services.database.read() as tx:
-        page = store.list_batches(tx, project, cursor, limit)
+        page = store.list_batches(tx, caller.project or project, cursor, limit)
         counts = batch_counts(tx, [batch.id for batch in page.items])
     items = [shown_batch(batch, counts[batch.id]) for batch in page.items]
     return BatchPage(items=items, next_cursor=page.next_cursor)
 
 
-def one(services: ServicesDep, batch_id: str) -> BatchDetail:
+def one(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDetail:
     """One batch: how far it is, how fast, how long still, and for how much."""
-    return _detail(services, checked_id(batch_id))
+    with services.database.read() as tx:
+        own_batch(tx, caller, batch_id)
+    return _detail(services, batch_id)
 
 
 def results(
     services: ServicesDep,
+    caller: CallerDep,
     batch_id: str,
     include: Annotated[
         str | None, Query(pattern="^words$", description="`words`: with times and confidence.")
@@ -117,36 +125,29 @@ def results(
 ) -> StreamingResponse:
     """A line of JSON for each job, in the order of the manifest, as they stand now."""
     with services.database.read() as tx:
-        batch = store.get_batch(tx, checked_id(batch_id))
+        batch = own_batch(tx, caller, batch_id)
     lines = result_lines(services.database, services.objects, batch.id, words=include == "words", state=state)
     headers = {"Content-Disposition": f'attachment; filename="{batch.id}.jsonl"'}
     return StreamingResponse(lines, headers=headers, media_type=NDJSON)
 
 
-def retry_failed(services: ServicesDep, batch_id: str) -> BatchRetried:
+def retry_failed(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchRetried:
     """Queue every failed job again; chunks that were decoded are kept."""
     retried = 0
     while True:
         with services.database.begin() as tx:
-            block = store.retry_failed(tx, checked_id(batch_id))
+            block = store.retry_failed(tx, own_batch(tx, caller, batch_id).id)
         if not block:
             return BatchRetried(retried=retried)
         retried += block
         services.sweeper.wake()
 
 
-def cancel(services: ServicesDep, batch_id: str) -> BatchDetail:
+def cancel(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDetail:
     """Cancel what waits at once; running jobs stop at their next chunk. What is done stays."""
     with services.database.begin() as tx:
-        store.cancel_batch(tx, checked_id(batch_id))
+        store.cancel_batch(tx, own_batch(tx, caller, batch_id).id)
     return _detail(services, batch_id)
-
-
-def checked_id(batch_id: str) -> str:
-    """The id, if it could be one. Raises `NotFound`."""
-    if not is_id(batch_id, "bat"):
-        raise NotFound(f"There is no batch {batch_id}.")
-    return batch_id
 
 
 def _detail(services: Services, batch_id: str) -> BatchDetail:
@@ -157,30 +158,34 @@ def _detail(services: Services, batch_id: str) -> BatchDetail:
 
 
 def _from_address(
-    services: Services, body: BatchRequest, idempotency_key: str | None
+    services: Services, caller: Caller, body: BatchRequest, idempotency_key: str | None
 ) -> tuple[BatchDetail, bool]:
     if not body.source.lower().endswith(_MANIFESTS):
-        intake = Intake(services.settings, body, address=body.source)
+        intake = Intake(services.settings, caller, body, address=body.source)
         return _run(services, body, intake, body.source, "", idempotency_key)
-    with _fetched(services, body.source) as path:
+    with _fetched(services, caller, body.source) as path:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        intake = Intake(services.settings, body, manifest=path)
+        intake = Intake(services.settings, caller, body, manifest=path)
         return _run(services, body, intake, body.source, digest, idempotency_key)
 
 
 def _from_manifest(
-    services: Services, words: BatchUploadRequest, manifest: tuple[Path, str], idempotency_key: str | None
+    services: Services,
+    caller: Caller,
+    words: BatchUploadRequest,
+    manifest: tuple[Path, str],
+    idempotency_key: str | None,
 ) -> tuple[BatchDetail, bool]:
     path, digest = manifest
-    intake = Intake(services.settings, words, manifest=path)
+    intake = Intake(services.settings, caller, words, manifest=path)
     return _run(services, words, intake, "manifest", digest, idempotency_key)
 
 
 @contextmanager
-def _fetched(services: Services, address: str) -> Iterator[Path]:
+def _fetched(services: Services, caller: Caller, address: str) -> Iterator[Path]:
     """The manifest at `address` as a local file."""
-    source = checked_source(address, services.settings)
+    source = checked_source(address, services.settings, caller)
     if source.kind == "file":
         yield Path(os.fsdecode(unquote_to_bytes(source.uri.removeprefix("file://"))))
         return
@@ -211,14 +216,16 @@ def _run(
     idempotency_key: str | None,
 ) -> tuple[BatchDetail, bool]:
     """Check all first if so asked, then write block after block; the batch, and whether it is new."""
-    words = json.dumps([asked.model_dump(mode="json"), source, content], sort_keys=True)
+    told = asked.model_dump(mode="json") | {"project": intake.project}
+    words = json.dumps([told, source, content], sort_keys=True)
     new = store.NewBatch(
-        project=asked.project,
+        project=intake.project,
         name=asked.name or source[:200],
         source=source,
         reuse=asked.reuse,
         request_hash=hashlib.sha256(words.encode()).hexdigest(),
         idempotency_key=idempotency_key,
+        key_id=intake.caller.key_id,
     )
     with services.database.read() as tx:
         known = store.find_batch(tx, new)

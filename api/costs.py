@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import Query
 
+from api.auth import CallerDep
 from api.schemas import CostReportOut, Day, GroupBy
 from api.services import ServicesDep
 from api.shown import shown_report
@@ -19,6 +20,7 @@ _DEFAULT_PERIOD = timedelta(days=30)
 
 def costs(
     services: ServicesDep,
+    caller: CallerDep,
     start: Annotated[
         Day | None, Query(alias="from", description="First UTC day; 30 days before `to` unless given.")
     ] = None,
@@ -27,12 +29,12 @@ def costs(
     ] = None,
     group_by: GroupBy = "day",
 ) -> CostReportOut:
-    """The cost report of whole UTC days, from the ledger."""
+    """The cost report of whole UTC days, from the ledger; of its own project where the key has one."""
     last = end or datetime.now(UTC).date() + timedelta(days=1)
     try:
         first = start or last - _DEFAULT_PERIOD
     except OverflowError:
         raise InvalidRequest("`to` lies too early in the calendar.") from None
     with services.database.read() as tx:
-        report = cost_report(tx, first, last, group_by, services.settings.currency)
+        report = cost_report(tx, first, last, group_by, services.settings.currency, caller.project)
     return shown_report(report)

@@ -34,17 +34,20 @@ A job is submitted with an address (`s3://`, `https://`, `file://`) or with the 
 
 _DETAILS = {
     "malformed": (400, "The request is not JSON."),
-    "unauthorized": (401, "Send the API token as `Authorization: Bearer …`."),
+    "unauthorized": (401, "Send an API key as `Authorization: Bearer …`."),
+    "forbidden": (403, "This needs a key with the scope submit."),
     "source_forbidden": (403, "/etc/passwd is not under a folder that this server may read from."),
     "not_found": (404, f"There is no job {examples.JOB_ID}."),
     "not_done": (409, f"Job {examples.JOB_ID} is running."),
     "conflict": (409, f"Job {examples.JOB_ID} is done and cannot be cancelled."),
+    "too_slow": (408, "The request's body comes too slowly."),
     "too_large": (413, "The file is larger than the 4294967296 bytes allowed here."),
     "unsupported_media_type": (415, "Send application/json or multipart/form-data."),
     "invalid_request": (422, "query.limit: Input should be less than or equal to 200"),
     "bad_lines": (422, "3 of 5000 lines are bad, and the batch is strict: none runs."),
     "source_missing": (422, "There is no folder /archive/1974."),
     "unknown_model": (422, "There is no model 'parakeet-9'; known here: demo."),
+    "rate_limited": (429, "Too many requests; try again in 1 s."),
     "storage": (503, "The database does not answer."),
     "disk_full": (507, "No space is left where uploads are received."),
 }
@@ -59,7 +62,7 @@ def add_problem_schema(page: Words) -> None:
 
 
 def let_anybody_in(page: Words) -> None:
-    """Say on the page of a server without a token that it asks for none; one may be sent."""
+    """Say on the page of a server without keys that it asks for none; one may be sent."""
     operations = (operation for path in page["paths"].values() for operation in path.values())
     for operation in operations:
         if "security" in operation:
@@ -109,7 +112,7 @@ def answer(status: int, description: str, model: Any, example: Words) -> Answers
 
 
 # Every route under /v1 may answer so.
-EVERYWHERE: Answers = problems("unauthorized", "invalid_request", "storage")
+EVERYWHERE: Answers = problems("unauthorized", "forbidden", "invalid_request", "rate_limited", "storage")
 
 _BODY: Words = {
     "requestBody": {
@@ -145,8 +148,10 @@ CREATE: Words = {
         **answer(200, "This key was used for the same request: its job.", JobDetail, examples.JOB_DETAIL),
         **problems(
             "malformed",
+            "forbidden",
             "source_forbidden",
             "conflict",
+            "too_slow",
             "too_large",
             "unsupported_media_type",
             "invalid_request",

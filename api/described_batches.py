@@ -55,8 +55,10 @@ CREATE: Words = {
         ),
         **problems(
             "malformed",
+            "forbidden",
             "source_forbidden",
             "conflict",
+            "too_slow",
             "too_large",
             "unsupported_media_type",
             "invalid_request",

@@ -1,6 +1,6 @@
 """What the API asks of a request before any route sees it, and says to browsers with each answer.
 
-Without a token, loopback is the only fence, and every web page that is open in a browser on this machine
+Without keys, loopback is the only fence, and every web page that is open in a browser on this machine
 stands inside it: by a name that it makes mean 127.0.0.1 (DNS rebinding), or by a form that it posts here. A
 request has to name this machine in `Host`, and one that a browser sends for another site is refused. No CORS
 header is ever sent. Knows headers alone.
@@ -8,7 +8,7 @@ header is ever sent. Knows headers alone.
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import problem_response
-from spool.settings import Settings
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^:\[\]@/]+)(?::\d{1,5})?")
 _ALWAYS = {
@@ -32,10 +31,10 @@ _PAGE_POLICY = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; obj
 class Guard:
     """ASGI middleware around the whole app."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, own_host: str, asks_for_keys: Callable[[], bool]) -> None:
         self._app = app
-        self._own = settings.api_host.strip("[]").lower()
-        self._asks_for_token = settings.api_token is not None
+        self._own = own_host.strip("[]").lower()
+        self._asks_for_keys = asks_for_keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on and add headers to the answer."""
@@ -43,12 +42,16 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        scope.setdefault("state", {})
+
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _add_headers(MutableHeaders(scope=message), str(scope["path"]))
+                headers = MutableHeaders(scope=message)
+                headers.update(scope["state"].get("rate_headers", {}))
+                _add_headers(headers, str(scope["path"]))
             await send(message)
 
-        refused = None if self._asks_for_token else self._refusal(Headers(scope=scope))
+        refused = None if self._asks_for_keys() else self._refusal(Headers(scope=scope))
         if refused is None:
             await self._app(scope, receive, send_guarded)
             return
@@ -58,14 +61,14 @@ class Guard:
     def _refusal(self, headers: Headers) -> tuple[int, str, str] | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_this_machine(hosts[0]):
-            return 421, "misdirected", "This server has no token and answers to localhost alone."
+            return 421, "misdirected", "This server asks for no key and answers to localhost alone."
         if any(_is_elsewhere(origin, hosts[0]) for origin in headers.getlist("origin")) or _is_cross_site(
             headers.getlist("sec-fetch-site"), headers.get("sec-fetch-mode")
         ):
             return (
                 403,
                 "cross_origin",
-                "This server has no token and takes no requests from other sites' pages.",
+                "This server asks for no key and takes no requests from other sites' pages.",
             )
         return None
 

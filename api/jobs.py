@@ -16,6 +16,8 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection
 
+from api.auth import CallerDep
+from api.caller import Caller, own_job
 from api.problems import Problem, refused_fields
 from api.schemas import JobDetail, JobPage, JobRequest, Moment, Pool, Project, UploadRequest, WorkerName
 from api.services import Services, ServicesDep
@@ -24,7 +26,7 @@ from api.sources import checked_source, source_name
 from api.uploads import REQUEST_LIMIT, Upload, received_upload
 from spool.errors import InvalidRequest, NotFound, StorageError, UnknownModel
 from spool.failpoints import failpoint
-from spool.ids import is_id, new_id
+from spool.ids import new_id
 from spool.jobs import JobOptions, JobState
 from spool.store import jobs as store
 from spool.store.costs import job_cost
@@ -44,17 +46,23 @@ IdempotencyKey = Annotated[
 
 
 async def create(
-    request: Request, response: Response, services: ServicesDep, idempotency_key: IdempotencyKey = None
+    request: Request,
+    response: Response,
+    services: ServicesDep,
+    caller: CallerDep,
+    idempotency_key: IdempotencyKey = None,
 ) -> JobDetail:
     """Submit a job: JSON that names a source, or a form with the recording itself."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         body = parsed(JobRequest, await small_body(request))
-        job, created = await run_in_threadpool(_create_from_source, services, body, idempotency_key)
+        job, created = await run_in_threadpool(_create_from_source, services, caller, body, idempotency_key)
     elif kind == "multipart/form-data":
         limit = services.settings.upload_max_bytes
         async with received_upload(request, services.upload_folder, limit) as upload:
-            job, created = await run_in_threadpool(_create_from_upload, services, upload, idempotency_key)
+            job, created = await run_in_threadpool(
+                _create_from_upload, services, caller, upload, idempotency_key
+            )
     else:
         raise Problem(415, "unsupported_media_type", "Send application/json or multipart/form-data.")
     services.sweeper.wake()
@@ -65,6 +73,7 @@ async def create(
 
 def listed(
     services: ServicesDep,
+    caller: CallerDep,
     state: JobState | None = None,
     project: Project | None = None,
     pool: Pool | None = None,
@@ -75,9 +84,11 @@ def listed(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> JobPage:
     """Jobs, newest first, a page at a time."""
+    if project is not None and not caller.sees(project):
+        return JobPage(items=[], next_cursor=None)
     wanted = store.JobFilter(
         state=state,
-        project=project,
+        project=caller.project or project,
         pool=pool,
         worker=worker,
         created_from=aware(created_from),
@@ -88,38 +99,36 @@ def listed(
     return JobPage(items=[shown_job(job) for job in page.items], next_cursor=page.next_cursor)
 
 
-def one(services: ServicesDep, job_id: str) -> JobDetail:
+def one(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
     """One job: its state, progress, attempts, times, cost so far and error."""
     with services.database.read() as tx:
-        return _detail(services, tx, store.get_job(tx, checked_id(job_id)))
+        return _detail(services, tx, own_job(tx, caller, job_id))
 
 
-def cancel(services: ServicesDep, job_id: str) -> JobDetail:
+def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
     """Cancel a job: at once when it waits; a running one stops at its next chunk."""
     with services.database.begin() as tx:
-        return _detail(services, tx, store.cancel_job(tx, checked_id(job_id)))
+        return _detail(services, tx, store.cancel_job(tx, own_job(tx, caller, job_id).id))
 
 
 def retry(
-    response: Response, services: ServicesDep, job_id: str, idempotency_key: IdempotencyKey = None
+    response: Response,
+    services: ServicesDep,
+    caller: CallerDep,
+    job_id: str,
+    idempotency_key: IdempotencyKey = None,
 ) -> JobDetail:
     """Queue a failed or cancelled job again; chunks that were decoded are kept."""
     with services.database.begin() as tx:
+        own_job(tx, caller, job_id)
         if idempotency_key is None:
-            job, done = store.retry_job(tx, checked_id(job_id)), True
+            job, done = store.retry_job(tx, job_id), True
         else:
-            job, done = store.retry_job_once(tx, checked_id(job_id), idempotency_key)
+            job, done = store.retry_job_once(tx, job_id, idempotency_key)
         answer = _detail(services, tx, job)
     services.sweeper.wake()
     response.status_code = 202 if done else 200
     return answer
-
-
-def checked_id(job_id: str) -> str:
-    """The id, if it could be one; SQL is not asked about anything else. Raises `NotFound`."""
-    if not is_id(job_id, "job"):
-        raise NotFound(f"There is no job {job_id}.")
-    return job_id
 
 
 def aware(moment: datetime | None) -> datetime | None:
@@ -133,18 +142,20 @@ def aware(moment: datetime | None) -> datetime | None:
 
 
 def _create_from_source(
-    services: Services, body: JobRequest, idempotency_key: str | None
+    services: Services, caller: Caller, body: JobRequest, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
-    source = checked_source(body.source, services.settings)
+    source = checked_source(body.source, services.settings, caller)
     options = _options(services, body)
-    new = _new_job(services, body, options, source, body.name or source_name(source), idempotency_key)
+    name = body.name or source_name(source)
+    new = _new_job(services, caller, body, options, source, name, idempotency_key)
     return _commit(services, new)
 
 
 def _create_from_upload(
-    services: Services, upload: Upload, idempotency_key: str | None
+    services: Services, caller: Caller, upload: Upload, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
     body = parsed(UploadRequest, upload.request or b"{}", "request")
+    caller.project_for(body.project)  # refused before anything is stored
     options = _options(services, body)
     job_id = new_id("job")
     key = f"jobs/{job_id}/source"
@@ -152,9 +163,8 @@ def _create_from_upload(
     stored = services.objects.put_file(key, upload.path, upload.content_type)
     failpoint("create.stored")
     source = store.Source(kind="upload", uri=key, size=upload.size, etag=stored.etag)
-    new = _new_job(
-        services, body, options, source, body.name or upload.name, idempotency_key, upload.sha256, job_id
-    )
+    name = body.name or upload.name
+    new = _new_job(services, caller, body, options, source, name, idempotency_key, upload.sha256, job_id)
     try:
         job, created = _commit(services, new)
     except Exception:
@@ -177,6 +187,7 @@ def _drop_orphan(services: Services, job_id: str, key: str) -> None:
 
 def _new_job(
     services: Services,
+    caller: Caller,
     body: UploadRequest,
     options: JobOptions,
     source: store.Source,
@@ -185,19 +196,21 @@ def _new_job(
     content: str = "",
     job_id: str | None = None,
 ) -> store.NewJob:
-    asked = json.dumps([body.model_dump(mode="json"), content], sort_keys=True)
+    project = caller.project_for(body.project)
+    asked = json.dumps([body.model_dump(mode="json") | {"project": project}, content], sort_keys=True)
     return store.NewJob(
         id=job_id,
         source=source,
         options=options,
         name=name,
-        project=body.project,
+        project=project,
         pool=body.pool or services.settings.pool,
         worker=body.worker,
         tags=body.tags,
         reuse=body.reuse,
         idempotency_key=idempotency_key,
         request_hash=hashlib.sha256(asked.encode()).hexdigest(),
+        key_id=caller.key_id,
     )
 
 

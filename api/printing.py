@@ -105,8 +105,9 @@ def cost_table(report: CostReportOut) -> RenderableType:
         table.add_row(Text(row.key), *_amounts(row, report.currency))
     if len(report.rows) != 1:
         table.add_row("total", *_amounts(report.total, report.currency), style="bold")
-    idle = money(report.idle_cost, report.currency)
-    table.add_row("idle", "", clock(report.idle_seconds), "", idle, "", style="dim")
+    if report.idle_cost is not None:
+        idle = money(report.idle_cost, report.currency)
+        table.add_row("idle", "", clock(report.idle_seconds), "", idle, "", style="dim")
     return table
 
 

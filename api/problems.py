@@ -29,6 +29,7 @@ STATUS: Mapping[type[errors.SpoolError], int] = {
     errors.InvalidRequest: 422,
     errors.SettingsError: 500,
     errors.Unauthorized: 401,
+    errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.SourceError: 422,
@@ -53,13 +54,21 @@ _HTTP_CODES = {
 
 
 class Problem(Exception):
-    """An answer that only HTTP knows: a status, a stable code, a sentence, and members of its own."""
+    """An answer that only HTTP knows: a status, a stable code, a sentence, headers and members of its own."""
 
-    def __init__(self, status: int, code: str, detail: str, **members: object) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+        **members: object,
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
+        self.headers = headers
         self.members = members
 
 
@@ -107,7 +116,9 @@ def install(app: FastAPI) -> None:
 
 def _on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    return problem_response(request, error.status, error.code, error.detail, members=error.members)
+    return problem_response(
+        request, error.status, error.code, error.detail, members=error.members, headers=error.headers
+    )
 
 
 def _on_spool_error(request: Request, error: Exception) -> Response:

@@ -65,7 +65,9 @@ class UploadRequest(BaseModel):
     model_config = with_example(examples.UPLOAD_REQUEST, strict=True)
 
     name: Name | None = Field(None, description="For people; the source's file name unless given.")
-    project: Project = Field("default", description="Whom the cost is booked on.")
+    project: Project | None = Field(
+        None, description="Whom the cost is booked on; the key's own project, else `default`, unless given."
+    )
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="How to transcribe; what is not given has the server's default.",
@@ -201,8 +203,8 @@ class CostReportOut(BaseModel):
     currency: str
     rows: list[CostRowOut]
     total: CostRowOut
-    idle_seconds: float
-    idle_cost: Money
+    idle_seconds: float | None = Field(description="The fleet's; null in the report of one project.")
+    idle_cost: Money | None
 
 
 class WorkerOut(BaseModel):

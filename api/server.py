@@ -17,6 +17,9 @@ from api.app import create_app
 from spool.errors import SettingsError
 from spool.logs import configure_logs
 from spool.settings import Settings
+from spool.settings.checks import is_loopback
+from spool.store import Database
+from spool.store.api_keys import any_key
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +42,7 @@ class _Server(uvicorn.Server):
 
 def serve(settings: Settings, announce: Path | None = None) -> None:
     """Answer requests until SIGTERM or SIGINT; requests under way are finished first."""
+    _refuse_open_doors(settings)
     listener = _bound(settings.api_host, settings.api_port)
     url = _url(settings.api_host, listener)
     configure_logs(settings.log_json)
@@ -58,6 +62,23 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
         listener.close()
         if announce is not None:
             announce.unlink(missing_ok=True)
+
+
+def _refuse_open_doors(settings: Settings) -> None:
+    """Raise SettingsError where other machines would reach an API that knows no key."""
+    if is_loopback(settings.api_host) or settings.api_token is not None:
+        return
+    database = Database(settings.database_url)
+    try:
+        with database.read() as tx:
+            known = any_key(tx)
+    finally:
+        database.close()
+    if not known:
+        raise SettingsError(
+            f"SPOOL_API_HOST {settings.api_host} lets other machines in: make a key first, with "
+            "`spool keys create`, or set SPOOL_API_TOKEN."
+        )
 
 
 def _bound(host: str, port: int) -> socket.socket:

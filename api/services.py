@@ -10,6 +10,8 @@ from typing import Annotated, cast
 from celery import Celery
 from fastapi import Depends, Request
 
+from api.keyring import Keyring
+from api.limits import Buckets
 from api.probes import Probes
 from api.uploads import drop_remains
 from spool.objects import ObjectStore, object_store
@@ -18,6 +20,9 @@ from spool.relay import Sweeper
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.jobs import JobFilter, list_jobs
+
+# Wrong keys from one address. Nobody guesses 256 bits; this spares the database the questions.
+_GUESSES, _GUESSES_A_SECOND = 60, 2.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,9 @@ class Services:
     queue: Celery
     sweeper: Sweeper
     probes: Probes
+    keyring: Keyring
+    limits: Buckets
+    misses: Buckets
 
     @property
     def upload_folder(self) -> Path:
@@ -39,6 +47,7 @@ class Services:
     def close(self) -> None:
         """Stop sweeping and let the connections go."""
         self.sweeper.stop()
+        self.keyring.close()
         self.probes.close()
         self.queue.close()
         self.database.close()
@@ -63,9 +72,20 @@ def open_services(settings: Settings) -> Services:
             "objects": objects.check,
         }
     )
-    services = Services(settings, database, objects, queue, Sweeper(database, queue, settings), probes)
+    services = Services(
+        settings=settings,
+        database=database,
+        objects=objects,
+        queue=queue,
+        sweeper=Sweeper(database, queue, settings),
+        probes=probes,
+        keyring=Keyring(database, settings),
+        limits=Buckets(settings.rate_limit, settings.rate_burst),
+        misses=Buckets(_GUESSES_A_SECOND, _GUESSES),
+    )
     drop_remains(services.upload_folder)
     services.sweeper.start()
+    services.keyring.start()
     return services
 
 

@@ -5,9 +5,11 @@ between submit and read a link may have been laid.
 """
 
 import re
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from api.caller import Caller, lies_below
 from spool.addresses import AddressRules, HostRefused
 from spool.errors import InvalidRequest, SourceForbidden, SourceMissing
 from spool.settings import Settings
@@ -17,12 +19,33 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _S3_KEY_BYTES = 1024
 
 
-def checked_source(address: str, settings: Settings) -> Source:
+def checked_source(address: str, settings: Settings, caller: Caller) -> Source:
     """The source that `address` names.
 
-    Raises `InvalidRequest` for an address that names nothing, `SourceForbidden` for one that the settings
-    do not allow, `SourceMissing` for a file that is not there.
+    Raises `InvalidRequest` for an address that names nothing, `SourceForbidden` for one that the settings or
+    the caller's key do not allow, `SourceMissing` for a file that is not there.
     """
+    source = _source(address, settings)
+    check_place(source.uri, settings, caller)
+    return source
+
+
+def check_place(uri: str, settings: Settings, caller: Caller) -> None:
+    """Raise `SourceForbidden` for a place that the key does not reach, or where Spool keeps everybody's."""
+    if any(lies_below(uri, own) for own in _own_places(settings.own_folders, settings.objects)):
+        raise SourceForbidden("Spool keeps its own things there; a source has to lie elsewhere.")
+    if not caller.reaches(uri):
+        raise SourceForbidden("This key does not reach sources there.")
+
+
+@cache  # asked for each line of a manifest
+def _own_places(folders: tuple[Path, ...], objects: str) -> tuple[str, ...]:
+    """Where uploads and transcripts of every project lie: a source there would show them to another."""
+    kept = tuple(_resolved(folder).as_uri() for folder in folders)
+    return kept if objects.startswith("file://") else (*kept, objects.rstrip("/"))
+
+
+def _source(address: str, settings: Settings) -> Source:
     if not address.isprintable() or address != address.strip():
         raise InvalidRequest("A source must not contain control characters or begin or end with a space.")
     scheme, colon, _ = address.partition("://")

@@ -9,12 +9,13 @@ from typing import Annotated, BinaryIO
 from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
-from api.jobs import checked_id
+from api.auth import CallerDep
+from api.caller import own_job
 from api.problems import Problem
 from api.services import ServicesDep
 from spool.formats import CONTENT_TYPES, Format, render
 from spool.jobs import JobState
-from spool.store.jobs import Job, get_job
+from spool.store.jobs import Job
 from spool.transcript import Transcript
 
 _BLOCK = 256 * 1024
@@ -22,12 +23,13 @@ _BLOCK = 256 * 1024
 
 def transcript(
     services: ServicesDep,
+    caller: CallerDep,
     job_id: str,
     form: Annotated[Format, Query(alias="format", description="How to render it.")] = "json",
 ) -> Response:
     """The words of a job that is done."""
     with services.database.read() as tx:
-        job = get_job(tx, checked_id(job_id))
+        job = own_job(tx, caller, job_id)
     if job.state is not JobState.DONE or job.transcript_key is None:
         raise _not_done(job)
     record = services.objects.open(job.transcript_key)

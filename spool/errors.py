@@ -3,7 +3,8 @@
     SpoolError
     ├── InvalidRequest      what was asked cannot be done as asked
     │   └── SettingsError   the settings contradict each other or the machine
-    ├── Unauthorized        no valid token came with the request
+    ├── Unauthorized        no valid key came with the request
+    ├── Forbidden           the key that came is for something else
     ├── NotFound            there is no such job, model or object
     ├── Conflict            the thing exists, but not in a state that allows this
     ├── SourceError         the recording cannot be fetched
@@ -20,8 +21,8 @@
     ├── EngineError         the engine could not finish an utterance
     │   ├── EngineCrashed   this utterance ends the engine's process, also alone
     │   └── EngineStopped   the engine is shutting down (worth a retry)
-    ├── PoisonJob           too many attempts ended with a dead process
     ├── TimeLimit           the job has run for longer than the settings allow
+    ├── PoisonJob           too many attempts ended with a dead process
     ├── LeaseLost           another worker owns the job now
     └── JobCancelled        a person cancelled the job
 
@@ -54,9 +55,15 @@ class SettingsError(InvalidRequest):
 
 
 class Unauthorized(SpoolError):
-    """The request carries no valid token."""
+    """The request carries no valid key."""
 
     code = "unauthorized"
+
+
+class Forbidden(SpoolError):
+    """The key that came with the request is for something else."""
+
+    code = "forbidden"
 
 
 class NotFound(SpoolError):
@@ -95,6 +102,12 @@ class SourceChanged(SourceError):
     code = "source_changed"
 
 
+class SourceTooLarge(SourceError):
+    """The recording has more bytes than the settings allow."""
+
+    code = "source_too_large"
+
+
 class AudioError(SpoolError):
     """The recording cannot be transcribed."""
 
@@ -102,12 +115,6 @@ class AudioError(SpoolError):
 
 
 class AudioEmpty(AudioError):
-class SourceTooLarge(SourceError):
-    """The recording has more bytes than the settings allow."""
-
-    code = "source_too_large"
-
-
     """The file holds no samples."""
 
     code = "audio_empty"
@@ -193,6 +200,12 @@ class EngineStopped(EngineError):
     retryable = True
 
 
+class TimeLimit(SpoolError):
+    """The job has run for longer than the settings allow."""
+
+    code = "time_limit"
+
+
 class PoisonJob(SpoolError):
     """Too many attempts at this job ended with a dead process."""
 
@@ -200,12 +213,6 @@ class PoisonJob(SpoolError):
 
 
 class LeaseLost(SpoolError):
-class TimeLimit(SpoolError):
-    """The job has run for longer than the settings allow."""
-
-    code = "time_limit"
-
-
     """Another worker owns the job now."""
 
     code = "lease_lost"

@@ -1,5 +1,6 @@
 """Which settings contradict each other. Every refusal is one sentence that names the variable."""
 
+import ipaddress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -9,7 +10,6 @@ from spool.errors import SettingsError
 if TYPE_CHECKING:
     from spool.settings.fields import Settings
 
-LOOPBACK = {"localhost", "::1"}
 # Feature frames (10 ms) of the longest chunk that the chunk plan makes, overlaps included.
 LONGEST_CHUNK_FRAMES = 4_000
 
@@ -36,7 +36,7 @@ def _check_stores(settings: "Settings") -> None:
     if (settings.s3_access_key_id is None) != (settings.s3_secret_access_key is None):
         raise SettingsError("Set both or none of SPOOL_S3_ACCESS_KEY_ID and SPOOL_S3_SECRET_ACCESS_KEY.")
     shared = objects.scheme == "s3" and settings.redis_url.partition(":")[0] != "redis+socket"
-    if dialect == "sqlite" and shared and not _is_local(urlsplit(settings.redis_url).hostname or ""):
+    if dialect == "sqlite" and shared and not is_loopback(urlsplit(settings.redis_url).hostname or ""):
         raise SettingsError(
             "SPOOL_REDIS_URL and SPOOL_OBJECTS are shared between machines, but SPOOL_DATABASE_URL is "
             "an SQLite file that only this one can see; use PostgreSQL."
@@ -46,10 +46,6 @@ def _check_stores(settings: "Settings") -> None:
 def _check_api(settings: "Settings") -> None:
     if settings.api_token is not None and len(settings.api_token.get_secret_value()) < 16:
         raise SettingsError("SPOOL_API_TOKEN is too short to keep anybody out: at least 16 characters.")
-    if settings.api_token is None and not _is_local(settings.api_host):
-        raise SettingsError(
-            f"SPOOL_API_HOST {settings.api_host} lets other machines in: set SPOOL_API_TOKEN first."
-        )
 
 
 def _check_worker(settings: "Settings") -> None:
@@ -72,5 +68,11 @@ def _check_money(settings: "Settings") -> None:
         price_micros(price)
 
 
-def _is_local(host: str) -> bool:
-    return host in LOOPBACK or host.startswith("127.") or host == "[::1]"
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False

@@ -11,7 +11,7 @@ from spool.errors import SettingsError
 from spool.settings.fields import Settings
 
 PREFIX = "SPOOL_"
-SECRETS = ("api_token", "s3_access_key_id", "s3_secret_access_key", "database_url", "redis_url")
+SECRETS = ("api_token", "api_key", "s3_access_key_id", "s3_secret_access_key", "database_url", "redis_url")
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:  # noqa: ANN401

@@ -73,21 +73,30 @@ class Settings(BaseModel):
     api_host: str = "127.0.0.1"
     api_port: int = Field(8700, ge=0, le=65535)
     api_token: SecretStr | None = None
+    """The operator's own, with every right; other callers have keys (`spool keys`)."""
+    api_key: SecretStr | None = None
+    """What the `spool` command shows a server."""
+    rate_limit: float = Field(200.0, ge=0)
+    """Requests a second by each key, or each address without one, to one API process; 0: no limit."""
+    rate_burst: int = Field(2000, ge=1)
+    """So many at once after a pause."""
     upload_max_bytes: int = Field(4 * 2**30, gt=0)
     max_audio_seconds: Seconds = 24 * 3600.0
-
-    models: dict[str, str] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
-    """Model names that jobs may ask for, each a folder, a `.nemo` file or a hub id `owner/name`."""
-    default_model: str = "demo"
-
-    pool: Name = "cpu"
-    worker_name: Name = Field(default_factory=_host_name)
     source_max_bytes: int = Field(32 * 2**30, gt=0)
     """Bytes of a recording that is read from `file://` or fetched from `s3://`."""
     disk_floor_bytes: int = Field(256 * 2**20, ge=0)
     """Bytes of the home's disk that a worker leaves free; with fewer it takes no jobs."""
     max_job_seconds: Seconds = 24 * 3600.0
     """How long workers may run one job, over all its attempts since it was submitted or retried."""
+
+    models: dict[str, str] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
+    """Model names that jobs may ask for, each a folder, a `.nemo` file or a hub id `owner/name`."""
+    default_model: str = "demo"
+    language_models: dict[str, str] = Field(default_factory=dict)
+    """Language models that jobs may ask for, each an ARPA file over the acoustic model's tokens."""
+
+    pool: Name = "cpu"
+    worker_name: Name = Field(default_factory=_host_name)
     concurrency: int = Field(8, ge=1, le=256)
     """Jobs in flight in one worker."""
     frame_budget: int = Field(48_000, ge=1)
@@ -141,7 +150,7 @@ class Settings(BaseModel):
             raise ValueError("has to be a list of hosts such as example.org,*.example.net")
         return patterns
 
-    @field_validator("models", "rate_card", mode="before")
+    @field_validator("models", "language_models", "rate_card", mode="before")
     @classmethod
     def _pairs(cls, value: Any) -> Any:  # noqa: ANN401
         if not isinstance(value, str):
@@ -167,6 +176,12 @@ class Settings(BaseModel):
     def source_addresses(self) -> AddressRules:
         """Which hosts `https://` sources may be fetched from."""
         return AddressRules(self.source_hosts, self.source_private_hosts)
+
+    @property
+    def own_folders(self) -> tuple[Path, ...]:
+        """Folders with recordings and transcripts of every project, which no job may name as its source."""
+        kept = [self.home / "uploads", self.home / "tmp", self.objects_folder]
+        return tuple(folder for folder in kept if folder is not None)
 
     @property
     def objects_folder(self) -> Path | None:

@@ -137,5 +137,5 @@ class CostReport:
     currency: str
     rows: tuple[CostRow, ...]
     total: CostSums
-    idle_seconds: float
-    idle_cost: Decimal
+    idle_seconds: float | None
+    idle_cost: Decimal | None

@@ -159,12 +159,18 @@ def job_cost(tx: Connection, job_id: str, currency: str = "USD") -> JobCost:
 
 
 def cost_report(
-    tx: Connection, start: date, end: date, group_by: GroupBy = "day", currency: str = "USD"
+    tx: Connection,
+    start: date,
+    end: date,
+    group_by: GroupBy = "day",
+    currency: str = "USD",
+    project: str | None = None,
 ) -> CostReport:
-    """Costs of the UTC days from `start` (inclusive) to `end` (exclusive), by group.
+    """Costs of the UTC days from `start` (inclusive) to `end` (exclusive), by group; of one project or all.
 
     Idle is the time within the period that workers were up and their engines not busy; it is the fleet's, on
-    no job's bill. Raises InvalidRequest when the period is empty or `group_by` unknown.
+    no job's bill, hence None in the report of a project. Raises InvalidRequest when the period is empty or
+    `group_by` unknown.
     """
     if end <= start:
         raise InvalidRequest("The period of a cost report has to end after it starts.")
@@ -173,17 +179,19 @@ def cost_report(
         raise InvalidRequest(f"Costs are grouped by {', '.join(_GROUPS)}, not by {group_by}.")
     by_key: defaultdict[str, CostSums] = defaultdict(lambda: NOTHING)
     busy: defaultdict[str, int] = defaultdict(int)
-    for row in tx.execute(_grouped(key, start, end)):
+    for row in tx.execute(_grouped(key, start, end, project)):
         by_key[str(row.key)] += _sums_of(row)
         busy[row.worker_id] += int(row.engine_ns)
     rows = tuple(CostRow(name, by_key[name]) for name in sorted(by_key))
     total = sum(by_key.values(), NOTHING)
+    if project is not None:
+        return CostReport(start, end, group_by, currency, rows, total, None, None)
     idle_ns, idle_nanos = _idle(tx, start, end, busy)
     idle_seconds, idle_cost = idle_ns / NANOS_PER_SECOND, money(idle_nanos)
     return CostReport(start, end, group_by, currency, rows, total, idle_seconds, idle_cost)
 
 
-def _grouped(key: ColumnElement[Any], start: date, end: date) -> Select[Any]:
+def _grouped(key: ColumnElement[Any], start: date, end: date, project: str | None) -> Select[Any]:
     """One pass over the period's lines, fine enough to add up rows, total and each worker's time from."""
     lines = (
         select(
@@ -197,6 +205,8 @@ def _grouped(key: ColumnElement[Any], start: date, end: date) -> Select[Any]:
         .where(cost_lines.c.day >= start, cost_lines.c.day < end)
         .group_by(key, cost_lines.c.worker_id, cost_lines.c.wasted)
     )
+    if project is not None:
+        lines = lines.where(cost_lines.c.project == project)
     by_worker = key is workers.c.name
     return lines.join(workers, workers.c.id == cost_lines.c.worker_id) if by_worker else lines
 

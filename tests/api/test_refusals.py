@@ -9,8 +9,9 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from api.server import serve
 from spool.errors import SettingsError
-from spool.settings import Settings, load_settings
+from spool.settings import Settings
 from tests.api.running import Live, file_job, problem, start
 
 JSON = {"Content-Type": "application/json"}
@@ -205,7 +206,7 @@ def test_json_of_another_shape_is_refused(http: httpx.Client, content: bytes) ->
 
 
 def test_a_request_that_is_too_large_is_refused(http: httpx.Client) -> None:
-    content = b'{"source": "' + b"x" * 100_000 + b'"}'
+    content = b'{"source": "' + b"x" * (8 * 2**20) + b'"}'
     problem(http.post("/v1/jobs", content=content, headers=JSON), 413, "too_large")
 
 
@@ -269,6 +270,7 @@ def test_with_a_token_every_route_but_health_asks_for_it(settings: Settings, rec
         running.close()
 
 
-def test_another_address_than_loopback_needs_a_token(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="SPOOL_API_TOKEN"):
-        load_settings({}, home=tmp_path, api_host="0.0.0.0")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "127.example.org"])
+def test_another_address_than_loopback_needs_a_key(settings: Settings, host: str) -> None:
+    with pytest.raises(SettingsError, match="make a key first"):
+        serve(settings.model_copy(update={"api_host": host, "api_port": 0}))

@@ -1,0 +1,124 @@
+"""API keys: made, found, listed, revoked; never deleted, so that "there was a key once" stays known.
+
+Keeps the SHA-256 of a key and never its text. Whether a key is alive is the database's clock's to say. Knows
+no request.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, literal, or_, select, update
+
+from spool.clock import now_utc, seconds_from_now
+from spool.errors import InvalidRequest, NotFound
+from spool.keys import Minted, Scope, mint
+from spool.tables import api_keys
+
+USE_NOTED_SECONDS = 60.0
+"""How often the time of a key's last use is written at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as its row stood when it was read."""
+
+    id: str
+    name: str
+    project: str | None
+    """None: every project, as an admin key has them."""
+    scopes: frozenset[Scope]
+    sources: tuple[str, ...] | None
+    """Beginnings of the addresses that its jobs may read; None: whatever the settings allow."""
+    sha256: str = field(repr=False)
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    used_at: datetime | None
+    alive: bool
+    """Neither revoked nor expired."""
+
+
+def create_key(
+    tx: Connection,
+    name: str,
+    project: str | None,
+    scopes: Sequence[Scope],
+    *,
+    sources: Sequence[str] | None = None,
+    expires_at: datetime | None = None,
+) -> Minted:
+    """Make a key; its text is in the answer alone. Raises InvalidRequest for one that makes no sense."""
+    if not scopes:
+        raise InvalidRequest("A key needs a scope: read, submit or admin.")
+    if (project is None) != (Scope.ADMIN in scopes):
+        raise InvalidRequest("An admin key is for every project; a key without that scope is for one.")
+    if Scope.ADMIN in scopes and sources is not None:
+        raise InvalidRequest("An admin key may read from everywhere that the settings allow.")
+    minted = mint()
+    tx.execute(
+        insert(api_keys).values(
+            id=minted.id,
+            name=name,
+            project=project,
+            scopes=sorted(set(scopes)),
+            sources=None if sources is None else list(sources),
+            sha256=minted.sha256,
+            created_at=now_utc(),
+            expires_at=expires_at,
+        )
+    )
+    return minted
+
+
+def find_key(tx: Connection, key_id: str) -> ApiKey | None:
+    """The key, alive or not."""
+    row = tx.execute(_keys().where(api_keys.c.id == key_id)).one_or_none()
+    return None if row is None else _key_of(row)
+
+
+def list_keys(tx: Connection) -> list[ApiKey]:
+    """Every key there ever was, the newest first."""
+    return [_key_of(row) for row in tx.execute(_keys().order_by(api_keys.c.created_at.desc(), api_keys.c.id))]
+
+
+def revoke_key(tx: Connection, key_id: str) -> ApiKey:
+    """Let nobody in by it any more; a second time changes nothing. Raises NotFound."""
+    tx.execute(
+        update(api_keys)
+        .where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
+        .values(revoked_at=now_utc())
+    )
+    key = find_key(tx, key_id)
+    if key is None:
+        raise NotFound(f"There is no key {key_id}.")
+    return key
+
+
+def any_key(tx: Connection) -> bool:
+    """Whether there ever was a key: from then on nobody is let in without one."""
+    return tx.execute(select(literal(1)).select_from(api_keys).limit(1)).one_or_none() is not None
+
+
+def note_use(tx: Connection, key_id: str) -> None:
+    """The key let somebody in; written once in `USE_NOTED_SECONDS`, whoever else notes it."""
+    stale = or_(api_keys.c.used_at.is_(None), api_keys.c.used_at < seconds_from_now(-USE_NOTED_SECONDS))
+    tx.execute(update(api_keys).where(api_keys.c.id == key_id, stale).values(used_at=now_utc()))
+
+
+def _keys() -> Any:  # noqa: ANN401 - a select of these columns
+    unexpired = func.coalesce(api_keys.c.expires_at > now_utc(), True)
+    return select(api_keys, (api_keys.c.revoked_at.is_(None) & unexpired).label("alive"))
+
+
+def _key_of(row: Row[Any]) -> ApiKey:
+    fields = dict(row._mapping)
+    return ApiKey(
+        **fields
+        | {
+            "scopes": frozenset(map(Scope, fields["scopes"])),
+            "sources": None if fields["sources"] is None else tuple(fields["sources"]),
+            "alive": bool(fields["alive"]),
+        }
+    )
