@@ -42,8 +42,8 @@ class FolderStore:
         """Store `data` under `key`."""
         return self._put(key, BytesIO(data))
 
-    def open(self, key: str, etag: str | None = None) -> BinaryIO:
-        """The object's bytes as a stream."""
+    def open(self, key: str, etag: str | None = None, start: int = 0) -> BinaryIO:
+        """The object's bytes from `start` as a stream."""
         path = self._path(key)
         with storage_errors(key):
             try:
@@ -53,6 +53,7 @@ class FolderStore:
             if etag is not None and _etag(os.fstat(stream.fileno())) != etag:
                 stream.close()
                 raise SourceChanged(f"The object {key} has changed.")
+            stream.seek(start)
             return stream
 
     def get_file(self, key: str, path: Path, etag: str | None = None) -> ObjectInfo:

@@ -81,9 +81,9 @@ class S3Store:
         """Store `data` under `key`."""
         return self._put(key, io.BytesIO(data), len(data), hashlib.sha256(data).hexdigest(), content_type)
 
-    def open(self, key: str, etag: str | None = None) -> BinaryIO:
-        """The object's bytes as a stream."""
-        return cast("BinaryIO", io.BufferedReader(_Body(self, key, etag), BLOCK))
+    def open(self, key: str, etag: str | None = None, start: int = 0) -> BinaryIO:
+        """The object's bytes from `start` as a stream."""
+        return cast("BinaryIO", io.BufferedReader(_Body(self, key, etag, start), BLOCK))
 
     def get_file(self, key: str, path: Path, etag: str | None = None) -> ObjectInfo:
         """Write the object's bytes to `path`, whole or not at all."""
@@ -178,15 +178,16 @@ class S3Store:
 class _Body(io.RawIOBase):
     """An object's bytes in order, asked for again from where a connection broke."""
 
-    def __init__(self, store: S3Store, key: str, etag: str | None) -> None:
+    def __init__(self, store: S3Store, key: str, etag: str | None, start: int = 0) -> None:
         super().__init__()
         self._store = store
         self._key = key
-        answer = store.call("get_object", key, **({"IfMatch": etag} if etag else {}))
-        self.size: int = answer["ContentLength"]
+        asked = {"IfMatch": etag} if etag else {}
+        answer = store.call("get_object", key, **asked, **({"Range": f"bytes={start}-"} if start else {}))
+        self.size: int = start + answer["ContentLength"]
         self.etag: str = answer["ETag"]
         self._stream = answer["Body"]
-        self._offset = 0
+        self._offset = start
         self._breaks = 0
         self._broken = False
 

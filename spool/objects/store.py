@@ -43,8 +43,8 @@ class ObjectStore(Protocol):
     def put_bytes(self, key: str, data: bytes, content_type: str = "application/octet-stream") -> ObjectInfo:
         """Store `data` under `key`."""
 
-    def open(self, key: str, etag: str | None = None) -> BinaryIO:
-        """The object's bytes as a stream, read in order; close it.
+    def open(self, key: str, etag: str | None = None, start: int = 0) -> BinaryIO:
+        """The object's bytes from `start` (less than its size) as a stream, read in order; close it.
 
         Raises NotFound, and SourceChanged when an `etag` is given and the object has another.
         """

@@ -210,6 +210,13 @@ class TestConformance:
                 pieces.append(piece)
         assert b"".join(pieces) == data
 
+    def test_a_stream_can_begin_anywhere(self, store: ObjectStore) -> None:
+        data = bytes(range(256)) * 8192
+        etag = store.put_bytes(KEY, data).etag
+        for start in (0, 1, 1_000_001, len(data) - 1):
+            with store.open(KEY, etag, start=start) as stream:
+                assert stream.read() == data[start:]
+
     def test_a_store_that_is_there_says_so(self, store: ObjectStore) -> None:
         store.check()
 

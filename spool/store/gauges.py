@@ -1,0 +1,154 @@
+"""What a monitor watches: how much waits and since when, how jobs ended, what the engines did, what it cost.
+
+Sums over the tables as they stand, cheap enough to be asked every few seconds: what waits and runs by partial
+indexes, what ended as counts over an index, money of the present UTC day and month alone.
+"""
+
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import ColumnElement, Connection, case, func, select
+
+from spool.clock import now_utc
+from spool.costs import NANOS_PER_SECOND, SAMPLE_RATE
+from spool.jobs import JobState
+from spool.store.workers import Worker, list_workers
+from spool.tables import batches, cost_lines, jobs, outbox
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The queued jobs of one pool, and when the one that waits longest was queued."""
+
+    pool: str
+    jobs: int
+    oldest: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Jobs in one final state; `error` is a code for failed ones, else empty."""
+
+    state: JobState
+    error: str
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One model in one pool since the start of the period: seconds, and money in nano-units."""
+
+    model: str
+    pool: str
+    engine_seconds: float
+    wasted_seconds: float
+    audio_seconds: float
+    billable_nanos: int
+    wasted_nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """Everything at one moment, by the database's clock."""
+
+    now: datetime
+    waiting: tuple[Waiting, ...]
+    running: dict[str, int]
+    """Jobs in workers, by pool."""
+    ended: tuple[Ended, ...]
+    open_batches: int
+    unsent: int
+    """Messages that have still to go to the broker."""
+    today: tuple[Spent, ...]
+    month: tuple[Spent, ...]
+    workers: tuple[Worker, ...]
+
+
+def read_gauges(tx: Connection) -> Gauges:
+    """The gauges now."""
+    now = tx.scalar(select(now_utc()))
+    assert now is not None
+    today = now.date()
+    return Gauges(
+        now=now,
+        waiting=_waiting(tx),
+        running=_running(tx),
+        ended=_ended(tx),
+        open_batches=_count(tx, batches.c.closed_at.is_(None) & batches.c.cancelled_at.is_(None)),
+        unsent=tx.scalar(select(func.count()).select_from(outbox)) or 0,
+        today=_spent(tx, today),
+        month=_spent(tx, today.replace(day=1)),
+        workers=tuple(worker for worker in list_workers(tx) if worker.stopped_at is None),
+    )
+
+
+def _waiting(tx: Connection) -> tuple[Waiting, ...]:
+    rows = tx.execute(
+        select(jobs.c.pool, func.count(), func.min(jobs.c.queued_at))
+        .where(jobs.c.state == JobState.QUEUED.value)
+        .group_by(jobs.c.pool)
+        .order_by(jobs.c.pool)
+    )
+    return tuple(Waiting(pool, int(number), oldest) for pool, number, oldest in rows)
+
+
+def _running(tx: Connection) -> dict[str, int]:
+    rows = tx.execute(
+        select(jobs.c.pool, func.count())
+        .where(jobs.c.state == JobState.RUNNING.value)
+        .group_by(jobs.c.pool)
+        .order_by(jobs.c.pool)
+    )
+    return {pool: int(number) for pool, number in rows}
+
+
+def _ended(tx: Connection) -> tuple[Ended, ...]:
+    error = func.coalesce(jobs.c.error_code, "")
+    # The many that are done are counted over the index by state; codes are read for the few that failed.
+    counts = {state: _count(tx, jobs.c.state == state.value) for state in (JobState.DONE, JobState.CANCELLED)}
+    failed = tx.execute(
+        select(error, func.count())
+        .where(jobs.c.state == JobState.FAILED.value)
+        .group_by(error)
+        .order_by(error)
+    )
+    return (
+        *(Ended(state, "", number) for state, number in counts.items()),
+        *(Ended(JobState.FAILED, code, int(number)) for code, number in failed),
+    )
+
+
+def _count(tx: Connection, condition: ColumnElement[bool]) -> int:
+    return tx.scalar(select(func.count()).where(condition)) or 0
+
+
+def _spent(tx: Connection, since: date) -> tuple[Spent, ...]:
+    def total(column: ColumnElement[int], *, wasted: bool) -> ColumnElement[int]:
+        return func.coalesce(func.sum(case((cost_lines.c.wasted.is_(wasted), column), else_=0)), 0)
+
+    rows = tx.execute(
+        select(
+            cost_lines.c.model,
+            cost_lines.c.pool,
+            total(cost_lines.c.engine_ns, wasted=False),
+            total(cost_lines.c.engine_ns, wasted=True),
+            total(cost_lines.c.audio_samples, wasted=False),
+            total(cost_lines.c.cost_nanos, wasted=False),
+            total(cost_lines.c.cost_nanos, wasted=True),
+        )
+        .where(cost_lines.c.day >= since)
+        .group_by(cost_lines.c.model, cost_lines.c.pool)
+        .order_by(cost_lines.c.model, cost_lines.c.pool)
+    )
+    return tuple(
+        Spent(
+            model,
+            pool,
+            int(engine) / NANOS_PER_SECOND,
+            int(lost) / NANOS_PER_SECOND,
+            int(samples) / SAMPLE_RATE,
+            int(billable),
+            int(wasted),
+        )
+        for model, pool, engine, lost, samples, billable, wasted in rows
+    )
