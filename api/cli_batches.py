@@ -33,7 +33,9 @@ def submit(
         ),
     ],
     name: Annotated[str | None, typer.Option(help="For people.")] = None,
-    project: Annotated[str, typer.Option(help="Whom the cost is booked on.")] = "default",
+    project: Annotated[
+        str | None, typer.Option(help="Whom the cost is booked on; the key's own, else `default`.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="A model the server knows.")] = None,
     decoder: Annotated[Decoder | None, typer.Option(help="How to search.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, max=32, help="Hypotheses kept by the beam.")] = None,
@@ -49,13 +51,16 @@ def submit(
     """Hand in a batch; what is wrong with a line is told by its number."""
     chosen = {"model": model, "decoder": decoder, "beam": beam, "channels": channels}
     request: dict[str, Any] = {
-        "project": project,
         "options": {key: value for key, value in chosen.items() if value is not None},
         "tags": _tags(tag or []),
         "strict": strict,
         "reuse": not no_reuse,
     }
-    request |= {key: value for key, value in {"name": name, "pool": pool}.items() if value is not None}
+    request |= {
+        key: value
+        for key, value in {"name": name, "pool": pool, "project": project}.items()
+        if value is not None
+    }
     with connected(url) as (client, _):
         batches = BatchClient(client)
         if "://" in source:

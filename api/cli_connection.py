@@ -1,7 +1,7 @@
 """What the client subcommands share: which server they talk to, and how they print.
 
 The server is `--url`, else `SPOOL_URL`, else the stack that `spool up` runs in this home, else the address in
-the settings.
+the settings. The key is `SPOOL_API_KEY`, else the operator's `SPOOL_API_TOKEN`, or their files.
 """
 
 import os
@@ -32,8 +32,9 @@ def connected(url: str | None) -> Iterator[tuple[Client, Running | None]]:
     settings = load_settings()
     running = find_running(settings.home)
     chosen = url or os.environ.get("SPOOL_URL") or (running.url if running else _configured(settings))
-    token = settings.api_token.get_secret_value() if settings.api_token else None
-    with Client(chosen, token) as client:
+    # Never an option: every process of the machine can read a command line.
+    key = settings.api_key or settings.api_token
+    with Client(chosen, key.get_secret_value() if key else None) as client:
         yield client, running if running is not None and running.url == client.url else None
 
 

@@ -52,7 +52,9 @@ def submit(
     sources: Annotated[
         list[str], typer.Argument(metavar="PATH|URL…", help="Files, folders, https:// or s3:// addresses.")
     ],
-    project: Annotated[str, typer.Option(help="Whom the cost is booked on.")] = "default",
+    project: Annotated[
+        str | None, typer.Option(help="Whom the cost is booked on; the key's own, else `default`.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="A model the server knows.")] = None,
     decoder: Annotated[Decoder | None, typer.Option(help="How to search.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, max=32, help="Hypotheses kept by the beam.")] = None,

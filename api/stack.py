@@ -14,12 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from api.client import Client, ServerUnreachable
 from api.processes import Child, Survivor, end_remains, kill_group, remember, survivors
 from api.runfile import RunLock, Running
 from spool.embedded import EmbeddedRedis
-from spool.errors import SpoolError
+from spool.errors import SpoolError, StorageError
 from spool.settings import Settings, load_settings
+from spool.store import Database
+from spool.store.workers import list_workers
 
 Say = Callable[[str], None]
 
@@ -88,7 +89,6 @@ class Stack:
                 raise StackError(f"The {child.name} ended by itself (exit {child.exit_code}):\n{words}")
 
     def _start(self) -> None:
-        token = self.settings.api_token
         if end_remains(self._record, _WORKER_STOP_S):
             self._say("ended what an earlier run had left behind")
         self._migrate()
@@ -106,8 +106,7 @@ class Stack:
         self.url = _announced_url(announced)
         self._say("starting the worker")
         self._spawn("worker", "worker.cli", "run")
-        with Client(self.url, token.get_secret_value() if token else None) as client:
-            self._wait(lambda: _worker_ready(client), _WORKER_PATIENCE_S, "The worker does not report")
+        self._wait_for_worker()
         roots = tuple(str(root) for root in self.settings.source_roots)
         running = Running(self.url, os.getpid(), str(self.settings.home), roots, str(self.logs))
         self._lock.announce(running)
@@ -134,6 +133,14 @@ class Stack:
             if time.monotonic() > deadline:
                 raise StackError(f"{complaint} within {patience:.0f} s; see {self.logs}.")
             time.sleep(_POLL_S)
+
+    def _wait_for_worker(self) -> None:
+        # Not through the API, which may ask for a key that we do not have.
+        database = Database(self.settings.database_url)
+        try:
+            self._wait(lambda: _worker_ready(database), _WORKER_PATIENCE_S, "The worker does not report")
+        finally:
+            database.close()
 
     def _stop(self) -> None:
         """API first, so that nothing new comes in; then the worker, which hands back; then the broker."""
@@ -166,10 +173,11 @@ class Stack:
             kill_group(survivor.group)
 
 
-def _worker_ready(client: Client) -> bool:
+def _worker_ready(database: Database) -> bool:
     try:
-        return any(worker.alive and worker.state == "ready" for worker in client.workers().items)
-    except ServerUnreachable:
+        with database.read() as tx:
+            return any(worker.alive and worker.state == "ready" for worker in list_workers(tx))
+    except StorageError:
         return False
 
 
