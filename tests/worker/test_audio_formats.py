@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 import soundfile
+from av.audio.plane import AudioPlane
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -239,3 +241,37 @@ def test_no_reader_writes_to_the_terminal(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "name"), [("mp4", "aac", "a.m4a"), ("matroska", "flac", "a.mkv")]
+)
+def test_eight_channels_that_lie_apart_are_all_read(
+    tmp_path: Path, container: str, codec: str, name: str
+) -> None:
+    levels = np.arange(1, 9) / 16
+    path = tmp_path / name
+    with av.open(str(path), "w", format=container) as out:
+        stream = out.add_stream(codec, rate=16_000, layout="7.1")
+        kind = stream.codec_context.format.name
+        size = stream.codec_context.frame_size or 1024
+        tone = np.sin(2 * np.pi * 220 * np.arange(32_000) / 16_000)
+        for at in range(0, 32_000, size):
+            frame = av.AudioFrame(format=kind, layout="7.1", samples=len(tone[at : at + size]))
+            frame.sample_rate, frame.pts = 16_000, at
+            piece = tone[at : at + size, None] * levels
+            if frame.format.is_planar:
+                for channel in range(8):
+                    AudioPlane(frame, channel).update(piece[:, channel].astype(np.float32).tobytes())
+            else:
+                AudioPlane(frame, 0).update((piece * 32767).astype(np.int16).tobytes())
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    with open_audio(path, channels="separate") as stream_:
+        samples = np.concatenate(list(stream_.blocks()))
+    assert samples.shape[1] == 8
+    heard = np.sqrt(2 * np.square(samples[8_000:24_000], dtype=np.float64).mean(axis=0))
+    lfe = 3  # low frequencies alone
+    np.testing.assert_allclose(np.delete(heard, lfe), np.delete(levels, lfe), rtol=0.1)
+    with open_audio(path) as mixed:
+        assert sum(map(len, mixed.blocks())) == len(samples)

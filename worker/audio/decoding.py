@@ -6,11 +6,14 @@ Knows frames, damage and the container's clock; where the packets come from is t
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import av.error
 import av.logging
 import numpy as np
 from av.audio.frame import AudioFrame
+from av.audio.plane import AudioPlane
+from numpy.typing import NDArray
 
 from spool.errors import AudioTruncated, AudioUnreadable
 from worker.audio.reader import Block, Samples, at_time, block_frames
@@ -30,6 +33,7 @@ _SCALES = {
     "flt": 1.0,
     "dbl": 1.0,
 }
+_DTYPES = {"u8": "u1", "s16": "<i2", "s32": "<i4", "s64": "<i8", "flt": "<f4", "dbl": "<f8"}
 
 
 class Decoding(ABC):
@@ -169,13 +173,23 @@ class Clock:
 
 def _to_float(frame: AudioFrame) -> Samples:
     """`[n, channels]` float32, full scale 1, from any of FFmpeg's sample formats."""
-    values = frame.to_ndarray()
-    channels = len(frame.layout.channels)
-    values = values.T if frame.format.is_planar else values.reshape(-1, channels)
     kind = frame.format.name.removesuffix("p")
+    channels = len(frame.layout.channels)
+    if frame.format.is_planar:
+        values = np.stack([_plane(frame, number, kind, 1) for number in range(channels)], axis=1)
+    else:
+        values = _plane(frame, 0, kind, channels).reshape(-1, channels)
     scaled = values.astype(np.float32)
     if kind == "u8":
         scaled -= 128.0
     if _SCALES[kind] != 1.0:
         scaled /= np.float32(_SCALES[kind])
     return np.ascontiguousarray(scaled)
+
+
+def _plane(frame: AudioFrame, number: int, kind: str, width: int) -> NDArray[np.generic]:
+    # Not `frame.to_ndarray()`: it counts planes up to a null pointer, which eight channels and more lack, and
+    # reads whatever lies behind them. PyAV's stubs do not say that a plane is a buffer.
+    plane: Any = AudioPlane(frame, number)
+    values: NDArray[np.generic] = np.frombuffer(plane, _DTYPES[kind], frame.samples * width)
+    return values
