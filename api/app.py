@@ -15,8 +15,10 @@ from starlette.types import ASGIApp
 from api import batches, costs, described, described_batches, health, jobs, problems, transcripts, workers
 from api.auth import let_in
 from api.guard import Guard
+from api.journal import Journal
 from api.keyring import must_ask
 from api.services import Services, open_services
+from api.slowness import SlowBody
 from spool import __version__
 from spool.settings import Settings
 
@@ -34,7 +36,8 @@ class _App(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         # Outermost, so that an answer to what was not foreseen passes through it as well.
-        return Guard(super().build_middleware_stack(), self.state.settings.api_host, self._asks)
+        inner = SlowBody(super().build_middleware_stack())
+        return Journal(Guard(inner, self.state.settings.api_host, self._asks))
 
     def _asks(self) -> bool:
         services: Services | None = getattr(self.state, "services", None)

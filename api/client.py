@@ -6,6 +6,7 @@ Knows the wire and nothing of terminals. A transport error on a submission is tr
 
 import json
 import mimetypes
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ Answer = TypeVar("Answer", bound=BaseModel)
 Query = Mapping[str, str | int | None]
 
 _SUBMIT_TRIES = 3
+_BUSY_TRIES = 10
+_BUSY_WAIT_S = 30.0
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 # An answer to an upload waits until the server has stored the file.
 _UPLOAD_TIMEOUT = httpx.Timeout(600.0, connect=5.0)
@@ -162,13 +165,27 @@ class Client:
         return self._send(method, path, **parts)
 
     def _send(self, method: str, path: str, **parts: Any) -> httpx.Response:  # noqa: ANN401 (httpx's own)
-        try:
-            response = self._http.request(method, path, **parts)
-        except httpx.TransportError as error:
-            raise ServerUnreachable(self.url, error) from error
-        if response.is_success:
-            return response
+        for wait_is_left in reversed(range(_BUSY_TRIES)):
+            try:
+                response = self._http.request(method, path, **parts)
+            except httpx.TransportError as error:
+                raise ServerUnreachable(self.url, error) from error
+            if response.is_success:
+                return response
+            # Asked too often: nothing was done yet. A body that was an iterator cannot be sent again.
+            if (
+                response.status_code != httpx.codes.TOO_MANY_REQUESTS
+                or "content" in parts
+                or not wait_is_left
+            ):
+                break
+            time.sleep(_wait_seconds(response))
         raise _refusal(response)
+
+
+def _wait_seconds(response: httpx.Response) -> float:
+    told = response.headers.get("retry-after", "")
+    return min(float(told), _BUSY_WAIT_S) if told.isdecimal() else 1.0
 
 
 def _refusal(response: httpx.Response) -> Refused:

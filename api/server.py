@@ -14,6 +14,7 @@ import structlog
 import uvicorn
 
 from api.app import create_app
+from api.slowness import PatientProtocol
 from spool.errors import SettingsError
 from spool.logs import configure_logs
 from spool.settings import Settings
@@ -23,6 +24,7 @@ from spool.store.api_keys import any_key
 
 log = structlog.get_logger(__name__)
 
+_CONNECTIONS = 1000
 _GRACE_S = 20  # how long a request may go on after SIGTERM
 
 
@@ -53,6 +55,10 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
         access_log=False,
         timeout_graceful_shutdown=_GRACE_S,
         server_header=False,
+        http=PatientProtocol,
+        ws="none",
+        # Beyond that uvicorn answers 503 by itself: file descriptors have an end.
+        limit_concurrency=_CONNECTIONS,
     )
     # uvicorn raises the signal anew after its own shutdown; unheeded here, it lets us end in good order.
     signal.signal(signal.SIGTERM, lambda *_: None)
