@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kernels import beam_step, device, fused, fused_conv
+from kernels.ctc_beam import CtcTrail, ctc_beam, ctc_beam_reference
 from kernels.expand import Expansion
 from kernels.expand import expand as expand_reference
 from kernels.merge import merge as merge_reference
@@ -137,10 +138,27 @@ def _finite(call: Callable[..., mx.array]) -> Callable[..., mx.array]:
     return lambda scores, same: mx.maximum(call(scores, same), -1e9)
 
 
+def _make_ctc(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    logits = normal(batch, 12, 39, dtype=dtype, scale=2)
+    return [logits - mx.logsumexp(logits, axis=-1, keepdims=True), lengths_of(batch, 12)]
+
+
+def _ctc(call: Callable[..., CtcTrail]) -> Callable[..., mx.array]:
+    """All outputs side by side."""
+
+    def run(log_probs: mx.array, lengths: mx.array) -> mx.array:
+        found = call(log_probs, lengths, 5, 0.25, 9.0)
+        columns = [each.astype(mx.float32).reshape(len(lengths), -1) for each in found]
+        return mx.maximum(mx.concatenate(columns, axis=1), -1e9)
+
+    return run
+
+
 def _cases() -> Iterator[Case]:
     yield Case("expand", _make_expand, _expand(beam_step.expand), _expand(expand_reference))
     yield Case("expand-rnnt", _make_expand, _expand_rnnt(beam_step.expand), _expand_rnnt(expand_reference))
     yield Case("merge", _make_merge, _finite(beam_step.merge), _finite(merge_reference))
+    yield Case("ctc-beam", _make_ctc, _ctc(ctc_beam), _ctc(ctc_beam_reference))
     yield Case("silu", _make_silu, fused.silu, fused.silu_reference)
     yield Case("layer_norm", _make_layer_norm, fused.layer_norm, fused.layer_norm_reference)
     yield Case("lstm", _make_lstm, _lstm(fused.lstm_cell), _lstm(fused.lstm_cell_reference))

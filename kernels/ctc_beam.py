@@ -1,0 +1,125 @@
+"""A CTC prefix beam over whole utterances: all frames in one launch, by kernel where one runs.
+
+`ctc_beam` has the contract, `ctc_beam_reference` the plain-MLX form: `kernels.ctc_step` frame by frame. The
+kernel keeps for each pair of slots the length of their common prefix and the token behind it, so that equal
+prefixes are known exactly, without hashes and without whole token sequences. Since every slot sees the same
+log-probabilities, K + 1 labels a frame are enough candidates. It only adds and compares, in the reference's
+order: the two agree bit for bit. Knows no fusion.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from kernels.ctc_step import ctc_step, start_ctc
+from kernels.device import Output, launch
+from kernels.prefix import grow
+from kernels.text import read_kernel
+
+CTC_BEAM = read_kernel(
+    "ctc_beam",
+    "log_probs lengths knobs",
+    "o_ends o_labels o_parents o_nodes o_last o_said o_gained o_scores o_end_nodes o_sound",
+)
+TOKEN_BLOCK = 64  # by how many tokens the reference's room grows
+_CHECK_EVERY = 8  # frames between two evaluations of the reference
+_GROUP_BYTES = 31 * 1024  # of a threadgroup's memory on an Apple GPU
+
+
+class CtcTrail(NamedTuple):
+    """What the beams of a batch did, frame by frame ([B, T, K]), and where they ended ([B, K]).
+
+    ends: float32, the final scores. labels: int32, emitted, -1 where none was. parents: int32, the slot
+    continued. nodes: int32, of an emission the one before it, -1 where there is none: the emission of slot k
+    at frame t is node t * K + k. last: int32, the label of the frame, or blank. said: float32, the emitted
+    label's log-probability, 0 where none was. gained, scores: float32, before and after recombination,
+    -inf = dead. end_nodes: int32, the last emissions, -1 for none. sound: bool [B], False where a frame
+    within the utterance has a NaN or no finite maximum; what stands in such a row means nothing.
+
+    Behind an utterance's end its beam stands still: labels and nodes are -1, parents the slots themselves.
+    """
+
+    ends: mx.array
+    labels: mx.array
+    parents: mx.array
+    nodes: mx.array
+    last: mx.array
+    said: mx.array
+    gained: mx.array
+    scores: mx.array
+    end_nodes: mx.array
+    sound: mx.array
+
+
+def ctc_beam(
+    log_probs: mx.array, lengths: mx.array, beam: int, beta: float = 0.0, threshold: float = 20.0
+) -> CtcTrail:
+    """Search log_probs, float32 [B, T, W] (natural logs, blank last), lengths int32 [B], 0 to T each.
+
+    The steps are those of `kernels.ctc_step`, without bonus. Beams too wide for a threadgroup's memory (above
+    37) take the reference.
+    """
+    batch, frames, width = log_probs.shape
+    ranks = min(beam + 1, width - 1)
+    made = None
+    if ranks > 0 and frames > 0 and 4 * (beam * (ranks + 2) + 4 * beam**2 + 10 * beam) <= _GROUP_BYTES:
+        ints: Output = ((batch, frames, beam), mx.int32)
+        floats: Output = ((batch, frames, beam), mx.float32)
+        ends: list[Output] = [((batch, beam), mx.int32), ((batch,), mx.bool_)]
+        made = launch(
+            CTC_BEAM,
+            [log_probs.astype(mx.float32), lengths.astype(mx.int32), mx.array([beta, threshold], mx.float32)],
+            [((batch, beam), mx.float32), ints, ints, ints, ints, floats, floats, floats, *ends],
+            groups=batch,
+            template=(("K", beam), ("R", ranks)),
+        )
+    if made is None:
+        return ctc_beam_reference(log_probs, lengths, beam, beta, threshold)
+    return CtcTrail(*made)
+
+
+def ctc_beam_reference(
+    log_probs: mx.array, lengths: mx.array, beam: int, beta: float = 0.0, threshold: float = 20.0
+) -> CtcTrail:
+    """The same in plain MLX: contract in `ctc_beam`, in this module."""
+    batch, frames, _ = log_probs.shape
+    log_probs = log_probs.astype(mx.float32)
+    state = start_ctc(batch, beam, TOKEN_BLOCK)
+    node = mx.full((batch, beam), -1, dtype=mx.int32)
+    steps: list[tuple[mx.array, ...]] = []
+    for frame in range(frames):
+        if frame % _CHECK_EVERY == 0:
+            mx.eval(state, node, steps[-_CHECK_EVERY:])
+            longest = int(np.array(state.prefixes.lengths).max(initial=0))
+            room = -(-(longest + _CHECK_EVERY + 1) // TOKEN_BLOCK) * TOKEN_BLOCK
+            state = state._replace(prefixes=grow(state.prefixes, room))
+        here = log_probs[:, frame]
+        state, step = ctc_step(state, here, frame < lengths, beta, threshold)
+        before = mx.take_along_axis(node, step.parents, axis=1)
+        emits = step.labels >= 0
+        said = mx.take_along_axis(here, mx.maximum(step.labels, 0), axis=1)
+        node = mx.where(emits, frame * beam + mx.arange(beam), before)
+        steps.append(
+            (
+                step.labels,
+                step.parents,
+                mx.where(emits, before, -1),
+                state.last,
+                mx.where(emits, said, 0.0),
+                step.gained,
+                state.scores,
+            )
+        )
+    labels, parents, nodes, last, spoken, gained, scores = (
+        mx.stack(list(column), axis=1) for column in zip(*steps, strict=True)
+    )
+    inside = mx.arange(frames) < lengths[:, None]
+    sound = mx.all(_is_number(log_probs) | ~inside, axis=1)
+    return CtcTrail(state.scores, labels, parents, nodes, last, spoken, gained, scores, node, sound)
+
+
+def _is_number(log_probs: mx.array) -> mx.array:
+    """bool [B, T]: no label of the frame is NaN, and one at least is possible."""
+    # A sum is NaN where an element is; -inf alone is a label that cannot be.
+    return mx.isfinite(mx.max(log_probs, axis=-1)) & ~mx.isnan(mx.sum(log_probs, axis=-1))
