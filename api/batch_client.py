@@ -8,13 +8,17 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+import httpx
 
 from api.batch_schemas import BatchDetail, BatchPage, BatchRetried
 from api.client import Client, ServerUnreachable
 from spool.jobs import JobState
 
 _TRIES = 3
+_NDJSON = "application/x-ndjson"
+_LONGEST_QUERY = 2000
 
 
 class BatchClient:
@@ -29,7 +33,7 @@ class BatchClient:
 
     def submit_manifest(self, path: Path, request: Mapping[str, Any]) -> BatchDetail:
         """A batch whose manifest is sent now, as a stream."""
-        return self._submitted(manifest=path, params={"request": json.dumps(request)})
+        return self._submitted(manifest=path, request=json.dumps(request, ensure_ascii=False))
 
     def one(self, batch_id: str) -> BatchDetail:
         """How a batch stands."""
@@ -56,19 +60,27 @@ class BatchClient:
         return BatchDetail.model_validate_json(answer.content)
 
     def _submitted(self, *, manifest: Path | None = None, **parts: Any) -> BatchDetail:  # noqa: ANN401 (httpx's own)
-        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        key = {"Idempotency-Key": uuid.uuid4().hex}
         for left in reversed(range(_TRIES)):
             try:
                 if manifest is None:
-                    answer = self._client.request("POST", "/v1/batches", headers=headers, long=True, **parts)
+                    answer = self._post(key, **parts)
                 else:
-                    headers["Content-Type"] = "application/x-ndjson"
                     with manifest.open("rb") as file:
-                        answer = self._client.request(
-                            "POST", "/v1/batches", headers=headers, content=file, long=True, **parts
-                        )
+                        answer = self._post(key, **_sent(file, manifest.name, parts["request"]))
                 return BatchDetail.model_validate_json(answer.content)
             except ServerUnreachable:
                 if not left:
                     raise
         raise AssertionError("the last try returns or raises")
+
+    def _post(self, key: Mapping[str, str], **parts: Any) -> httpx.Response:  # noqa: ANN401
+        headers = {**key, **parts.pop("headers", {})}
+        return self._client.request("POST", "/v1/batches", headers=headers, long=True, **parts)
+
+
+def _sent(file: BinaryIO, name: str, request: str) -> dict[str, Any]:
+    """A manifest as a bare body; as a form where what goes with it is too long for an address."""
+    if len(request) > _LONGEST_QUERY:
+        return {"files": {"request": (None, request, "application/json"), "file": (name, file, _NDJSON)}}
+    return {"params": {"request": request}, "content": file, "headers": {"Content-Type": _NDJSON}}

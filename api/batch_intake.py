@@ -14,10 +14,11 @@ from pydantic import ValidationError
 from api.batch_listing import custom_id_of, listed
 from api.batch_schemas import BatchUploadRequest
 from api.caller import Caller
+from api.options import judged
 from api.sources import checked_source, source_name
 from spool.batches import LINES, BadLine, Report, Seen, manifest_lines
-from spool.errors import InvalidRequest, SpoolError, UnknownModel
-from spool.jobs import JobOptions
+from spool.errors import InvalidRequest, SpoolError
+from spool.jobs import AskedOptions
 from spool.settings import Settings
 from spool.store.jobs import NewJob, Source
 
@@ -40,7 +41,12 @@ class Intake:
         self._asked = asked
         self._manifest = manifest
         self._address = address
-        self.options({})  # what is wrong with the defaults is wrong with the request, not with each line
+        self._defaults: dict[str, Any] = asked.options
+        # What is wrong with the defaults is wrong with the request, not with each line. Their phrases are
+        # read once: there may be ten thousand of them, and a hundred thousand lines.
+        boost = self.options({}).boost
+        if asked.options.get("boost") is not None:
+            self._defaults = asked.options | {"boost": boost}
 
     def jobs(self, report: Report) -> Iterator[NewJob]:
         """The jobs in order, as they are read; `report` counts lines and keeps the bad ones.
@@ -55,22 +61,14 @@ class Intake:
             else:
                 yield job
 
-    def options(self, own: dict[str, Any]) -> JobOptions:
+    def options(self, own: dict[str, Any]) -> AskedOptions:
         """The line's options over the batch's over the server's. Raises InvalidRequest and UnknownModel."""
-        known = self._settings.models
         try:
-            options = JobOptions.model_validate(
-                {"model": self._settings.default_model} | self._asked.options | own
-            )
+            return judged(self._settings, self._defaults, own)
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
             where = ".".join(str(step) for step in ("options", *fault["loc"]))
-            raise InvalidRequest(f"{where}: {fault['msg']}") from None
-        if options.model not in known:
-            raise UnknownModel(
-                f"There is no model {options.model!r}; known here: {', '.join(sorted(known))}."
-            )
-        return options
+            raise InvalidRequest(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from None
 
     def _lines(self, report: Report) -> Iterator[tuple[int, "_Line"]]:
         if self._manifest is not None:
@@ -102,7 +100,8 @@ class Intake:
             return BadLine(number, "duplicate_custom_id", message, line.custom_id)
         return NewJob(
             source=source,
-            options=options,
+            options=options.kept(),
+            phrases=options.boost and options.boost.told,
             name=line.name or source_name(source),
             project=self.project,
             key_id=self.caller.key_id,

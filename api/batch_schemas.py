@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from api import batch_examples as examples
+from api.options import option_schema
 from api.schemas import Money, Name, Pool, Project, WorkerName, with_example
 from spool.batches import Tags
-from spool.jobs import JobOptions, JobState
+from spool.jobs import JobState
 
 BatchState = Literal["receiving", "running", "ended"]
 
@@ -25,7 +26,7 @@ class BatchUploadRequest(BaseModel):
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="How to transcribe, for lines that do not say.",
-        json_schema_extra={"properties": JobOptions.model_json_schema()["properties"]},
+        json_schema_extra=option_schema(),
     )
     tags: Tags = Field(default_factory=dict, description="Kept with every job, beside the line's own.")
     strict: bool = Field(False, description="Run nothing at all when one line is bad.")

@@ -75,7 +75,7 @@ class Client:
         for left in reversed(range(_SUBMIT_TRIES)):
             with path.open("rb") as file:
                 form = {
-                    "request": (None, json.dumps(request), "application/json"),
+                    "request": (None, json.dumps(request, ensure_ascii=False), "application/json"),
                     "file": (path.name, file, kind),
                 }
                 try:

@@ -12,7 +12,13 @@ JOB_ID = "job_01JD5T9Q4X8K2M6N0P3R7S1V5W"
 UPLOAD_REQUEST: Example = {
     "name": "Interview with the lighthouse keeper",
     "project": "oral-history",
-    "options": {"model": "demo", "decoder": "beam", "beam": 4},
+    "options": {
+        "model": "demo",
+        "decoder": "beam",
+        "beam": 8,
+        "nbest": 3,
+        "boost": {"phrases": ["Heligoland", "fog horn"], "weight": 1.5},
+    },
 }
 
 JOB_REQUEST: Example = {
@@ -28,7 +34,19 @@ JOB: Example = {
     "project": "oral-history",
     "state": "running",
     "source": {"kind": "s3", "uri": "s3://archive/1974/reel-0042.flac", "size": 81264640},
-    "options": {"model": "demo", "decoder": "greedy", "beam": 4, "channels": "mix"},
+    "options": {
+        "model": "demo",
+        "decoder": "beam",
+        "beam": 8,
+        "channels": "mix",
+        "nbest": 3,
+        "language_model": None,
+        "lm_weight": 0.3,
+        "lm_blanks": False,
+        "pruning": "late",
+        "context": "chunk",
+        "boost": {"count": 2, "sha256": "5d1c…", "weight": 1.5},
+    },
     "pool": "cpu",
     "worker": None,
     "lease_owner": "studio-1",
@@ -180,6 +198,8 @@ TRANSCRIPT: Example = {
 SRT = "1\n00:00:00,160 --> 00:00:01,200\nkeep the light\n"
 
 VTT = "WEBVTT\n\n00:00:00.160 --> 00:00:01.200\nkeep the light\n"
+
+PHRASES: Example = {"phrases": ["Heligoland", "fog horn"]}
 
 PROBLEM: Example = {
     "type": "urn:spool:problem:unknown_model",

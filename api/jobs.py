@@ -18,16 +18,17 @@ from sqlalchemy import Connection
 
 from api.auth import CallerDep
 from api.caller import Caller, own_job
+from api.options import judged
 from api.problems import Problem, refused_fields
 from api.schemas import JobDetail, JobPage, JobRequest, Moment, Pool, Project, UploadRequest, WorkerName
 from api.services import Services, ServicesDep
 from api.shown import shown_detail, shown_job
 from api.sources import checked_source, source_name
 from api.uploads import REQUEST_LIMIT, Upload, received_upload
-from spool.errors import InvalidRequest, NotFound, StorageError, UnknownModel
+from spool.errors import InvalidRequest, NotFound, StorageError
 from spool.failpoints import failpoint
 from spool.ids import new_id
-from spool.jobs import JobOptions, JobState
+from spool.jobs import AskedOptions, JobState
 from spool.store import jobs as store
 from spool.store.costs import job_cost
 
@@ -189,7 +190,7 @@ def _new_job(
     services: Services,
     caller: Caller,
     body: UploadRequest,
-    options: JobOptions,
+    options: AskedOptions,
     source: store.Source,
     name: str,
     idempotency_key: str | None,
@@ -201,7 +202,8 @@ def _new_job(
     return store.NewJob(
         id=job_id,
         source=source,
-        options=options,
+        options=options.kept(),
+        phrases=options.boost and options.boost.told,
         name=name,
         project=project,
         pool=body.pool or services.settings.pool,
@@ -226,16 +228,11 @@ def _detail(services: Services, tx: Connection, job: store.Job) -> JobDetail:
     return shown_detail(job, job_cost(tx, job.id, services.settings.currency))
 
 
-def _options(services: Services, body: UploadRequest) -> JobOptions:
-    known = services.settings.models
-    asked = {"model": services.settings.default_model} | body.options
+def _options(services: Services, body: UploadRequest) -> AskedOptions:
     try:
-        options = JobOptions.model_validate(asked)
+        return judged(services.settings, body.options)
     except ValidationError as error:
         raise refused_fields(error.errors(), "options") from None
-    if options.model not in known:
-        raise UnknownModel(f"There is no model {options.model!r}; known here: {', '.join(sorted(known))}.")
-    return options
 
 
 async def small_body(request: Request) -> bytes:

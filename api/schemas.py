@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from api import examples
+from api.options import option_schema
 from spool.batches import Tags
 from spool.jobs import JobOptions, JobState
 
@@ -71,7 +72,7 @@ class UploadRequest(BaseModel):
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="How to transcribe; what is not given has the server's default.",
-        json_schema_extra={"properties": JobOptions.model_json_schema()["properties"]},
+        json_schema_extra=option_schema(),
     )
     pool: Pool | None = Field(None, description="Which pool of workers; the server's default unless given.")
     worker: WorkerName | None = Field(None, description="Pin the job to one worker, by name.")

@@ -23,7 +23,8 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from api.problems import Problem
 from spool.errors import DiskFull
 
-REQUEST_LIMIT = 64 * 1024
+REQUEST_LIMIT = 8 * 1024 * 1024
+"""Bytes of JSON: ten thousand phrases of two hundred characters fit in, in any script."""
 # What a form may hold besides the file's own bytes.
 _OVERHEAD = REQUEST_LIMIT + 64 * 1024
 _BLOCK = 1024 * 1024

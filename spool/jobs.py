@@ -128,10 +128,21 @@ _FIRST_OPTIONS = frozenset({"model", "decoder", "beam", "channels"})
 
 
 class AskedOptions(_Options):
-    """The options as a request tells them, with the phrases themselves. What contradicts itself is refused
-    at the field that was told last."""
+    """The options as a request tells them, with the phrases themselves.
+
+    What contradicts itself is refused at the field that was told last; with `language_models` in the context
+    of the validation, so is a name that is not among them.
+    """
 
     boost: Annotated[Boost | None, Field(description="Words and phrases to be favoured.")] = None
+
+    @field_validator("language_model")
+    @classmethod
+    def _is_known(cls, name: str | None, told: ValidationInfo) -> str | None:
+        known = (told.context or {}).get("language_models")
+        if name is not None and known is not None and name not in known:
+            raise ValueError(f"there is no such language model; known here: {', '.join(known) or 'none'}")
+        return name
 
     @field_validator("nbest")
     @classmethod

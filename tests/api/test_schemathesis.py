@@ -72,6 +72,10 @@ def existing(http: httpx.Client, path: str) -> list[Parameters]:
     return [{name: http.get("/v1/jobs" if name == "job_id" else "/v1/batches").json()["items"][-1]["id"]}]
 
 
+# The API runs in threads of this process, and its libraries draw numbers when they like.
+@pytest.mark.filterwarnings(
+    "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
+)
 def test_the_api_is_what_its_page_says(live: Live, http: httpx.Client) -> None:
     schema = schemathesis.openapi.from_url(f"{live.url}/openapi.json")
     operations = [found.ok() for found in schema.get_all_operations()]
