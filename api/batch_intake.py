@@ -101,7 +101,7 @@ class Intake:
         return NewJob(
             source=source,
             options=options.kept(),
-            phrases=options.boost and options.boost.told,
+            phrases=options.phrases,
             name=line.name or source_name(source),
             project=self.project,
             key_id=self.caller.key_id,

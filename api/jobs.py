@@ -203,7 +203,7 @@ def _new_job(
         id=job_id,
         source=source,
         options=options.kept(),
-        phrases=options.boost and options.boost.told,
+        phrases=options.phrases,
         name=name,
         project=project,
         pool=body.pool or services.settings.pool,

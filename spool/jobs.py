@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from spool.phrases import Boost, KeptBoost
+from spool.phrases import Boost, KeptBoost, PhraseList
 
 
 class JobState(StrEnum):
@@ -178,6 +178,11 @@ class AskedOptions(_Options):
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name}: asks how to fuse, and there is neither language_model nor boost")
         return self
+
+    @property
+    def phrases(self) -> PhraseList | None:
+        """The list that the job's options name."""
+        return None if self.boost is None else self.boost.told
 
     def kept(self) -> JobOptions:
         """The options as the job keeps them."""
