@@ -49,6 +49,20 @@ def live(settings: Settings) -> Iterator[Live]:
 
 
 @pytest.fixture
+def start_api() -> Iterator[Callable[[Settings], Live]]:
+    """Starts one API after another, each with settings of its own."""
+    started = []
+
+    def begin(settings: Settings) -> Live:
+        started.append(start(settings))
+        return started[-1].live
+
+    yield begin
+    for running in started:
+        running.close()
+
+
+@pytest.fixture
 def http(live: Live) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=live.url, timeout=20, verify=False) as client:
         yield client

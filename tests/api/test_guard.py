@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from spool.settings import Settings
-from tests.api.running import Live, file_job, problem, start
+from tests.api.running import Live, file_job, problem
 
 FORM = {"file": ("a.wav", b"RIFF")}
 
@@ -72,19 +72,6 @@ def test_with_a_token_the_name_is_free(settings: Settings, start_api: Callable[[
     live = start_api(settings.model_copy(update={"api_token": SecretStr(token)}))
     bearer = {"Authorization": f"Bearer {token}", "Host": "spool.example", "Origin": "https://desk.example"}
     assert httpx.get(f"{live.url}/v1/jobs", headers=bearer).status_code == 200
-
-
-@pytest.fixture
-def start_api():  # noqa: ANN201
-    started = []
-
-    def begin(settings: Settings) -> Live:
-        started.append(start(settings))
-        return started[-1].live
-
-    yield begin
-    for running in started:
-        running.close()
 
 
 def test_every_answer_tells_browsers_to_do_nothing_with_it(

@@ -1,0 +1,29 @@
+"""Keys for tests of who may call what."""
+
+from datetime import datetime
+
+from spool.keys import Scope
+from spool.store import Database
+from spool.store.api_keys import create_key
+
+BOTH = (Scope.READ, Scope.SUBMIT)
+
+
+def new_key(
+    database: Database,
+    project: str | None = "alpha",
+    scopes: tuple[Scope, ...] = BOTH,
+    *,
+    sources: list[str] | None = None,
+    expires_at: datetime | None = None,
+) -> str:
+    with database.begin() as tx:
+        return create_key(tx, "a key", project, scopes, sources=sources, expires_at=expires_at).text
+
+
+def admin_key(database: Database) -> str:
+    return new_key(database, None, (Scope.ADMIN,))
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
