@@ -82,6 +82,11 @@ def compiled_for_cpu() -> bool:
     return backend() in {Backend.CPU, Backend.FIBERS}
 
 
+def on_gpu() -> bool:
+    """Whether arrays are computed by a GPU, where one large operation beats many small ones."""
+    return backend() in {Backend.METAL, Backend.CUDA} or mx.default_device().type == mx.DeviceType.gpu
+
+
 @contextlib.contextmanager
 def use_backend(name: Backend | str) -> Iterator[None]:
     """Within the block, launches of this thread use this backend; failures to build are raised."""

@@ -3,19 +3,28 @@
 The only place where the engine meets MLX; imported by the child alone. Knows no slots, no jobs and no time.
 """
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.errors import EngineError
-from worker.decode.hypothesis import Hypothesis, SearchOptions
-from worker.decode.search import best_of, search
+from spool.errors import EngineError, InvalidRequest
+from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk
+from worker.decode.search import best_of, check_options, search
 from worker.decode.words import words_of
 from worker.engine_protocol import Failure, ModelInfo, Recognition
 from worker.model.load import load_model
 from worker.model.model import AsrModel
+
+# What MLX may keep of freed buffers. It would keep most of the memory, for every size of buffer it ever met.
+CACHE_BYTES = 2 << 30
+
+NOTHING = UtteranceAsk()
 
 
 class ModelRecognizer:
@@ -31,8 +40,16 @@ class ModelRecognizer:
             device=str(mx.default_device()),
         )
 
+    def prepare(self, options: SearchOptions, ask: UtteranceAsk) -> ModelInfo:
+        """Read the language model and spell the phrases. Raises InvalidRequest."""
+        check_options(self._model, options, ask)
+        return replace(self.info, language_model=_digest_of(ask.lm))
+
     def recognize(
-        self, utterances: Sequence[NDArray[np.float32]], options: SearchOptions
+        self,
+        utterances: Sequence[NDArray[np.float32]],
+        options: SearchOptions,
+        asks: Sequence[UtteranceAsk],
     ) -> list[Recognition | Failure]:
         """One answer per 16 kHz mono utterance, in order; one whose logits are no numbers fails alone.
 
@@ -40,21 +57,44 @@ class ModelRecognizer:
         """
         encoded = self._model.encode(utterances)
         mx.eval(encoded.frames)
-        found = search(self._model, encoded, options)
+        plain = all(ask == NOTHING for ask in asks)
+        found = search(self._model, encoded, options, None if plain else asks)
         return [
-            self._answer(hypotheses, int(frames))
-            for hypotheses, frames in zip(found, encoded.lengths.tolist(), strict=True)
+            self._answer(hypotheses, int(frames), options, ask)
+            for hypotheses, frames, ask in zip(found, encoded.lengths.tolist(), asks, strict=True)
         ]
 
-    def _answer(self, hypotheses: Sequence[Hypothesis], frames: int) -> Recognition | Failure:
+    def _answer(
+        self, hypotheses: Sequence[Hypothesis], frames: int, options: SearchOptions, ask: UtteranceAsk
+    ) -> Recognition | Failure:
         try:
             best = best_of(hypotheses)
         except EngineError as error:
             return Failure(error, frames)
-        words = words_of(best, self._model.tokenizer, self._model.frame_seconds)
-        return Recognition(tuple(hypotheses), tuple(words), frames)
+        spell = self._model.tokenizer
+        words = words_of(best, spell, self._model.frame_seconds)
+        texts = tuple(spell.decode(each.tokens) for each in hypotheses) if options.nbest > 1 else ()
+        return Recognition(tuple(hypotheses), tuple(words), frames, texts, _digest_of(ask.lm))
+
+
+def _digest_of(path: str | None) -> str | None:
+    """The SHA-256 of a file as it is now; read again only when it has changed. Raises InvalidRequest."""
+    if path is None:
+        return None
+    try:
+        facts = Path(path).stat()
+        return _kept_digest(path, facts.st_mtime_ns, facts.st_size)
+    except OSError as error:
+        raise InvalidRequest(f"{path}: the language model cannot be read: {error.strerror}") from error
+
+
+@lru_cache(maxsize=16)
+def _kept_digest(path: str, _changed: int, _size: int) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load_recognizer(model: str) -> ModelRecognizer:
     """Load `model` (a folder, a `.nemo` file or a hub id). Raises ModelError."""
+    mx.set_cache_limit(CACHE_BYTES)
     return ModelRecognizer(load_model(model))

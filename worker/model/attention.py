@@ -39,6 +39,24 @@ class Sight(NamedTuple):
     window: tuple[int, int] | None
 
 
+class Positions(NamedTuple):
+    """Relative positions for one or more lengths. `table` [R, d] as `position_table` makes it; `room`: the
+    frames it was made for, any fewer use its middle. `kept`: it is the same array every time, so what is made
+    of it may be kept as well."""
+
+    table: mx.array
+    room: int
+    kept: bool
+
+
+class _Keys(NamedTuple):
+    """Projected positions, [1, heads, R, d / heads], and what they were made of."""
+
+    table: mx.array
+    weight: mx.array
+    keys: mx.array
+
+
 class RelPositionAttention(nn.Module):
     """Multi-head attention over the whole utterance."""
 
@@ -54,9 +72,10 @@ class RelPositionAttention(nn.Module):
         self.pos_bias_v = mx.zeros((heads, width // heads))
         self._heads = heads
         self._scale = 1.0 / math.sqrt(width // heads)
+        self._kept: _Keys | None = None
 
-    def __call__(self, x: mx.array, positions: mx.array, sight: Sight) -> mx.array:
-        """x [B, T, d]; positions [2T - 1, d] from T - 1 down; the mask [B or 1, 1, T, T] bool, True where j
+    def __call__(self, x: mx.array, positions: Positions, sight: Sight) -> mx.array:
+        """x [B, T, d]; positions from `room` - 1 >= T - 1 down; the mask [B or 1, 1, T, T] bool, True where j
         is seen. Frames past the length come out as anything finite."""
         batch, frames, _ = x.shape
         query, keys, values = (
@@ -64,7 +83,8 @@ class RelPositionAttention(nn.Module):
             self._split(self.linear_k(x)),
             self._split(self.linear_v(x)),
         )
-        position_keys = self._split(self.linear_pos(positions)[None])
+        first = positions.room - frames
+        position_keys = self._position_keys(positions)[:, :, first : first + 2 * frames - 1]
         scores = self._biased(query, self.pos_bias_v) @ position_keys.swapaxes(-1, -2)
         query = self._biased(query, self.pos_bias_u)
         if compiled_for_cpu() and sight.window is not None:
@@ -76,6 +96,17 @@ class RelPositionAttention(nn.Module):
             seen = mx.fast.scaled_dot_product_attention(query, keys, values, scale=self._scale, mask=bias)
         out: mx.array = self.linear_out(seen.swapaxes(1, 2).reshape(batch, frames, -1))
         return out
+
+    def _position_keys(self, positions: Positions) -> mx.array:
+        """The positions as keys, [1, heads, R, d / heads]; made again only of another table or weight."""
+        weight, kept = self.linear_pos.weight, self._kept
+        if kept is not None and kept.table is positions.table and kept.weight is weight:
+            return kept.keys
+        keys = mx.contiguous(self._split(self.linear_pos(positions.table)[None]))
+        if positions.kept:
+            mx.eval(keys)
+            self._kept = _Keys(positions.table, weight, keys)
+        return keys
 
     def _split(self, x: mx.array) -> mx.array:
         """[B, T, d] -> [B, heads, T, d / heads]."""
@@ -93,8 +124,8 @@ class RelPositionLocalAttention(RelPositionAttention):
         super().__init__(config)
         self._left, self._right = config.att_context_size
 
-    def __call__(self, x: mx.array, positions: mx.array, sight: Sight) -> mx.array:
-        """x [B, T, d]; positions [l + r + 1, d] from l down to -r; the mask [B, T] bool, True on frames of
+    def __call__(self, x: mx.array, positions: Positions, sight: Sight) -> mx.array:
+        """x [B, T, d]; positions from l down to -r; the mask [B, T] bool, True on frames of
         the utterance."""
         batch, frames, width = x.shape
         block = max(1, self._left, self._right)
@@ -103,8 +134,8 @@ class RelPositionLocalAttention(RelPositionAttention):
         query = self._blocks(self.linear_q(x), blocks, block)
         keys = self._windows(self.linear_k(x), blocks, block)
         values = self._windows(self.linear_v(x), blocks, block)
-        position_keys = self._split(self.linear_pos(positions)[None])
-        scores = (self._biased(query, self.pos_bias_v) @ position_keys.swapaxes(-1, -2)) * self._scale
+        scores = self._biased(query, self.pos_bias_v) @ self._position_keys(positions).swapaxes(-1, -2)
+        scores = scores * self._scale
         near = self._windows(sight.mask[:, :, None], blocks, block).reshape(batch * blocks, 1, 1, window)
         bias = mx.where(near, band(scores, window), mx.array(MASKED, dtype=x.dtype))
         seen = mx.fast.scaled_dot_product_attention(

@@ -10,7 +10,7 @@ from mlx import nn
 from kernels.device import compiled_for_cpu
 from kernels.fused import layer_norm, silu
 from kernels.fused_conv import glu_conv, taps_of
-from worker.model.attention import RelPositionAttention, RelPositionLocalAttention, Sight
+from worker.model.attention import Positions, RelPositionAttention, RelPositionLocalAttention, Sight
 from worker.model.config import EncoderConfig
 
 NORM_EPSILON = 1e-5
@@ -95,6 +95,7 @@ class Convolution(nn.Module):
             kernel, offset = kernel * scale[:, None, None], offset * scale + moved
         self._kernel, self._offset = kernel.astype(dtype), offset.astype(dtype)
         self._taps = taps_of(self._kernel)
+        mx.eval(self._kernel, self._offset, self._taps)
 
     def __call__(self, x: mx.array, valid: mx.array, lengths: mx.array) -> mx.array:
         """x [B, T, d], valid [B, T, 1] bool, lengths [B] int32 -> [B, T, d]. Padding enters the convolution
@@ -133,7 +134,7 @@ class ConformerLayer(nn.Module):
         self.feed_forward2 = FeedForward(config)
         self.norm_out = RowNorm(width)
 
-    def __call__(self, x: mx.array, positions: mx.array, sight: Sight, valid: mx.array) -> mx.array:
+    def __call__(self, x: mx.array, positions: Positions, sight: Sight, valid: mx.array) -> mx.array:
         """x [B, T, d], valid [B, T, 1] bool; positions and sight as the attention wants them. [B, T, d]."""
         x = x + 0.5 * self.feed_forward1(self.norm_feed_forward1(x))
         x = x + self.self_attn(self.norm_self_att(x), positions, sight)

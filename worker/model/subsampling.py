@@ -30,6 +30,7 @@ class StridedConvolution(nn.Module):
     def fold(self) -> None:
         """Lays the filters out as the kernels take them; called once the weights are in."""
         self._taps = taps_of(self.weight)
+        mx.eval(self._taps)
 
     @property
     def filters(self) -> tuple[mx.array, mx.array]:

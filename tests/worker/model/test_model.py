@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.worker.model.golden import FOLDER, model, numbers, speech
+from worker.model.encoder import USUAL_FRAMES, length_bucket
 from worker.model.load import load_model
 
 
@@ -139,10 +140,55 @@ def test_sixteen_bit_weights_give_sixteen_bit_frames_throughout() -> None:
     assert gap <= 0.1 * np.abs(np.array(exact.frames)).max()
 
 
-def test_positions_grow_with_encoder_frames_alone() -> None:
+def test_positions_of_usual_lengths_are_made_once() -> None:
+    # Given an encoder and one of its layers
     encoder = model("hybrid.nemo").network.encoder
-    assert encoder.positions(375, mx.float32).shape == (749, 64)
-    assert encoder.positions(1, mx.float32).shape == (1, 64)
+    attention = encoder.layers[0].self_attn
+    # When utterances of two usual lengths and one of many minutes ask for positions
+    short, usual = encoder.positions(1, mx.float32), encoder.positions(USUAL_FRAMES, mx.float32)
+    long = encoder.positions(USUAL_FRAMES + 1, mx.float32)
+    keys = attention._position_keys(short)
+    # Then the usual ones share a table and its keys, and the long one leaves nothing behind
+    assert short.table is usual.table
+    assert short.table.shape == (2 * USUAL_FRAMES - 1, 64)
+    assert long.table.shape == (2 * USUAL_FRAMES + 1, 64)
+    assert attention._position_keys(long).shape == (1, 4, 2 * USUAL_FRAMES + 1, 16)
+    assert attention._position_keys(usual) is keys
+    assert encoder.positions(7, mx.float32).table is short.table
+
+
+def test_kept_positions_are_made_again_of_other_weights() -> None:
+    loaded = load_model(FOLDER / "hybrid")
+    encoder = loaded.network.encoder
+    attention = encoder.layers[0].self_attn
+    before = attention._position_keys(encoder.positions(3, mx.float32))
+    attention.linear_pos.weight = attention.linear_pos.weight * 2
+    after = attention._position_keys(encoder.positions(3, mx.float32))
+    assert np.abs(np.array(after - 2 * before)).max() <= 1e-5 * np.abs(np.array(after)).max()
+
+
+def test_buckets_hold_a_length_and_little_more() -> None:
+    lengths = range(1, 5_000)
+    assert all(n <= length_bucket(n) <= max(n + 7, n * 1.125) for n in lengths)
+    assert all(length_bucket(length_bucket(n)) == length_bucket(n) for n in lengths)
+    # Of up to 30 s there are few
+    assert len({length_bucket(n) for n in range(1, 376)}) == 28
+
+
+def test_frames_are_the_same_bits_in_any_company() -> None:
+    # Given utterances of several lengths, one too short for a frame
+    loaded = model("hybrid.nemo")
+    utterances = [*speech(), np.zeros(10, np.float32), *[samples[:9_000] for samples in speech()]]
+    alone = [loaded.encode([samples]) for samples in utterances]
+    for seed in range(3):
+        # When they are encoded together in any order
+        order = np.random.default_rng(seed).permutation(len(utterances))
+        together = loaded.encode([utterances[index] for index in order])
+        # Then not a bit of one differs from when it was alone
+        for row, index in enumerate(order):
+            length = int(alone[index].lengths[0])
+            assert int(together.lengths[row]) == length
+            assert mx.array_equal(together.frames[row, :length], alone[index].frames[0])
 
 
 def test_a_long_recording_is_transformed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
