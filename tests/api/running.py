@@ -6,6 +6,7 @@ What only a worker would do to a job (claim, charge, finish) is done here throug
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import uvicorn
@@ -149,9 +150,9 @@ class Running:
         assert not self.thread.is_alive()
 
 
-def start(settings: Settings) -> Running:
+def start(settings: Settings, **serving: Any) -> Running:
     app = create_app(settings)
-    config = uvicorn.Config(app, port=0, log_config=None, access_log=False)
+    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, **serving)
     listener = config.bind_socket()
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
