@@ -48,7 +48,12 @@ def test_where_clouds_keep_their_keys_no_setting_leads(text: str) -> None:
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::1]", "::1", "localhost",
-             "LOCALHOST.", "files.localhost", "169.254.169.254", "[::ffff:10.0.0.1]"],
+             "LOCALHOST.", "files.localhost", "169.254.169.254", "[::ffff:10.0.0.1]", "0", "0.0.0.0", "[::]",
+             "0xa9fea9fe", "0251.0376.0251.0376", "10.1", "[::ffff:7f00:1]", "[64:ff9b::a9fe:a9fe]",
+             "[fe80::1%25eth0]", "127\u30020\u30020\u30021",  # ideographic full stops
+             "\uff11\uff12\uff17.0.0.1",  # digits of full width
+             "\u2460\u2461\u2466.\u24ea.\u24ea.\u2460",  # circled digits
+             "\uff4c\uff4f\uff43\uff41\uff4c\uff48\uff4f\uff53\uff54"],
 )  # fmt: skip
 def test_what_needs_no_resolver_to_be_refused(host: str) -> None:
     with pytest.raises(HostRefused, match="not a host of the public internet"):
