@@ -11,20 +11,31 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 SCHEMA: Literal["spool.transcript/1"] = "spool.transcript/1"
 
 Seconds = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Alternative(_Record):
+    """Another word that was heard over the time of one, and how probable it is."""
+
+    text: str
+    confidence: Share
+
+
 class Word(_Record):
-    """One word. `confidence` is the lowest probability among its tokens, 0 to 1."""
+    """One word. `confidence` is 0 to 1: of a beam how probable the word is, of greedy the lowest probability
+    among its tokens. `alternatives`, where asked for, are what else was heard over its time, most probable
+    first."""
 
     text: str
     start: Seconds
     end: Seconds
-    confidence: Annotated[float, Field(ge=0, le=1)]
+    confidence: Share
     channel: int = 0
+    alternatives: Annotated[tuple[Alternative, ...], Field(exclude_if=lambda told: not told)] = ()
 
 
 class NbestText(_Record):

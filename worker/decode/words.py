@@ -65,10 +65,14 @@ def _groups(tokens: Sequence[int], pieces: Sequence[str]) -> Iterator[tuple[int,
     """Half-open ranges of tokens that make one word each."""
     first = 0
     for index in range(1, len(tokens)):
-        piece, before = pieces[tokens[index]], pieces[tokens[index - 1]]
-        # A mark alone opens the word that follows, so the next piece's own mark still begins another.
-        if piece.startswith(WORD_START) or UNKNOWN in (piece, before):
+        if begins_word(pieces[tokens[index - 1]], pieces[tokens[index]]):
             yield first, index
             first = index
     if tokens:
         yield first, len(tokens)
+
+
+def begins_word(before: str, piece: str) -> bool:
+    """Does a word begin between these two pieces?"""
+    # A mark alone opens the word that follows, so the next piece's own mark still begins another.
+    return piece.startswith(WORD_START) or UNKNOWN in (piece, before)

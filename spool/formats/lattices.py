@@ -1,0 +1,61 @@
+"""The lattices of a transcript: as JSON, and as a Kaldi text archive.
+
+The archive is what Kaldi's `lattice-copy ark:… ark,t:-` prints of compact lattices, with words instead of
+their numbers (`utils/sym2int.pl -f 3 words.txt` turns them back): a line with the utterance's name, a line an
+arc (`from to word graph,acoustic,frames`), a line a final state, an empty line. Costs are negated natural
+logarithms; `frames` holds a 1 for each encoder frame, so that Kaldi's tools find the times.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+from spool.errors import NotFound
+from spool.lattice import Lattice
+from spool.transcript import Transcript
+
+EPSILON = "<eps>"
+_UNSAFE = re.compile(r"\s+")
+
+
+def lattice(transcript: Transcript) -> str:
+    """A JSON array, one lattice a chunk, by channel and time."""
+    return (
+        json.dumps([told.model_dump(mode="json") for told in _asked(transcript)], ensure_ascii=False) + "\n"
+    )
+
+
+def kaldi(transcript: Transcript) -> str:
+    """A Kaldi text archive, one lattice a chunk; each is named by recording, channel and hundredths of a
+    second."""
+    name = _UNSAFE.sub("_", transcript.audio.name) or "recording"
+    return "".join(archived(told, name) for told in _asked(transcript))
+
+
+def archived(told: Lattice, name: str) -> str:
+    """One lattice as an entry of the archive."""
+    span = f"{round(told.start * 100):07}-{round(told.end * 100):07}"
+    lines = [f"{name}-{told.channel}-{span}", *_lines(told)]
+    return "".join(line + "\n" for line in lines) + "\n"
+
+
+def _lines(told: Lattice) -> Iterator[str]:
+    frames = [round((time - told.start) / told.frame_seconds) for time in told.times]
+    last = max(round((told.end - told.start) / told.frame_seconds), *frames)
+    for arc in told.arcs:
+        spent = frames[arc.target] - frames[arc.source]
+        word = _UNSAFE.sub("_", arc.word) or EPSILON
+        yield f"{arc.source} {arc.target} {word} {_cost(arc.lm, arc.acoustic, spent)}"
+    for end in told.ends:
+        yield f"{end.state} {_cost(end.lm, end.acoustic, last - frames[end.state])}"
+
+
+def _cost(lm: float, acoustic: float, frames: int) -> str:
+    # Adding zero turns -0.0 into 0.0.
+    return f"{-lm + 0.0:.7g},{-acoustic + 0.0:.7g},{'_'.join('1' * frames)}"
+
+
+def _asked(transcript: Transcript) -> tuple[Lattice, ...]:
+    if not transcript.lattice and transcript.options.get("lattice") is None:
+        raise NotFound("There is no lattice: the options did not ask for one.")
+    return transcript.lattice
