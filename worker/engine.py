@@ -20,10 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import EngineStopped, JobCancelled
-from worker.decode.hypothesis import SearchOptions, UtteranceResult
+from worker.decode.hypothesis import SearchOptions, UtteranceAsk, UtteranceResult
 from worker.engine_pending import AnyFuture, EngineStats, PendingRequests
 from worker.engine_process import EngineProcess
-from worker.engine_protocol import SAMPLE_RATE, Describe, DropJob, EngineOptions, ModelInfo, Utterance
+from worker.engine_protocol import (
+    NOTHING,
+    SAMPLE_RATE,
+    Describe,
+    DropJob,
+    EngineOptions,
+    ModelInfo,
+    Utterance,
+)
 from worker.shared_audio import AudioSlots
 
 WATCHER_SECONDS = 10.0
@@ -80,8 +88,11 @@ class Engine:
         model: str,
         options: SearchOptions,
         cancel: threading.Event | None = None,
+        ask: UtteranceAsk = NOTHING,
     ) -> "Future[UtteranceResult]":
         """Queue one utterance of 16 kHz mono float32 `samples` for `model` (a path or hub id).
+
+        Utterances of equal `options` share batches, whatever each asks for itself by `ask`.
 
         Blocks while every slot is taken. Raises JobCancelled once `cancel` is set, InvalidRequest for an
         utterance longer than a slot, EngineStopped when the engine is closed. The future raises what went
@@ -98,10 +109,18 @@ class Engine:
         future: Future[UtteranceResult] = Future()
         try:
             self._slots.write(slot, samples)
-            self._post(Utterance(next(self._tickets), job, slot, len(samples), model, options), future)
+            request = Utterance(next(self._tickets), job, slot, len(samples), model, options, ask=ask)
+            self._post(request, future)
         except BaseException:
             self._slots.release(slot)
             raise
+        return future
+
+    def prepare(self, model: str, options: SearchOptions, ask: UtteranceAsk) -> "Future[ModelInfo]":
+        """As `describe`, and behind the batch on the device make ready what such a search needs: its
+        language model, its phrases. The future raises InvalidRequest where it cannot be done."""
+        future: Future[ModelInfo] = Future()
+        self._post(Describe(next(self._tickets), model, options, ask), future)
         return future
 
     def describe(self, model: str) -> "Future[ModelInfo]":

@@ -145,9 +145,10 @@ class _Device:
 
     def describe(self, request: Describe) -> None:
         try:
-            answer = self._model(request.model).info
-        except SpoolError as error:
-            self._reports.send(Described(request.ticket, error))
+            model = self._model(request.model)
+            answer = model.info if request.options is None else model.prepare(request.options, request.ask)
+        except Exception as error:  # noqa: BLE001 - whatever a file of a job raises is the job's
+            self._reports.send(Described(request.ticket, _as_spool_error(error)))
         else:
             self._reports.send(Described(request.ticket, answer))
 
@@ -183,7 +184,7 @@ class _Device:
         options: SearchOptions = batch[0].options
         begun = time.monotonic_ns()
         try:
-            found = model.recognize(audio, options)
+            found = model.recognize(audio, options, [utterance.ask for utterance in batch])
             busy_ns = time.monotonic_ns() - begun
             if len(found) != len(batch):
                 raise EngineError(f"The model answered {len(found)} of {len(batch)} utterances.")
@@ -193,7 +194,8 @@ class _Device:
         shares = split_exactly(busy_ns, [answer.frames for answer in found])
         pairs = list(zip(found, shares, strict=True))
         lost_ns = sum(share for answer, share in pairs if isinstance(answer, Failure))
-        return [_answered(answer, share, len(batch)) for answer, share in pairs], busy_ns - lost_ns, lost_ns
+        answers = [_answered(answer, share, len(batch), model.info.sha256) for answer, share in pairs]
+        return answers, busy_ns - lost_ns, lost_ns
 
     def _model(self, path: str) -> Recognizer:
         if path in self._models:
@@ -222,10 +224,18 @@ class _Device:
         failpoint("engine.reported")
 
 
-def _answered(answer: Recognition | Failure, engine_ns: int, batch: int) -> Answer:
+def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, model: str) -> Answer:
     if isinstance(answer, Failure):
         return answer.error
-    return UtteranceResult(answer.hypotheses, answer.words, answer.frames, engine_ns, batch)
+    return UtteranceResult(
+        answer.hypotheses,
+        answer.words,
+        answer.frames,
+        engine_ns,
+        batch,
+        texts=answer.texts,
+        weights=(model, answer.language_model),
+    )
 
 
 def _as_spool_error(error: Exception) -> SpoolError:

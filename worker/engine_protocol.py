@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from spool.errors import SpoolError
 from spool.transcript import Word
 from worker.batching import BatchLimits
-from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceResult
+from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk, UtteranceResult
 
 DEFAULT_LOADER = "worker.recognizer:load_recognizer"
 SAMPLE_RATE = 16_000
+NOTHING = UtteranceAsk()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +37,32 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """Which weights a recognizer runs. `sha256` is of the weights file; `device` is where MLX computes."""
+    """Which weights a recognizer runs. `sha256` is of the weights file; `device` is where MLX computes;
+    `language_model` is the SHA-256 of the file that was asked about, if any."""
 
     name: str
     sha256: str
     heads: tuple[str, ...] = ()
     frame_seconds: float = 0.08
     device: str = ""
+    language_model: str | None = None
+
+    @property
+    def files(self) -> tuple[str, str | None]:
+        """The digests of all that speaks: weights and language model."""
+        return self.sha256, self.language_model
 
 
 class Recognition(NamedTuple):
     """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
-    and encoder frames."""
+    and encoder frames; the text of each hypothesis where more than one was asked for; the SHA-256 of the
+    language model that had a say."""
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]
     frames: int
+    texts: tuple[str, ...] = ()
+    language_model: str | None = None
 
 
 class Failure(NamedTuple):
@@ -68,11 +79,19 @@ class Recognizer(Protocol):
     def info(self) -> ModelInfo:
         """Which weights these are."""
 
+    def prepare(self, options: SearchOptions, ask: UtteranceAsk) -> ModelInfo:
+        """Read what a search so asked will need, and say which files that were. Raises InvalidRequest where
+        it cannot be done: no such head, a broken language model, a phrase without tokens."""
+
     def recognize(
-        self, utterances: Sequence[NDArray[np.float32]], options: SearchOptions
+        self,
+        utterances: Sequence[NDArray[np.float32]],
+        options: SearchOptions,
+        asks: Sequence[UtteranceAsk],
     ) -> list[Recognition | Failure]:
-        """Transcribe a batch of 16 kHz mono utterances, one answer each, in order; all device work is done
-        when it returns. What it raises is said of the whole batch, which is then run one by one."""
+        """Transcribe a batch of 16 kHz mono utterances, one answer each, in order; each asks for its own
+        phrases, language model and context. All device work is done when it returns. What it raises is said
+        of the whole batch, which is then run one by one."""
 
 
 # --- parent to child ------------------------------------------------------------------------------------
@@ -91,14 +110,17 @@ class Utterance:
     options: SearchOptions
     alone: bool = False
     control: bool = False
+    ask: UtteranceAsk = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Load `model` and say which weights it has."""
+    """Load `model` and say which weights it has; with `options`, make ready what such a search needs."""
 
     ticket: int
     model: str
+    options: SearchOptions | None = None
+    ask: UtteranceAsk = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,12 @@ from spool.errors import EngineError, InvalidRequest
 from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk
 from worker.decode.search import best_of, check_options, search
 from worker.decode.words import words_of
-from worker.engine_protocol import Failure, ModelInfo, Recognition
+from worker.engine_protocol import NOTHING, Failure, ModelInfo, Recognition
 from worker.model.load import load_model
 from worker.model.model import AsrModel
 
 # What MLX may keep of freed buffers. It would keep most of the memory, for every size of buffer it ever met.
 CACHE_BYTES = 2 << 30
-
-NOTHING = UtteranceAsk()
 
 
 class ModelRecognizer:

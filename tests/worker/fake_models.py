@@ -1,6 +1,7 @@
 """A tiny deterministic recognizer for tests that need a real engine process but no real model.
 
-The model's name is its script, words separated by "+": `plain`; `load-fails`; `load-aborts`; `sleep=0.01` a
+The model's name is its script, words separated by "+": `plain`; `asks` says in its words what each utterance
+asks for; `weights=/path` has the digest of that file; `load-fails`; `load-aborts`; `sleep=0.01` a
 batch; `gate=/path` waits in every batch until that path exists; `ill=/path` aborts in every batch while it
 does. Samples speak too: any sample above 0.995 aborts the process as Metal does, any sample below -0.995
 raises, one above 0.990 fails its utterance. Words depend on the utterance's own samples alone.
@@ -10,14 +11,15 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.errors import EngineError, ModelUnreadable
+from spool.errors import EngineError, InvalidRequest, ModelUnreadable
 from spool.transcript import Word
-from worker.decode.hypothesis import Hypothesis, SearchOptions
+from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk
 from worker.engine_protocol import Failure, ModelInfo, Recognition
 
 LOADER = "tests.worker.fake_models:load"
@@ -49,11 +51,23 @@ class FakeRecognizer:
         self._gate = Path(steps["gate"]) if "gate" in steps else None
         self._ill = Path(steps["ill"]) if "ill" in steps else None
         self._sleep = float(steps.get("sleep", 0))
-        self.info = ModelInfo(name=script, sha256=hashlib.sha256(script.encode()).hexdigest(), heads=("tdt",))
+        self._hears_asks = "asks" in steps
+        weights = Path(steps["weights"]).read_bytes() if "weights" in steps else script.encode()
+        self.info = ModelInfo(name=script, sha256=hashlib.sha256(weights).hexdigest(), heads=("tdt",))
+
+    def prepare(self, options: SearchOptions, ask: UtteranceAsk) -> ModelInfo:
+        if "unspeakable" in ask.phrases:
+            raise InvalidRequest("the phrase 'unspeakable' cannot be written")
+        return replace(self.info, language_model=_digest(ask.lm))
 
     def recognize(
-        self, utterances: Sequence[NDArray[np.float32]], options: SearchOptions
+        self,
+        utterances: Sequence[NDArray[np.float32]],
+        options: SearchOptions,
+        asks: Sequence[UtteranceAsk],
     ) -> list[Recognition | Failure]:
+        for ask in asks:
+            self.prepare(options, ask)
         if self._gate is not None:
             self._gate.with_suffix(".reached").touch()
             while not self._gate.exists():
@@ -67,7 +81,28 @@ class FakeRecognizer:
         for samples in utterances:
             if float(samples.min(initial=0)) < -0.995:
                 raise ValueError("a sample I cannot stand")
-        return [_recognition(samples) for samples in utterances]
+        found = [_recognition(samples) for samples in utterances]
+        if self._hears_asks:
+            return [_asked(answer, ask) for answer, ask in zip(found, asks, strict=True)]
+        return found
+
+
+def _asked(answer: Recognition | Failure, ask: UtteranceAsk) -> Recognition | Failure:
+    """The words, each with the phrases and the last token before it: what an utterance asks shows."""
+    if isinstance(answer, Failure):
+        return answer
+    said, best, before = [], answer.hypotheses[0], ask.context
+    for word, token in zip(answer.words, best.tokens, strict=True):
+        told = "+".join((word.text, *ask.phrases, str(before[-1]) if before else "first"))
+        said.append(word.model_copy(update={"text": told}))
+        before = (*before, token)
+    texts = (" ".join(word.text for word in said), "nothing")
+    both = (best, replace(best, score=best.score - 1.0))
+    return Recognition(both, tuple(said), answer.frames, texts, _digest(ask.lm))
+
+
+def _digest(path: str | None) -> str | None:
+    return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _recognition(samples: NDArray[np.float32]) -> Recognition | Failure:

@@ -6,13 +6,14 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from worker.decode.hypothesis import SearchOptions
+from worker.decode.hypothesis import SearchOptions, UtteranceAsk
 from worker.engine_protocol import Failure, Recognition
 from worker.model.load import load_model
 from worker.model.model import AsrModel, Encoded
 from worker.recognizer import ModelRecognizer
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+NOTHING = [UtteranceAsk()] * 3
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_an_utterance_that_is_not_a_number_fails_alone(
 ) -> None:
     options = SearchOptions(decoder, 4, 1, head)  # type: ignore[arg-type]
     recognizer = ModelRecognizer(model)
-    clean = recognizer.recognize(speech(), options)
+    clean = recognizer.recognize(speech(), options, NOTHING)
     encode = model.encode
 
     def overflow(utterances: list[np.ndarray]) -> Encoded:
@@ -42,7 +43,7 @@ def test_an_utterance_that_is_not_a_number_fails_alone(
         return Encoded(mx.where(rows, mx.nan, encoded.frames), encoded.lengths)
 
     monkeypatch.setattr(model, "encode", overflow)
-    first, second, third = recognizer.recognize(speech(), options)
+    first, second, third = recognizer.recognize(speech(), options, NOTHING)
 
     assert isinstance(second, Failure)
     assert "not a number" in second.error.message

@@ -90,7 +90,8 @@ class UtteranceResult:
     """What the engine answers for one utterance.
 
     Hypotheses best first, the words of the best (times in seconds from the utterance's start), its encoder
-    frames, and its share of the batch's busy time in nanoseconds.
+    frames, and its share of the batch's busy time in nanoseconds. texts: of the hypotheses, where more than
+    one was asked for. weights: SHA-256 of the model and of the language model that spoke.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -98,3 +99,5 @@ class UtteranceResult:
     frames: int
     engine_ns: int
     batch_size: int
+    texts: tuple[str, ...] = ()
+    weights: tuple[str, str | None] = ("", None)
