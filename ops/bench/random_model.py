@@ -122,8 +122,8 @@ def random_head(size: Size, kind: str = "tdt", dtype: mx.Dtype = mx.float32) -> 
         return tokens_a_frame(search(head, sample, SearchOptions(head=kind)), sample)  # type: ignore[arg-type]
 
     low, high = -5.0, 40.0
-    sample = random_frames(4, 8.0, width, dtype)
-    for _ in range(12):
+    sample = random_frames(4, 4.0, width, dtype)
+    for _ in range(10):
         middle = (low + high) / 2
         low, high = (middle, high) if rate(middle) > TOKENS_A_FRAME else (low, middle)
     return head

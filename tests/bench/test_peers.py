@@ -16,8 +16,8 @@ GOLDEN = ROOT / "tests" / "golden"
 tokens = st.lists(st.integers(0, 3), max_size=8)
 
 
-@settings(deadline=None)
-@given(st.floats(5.0, 120.0), st.integers(0, 5))
+@settings(deadline=None, max_examples=20)
+@given(st.floats(5.0, 70.0), st.integers(0, 5))
 def test_utterances_are_of_the_lengths_asked_for(seconds: float, seed: int) -> None:
     # Given a second of sound, far less than is asked for
     sound = np.arange(16_000, dtype=np.float32)
@@ -28,7 +28,7 @@ def test_utterances_are_of_the_lengths_asked_for(seconds: float, seed: int) -> N
     assert sum(lengths) == int(seconds * 16_000)
     assert lengths == sorted(lengths, reverse=True)
     assert all(5.0 * 16_000 <= length <= 30.0 * 16_000 for length in lengths)
-    assert all((np.diff(each) % 16_000 == 1).all() for each in cut)
+    assert all(((each[1:] - each[:-1]) % 16_000 == 1).all() for each in cut)
 
 
 def test_batches_hold_every_utterance_once() -> None:
