@@ -82,6 +82,21 @@ class _Options(BaseModel):
             description="Hypotheses of each chunk in the transcript; the beam has to hold as many.",
         ),
     ] = 1
+    alternatives: Annotated[
+        int,
+        Field(ge=0, le=20, strict=True, description="Other words that the beam heard in place of each one."),
+    ] = 0
+    lattice: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=1000,
+            strict=True,
+            allow_inf_nan=False,
+            description="Keep a lattice of each chunk: the words whose best path scores within so much "
+            "(natural logarithm) of the best path; 5 to 10 is usual.",
+        ),
+    ] = None
     language_model: Annotated[
         str | None,
         Field(min_length=1, max_length=200, description="An n-gram language model's name from the settings."),
@@ -152,6 +167,14 @@ class AskedOptions(_Options):
         if nbest > told.data.get("beam", nbest):
             raise ValueError(f"must not be more than the beam, which is {told.data['beam']}")
         return nbest
+
+    @field_validator("alternatives", "lattice")
+    @classmethod
+    def _wants_a_beam(cls, asked: float | None, told: ValidationInfo) -> float | None:
+        nothing = cls.model_fields[told.field_name or ""].default
+        if asked != nothing and told.data.get("decoder") == "greedy":
+            raise ValueError("the greedy decoder knows one path; ask for the beam decoder")
+        return asked
 
     @field_validator("lm_weight", "lm_blanks")
     @classmethod

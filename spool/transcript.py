@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from spool.lattice import Lattice
+
 SCHEMA: Literal["spool.transcript/1"] = "spool.transcript/1"
 
 Seconds = Annotated[float, Field(ge=0)]
@@ -117,3 +119,5 @@ class Transcript(_Record):
     segments: tuple[Segment, ...]
     nbest: tuple[ChunkNbest, ...] = ()
     """Each searched chunk's hypotheses, where more than one was asked for; chunks may overlap a little."""
+    lattice: Annotated[tuple[Lattice, ...], Field(exclude_if=lambda told: not told)] = ()
+    """Each searched chunk's lattice, where it was asked for, by channel and time."""

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from spool.errors import InvalidRequest
+from spool.formats.lattices import kaldi, lattice
 from spool.formats.reading import paragraphs, txt
 from spool.formats.subtitles import srt, ttml, vtt
 from spool.formats.tables import ctm, tsv
 from spool.transcript import Transcript
 
-Format = Literal["json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml"]
+Format = Literal["json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml", "lattice", "kaldi"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 STORED: tuple[Format, ...] = ("json", "txt", "srt", "vtt")
 CONTENT_TYPES: dict[Format, str] = {
@@ -25,11 +26,14 @@ CONTENT_TYPES: dict[Format, str] = {
     "tsv": "text/tab-separated-values; charset=utf-8",
     "ctm": "text/plain; charset=utf-8",
     "ttml": "application/ttml+xml; charset=utf-8",
+    "lattice": "application/json",
+    "kaldi": "text/plain; charset=utf-8",
 }
 
 
 def render(transcript: Transcript, format: str) -> str:  # noqa: A002 - the name users know it by
-    """`transcript` in one of `FORMATS`; raises `InvalidRequest` for any other name."""
+    """`transcript` in one of `FORMATS`; raises `InvalidRequest` for any other name, and `NotFound` for a
+    lattice that nobody asked for."""
     renderers: dict[str, Callable[[Transcript], str]] = {
         "json": _json,
         "txt": txt,
@@ -39,6 +43,8 @@ def render(transcript: Transcript, format: str) -> str:  # noqa: A002 - the name
         "tsv": tsv,
         "ctm": ctm,
         "ttml": ttml,
+        "lattice": lattice,
+        "kaldi": kaldi,
     }
     if format not in renderers:
         raise InvalidRequest(f"unknown transcript format {format!r}: choose one of {', '.join(FORMATS)}")

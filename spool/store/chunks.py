@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.clock import now_utc
+from spool.lattice import Lattice
 from spool.store import costs
 from spool.store.costs import Charge
 from spool.store.leases import Claim, hold
@@ -27,7 +28,8 @@ class SavedChunk:
 
     fingerprint: of the options and weights that decoded it, None where nobody noted it. nbest: every
     hypothesis, best first, where more than one was asked for. tail: the recording's last tokens up to here,
-    each with the sample it was heard at, where the next chunk's search goes on from them.
+    each with the sample it was heard at, where the next chunk's search goes on from them. lattice: in seconds
+    of the recording, where it was asked for.
     """
 
     index: int
@@ -42,6 +44,7 @@ class SavedChunk:
     fingerprint: str | None = None
     nbest: tuple[NbestText, ...] = ()
     tail: tuple[tuple[int, int], ...] | None = None
+    lattice: Lattice | None = None
 
 
 def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) -> None:
@@ -70,6 +73,7 @@ def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) 
             fingerprint=chunk.fingerprint,
             nbest=[told.model_dump(mode="json") for told in chunk.nbest] or None,
             tail=None if chunk.tail is None else [list(heard) for heard in chunk.tail],
+            lattice=chunk.lattice and chunk.lattice.model_dump(mode="json"),
         )
         .on_conflict_do_nothing(index_elements=[chunks.c.job_id, chunks.c.channel, chunks.c.number])
         .returning(chunks.c.number)
@@ -96,6 +100,7 @@ def saved_chunks(tx: Connection, job_id: str) -> list[SavedChunk]:
             fingerprint=row.fingerprint,
             nbest=tuple(NbestText.model_validate(told) for told in row.nbest or ()),
             tail=None if row.tail is None else tuple((token, sample) for token, sample in row.tail),
+            lattice=None if row.lattice is None else Lattice.model_validate(row.lattice),
         )
         for row in rows
     ]

@@ -140,6 +140,7 @@ chunks = Table(
     Column("fingerprint", String(64)),
     Column("nbest", JSON(none_as_null=True)),
     Column("tail", JSON(none_as_null=True)),
+    Column("lattice", JSON(none_as_null=True)),
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
     ),

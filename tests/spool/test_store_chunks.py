@@ -17,6 +17,7 @@ from spool.store.phrases import keep_phrases, phrases_of
 from spool.tables import phrase_lists, workers
 from spool.transcript import NbestText
 from tests.spool.making import bill, chunk, claimed, let_lapse, new_job, queued, registered
+from tests.spool.test_lattices import lattice
 
 
 def asked(*phrases: str) -> dict[str, object]:
@@ -59,7 +60,8 @@ def test_a_chunk_comes_back_with_all_that_was_noted(db: Database) -> None:
     worker = registered(db)
     claim = claimed(db, worker_id=worker)
     nbest = (NbestText(text="née", score=-1.25), NbestText(text="nee", score=-1.5))
-    told = replace(chunk(0), fingerprint="f" * 64, nbest=nbest, tail=((7, 400), (3, 9000)))
+    noted = {"fingerprint": "f" * 64, "nbest": nbest, "tail": ((7, 400), (3, 9000)), "lattice": lattice()}
+    told = replace(chunk(0), **noted)
     with db.begin() as tx:
         save_chunk(tx, claim, told, bill(worker))
         save_chunk(tx, claim, chunk(1), bill(worker))
