@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SAMPLES ?= samples
 MINUTES ?= 60
 
-.PHONY: help run up down test faults check test-train train lock clean env env-dev
+.PHONY: help run up down test faults check test-train train lock vulnerabilities clean env env-dev
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort | expand -t 14
@@ -40,8 +40,13 @@ train:  ## train the demo model further: SPEECH=folder [MINUTES=60]; needs espea
 	@$(TRAIN_VENV)/bin/python -m ops.train --speech $(SPEECH) --init models/demo/model.safetensors \
 		--minutes $(MINUTES) --out models/demo
 
-lock: env-dev  ## write the versions in use to constraints.txt
-	@$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude pip --exclude setuptools > constraints.txt
+lock:  ## write the versions in use to constraints.txt, and the hashes of all their files to ops/locks
+	@ops/environment.sh --unlocked $(VENV) api,worker,embedded,dev
+	@$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude pip --exclude setuptools --exclude uv > constraints.txt
+	@ops/locks/write.sh $(BIN)/python
+
+vulnerabilities: env-dev  ## ask PyPI what is known against the locked versions (pip-audit)
+	@ops/locks/audit.sh $(BIN)/python
 
 env:
 	@ops/environment.sh $(VENV) api,worker,embedded

@@ -1,13 +1,25 @@
 #!/bin/sh
-# Makes or refreshes the environment: ops/environment.sh FOLDER EXTRAS
+# Makes or refreshes the environment: ops/environment.sh [--unlocked] FOLDER EXTRAS
+# Where ops/locks has the extras, every file has to have the hash that is written there. --unlocked takes what the
+# index has now, for `make lock`.
 # Picks the first Python >= 3.11 it finds (PYTHON overrides). Runs nothing when FOLDER is already up to date.
 set -eu
 cd "$(dirname "$0")/.."
+locked=yes
+if [ "$1" = --unlocked ]; then locked=no; shift; fi
 folder=$1
 extras=$2
+lock=
+if [ $locked = yes ]; then
+    case "$extras" in
+        api,worker,embedded) lock=ops/locks/run.txt ;;
+        api,worker,embedded,dev) lock=ops/locks/dev.txt ;;
+    esac
+fi
 
 stamp="$folder/.installed-$extras"
-if [ -e "$stamp" ] && [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt constraints.txt ]; then exit 0; fi
+newest() { [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt constraints.txt ] && { [ -z "$lock" ] || [ "$stamp" -nt "$lock" ]; }; }
+if [ $locked = yes ] && [ -e "$stamp" ] && newest; then exit 0; fi
 
 recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
@@ -33,5 +45,17 @@ if [ ! -x "$folder/bin/python" ]; then
 fi
 
 echo "Installing Spool ($extras) into $folder ..."
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$extras]"
+install() { "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+if [ -n "$lock" ]; then
+    install --require-hashes --no-deps -r "$lock"
+    # All of it is there now, the build's own tools too; what the lock lacks would have to be fetched without a hash.
+    install --no-deps --no-build-isolation -e ".[$extras]"
+    "$folder/bin/python" -m pip check --quiet >/dev/null || {
+        "$folder/bin/python" -m pip check --disable-pip-version-check >&2 || true
+        echo "ops/locks and pyproject.toml disagree: run make lock." >&2
+        exit 1
+    }
+else
+    install -c constraints.txt -e ".[$extras]"
+fi
 touch "$stamp"

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Writes run.txt and dev.txt: the versions of constraints.txt with the hashes of every file that the index has of
+# them, for Linux and macOS and every Python from 3.11 on. uv, since pip resolves for one platform alone.
+set -eu
+cd "$(dirname "$0")/../.."
+python=$1
+tool=build/uv
+[ -x $tool/bin/uv ] || "$python" -m pip install --quiet --disable-pip-version-check --target $tool uv
+
+lock() {
+    file=$1
+    shift
+    {
+        echo "# Written by \`make lock\`; installed with \`pip install --require-hashes\` (ops/environment.sh)."
+        echo "setuptools>=77" | $tool/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+            --no-header --no-annotate --constraints constraints.txt --no-emit-package uv "$@" pyproject.toml -
+    } > "$file.draft"
+    mv "$file.draft" "$file"
+}
+
+lock ops/locks/run.txt --extra api --extra worker --extra embedded
+lock ops/locks/dev.txt --extra api --extra worker --extra embedded --extra dev
