@@ -12,13 +12,28 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
-from api import batches, costs, described, described_batches, health, jobs, problems, transcripts, workers
+from api import (
+    audio,
+    batches,
+    costs,
+    described,
+    described_batches,
+    described_page,
+    health,
+    jobs,
+    metrics,
+    overview,
+    problems,
+    transcripts,
+    workers,
+)
 from api.auth import let_in
 from api.guard import Guard
 from api.journal import Journal
 from api.keyring import must_ask
 from api.services import Services, open_services
 from api.slowness import SlowBody
+from api.web import add_page
 from spool import __version__
 from spool.settings import Settings
 
@@ -56,6 +71,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.settings = settings
+    app.state.metrics = metrics.Metrics()
     problems.install(app)
 
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(let_in)], responses=described.EVERYWHERE)
@@ -72,6 +88,7 @@ def create_app(settings: Settings) -> FastAPI:
         **described.TRANSCRIPT,
     )
     _add_batches(v1)
+    _add_views(app, v1)
     v1.add_api_route("/costs", costs.costs, methods=["GET"], tags=["costs"], **described.COSTS)
     v1.add_api_route("/workers", workers.workers, methods=["GET"], tags=["fleet"], **described.WORKERS)
     v1.add_api_route("/models", workers.models, methods=["GET"], tags=["fleet"], **described.MODELS)
@@ -79,6 +96,21 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_api_route("/healthz", health.healthz, methods=["GET"], tags=["health"], **described.HEALTHZ)
     app.add_api_route("/readyz", health.readyz, methods=["GET"], tags=["health"], **described.READYZ)
     return app
+
+
+def _add_views(app: FastAPI, v1: APIRouter) -> None:
+    told, one = described_page, "/jobs/{job_id}"
+    v1.add_api_route("/overview", overview.overview, methods=["GET"], tags=["fleet"], **told.OVERVIEW)
+    v1.add_api_route(f"{one}/audio-link", audio.link, methods=["POST"], tags=["jobs"], **told.AUDIO_LINK)
+    # Not below `v1`, where a key is asked for: a player brings a link instead.
+    listens, asked = [Depends(audio.listener)], [Depends(let_in)]
+    app.add_api_route(
+        f"/v1{one}/audio", audio.audio, methods=["GET"], tags=["jobs"], dependencies=listens, **told.AUDIO
+    )
+    app.add_api_route(
+        "/metrics", metrics.metrics, methods=["GET"], tags=["fleet"], dependencies=asked, **told.METRICS
+    )
+    add_page(app)
 
 
 def _add_batches(v1: APIRouter) -> None:

@@ -201,6 +201,31 @@ VTT = "WEBVTT\n\n00:00:00.160 --> 00:00:01.200\nkeep the light\n"
 
 PHRASES: Example = {"phrases": ["Heligoland", "fog horn"]}
 
+AUDIO_LINK: Example = {
+    "url": f"/v1/jobs/{JOB_ID}/audio?by=key_01M7…&until=1780000000&signature=5d41…",
+    "expires_at": "2026-11-21T12:00:00Z",
+}
+
+OVERVIEW: Example = {
+    "now": "2026-11-21T00:00:00Z",
+    "waiting": [{"pool": "metal", "jobs": 1204, "oldest_seconds": 310.5}],
+    "running": {"metal": 16},
+    "ended": [
+        {"state": "done", "error": "", "jobs": 8800},
+        {"state": "cancelled", "error": "", "jobs": 3},
+        {"state": "failed", "error": "audio_unreadable", "jobs": 2},
+    ],
+    "batches_receiving": 0,
+    "today": {
+        "audio_seconds": 982000.0,
+        "engine_seconds": 7400.0,
+        "rtfx": 132.7,
+        "billable": "0.205",
+        "wasted": "0",
+        "currency": "USD",
+    },
+}
+
 PROBLEM: Example = {
     "type": "urn:spool:problem:unknown_model",
     "title": "Unknown model",

@@ -14,6 +14,9 @@ RULES: Mapping[str, Scope | None] = {
     "DELETE /v1/jobs/{job_id}": Scope.SUBMIT,
     "POST /v1/jobs/{job_id}/retry": Scope.SUBMIT,
     "GET /v1/jobs/{job_id}/transcript": Scope.READ,
+    "POST /v1/jobs/{job_id}/audio-link": Scope.READ,
+    "GET /v1/jobs/{job_id}/audio": Scope.READ,
+    "GET /v1/overview": Scope.READ,
     "POST /v1/batches": Scope.SUBMIT,
     "GET /v1/batches": Scope.READ,
     "GET /v1/batches/{batch_id}": Scope.READ,
@@ -23,9 +26,10 @@ RULES: Mapping[str, Scope | None] = {
     "GET /v1/costs": Scope.READ,
     # Hosts and busy seconds tell of everybody's work.
     "GET /v1/workers": Scope.ADMIN,
+    "GET /metrics": Scope.ADMIN,
     # Which names jobs may use: any key's business.
     "GET /v1/models": None,
 }
 
-OPEN = frozenset({"GET /healthz", "GET /readyz"})
+OPEN = frozenset({"GET /healthz", "GET /readyz", "GET /", "GET /page/{name}"})
 """Routes that ask nobody; so do the pages that describe the API."""

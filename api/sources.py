@@ -68,6 +68,11 @@ def source_name(source: Source) -> str:
     return name[:200] or source.kind
 
 
+def file_path(source: Source) -> Path:
+    """Where the file of a checked `file` source lies."""
+    return Path(unquote(urlsplit(source.uri).path, errors="surrogateescape"))
+
+
 def _s3_source(address: str) -> Source:
     # An S3 key is raw text: `?`, `#` and `%` in it mean themselves, so no URL parser may touch it.
     bucket, _, key = address.partition("://")[2].partition("/")

@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from tests.kernels.needs import left_out
+from tests.kernels.needs import left_out as not_compiled
 from tests.live.fixtures import (  # noqa: F401 - fixtures are found by name here
     _migrated_postgres,
     _migrated_sqlite,
@@ -20,6 +20,7 @@ from tests.live.fixtures import (  # noqa: F401 - fixtures are found by name her
     s3_server,
     sqlite_url,
 )
+from tests.page.needs import left_out as not_looked_at
 
 # A fixed set of examples where the answer has to be about the commit alone; elsewhere every run tries others.
 settings.register_profile("ci", derandomize=True)
@@ -29,9 +30,13 @@ if os.environ.get("CI"):
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what this machine could not test."""
-    if left_out:
-        files = ", ".join(sorted(left_out))
-        terminalreporter.write_line(
-            f"not tested here, for want of g++ and clang-19 (Debian: apt install g++ clang-19): {files}",
-            yellow=True,
-        )
+    for files, missing, package in (
+        (not_compiled, "g++ and clang-19", "g++ clang-19"),
+        (not_looked_at, "a Chromium", "chromium"),
+    ):
+        if files:
+            terminalreporter.write_line(
+                f"not tested here, for want of {missing} (Debian: apt install {package}): "
+                + ", ".join(sorted(files)),
+                yellow=True,
+            )

@@ -7,7 +7,7 @@ indexes, what ended as counts over an index, money of the present UTC day and mo
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from sqlalchemy import ColumnElement, Connection, case, func, select
+from sqlalchemy import ColumnElement, Connection, case, func, select, true
 
 from spool.clock import now_utc
 from spool.costs import NANOS_PER_SECOND, SAMPLE_RATE
@@ -64,51 +64,63 @@ class Gauges:
     workers: tuple[Worker, ...]
 
 
-def read_gauges(tx: Connection) -> Gauges:
-    """The gauges now."""
+def read_gauges(tx: Connection, project: str | None = None) -> Gauges:
+    """The gauges now; of one project alone, and then without what is the whole house's: workers, messages."""
     now = tx.scalar(select(now_utc()))
     assert now is not None
     today = now.date()
     return Gauges(
         now=now,
-        waiting=_waiting(tx),
-        running=_running(tx),
-        ended=_ended(tx),
-        open_batches=_count(tx, batches.c.closed_at.is_(None) & batches.c.cancelled_at.is_(None)),
-        unsent=tx.scalar(select(func.count()).select_from(outbox)) or 0,
-        today=_spent(tx, today),
-        month=_spent(tx, today.replace(day=1)),
-        workers=tuple(worker for worker in list_workers(tx) if worker.stopped_at is None),
+        waiting=_waiting(tx, project),
+        running=_running(tx, project),
+        ended=_ended(tx, project),
+        open_batches=_count(
+            tx,
+            _of(batches.c.project, project)
+            & batches.c.closed_at.is_(None)
+            & batches.c.cancelled_at.is_(None),
+        ),
+        unsent=0 if project else tx.scalar(select(func.count()).select_from(outbox)) or 0,
+        today=_spent(tx, today, project),
+        month=_spent(tx, today.replace(day=1), project),
+        workers=() if project else tuple(one for one in list_workers(tx) if one.stopped_at is None),
     )
 
 
-def _waiting(tx: Connection) -> tuple[Waiting, ...]:
+def _of(column: ColumnElement[str], project: str | None) -> ColumnElement[bool]:
+    return true() if project is None else column == project
+
+
+def _waiting(tx: Connection, project: str | None) -> tuple[Waiting, ...]:
     rows = tx.execute(
         select(jobs.c.pool, func.count(), func.min(jobs.c.queued_at))
-        .where(jobs.c.state == JobState.QUEUED.value)
+        .where(jobs.c.state == JobState.QUEUED.value, _of(jobs.c.project, project))
         .group_by(jobs.c.pool)
         .order_by(jobs.c.pool)
     )
     return tuple(Waiting(pool, int(number), oldest) for pool, number, oldest in rows)
 
 
-def _running(tx: Connection) -> dict[str, int]:
+def _running(tx: Connection, project: str | None) -> dict[str, int]:
     rows = tx.execute(
         select(jobs.c.pool, func.count())
-        .where(jobs.c.state == JobState.RUNNING.value)
+        .where(jobs.c.state == JobState.RUNNING.value, _of(jobs.c.project, project))
         .group_by(jobs.c.pool)
         .order_by(jobs.c.pool)
     )
     return {pool: int(number) for pool, number in rows}
 
 
-def _ended(tx: Connection) -> tuple[Ended, ...]:
+def _ended(tx: Connection, project: str | None) -> tuple[Ended, ...]:
     error = func.coalesce(jobs.c.error_code, "")
     # The many that are done are counted over the index by state; codes are read for the few that failed.
-    counts = {state: _count(tx, jobs.c.state == state.value) for state in (JobState.DONE, JobState.CANCELLED)}
+    counts = {
+        state: _count(tx, (jobs.c.state == state.value) & _of(jobs.c.project, project))
+        for state in (JobState.DONE, JobState.CANCELLED)
+    }
     failed = tx.execute(
         select(error, func.count())
-        .where(jobs.c.state == JobState.FAILED.value)
+        .where(jobs.c.state == JobState.FAILED.value, _of(jobs.c.project, project))
         .group_by(error)
         .order_by(error)
     )
@@ -122,7 +134,7 @@ def _count(tx: Connection, condition: ColumnElement[bool]) -> int:
     return tx.scalar(select(func.count()).where(condition)) or 0
 
 
-def _spent(tx: Connection, since: date) -> tuple[Spent, ...]:
+def _spent(tx: Connection, since: date, project: str | None) -> tuple[Spent, ...]:
     def total(column: ColumnElement[int], *, wasted: bool) -> ColumnElement[int]:
         return func.coalesce(func.sum(case((cost_lines.c.wasted.is_(wasted), column), else_=0)), 0)
 
@@ -136,7 +148,7 @@ def _spent(tx: Connection, since: date) -> tuple[Spent, ...]:
             total(cost_lines.c.cost_nanos, wasted=False),
             total(cost_lines.c.cost_nanos, wasted=True),
         )
-        .where(cost_lines.c.day >= since)
+        .where(cost_lines.c.day >= since, _of(cost_lines.c.project, project))
         .group_by(cost_lines.c.model, cost_lines.c.pool)
         .order_by(cost_lines.c.model, cost_lines.c.pool)
     )

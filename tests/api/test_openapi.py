@@ -34,6 +34,7 @@ def test_every_route_is_on_the_page() -> None:
         "DELETE /v1/batches/{batch_id}",
         "DELETE /v1/jobs/{job_id}",
         "GET /healthz",
+        "GET /metrics",
         "GET /readyz",
         "GET /v1/batches",
         "GET /v1/batches/{batch_id}",
@@ -41,12 +42,15 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/costs",
         "GET /v1/jobs",
         "GET /v1/jobs/{job_id}",
+        "GET /v1/jobs/{job_id}/audio",
         "GET /v1/jobs/{job_id}/transcript",
         "GET /v1/models",
+        "GET /v1/overview",
         "GET /v1/workers",
         "POST /v1/batches",
         "POST /v1/batches/{batch_id}/retry-failed",
         "POST /v1/jobs",
+        "POST /v1/jobs/{job_id}/audio-link",
         "POST /v1/jobs/{job_id}/retry",
     ]
 

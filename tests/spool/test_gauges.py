@@ -45,3 +45,14 @@ def test_jobs_money_and_workers_are_counted(db: Database) -> None:
     assert (spent.engine_seconds, spent.wasted_seconds, spent.audio_seconds) == (2.0, 0.5, 30.0)
     assert spent.billable_nanos == 4 * spent.wasted_nanos > 0
     assert [one.info.id for one in gauges.workers] == [worker]
+    with db.read() as tx:
+        own, other = read_gauges(tx, claim.job.project), read_gauges(tx, "another")
+    assert (own.today, own.waiting, own.running, own.ended) == (
+        gauges.today,
+        gauges.waiting,
+        gauges.running,
+        gauges.ended,
+    )
+    assert (own.workers, own.unsent) == ((), 0), "the house's alone"
+    assert (other.today, other.waiting, other.running) == ((), (), {})
+    assert not any(one.jobs for one in other.ended)

@@ -1,0 +1,138 @@
+"""The route of metrics, for Prometheus: what waits, runs and failed, what the fleet does, what it costs.
+
+Everything is read from the database when it is asked for, and kept for `KEPT_SECONDS`, so that several API
+processes say the same and several scrapers cost no more than one. Names end in their unit; sums since the
+start of a day or month are gauges, since they start again.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+
+from fastapi import Request, Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
+from prometheus_client.metrics_core import InfoMetricFamily, Metric
+
+from api.services import ServicesDep
+from spool import __version__
+from spool.costs import NANOS_PER_SECOND, NANOS_PER_UNIT
+from spool.store.gauges import Gauges, Spent, read_gauges
+from spool.store.workers import Worker
+
+KEPT_SECONDS = 5.0
+
+
+class Metrics:
+    """The last reading, and when it was taken."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._text = b""
+        self._read_at = float("-inf")
+
+    def text(self, services: ServicesDep) -> bytes:
+        """Prometheus' text form, at most `KEPT_SECONDS` old. Raises StorageError."""
+        with self._lock:
+            if time.monotonic() - self._read_at > KEPT_SECONDS:
+                with services.database.read() as tx:
+                    gauges = read_gauges(tx)
+                registry = CollectorRegistry()
+                registry.register(_Reading(gauges, services.settings.currency))
+                self._text = generate_latest(registry)
+                self._read_at = time.monotonic()
+            return self._text
+
+
+def metrics(request: Request, services: ServicesDep) -> Response:
+    """Everything a monitor watches, in Prometheus' text form."""
+    kept: Metrics = request.app.state.metrics
+    return Response(kept.text(services), media_type=CONTENT_TYPE_LATEST)
+
+
+class _Reading:
+    """One reading of the gauges as Prometheus collects it."""
+
+    def __init__(self, gauges: Gauges, currency: str) -> None:
+        self._gauges = gauges
+        self._currency = currency
+
+    def collect(self) -> Iterator[Metric]:
+        yield InfoMetricFamily(
+            "spool", "This server.", value={"version": __version__, "currency": self._currency}
+        )
+        yield from _of_jobs(self._gauges)
+        yield from _of_workers(self._gauges)
+        for period, spent in (("today", self._gauges.today), ("month", self._gauges.month)):
+            yield from _of_money(period, spent)
+
+
+def _of_jobs(gauges: Gauges) -> Iterator[Metric]:
+    queued = Gauge("spool_jobs_queued", "Jobs that wait for a worker.", labels=["pool"])
+    age = Gauge(
+        "spool_oldest_queued_seconds", "How long the job that waits longest has waited.", labels=["pool"]
+    )
+    for waiting in gauges.waiting:
+        queued.add_metric([waiting.pool], waiting.jobs)
+        age.add_metric([waiting.pool], max((gauges.now - waiting.oldest).total_seconds(), 0))
+    running = Gauge("spool_jobs_running", "Jobs in workers.", labels=["pool"])
+    for pool, number in gauges.running.items():
+        running.add_metric([pool], number)
+    ended = Gauge("spool_jobs_ended", "Jobs by final state; failed ones by error.", labels=["state", "error"])
+    for one in gauges.ended:
+        ended.add_metric([one.state.value, one.error], one.jobs)
+    yield from (queued, age, running, ended)
+    yield Gauge("spool_batches_receiving", "Batches whose lines are still coming in.", gauges.open_batches)
+    yield Gauge("spool_messages_unsent", "Messages that have still to go to the broker.", gauges.unsent)
+
+
+def _of_workers(gauges: Gauges) -> Iterator[Metric]:
+    labels = ["worker", "pool"]
+    up = Gauge("spool_worker_up", "1 while the worker is heard of; by its state.", labels=[*labels, "state"])
+    seen = Gauge("spool_worker_last_seen_seconds", "Since the last sign of life.", labels=labels)
+    busy = Gauge("spool_worker_engine_busy_seconds", "Engine time since the worker started.", labels=labels)
+    idle = Gauge("spool_worker_engine_idle_seconds", "The rest of its time since then.", labels=labels)
+    price = Gauge("spool_worker_price_per_hour", "What an engine hour of it costs.", labels=labels)
+    for worker in gauges.workers:
+        name = [worker.info.name, worker.info.pool]
+        busy_seconds = worker.engine_busy_ns / NANOS_PER_SECOND
+        up.add_metric([*name, worker.state if worker.alive else "lost"], int(worker.alive))
+        seen.add_metric(name, max((gauges.now - worker.seen_at).total_seconds(), 0))
+        busy.add_metric(name, busy_seconds)
+        idle.add_metric(name, max(_lived(worker) - busy_seconds, 0))
+        price.add_metric(name, worker.info.price_per_hour_micros / 1e6)
+    yield from (up, seen, busy, idle, price)
+
+
+def _of_money(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:
+    labels = ["model", "pool"]
+    of = f"of this UTC {'day' if period == 'today' else 'month'}"
+    columns = {
+        f"spool_audio_{period}_seconds": (
+            f"Audio transcribed and billed {of}.",
+            [s.audio_seconds for s in spent],
+        ),
+        f"spool_engine_{period}_seconds": (f"Billable engine time {of}.", [s.engine_seconds for s in spent]),
+        f"spool_wasted_{period}_seconds": (
+            f"Engine time of lost attempts {of}.",
+            [s.wasted_seconds for s in spent],
+        ),
+        f"spool_billable_{period}": (
+            f"Billable cost {of}.",
+            [s.billable_nanos / NANOS_PER_UNIT for s in spent],
+        ),
+        f"spool_wasted_{period}": (
+            f"Cost of lost attempts {of}.",
+            [s.wasted_nanos / NANOS_PER_UNIT for s in spent],
+        ),
+    }
+    for name, (words, values) in columns.items():
+        family = Gauge(name, words, labels=labels)
+        for one, value in zip(spent, values, strict=True):
+            family.add_metric([one.model, one.pool], value)
+        yield family
+
+
+def _lived(worker: Worker) -> float:
+    return (worker.seen_at - worker.started_at).total_seconds()

@@ -1,0 +1,74 @@
+// Which view the address names, and what stands around it. A view draws once and may return { refresh, leave }.
+
+import { showBatch, showBatches } from "./batches.js";
+import { showCosts } from "./costs.js";
+import { h, notice } from "./dom.js";
+import { listenForDrops, openHandIn } from "./handin.js";
+import { Problem } from "./http.js";
+import { showJob } from "./job.js";
+import { showJobs } from "./jobs.js";
+import { showOverview } from "./overview.js";
+
+const REFRESH_MS = 2000;
+const VIEWS = [
+  [/^\/$/, showOverview, "Overview"],
+  [/^\/jobs$/, showJobs, "Jobs"],
+  [/^\/jobs\/(\w+)$/, showJob, "Job"],
+  [/^\/batches$/, showBatches, "Batches"],
+  [/^\/batches\/(\w+)$/, showBatch, "Batch"],
+  [/^\/costs$/, showCosts, "Costs"],
+];
+
+const main = document.getElementById("main");
+let drawn = 0;
+let view = null;
+
+async function draw(moved) {
+  const mine = ++drawn;
+  view?.leave?.();
+  view = null;
+  const [path, query = ""] = (location.hash.slice(1) || "/").split("?");
+  const found = VIEWS.map(([pattern, show, title]) => [pattern.exec(path), show, title]).find(([match]) => match);
+  for (const link of document.querySelectorAll(".bar nav a")) {
+    const here = link.hash.slice(1) === path || (link.hash !== "#/" && path.startsWith(`${link.hash.slice(1)}/`));
+    if (here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (!found) {
+    main.replaceChildren(h("h1", {}, "There is no such page"), h("a", { href: "#/" }, "To the overview"));
+    return;
+  }
+  const [match, show, title] = found;
+  document.title = title === "Overview" ? "Spool" : `${title} · Spool`;
+  const root = h("div");
+  try {
+    const shown = await show(root, ...match.slice(1), new URLSearchParams(query));
+    if (mine !== drawn) return shown?.leave?.();
+    view = shown ?? null;
+    main.replaceChildren(root);
+  } catch (error) {
+    if (mine !== drawn) return;
+    main.replaceChildren(h("h1", {}, title), h("p", { class: "card error" }, error.message));
+    if (!(error instanceof Problem)) view = { refresh: () => draw(false) };
+  }
+  if (moved) {
+    main.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
+}
+
+async function beat() {
+  if (!document.hidden && view?.refresh) {
+    try {
+      await view.refresh();
+    } catch (error) {
+      if (!(error instanceof TypeError)) notice(error.message, true);
+    }
+  }
+  setTimeout(beat, REFRESH_MS);
+}
+
+window.addEventListener("hashchange", () => draw(true));
+document.getElementById("hand-in").addEventListener("click", () => openHandIn([]));
+listenForDrops();
+draw(false).then(() => setTimeout(beat, REFRESH_MS));

@@ -1,0 +1,86 @@
+// What a period cost: a plot by day, and the same numbers as a table, by whatever group.
+
+import { fill, h, hours, money, number, s, table } from "./dom.js";
+import { get } from "./http.js";
+
+const GROUPS = ["day", "project", "model", "worker"];
+const day = (date) => date.toISOString().slice(0, 10);
+
+export async function showCosts(root, query) {
+  const tomorrow = new Date(Date.now() + 864e5);
+  const from = query.get("from") ?? day(new Date(Date.now() - 29 * 864e5));
+  const to = query.get("to") ?? day(tomorrow);
+  const group = query.get("by") ?? "day";
+  const asked = new URLSearchParams({ from, to, group_by: group });
+  const report = await get(`/v1/costs?${asked}`);
+  const field = (name, value) => h("label", { class: "inline" }, name,
+    h("input", { type: "date", value, required: true, name: name.toLowerCase() }));
+  const form = h("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const given = new FormData(event.target);
+    location.hash = `#/costs?from=${given.get("from")}&to=${given.get("to")}&by=${given.get("by")}`;
+  } }, field("From", from), field("To", to),
+  h("label", { class: "inline" }, "By", h("select", { name: "by" },
+    GROUPS.map((name) => h("option", { value: name, selected: name === group }, name)))),
+  h("button", {}, "Show"));
+  const { currency } = report;
+  const cells = (row, name) => [name, hours(row.audio_seconds), hours(row.engine_seconds),
+    row.rtfx === null ? "–" : number(row.rtfx, 1), money(row.billable, currency), money(row.wasted, currency),
+    row.audio_seconds ? money(String(Number(row.billable) / (row.audio_seconds / 3600)), currency) : "–"];
+  const columns = [{ title: group[0].toUpperCase() + group.slice(1), class: "name" },
+    ...["Audio", "Engine", "RTFx", "Billable", "Wasted", "Per audio hour"].map((title) => ({ title, number: true }))];
+  columns.label = "Costs";
+  const rows = [...report.rows].sort((one, other) => one.key.localeCompare(other.key));
+  fill(root, h("h1", {}, "Costs"), form,
+    report.rows.length ? plot(group === "day" ? everyDay(rows, from, to) : rows, currency, group) : h("p", { class: "quiet" }, "Nothing was transcribed in these days."),
+    table(columns, rows.map((row) => cells(row, row.key || "–")), cells(report.total, "Total")),
+    report.idle_cost === null || report.idle_cost === undefined ? null
+      : h("p", { class: "quiet" }, `Beside it the fleet stood idle for ${hours(report.idle_seconds)}: ${money(report.idle_cost, currency)}.`));
+}
+
+function everyDay(rows, from, to) {
+  const found = new Map(rows.map((row) => [row.key, row]));
+  const days = [];
+  for (let at = Date.parse(from); at < Date.parse(to) && days.length < 400; at += 864e5) {
+    const key = day(new Date(at));
+    days.push(found.get(key) ?? { key, billable: "0", wasted: "0" });
+  }
+  return days;
+}
+
+function plot(rows, currency, group) {
+  const shown = group === "day" ? rows : [...rows].sort((a, b) => Number(b.billable) - Number(a.billable)).slice(0, 24);
+  const width = 720, height = 240, left = 76, bottom = 30, top = 10;
+  const highest = Math.max(...shown.map((row) => Number(row.billable) + Number(row.wasted)), 1e-12);
+  const step = nice(highest / 4);
+  const most = Math.ceil(highest / step) * step;
+  const y = (value) => top + (height - top - bottom) * (1 - value / most);
+  const each = (width - left - 8) / shown.length;
+  const image = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img", width: "100%",
+    "aria-label": `Cost by ${group}; the table below has the numbers` });
+  for (let value = 0; value <= most * 1.0001; value += step) {
+    image.append(s("line", { x1: left, x2: width, y1: y(value), y2: y(value), class: "grid" }),
+      s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, money(String(+value.toPrecision(6)), "").trim()));
+  }
+  const every = Math.ceil(shown.length / 10);
+  shown.forEach((row, at) => {
+    const [billable, wasted] = [Number(row.billable), Number(row.wasted)];
+    const x = left + at * each + each * 0.12;
+    const title = s("title", {}, `${row.key || "–"}: ${money(row.billable, currency)}, wasted ${money(row.wasted, currency)}`);
+    image.append(s("g", {}, title,
+      s("rect", { x, width: each * 0.76, y: y(billable), height: y(0) - y(billable), class: "bar1" }),
+      s("rect", { x, width: each * 0.76, y: y(billable + wasted), height: y(billable) - y(billable + wasted), class: "bar2" })));
+    if (at % every === 0) {
+      const name = group === "day" ? row.key.slice(5) : (row.key || "–").slice(0, 12);
+      image.append(s("text", { x: x + each * 0.38, y: height - 10, "text-anchor": "middle" }, name));
+    }
+  });
+  return h("figure", { class: "card" }, image,
+    h("figcaption", { class: "row small" }, h("span", { class: "key" }, "billable"), h("span", { class: "key second" }, "wasted"),
+      h("span", { class: "quiet" }, currency)));
+}
+
+function nice(rough) {
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
+}

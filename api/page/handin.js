@@ -1,0 +1,69 @@
+// Handing recordings in: a dialog, or files dropped anywhere. Each file is a job; uploads go one after another.
+
+import { bar, h, notice } from "./dom.js";
+import { get, upload } from "./http.js";
+
+export function listenForDrops() {
+  const shade = document.getElementById("drop");
+  let depth = 0;
+  const files = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+  addEventListener("dragenter", (event) => { if (files(event)) { depth++; shade.hidden = false; } });
+  addEventListener("dragleave", (event) => { if (files(event) && --depth <= 0) { depth = 0; shade.hidden = true; } });
+  addEventListener("dragover", (event) => { if (files(event)) event.preventDefault(); });
+  addEventListener("drop", (event) => {
+    if (!files(event)) return;
+    event.preventDefault();
+    depth = 0;
+    shade.hidden = true;
+    openHandIn([...event.dataTransfer.files]);
+  });
+}
+
+export async function openHandIn(given) {
+  if (document.querySelector("dialog[open]")) return;
+  const models = (await get("/v1/models")).items;
+  const chosen = h("input", { type: "file", multiple: true, id: "files", accept: "audio/*,video/*" });
+  const listed = h("p", { class: "small" }, given.map((file) => file.name).join(", "));
+  const project = h("input", { name: "project", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", placeholder: "the key's own, or default" });
+  const model = h("select", { name: "model" }, models.map((one) => h("option", { value: one.name, selected: one.default }, one.name)));
+  const decoder = h("select", { name: "decoder" }, ["greedy", "beam"].map((name) => h("option", { value: name }, name)));
+  const channels = h("select", { name: "channels" },
+    [["mix", "mixed"], ["separate", "each by itself"]].map(([value, label]) => h("option", { value }, label)));
+  const go = h("button", { class: "primary", value: "go" }, "Hand in");
+  const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const progress = h("div", { role: "status" });
+  const form = h("form", { onsubmit: (event) => { event.preventDefault(); start(); } },
+    h("h2", { id: "hand-in-title" }, "Hand in recordings"),
+    given.length ? listed : h("label", {}, "Recordings", chosen),
+    h("label", {}, "Project", project),
+    h("div", { class: "row" }, h("label", {}, "Model", model), h("label", {}, "Decoder", decoder), h("label", {}, "Channels", channels)),
+    progress, h("div", { class: "row" }, go, close));
+  const dialog = h("dialog", { "aria-labelledby": "hand-in-title" }, form);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+
+  async function start() {
+    const files = given.length ? given : [...chosen.files];
+    if (!files.length) return notice("Choose a recording first.", true);
+    go.disabled = true;
+    let only = null;
+    for (const file of files) {
+      const meter = bar(0, file.name);
+      const line = h("div", { class: "small" }, file.name, meter);
+      progress.append(line);
+      const request = { options: { model: model.value, decoder: decoder.value, channels: channels.value } };
+      if (project.value) request.project = project.value;
+      try {
+        only = await upload(file, request, (share) => { meter.value = share; });
+        meter.value = 1;
+      } catch (error) {
+        line.append(h("strong", {}, ` ${error.message}`));
+        notice(`${file.name}: ${error.message}`, true);
+      }
+    }
+    if (only === null) { go.disabled = false; return; }
+    dialog.close();
+    location.hash = files.length === 1 ? `#/jobs/${only.id}` : "#/jobs";
+  }
+}

@@ -1,0 +1,74 @@
+// One job: where it stands, what it cost, and its words beside the recording.
+
+import { bar, clock, count, facts, fill, h, moment, money, notice, number, span, state } from "./dom.js";
+import { get, send } from "./http.js";
+import { showTranscript } from "./transcript.js";
+
+const ENDED = ["done", "failed", "cancelled"];
+
+export async function showJob(root, id) {
+  let last = null;
+  let words = null;
+  const head = h("div");
+  const body = h("div");
+  root.append(head, body);
+  async function act(question, method, path, said) {
+    if (question && !confirm(question)) return;
+    try {
+      await send(method, path);
+      notice(said);
+    } catch (error) {
+      notice(error.message, true);
+    }
+    last = null;
+    await refresh();
+  }
+  async function refresh() {
+    if (last && ENDED.includes(last.state)) return;
+    const job = await get(`/v1/jobs/${id}`);
+    if (JSON.stringify(job) === JSON.stringify(last)) return;
+    last = job;
+    fill(head,
+      h("h1", {}, job.name),
+      h("p", { class: "row" }, state(job.state),
+        job.state === "running" ? h("span", { class: "quiet" }, `${span(job.progress.done_seconds)} of ${span(job.progress.audio_seconds)}`) : null,
+        h("button", { type: "button", class: "danger", hidden: ENDED.includes(job.state),
+          onclick: () => act("Cancel this job?", "DELETE", `/v1/jobs/${id}`, "Cancelled.") }, "Cancel"),
+        h("button", { type: "button", hidden: !["failed", "cancelled"].includes(job.state),
+          onclick: () => act(null, "POST", `/v1/jobs/${id}/retry`, "Queued again.") }, "Retry")),
+      job.state === "running" ? h("p", {}, bar(job.progress.fraction ?? 0, "Progress")) : null,
+      job.error ? h("p", { class: "card error" }, h("strong", {}, job.error.code), " ", job.error.message) : null,
+      h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
+    );
+    if (job.state === "done" && words === null) {
+      words = await showTranscript(body, job);
+    }
+  }
+  await refresh();
+  return { refresh, leave: () => words?.leave() };
+}
+
+function summary(job) {
+  const parts = [clock(job.progress.audio_seconds), job.words === null ? null : count(job.words, "word", "words"),
+    job.cost.rtfx === null ? null : `RTFx ${number(job.cost.rtfx, 1)}`,
+    job.reused_from ? "taken over, for nothing" : money(job.cost.billable, job.cost.currency),
+    job.coverage === null ? null : `${number(job.coverage * 100, 2)} % covered`];
+  return parts.filter(Boolean).join(" · ");
+}
+
+function details(job) {
+  const options = Object.entries(job.options).filter(([, value]) => value !== null)
+    .map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+  return facts([
+    ["Job", h("code", {}, job.id)], ["Source", job.source.uri], ["Project", job.project], ["Options", options],
+    job.batch ? ["Batch", h("a", { href: `#/batches/${job.batch}` }, job.batch)] : null,
+    job.custom_id ? ["custom_id", job.custom_id] : null,
+    Object.keys(job.tags).length ? ["Tags", Object.entries(job.tags).map(([name, value]) => `${name}: ${value}`).join(", ")] : null,
+    ["Attempts", number(job.attempts) + (job.deaths ? `, ${job.deaths} ended with a dead process` : "")],
+    job.lease_owner ? ["Worker", job.lease_owner] : null,
+    ["Handed in", moment(job.times.created_at)], ["Started", moment(job.times.started_at)], ["Ended", moment(job.times.finished_at)],
+    ["Engine", `${number(job.cost.engine_seconds, 2)} s for ${number(job.cost.audio_seconds, 1)} s of audio`],
+    ["Cost", `${money(job.cost.billable, job.cost.currency)}, wasted ${money(job.cost.wasted, job.cost.currency)}`],
+    job.reused_from ? ["Taken over from", h("a", { href: `#/jobs/${job.reused_from}` }, job.reused_from)] : null,
+  ]);
+}

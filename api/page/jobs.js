@@ -1,0 +1,55 @@
+// The list of jobs, by state, a page at a time.
+
+import { bar, clock, count, h, moment, span, state, table } from "./dom.js";
+import { get } from "./http.js";
+
+const STATES = ["", "queued", "running", "done", "failed", "cancelled"];
+
+export function jobTable(jobs) {
+  const columns = [
+    { title: "Recording", class: "name" }, { title: "State" }, { title: "Length", number: true }, { title: "Progress" },
+    { title: "Handed in" }, { title: "Project" },
+  ];
+  columns.label = "Jobs";
+  return table(columns, jobs.map((job) => [
+    h("a", { href: `#/jobs/${job.id}` }, job.name), state(job.state), clock(job.progress.audio_seconds),
+    progressOf(job), moment(job.times.created_at), job.project,
+  ]));
+}
+
+function progressOf(job) {
+  if (job.state === "running") {
+    return [bar(job.progress.fraction ?? 0, `${job.name}: progress`),
+      h("span", { class: "small quiet" }, `${span(job.progress.done_seconds)} done`)];
+  }
+  if (job.state === "failed") return h("span", { class: "small" }, job.error?.message ?? "");
+  if (job.state === "done") {
+    return h("span", { class: "small quiet" }, job.reused_from ? "taken over" : count(job.words ?? 0, "word", "words"));
+  }
+  return "";
+}
+
+export async function showJobs(root, query) {
+  const wanted = STATES.includes(query.get("state") ?? "") ? query.get("state") ?? "" : "";
+  const cursors = [""];
+  const chooser = h("select", { id: "state", onchange: (event) => {
+    location.hash = event.target.value ? `#/jobs?state=${event.target.value}` : "#/jobs";
+  } }, STATES.map((name) => h("option", { value: name, selected: name === wanted }, name || "all")));
+  const list = h("div");
+  const earlier = h("button", { type: "button", onclick: () => { cursors.pop(); refresh(); } }, "Newer");
+  const later = h("button", { type: "button" }, "Older");
+  async function refresh() {
+    const asked = new URLSearchParams({ limit: "50" });
+    if (wanted) asked.set("state", wanted);
+    if (cursors.at(-1)) asked.set("cursor", cursors.at(-1));
+    const page = await get(`/v1/jobs?${asked}`);
+    list.replaceChildren(page.items.length ? jobTable(page.items) : h("p", { class: "quiet" }, "There is none."));
+    earlier.disabled = cursors.length === 1;
+    later.disabled = !page.next_cursor;
+    later.onclick = () => { cursors.push(page.next_cursor); refresh(); };
+  }
+  root.append(h("h1", {}, "Jobs"),
+    h("p", { class: "row" }, h("label", { class: "inline" }, "State", chooser)), list, h("p", { class: "row" }, earlier, later));
+  await refresh();
+  return { refresh };
+}

@@ -1,0 +1,69 @@
+// Queue, fleet and money at a glance.
+
+import { bar, clock, fill, h, hours, moment, money, number, span, state, table } from "./dom.js";
+import { Problem, get } from "./http.js";
+import { jobTable } from "./jobs.js";
+
+async function workers() {
+  try {
+    return (await get("/v1/workers")).items;
+  } catch (error) {
+    if (error instanceof Problem && error.status === 403) return null;
+    throw error;
+  }
+}
+
+const tile = (value, label, href) =>
+  h(href ? "a" : "div", { class: "tile", href }, h("b", {}, value), h("span", { class: "quiet small" }, label));
+
+export async function showOverview(root) {
+  async function refresh() {
+    const [now, fleet, latest] = await Promise.all([get("/v1/overview"), workers(), get("/v1/jobs?limit=8")]);
+    const sum = (wanted) => now.ended.filter((one) => one.state === wanted).reduce((all, one) => all + one.jobs, 0);
+    const queued = now.waiting.reduce((all, one) => all + one.jobs, 0);
+    const oldest = Math.max(0, ...now.waiting.map((one) => one.oldest_seconds));
+    const running = Object.values(now.running).reduce((all, one) => all + one, 0);
+    const failed = sum("failed");
+    fill(root,
+      h("h1", {}, "Overview"),
+      h("div", { class: "tiles" },
+        tile(number(queued), queued ? `waiting, the oldest for ${span(oldest)}` : "waiting", "#/jobs?state=queued"),
+        tile(number(running), "running", "#/jobs?state=running"),
+        tile(number(sum("done")), "done", "#/jobs?state=done"),
+        tile(number(failed), "failed", "#/jobs?state=failed"),
+        tile(hours(now.today.audio_seconds), "transcribed today"),
+        tile(now.today.rtfx === null ? "–" : `${number(now.today.rtfx)}×`, "RTFx today: audio per engine time"),
+        tile(money(now.today.billable, now.today.currency), "spent today", "#/costs")),
+      now.ended.some((one) => one.state === "failed" && one.jobs) ? h("p", { class: "quiet small" }, "Failed: ",
+        now.ended.filter((one) => one.state === "failed").map((one) => `${one.error || "unknown"} ${one.jobs}`).join(", ")) : null,
+      h("h2", {}, "Workers"),
+      fleetOf(fleet),
+      h("h2", {}, "Latest jobs"),
+      latest.items.length ? jobTable(latest.items)
+        : h("p", { class: "quiet" }, "Nothing was handed in yet. Drop a recording anywhere on this page, or use “Hand in…”."));
+  }
+  await refresh();
+  return { refresh };
+}
+
+function fleetOf(fleet) {
+  if (fleet === null) return h("p", { class: "quiet" }, "Your key does not show the fleet.");
+  const shown = fleet.filter((one) => one.state !== "stopped").slice(0, 100);
+  if (!shown.length) return h("p", { class: "card error" }, "No worker is running: jobs wait until one is started with ",
+    h("code", {}, "spool-worker run"), ".");
+  const columns = [
+    { title: "Worker", class: "name" }, { title: "State" }, { title: "Pool" }, { title: "Machine" }, { title: "Busy" },
+    { title: "Engine", number: true }, { title: "Heard of" },
+  ];
+  columns.label = "Workers";
+  return table(columns, shown.map((one) => {
+    const lived = (Date.parse(one.seen_at) - Date.parse(one.started_at)) / 1000;
+    const share = lived > 0 ? one.busy_seconds / lived : 0;
+    return [
+      one.name,
+      [state(one.alive ? one.state : "lost"), one.reason ? h("div", { class: "small quiet" }, one.reason) : null],
+      one.pool, one.chip,
+      [bar(share, `${one.name}: engine busy`), h("span", { class: "small quiet" }, `${Math.round(share * 100)} % of ${clock(lived)}`)],
+      hours(one.busy_seconds), moment(one.seen_at)];
+  }));
+}

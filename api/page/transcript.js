@@ -1,0 +1,162 @@
+// Words beside the recording: the one under the playhead is lit, a click plays from it, doubtful ones are marked.
+
+import { clock, h, notice } from "./dom.js";
+import { Problem, get, save, send } from "./http.js";
+
+const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "tsv", "ctm", "json"];
+const DOUBT = 0.5;
+
+export async function showTranscript(root, job) {
+  const transcript = await get(`/v1/jobs/${job.id}/transcript`);
+  const link = await audioLink(job.id);
+  const audio = typeof link === "string" ? h("audio", { controls: true, preload: "metadata", src: link }) : null;
+  audio?.addEventListener("error", () => notice("Your browser cannot play this recording.", true));
+  const words = transcript.words;
+  const shown = [];
+  const many = transcript.segments.some((segment) => segment.channel);
+  const page = h("div", { class: "transcript", tabindex: "0", role: "group",
+    "aria-label": "Transcript. Arrow keys go from word to word, Enter plays from there." },
+  transcript.segments.map((segment) => h("div", { class: "segment" },
+    h("button", { type: "button", "data-at": String(segment.start), "aria-label": `Play from ${clock(segment.start)}` },
+      clock(segment.start), many ? h("span", { class: "small" }, ` ch ${segment.channel + 1}`) : null),
+    h("p", {}, spans(words, segment, shown)))));
+  if (!words.length) page.append(h("p", { class: "quiet" }, "No words were found in this recording."));
+
+  const order = words.map((_, at) => at).filter((at) => shown[at]).sort((a, b) => words[a].start - words[b].start);
+  const starts = order.map((at) => words[at].start);
+  let lit = [];
+  let here = -1;
+
+  function play(seconds) {
+    if (!audio) return;
+    audio.currentTime = seconds;
+    audio.play().catch(() => {});
+  }
+  function light() {
+    const now = audio.currentTime;
+    const next = [];
+    for (let at = last(starts, now); at >= 0 && starts[at] > now - 5; at--) {
+      if (words[order[at]].end >= now) next.push(shown[order[at]]);
+    }
+    for (const one of lit) if (!next.includes(one)) one.classList.remove("lit");
+    for (const one of next) one.classList.add("lit");
+    if (next.length && !lit.includes(next[0]) && !audio.paused) keepInView(next[0]);
+    lit = next;
+  }
+  function go(at) {
+    shown[order[here]]?.classList.remove("here");
+    here = Math.min(Math.max(at, 0), order.length - 1);
+    const word = shown[order[here]];
+    word?.classList.add("here");
+    word?.scrollIntoView({ block: "nearest" });
+  }
+  page.addEventListener("click", (event) => {
+    const target = event.target.closest("[data-at],[data-word]");
+    if (!target) return;
+    if (target.dataset.at) return play(Number(target.dataset.at));
+    go(order.indexOf(Number(target.dataset.word)));
+    play(words[Number(target.dataset.word)].start);
+  });
+  page.addEventListener("keydown", (event) => {
+    if (event.target !== page) return;
+    if (event.key === "ArrowRight") go(here + 1);
+    else if (event.key === "ArrowLeft") go(here - 1);
+    else if (event.key === "Home") go(0);
+    else if (event.key === "End") go(order.length - 1);
+    else if (event.key === "Enter" && here >= 0) play(starts[here]);
+    else if (event.key === " " && audio) audio.paused ? audio.play() : audio.pause();
+    else return;
+    event.preventDefault();
+  });
+  let ticking = 0;
+  const tick = () => { light(); ticking = audio.paused ? 0 : requestAnimationFrame(tick); };
+  audio?.addEventListener("play", () => { ticking ||= requestAnimationFrame(tick); });
+  audio?.addEventListener("seeked", light);
+
+  root.append(
+    h("div", { class: "player" }, audio ?? h("p", { class: "quiet" }, link.message), searchBar(words, shown, order, go)),
+    h("p", { class: "row small" }, "Download", FORMATS.map((form) => h("button", { type: "button", class: "small",
+      onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}`, fileName(job.name, form))
+        .catch((error) => notice(error.message, true)) }, form))),
+    h("p", { class: "quiet small" }, "Words marked by a wavy line have a confidence under ", String(DOUBT), "."),
+    page);
+  return { leave: () => { cancelAnimationFrame(ticking); audio?.pause(); } };
+}
+
+function spans(words, segment, shown) {
+  const line = [];
+  for (let at = segment.first_word; at <= segment.last_word; at++) {
+    const word = words[at];
+    if (word.channel !== segment.channel) continue;
+    shown[at] = h("span", { class: word.confidence < DOUBT ? "word doubt" : "word", "data-word": String(at),
+      title: `${clock(word.start, true)} · confidence ${word.confidence}` }, word.text);
+    line.push(shown[at], " ");
+  }
+  return line;
+}
+
+function searchBar(words, shown, order, go) {
+  let found = [];
+  let at = -1;
+  const told = h("span", { class: "quiet small", role: "status" });
+  const input = h("input", { type: "search", placeholder: "Search the words", "aria-label": "Search the words" });
+  const plain = (text) => text.toLowerCase().normalize("NFKD").replace(/[^\p{L}\p{N}'\s]/gu, "");
+  const texts = order.map((one) => plain(words[one].text));
+  function search() {
+    for (const one of shown) one?.classList.remove("found");
+    const wanted = plain(input.value).trim().split(/\s+/).filter(Boolean);
+    found = [];
+    at = -1;
+    if (wanted.length) {
+      for (let from = 0; from + wanted.length <= texts.length; from++) {
+        const hit = wanted.every((text, each) => each === wanted.length - 1
+          ? texts[from + each].startsWith(text) : texts[from + each] === text);
+        if (!hit) continue;
+        found.push(from);
+        for (let each = 0; each < wanted.length; each++) shown[order[from + each]].classList.add("found");
+      }
+    }
+    told.textContent = wanted.length ? `${found.length} found` : "";
+  }
+  function next(step) {
+    if (!found.length) return;
+    at = (at + step + found.length) % found.length;
+    told.textContent = `${at + 1} of ${found.length}`;
+    go(found[at]);
+  }
+  input.addEventListener("input", search);
+  input.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    next(event.shiftKey ? -1 : at === -1 ? 1 : 1);
+  });
+  return h("div", { class: "row" }, input,
+    h("button", { type: "button", "aria-label": "Previous hit", onclick: () => next(-1) }, "↑"),
+    h("button", { type: "button", "aria-label": "Next hit", onclick: () => next(1) }, "↓"), told);
+}
+
+function last(starts, now) {
+  let low = 0, high = starts.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (starts[middle] <= now) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+function keepInView(word) {
+  const box = word.getBoundingClientRect();
+  if (box.top < 200 || box.bottom > innerHeight - 60) word.scrollIntoView({ block: "center" });
+}
+
+const fileName = (name, form) => `${name.replace(/\.[^.]*$/, "").replace(/[\\/:*?"<>|]/g, "_")}.${form === "paragraphs" ? "paragraphs.txt" : form}`;
+
+async function audioLink(id) {
+  try {
+    return (await send("POST", `/v1/jobs/${id}/audio-link`)).url;
+  } catch (error) {
+    if (error instanceof Problem) return error;
+    throw error;
+  }
+}

@@ -1,0 +1,67 @@
+"""The overview and the metrics say what happened here."""
+
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from api import metrics
+from spool.keys import Scope
+from spool.store.api_keys import create_key
+from tests.api.running import Live, file_job, problem
+
+
+def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.values()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_jobs_workers_and_money_are_on_both(http: httpx.Client, live: Live, recordings: Path) -> None:
+    worker = live.work()
+    done, failed, _ = (http.post("/v1/jobs", json=file_job(recordings)).json()["id"] for _ in range(3))
+    worker.finish(done)
+    worker.fail(failed, "audio_unreadable", "It is a text file.")
+
+    now = http.get("/v1/overview").json()
+    assert [(one["pool"], one["jobs"]) for one in now["waiting"]] == [("cpu", 1)]
+    assert now["waiting"][0]["oldest_seconds"] >= 0
+    assert {(one["state"], one["error"]): one["jobs"] for one in now["ended"]} == {
+        ("done", ""): 1,
+        ("cancelled", ""): 0,
+        ("failed", "audio_unreadable"): 1,
+    }
+    assert (now["today"]["audio_seconds"], now["today"]["rtfx"]) == (1.5, 3.0)
+    assert now["today"]["billable"] == "0.0005"
+
+    answer = http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    found = samples(answer.text)
+    assert found["spool_jobs_queued", ("cpu",)] == 1
+    assert found["spool_jobs_ended", ("", "done")] == 1
+    assert found["spool_jobs_ended", ("audio_unreadable", "failed")] == 1
+    assert found["spool_worker_up", ("cpu", "ready", "studio-1")] == 1
+    assert found["spool_worker_price_per_hour", ("cpu", "studio-1")] == 3.6
+    assert found["spool_engine_today_seconds", ("cpu", "demo")] == 0.5
+    assert found["spool_billable_month", ("cpu", "demo")] == 0.0005
+
+
+def test_readings_are_kept_for_a_moment(http: httpx.Client, live: Live, recordings: Path) -> None:
+    first = http.get("/metrics").text
+    http.post("/v1/jobs", json=file_job(recordings))
+    assert http.get("/metrics").text == first
+    live_metrics: metrics.Metrics = metrics.Metrics()
+    assert live_metrics.text(live.services).decode() != first
+
+
+def test_a_project_sees_its_own_and_no_metrics(http: httpx.Client, live: Live, recordings: Path) -> None:
+    http.post("/v1/jobs", json=file_job(recordings))
+    with live.services.database.begin() as tx:
+        text = create_key(tx, "reader", "other", [Scope.READ]).text
+    live.services.keyring.look()
+    bearer = {"Authorization": f"Bearer {text}"}
+    assert http.get("/v1/overview", headers=bearer).json()["waiting"] == []
+    problem(http.get("/metrics", headers=bearer), 403, "forbidden")
+    problem(http.get("/metrics"), 401, "unauthorized")

@@ -1,0 +1,190 @@
+"""What a person does on the page, done by clicks and keys."""
+
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+
+import soundfile
+from playwright.sync_api import Page, expect
+
+from api.web import FOLDER
+from spool.formats import FORMATS, render
+from spool.ids import new_id
+from spool.jobs import JobOptions
+from spool.keys import Scope
+from spool.store import leases
+from spool.store.api_keys import create_key
+from spool.store.jobs import NewJob, Source, create_job
+from tests.api.running import Live, transcript_of
+
+expect.set_options(timeout=60_000)
+WORDS = ("keep", "the", "light", "<b>burning</b>", "keep", "watch")
+
+
+def sound(seconds: float = 3.0) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, [0.0, 0.25] * round(seconds * 4000), 8000, format="WAV", subtype="PCM_16")
+    return file.getvalue()
+
+
+def done_job(live: Live, name: str = "reel 1.wav") -> str:
+    """A job with a recording and a transcript of `WORDS`, of which the third is doubtful."""
+    services, job_id = live.services, new_id("job")
+    key = f"jobs/{job_id}/source"
+    services.objects.put_bytes(key, sound())
+    source = Source(kind="upload", uri=key, size=None, etag=None)
+    with services.database.begin() as tx:
+        create_job(tx, NewJob(id=job_id, source=source, options=JobOptions(), name=name))
+    worker = live.work()
+    claim = worker.claim(job_id)
+    worker.progress(claim, 3.0, 3.0)
+    record = transcript_of(job_id, WORDS)
+    doubtful = {"light": {"confidence": 0.2}}
+    words = tuple(word.model_copy(update=doubtful.get(word.text, {})) for word in record.words)
+    stored = services.objects.put_bytes(
+        f"jobs/{job_id}/transcript.1.json",
+        render(record.model_copy(update={"words": words}), "json").encode(),
+    )
+    with services.database.begin() as tx:
+        outcome = leases.Outcome(3.0, stored.key, stored.sha256 or "", 1.0, len(WORDS))
+        leases.finish_job(tx, claim, outcome)
+    return job_id
+
+
+def test_the_overview_follows_what_happens(page: Page, live: Live, recordings: Path) -> None:
+    page.goto("/")
+    expect(page.get_by_text("No worker is running")).to_be_visible()
+    expect(page.get_by_text("Nothing was handed in yet")).to_be_visible()
+    done_job(live)
+    expect(page.locator(".tile", has_text="done")).to_contain_text("1")
+    expect(page.get_by_role("link", name="reel 1.wav")).to_be_visible()
+    expect(page.get_by_role("table", name="").first).to_contain_text("studio-1")
+
+
+def test_a_word_that_is_clicked_plays_and_is_lit(page: Page, live: Live) -> None:
+    page.goto(f"/#/jobs/{done_job(live)}")
+    words = page.locator(".word")
+    expect(words).to_have_count(len(WORDS))
+    assert words.nth(3).text_content() == "<b>burning</b>", "what was said is text and never markup"
+    expect(page.locator(".word.doubt")).to_have_text(["light"])
+    words.nth(4).click()
+    page.wait_for_function("document.querySelector('audio').currentTime >= 2")
+    expect(page.locator(".word.lit")).to_have_count(1)
+    page.evaluate(
+        "document.querySelector('audio').pause(); document.querySelector('audio').currentTime = 0.6"
+    )
+    expect(page.locator(".word.lit")).to_have_text(["the"])
+
+
+def test_the_transcript_works_by_keyboard_and_is_searched(page: Page, live: Live) -> None:
+    page.goto(f"/#/jobs/{done_job(live)}")
+    page.locator(".transcript").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".word.here")).to_have_text(["the"])
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('audio').currentTime >= 0.5")
+    search = page.get_by_role("searchbox")
+    search.fill("KEEP w")
+    expect(page.locator(".word.found")).to_have_text(["keep", "watch"])
+    search.fill("keep")
+    expect(page.get_by_text("2 found")).to_be_visible()
+    search.press("Enter")
+    search.press("Enter")
+    expect(page.get_by_text("2 of 2")).to_be_visible()
+    assert page.locator(".word.here").get_attribute("data-word") == "4"
+
+
+def test_every_format_is_a_download(page: Page, live: Live) -> None:
+    page.goto(f"/#/jobs/{done_job(live)}")
+    expect(page.locator("main button.small")).to_have_count(len(FORMATS))
+    assert sorted(page.locator("main button.small").all_text_contents()) == sorted(FORMATS)
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="srt").click()
+    assert begun.value.suggested_filename == "reel 1.srt"
+    assert "keep the light" in begun.value.path().read_text()
+
+
+def test_a_recording_is_handed_in_by_dialog_and_by_dropping(page: Page, live: Live, tmp_path: Path) -> None:
+    tape = tmp_path / "tape ü.wav"
+    tape.write_bytes(sound())
+    page.goto("/")
+    page.get_by_role("button", name="Hand in…").click()
+    page.locator("input[type=file]").set_input_files(tape)
+    page.get_by_label("Project").fill("oral-history")
+    page.get_by_role("button", name="Hand in", exact=True).click()
+    expect(page.get_by_role("heading", name="tape ü.wav")).to_be_visible()
+    expect(page.locator(".state")).to_have_text("queued")
+    page.evaluate(
+        """() => {
+            const data = new DataTransfer();
+            data.items.add(new File(["RIFF"], "dropped.wav"));
+            const told = { dataTransfer: data, bubbles: true, cancelable: true };
+            window.dispatchEvent(new DragEvent("drop", told));
+        }"""
+    )
+    page.get_by_role("button", name="Hand in", exact=True).click()
+    expect(page.get_by_role("heading", name="dropped.wav")).to_be_visible()
+    page.on("dialog", lambda question: question.accept())
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator(".state")).to_have_text("cancelled")
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator(".state")).to_have_text("queued")
+
+
+def test_a_failed_job_says_why(page: Page, live: Live) -> None:
+    http_job = live.services
+    with http_job.database.begin() as tx:
+        source = Source(kind="file", uri="file:///archive/a.wav", size=None, etag=None)
+        job, _ = create_job(tx, NewJob(source=source, options=JobOptions(), name="a.wav"))
+    live.work().fail(job.id, "audio_unreadable", "It is a text file.")
+    page.goto("/#/jobs?state=failed")
+    page.get_by_role("link", name="a.wav").click()
+    expect(page.locator(".card.error")).to_have_text("audio_unreadable It is a text file.")
+
+
+def test_costs_are_a_plot_and_a_table(page: Page, live: Live) -> None:
+    done_job(live)
+    page.goto("/#/costs")
+    expect(page.locator("svg.plot rect.bar1").last).to_be_visible()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("tbody")).to_contain_text(datetime.now(UTC).date().isoformat()[:8])
+    page.locator("select[name=by]").select_option("project")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("tbody")).to_contain_text("default")
+
+
+def test_a_server_with_keys_asks_for_one(page: Page, live: Live) -> None:
+    job = done_job(live)
+    with live.services.database.begin() as tx:
+        text = create_key(tx, "reader", "default", [Scope.READ]).text
+    live.services.keyring.look()
+    page.goto(f"/#/jobs/{job}")
+    page.get_by_label("API key").fill("wrong")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_text("not one that this server knows")).to_be_visible()
+    page.get_by_label("API key").fill(text)
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator(".word")).to_have_count(len(WORDS))
+    page.locator(".word").nth(2).click()
+    page.wait_for_function("document.querySelector('audio').currentTime >= 1")
+    assert text not in page.evaluate("document.querySelector('audio').src")
+    page.goto("/#/")
+    expect(page.get_by_text("Your key does not show the fleet.")).to_be_visible()
+
+
+def test_nothing_comes_from_elsewhere_and_a_phone_need_not_scroll_sideways(page: Page, live: Live) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": 360, "height": 740})
+    for address in ("/", "/#/jobs", "/#/batches", "/#/costs", f"/#/jobs/{done_job(live)}"):
+        page.goto(address)
+        expect(page.locator("h1")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, address
+    assert all(url.startswith((live.url, "blob:")) for url in asked)
+    policy = page.request.get("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    files = "".join(path.read_text() for path in FOLDER.iterdir()).replace("http://www.w3.org/", "")
+    assert "http://" not in files
+    assert "https://" not in files
