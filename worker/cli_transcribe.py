@@ -51,6 +51,7 @@ def transcribe(
     beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept by the beam search.")] = 4,
     nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to report.")] = 1,
     head: Annotated[HeadName, typer.Option(help="Which head to search.")] = HeadName.auto,
+    beta: Annotated[float, typer.Option(help="What a CTC head's beam adds for each token.")] = 0.0,
     lm: Annotated[
         Path | None, typer.Option(help="An n-gram language model over the model's tokens, an ARPA file.")
     ] = None,
@@ -81,7 +82,12 @@ def transcribe(
         boost=boost_weight,
     )
     options = SearchOptions(
-        decoder=decoder.value, beam=beam, nbest=nbest, head=head.value, fusion=fusion if fusion.asks else None
+        decoder=decoder.value,
+        beam=beam,
+        nbest=nbest,
+        head=head.value,
+        beta=beta,
+        fusion=fusion if fusion.asks else None,
     )
     results = transcribe_files(files, model, options, chunk=chunk)
     typer.echo(render_results(results, form.value))

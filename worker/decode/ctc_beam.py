@@ -1,8 +1,9 @@
-"""Beam search over a CTC head: all utterances and all slots of their beams at once, one encoder frame a step.
+"""Beam search over a CTC head, all utterances of a batch at once.
 
-The semantics are NeMo's `beam_batch`: the best alignment of each prefix stands for it (maximum, not sum), and
-two hypotheses are one when their collapsed tokens and their last frames' labels are equal. Unlike NeMo's, an
-utterance stops at its own length: padding is not scored. Knows no words and no ranks across utterances.
+Without fusion one launch takes every utterance through all its frames (`kernels.ctc_beam`); with it, a step a
+frame asks the language model in between (`kernels.ctc_step`, which has the semantics). Unlike NeMo's
+`beam_batch`, an utterance stops at its own length: padding is not scored. Knows no words and no ranks across
+utterances.
 """
 
 from typing import NamedTuple
@@ -10,130 +11,167 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from kernels.prefix import Prefixes, empty_prefixes, extend, grow, same_tokens
-from kernels.topk import top_k
+from kernels.ctc_beam import CtcTrail, ctc_beam
+from kernels.ctc_step import CtcBeam, ctc_step, start_ctc
+from kernels.prefix import grow
 from worker.decode.fusion import Fusion, FusionState
 from worker.decode.hypothesis import Hypothesis
-from worker.decode.trail import Emission, Trail
+from worker.decode.keeper import Keeper
+from worker.decode.trail import Emission, Path, Trail
 
 CHECK_EVERY = 8  # frames between two evaluations
 TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
 THRESHOLD = 20.0  # natural logarithm; hypotheses this far behind the best are given up
 
 
-class _Beam(NamedTuple):
-    """The live state, [B, K]. scores: float32, -inf = dead. last: int32, the last frame's label or blank, -1
-    before the first. fused: the fusion's states, [B * K] each."""
+class _Fused(NamedTuple):
+    """The live state. fused: the fusion's states, [B * K] each."""
 
-    scores: mx.array
-    last: mx.array
-    prefixes: Prefixes
+    beam: CtcBeam
     fused: FusionState
 
 
-class CtcBeamSearch:
-    """One search over one batch: `log_probs` [B, T, V + 1] with T >= 1, `lengths` [B] frames, 0 allowed."""
+class FusedCtcSearch:
+    """One search with fusion: `log_probs` [B, T, V + 1] with T >= 1, `lengths` [B] frames, 0 allowed."""
 
     def __init__(
-        self, log_probs: mx.array, lengths: np.ndarray, blank: int, beam: int, fusion: Fusion | None
+        self,
+        log_probs: mx.array,
+        lengths: np.ndarray,
+        beam: int,
+        beta: float,
+        fusion: Fusion,
+        keeper: Keeper | None,
     ) -> None:
         self._log_probs = log_probs.astype(mx.float32)
-        self._blank = blank
         self._beam = beam
-        self._batch, self._frames, self._width = log_probs.shape
+        self._beta = beta
+        self._batch, self._frames = log_probs.shape[:2]
         self._steps = min(self._frames, int(lengths.max(initial=0)))
-        self._lengths = mx.array(lengths.astype(np.int32))[:, None]
+        self._lengths = mx.array(lengths.astype(np.int32))
         self._fusion = fusion
+        self._keeper = keeper
         self._trail = Trail(self._batch, beam)
 
     def run(self) -> list[list[Hypothesis]]:
         """Hypotheses of each utterance, best first; none for one with a frame that is not a number."""
-        beam = self._start()
+        state = _Fused(start_ctc(self._batch, self._beam, TOKEN_BLOCK), self._fusion.start(self._beam))
         for begun in range(0, self._steps, CHECK_EVERY):
             block = range(begun, min(begun + CHECK_EVERY, self._steps))
-            longest = int(np.array(beam.prefixes.lengths).max())
+            prefixes = state.beam.prefixes
+            longest = int(np.array(prefixes.lengths).max())
             room = -(-(longest + len(block) + 1) // TOKEN_BLOCK) * TOKEN_BLOCK
-            beam = beam._replace(prefixes=grow(beam.prefixes, room))
+            state = state._replace(beam=state.beam._replace(prefixes=grow(prefixes, room)))
             for frame in block:
-                beam = self._step(beam, frame)
-            mx.eval(beam, self._trail.latest(len(block)))
-        return self._finish(beam)
+                state = self._step(state, frame)
+            kept = self._keeper.latest(len(block)) if self._keeper else []
+            mx.eval(state, self._trail.latest(len(block)), kept)
+        return self._finish(state)
 
-    def _start(self) -> _Beam:
-        shape = (self._batch, self._beam)
-        first = mx.arange(self._beam) == 0
-        return _Beam(
-            scores=mx.broadcast_to(mx.where(first, 0.0, -mx.inf).astype(mx.float32), shape),
-            last=mx.full(shape, -1, dtype=mx.int32),
-            prefixes=empty_prefixes(*shape, TOKEN_BLOCK),
-            fused=self._fusion.start(self._beam) if self._fusion else (),
-        )
-
-    def _step(self, beam: _Beam, frame: int) -> _Beam:
+    def _step(self, state: _Fused, frame: int) -> _Fused:
         """The best K continuations of each utterance by this frame's labels; one that is over waits."""
         log_probs = self._log_probs[:, frame]
-        table, targets = self._scored(beam, log_probs)
-        kept, index = top_k(table.reshape(self._batch, -1), self._beam)
-        runs = frame < self._lengths
-        slots = mx.arange(self._beam)
-        alive = (index >= 0) & (kept > kept[:, :1] - THRESHOLD)
-        parents = mx.where(runs, mx.maximum(index, 0) // self._width, slots)
-        label = mx.where(runs & alive, mx.maximum(index, 0) % self._width, self._blank)
-        last = mx.take_along_axis(beam.last, parents, axis=1)
-        emits = runs & alive & (label != self._blank) & (label != last)
-        emitted = mx.where(emits, label, -1)
-        prefixes = extend(beam.prefixes, parents, emitted)
-        last = mx.where(runs, label, last)
-        same = same_tokens(prefixes) & (last[:, :, None] == last[:, None, :])
-        scores = mx.where(runs, _keep_best(mx.where(alive, kept, -mx.inf), same), beam.scores)
-        self._trail.append(
-            Emission(
-                labels=emitted,
-                frames=mx.full(emitted.shape, frame, dtype=mx.int32),
-                durations=mx.zeros(emitted.shape, mx.int32),
-                log_probs=mx.take_along_axis(log_probs, mx.maximum(emitted, 0), axis=1),
-                parents=parents,
-            )
+        looked, targets = self._fusion.look(state.fused)
+        bonus = looked.reshape(self._batch, self._beam, -1)
+        beam, step = ctc_step(
+            state.beam, log_probs, frame < self._lengths, self._beta, THRESHOLD, bonus=bonus
         )
-        fused = beam.fused
-        if self._fusion:
-            rows = (mx.arange(self._batch)[:, None] * self._beam + parents).reshape(-1)
-            fused = self._fusion.follow(fused, targets, rows, emitted.reshape(-1))
-        return _Beam(scores, last, prefixes, fused)
+        emission = Emission(
+            labels=step.labels,
+            frames=mx.full(step.labels.shape, frame, dtype=mx.int32),
+            durations=mx.zeros(step.labels.shape, mx.int32),
+            log_probs=mx.take_along_axis(log_probs, mx.maximum(step.labels, 0), axis=1),
+            parents=step.parents,
+        )
+        self._trail.append(emission)
+        rows = (mx.arange(self._batch)[:, None] * self._beam + step.parents).reshape(-1)
+        if self._keeper is not None:
+            self._keeper.step(emission, step.gained, beam.scores, _given(bonus, rows, step.labels), beam.last)
+        return _Fused(beam, self._fusion.follow(state.fused, targets, rows, step.labels.reshape(-1)))
 
-    def _scored(self, beam: _Beam, log_probs: mx.array) -> tuple[mx.array, FusionState]:
-        """Every continuation's score [B, K, V + 1], and the fusion's states after it."""
-        table = beam.scores[..., None] + log_probs[:, None, :]
-        if not self._fusion:
-            return table, ()
-        bonus, targets = self._fusion.look(beam.fused)
-        # A frame that repeats a label extends nothing, so it costs nothing.
-        repeats = mx.arange(self._blank) == beam.last[..., None]
-        bonus = mx.where(repeats, 0.0, bonus.reshape(self._batch, self._beam, -1))
-        return table + mx.pad(bonus, [(0, 0), (0, 0), (0, 1)]), targets
-
-    def _finish(self, beam: _Beam) -> list[list[Hypothesis]]:
-        scores = beam.scores
-        if self._fusion:
-            scores = scores + self._fusion.ends(beam.fused, sentence_end=True).reshape(scores.shape)
-        inside = mx.arange(self._frames) < self._lengths
-        broken = mx.any(inside & ~_is_number(self._log_probs), axis=1)
-        ranked, unsound = np.array(scores), np.array(broken)
-        found: list[list[Hypothesis]] = []
-        for utterance, paths in enumerate(self._trail.paths()):
-            alive = [slot for slot in range(self._beam) if ranked[utterance, slot] > -np.inf]
-            row = [paths[slot].scored(float(ranked[utterance, slot])) for slot in alive]
-            row.sort(key=lambda hypothesis: (-hypothesis.score, hypothesis.tokens, hypothesis.times))
-            found.append([] if unsound[utterance] else row)
-        return found
+    def _finish(self, state: _Fused) -> list[list[Hypothesis]]:
+        scores = state.beam.scores
+        closing = self._fusion.ends(state.fused, sentence_end=True).reshape(scores.shape)
+        scores = scores + closing
+        if self._keeper is not None:
+            self._keeper.end(scores, np.array(self._lengths), closing, sums=False)
+        inside = mx.arange(self._frames) < self._lengths[:, None]
+        sound = ~mx.any(inside & ~_is_number(self._log_probs), axis=1)
+        return _ranked(self._trail.paths(), np.array(scores), np.array(sound))
 
 
-def _keep_best(scores: mx.array, same: mx.array) -> mx.array:
-    """Of each class of equal slots ([B, K, K]) the best stays (of equal scores the lowest), others die."""
-    slots = mx.arange(scores.shape[-1])
-    mine, others = scores[:, :, None], scores[:, None, :]
-    better = (others > mine) | ((others == mine) & (slots[None, :] < slots[:, None]))
-    return mx.where(mx.any(same & better, axis=-1), -mx.inf, scores)
+def _search_plainly(
+    log_probs: mx.array, lengths: np.ndarray, beam: int, beta: float, keeper: Keeper | None
+) -> list[list[Hypothesis]]:
+    trail = ctc_beam(log_probs, mx.array(lengths.astype(np.int32)), beam, beta, THRESHOLD)
+    mx.eval(trail)
+    if keeper is not None:
+        _keep(keeper, trail, lengths)
+    return _ranked(_paths(trail), np.array(trail.ends), np.array(trail.sound))
+
+
+def _paths(trail: CtcTrail) -> list[list[Path]]:
+    """The emissions of each slot [B][K], from the last one back."""
+    beam = trail.ends.shape[1]
+    labels, nodes, said = (
+        np.array(array).reshape(array.shape[0], -1) for array in (trail.labels, trail.nodes, trail.said)
+    )
+    here = np.array(trail.end_nodes)
+    rows = np.arange(len(here))[:, None]
+    chain = []
+    while (here >= 0).any():
+        chain.append(here)
+        here = np.where(here >= 0, nodes[rows, np.maximum(here, 0)], -1)
+    if not chain:
+        return [[Path((), (), (), ())] * beam for _ in rows]
+    backwards = np.stack(chain[::-1], axis=-1)
+    found = []
+    for utterance, slots in enumerate(backwards):
+        kept = [slot[slot >= 0] for slot in slots]
+        found.append(
+            [
+                Path(
+                    tokens=tuple(labels[utterance, path].tolist()),
+                    times=tuple((path // beam).tolist()),
+                    durations=(0,) * len(path),
+                    log_probs=tuple(said[utterance, path].tolist()),
+                )
+                for path in kept
+            ]
+        )
+    return found
+
+
+def _keep(keeper: Keeper, trail: CtcTrail, lengths: np.ndarray) -> None:
+    """Tell the keeper frame by frame what the launch did."""
+    shape = trail.ends.shape
+    for frame in range(min(trail.labels.shape[1], int(lengths.max(initial=0)))):
+        emission = Emission(
+            labels=trail.labels[:, frame],
+            frames=mx.full(shape, frame, dtype=mx.int32),
+            durations=mx.zeros(shape, mx.int32),
+            log_probs=trail.said[:, frame],
+            parents=trail.parents[:, frame],
+        )
+        keeper.step(emission, trail.gained[:, frame], trail.scores[:, frame], None, trail.last[:, frame])
+    keeper.end(trail.ends, lengths, None, sums=False)
+
+
+def _ranked(paths: list[list[Path]], scores: np.ndarray, sound: np.ndarray) -> list[list[Hypothesis]]:
+    """The live slots' hypotheses, best raw score first, ties settled by what was found."""
+    found: list[list[Hypothesis]] = []
+    for utterance, slots in enumerate(paths):
+        alive = np.flatnonzero(scores[utterance] > -np.inf)
+        row = [slots[slot].scored(float(scores[utterance, slot])) for slot in alive]
+        row.sort(key=lambda hypothesis: (-hypothesis.score, hypothesis.tokens, hypothesis.times))
+        found.append(row if sound[utterance] else [])
+    return found
+
+
+def _given(bonus: mx.array, rows: mx.array, labels: mx.array) -> mx.array:
+    """What `bonus` [B, K, V] gave the labels [B, K] (-1 for none) behind the slots `rows` [B * K]."""
+    spoken = mx.take(bonus.reshape(-1), rows * bonus.shape[-1] + mx.maximum(labels, 0).reshape(-1))
+    return mx.where(labels >= 0, spoken.reshape(labels.shape), 0.0)
 
 
 def _is_number(log_probs: mx.array) -> mx.array:
@@ -143,16 +181,27 @@ def _is_number(log_probs: mx.array) -> mx.array:
 
 
 def ctc_beam_search(
-    log_probs: mx.array, lengths: np.ndarray, blank: int, beam: int, fusion: Fusion | None = None
+    log_probs: mx.array,
+    lengths: np.ndarray,
+    blank: int,
+    beam: int,
+    fusion: Fusion | None = None,
+    keeper: Keeper | None = None,
+    beta: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses of each utterance, best raw score first.
 
-    log_probs: [B, T, V + 1], natural logs; lengths: [B] valid frames; an utterance of none has one empty
-    hypothesis of score 0 (and what the fusion says of an empty sentence). A token's time is the frame of its
-    first label, its duration 0, its confidence the probability there. A beam can hold fewer than `beam`
-    hypotheses, and one transcript twice, with and without a blank behind it. An utterance with a frame that
-    is not a number has an empty list.
+    log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames; an utterance of none has
+    one empty hypothesis of score 0 (and what the fusion says of an empty sentence). `beta` is added for each
+    token. A token's time is the frame of its first label, its duration 0, its confidence the probability
+    there. A beam can hold fewer than `beam` hypotheses, and one transcript twice, with and without a blank
+    behind it. An utterance with a frame that is not a number has an empty list. `keeper` keeps what a lattice
+    needs.
     """
+    if blank != log_probs.shape[2] - 1:
+        raise ValueError(f"blank is {blank}, but it must be the last of {log_probs.shape[2]} labels")
     if log_probs.shape[1] == 0:
         log_probs = mx.zeros((log_probs.shape[0], 1, log_probs.shape[2]))
-    return CtcBeamSearch(log_probs, lengths, blank, beam, fusion).run()
+    if fusion is None:
+        return _search_plainly(log_probs, lengths, beam, beta, keeper)
+    return FusedCtcSearch(log_probs, lengths, beam, beta, fusion, keeper).run()

@@ -3,10 +3,11 @@
 Label-looping (after "Label-Looping: Highly Efficient Decoding for Transducers", Bataev et al., 2024) runs the
 prediction network once a label, not once a frame. Here one round looks at a window of frames of each
 utterance at once with the prediction it has, jumps over the blanks in it, and stops at the first label or
-at the window's end; so a round needs no answer from the device. Does not know hypotheses' ranks: there is
-one an utterance.
+at the window's end; so a round needs no answer from the device, which is asked behind the next rounds.
+Does not know hypotheses' ranks: there is one an utterance.
 """
 
+from collections import deque
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -19,7 +20,8 @@ from worker.decode.trail import Emission, Trail
 from worker.model.joint import Transducer
 from worker.model.prediction import LstmState
 
-WINDOW = 8  # encoder frames that one round looks at
+WINDOW = 8  # encoder frames that one round looks at; a CPU pays for each of them
+WINDOW_OF_A_CPU = 4
 CHECK_EVERY = 8  # rounds between two questions to the device whether anything still runs
 
 
@@ -67,6 +69,9 @@ class GreedySearch:
         self._encoder = transducer.project_encoder(encoder).reshape(self._batch * self._frames, -1)
         self._durations = mx.array(transducer.durations or (0,), mx.int32)
         self._overshoot = max(transducer.durations or (1,))
+        self._on_cpu = mx.default_device().type == mx.DeviceType.cpu
+        self._window = WINDOW_OF_A_CPU if self._on_cpu else WINDOW
+        self._anything = bool(lengths.any())
         self._trail = Trail(self._batch, 1)
 
     def run(self) -> list[list[Hypothesis]]:
@@ -76,11 +81,14 @@ class GreedySearch:
         fused = self._fusion.start(1) if self._fusion else ()
         sure = mx.ones((self._batch,), mx.bool_)
         row = _Row(none, none, none - 1, output, state, sure, fused, mx.zeros((self._batch,)))
-        rounds = 0
-        while self._goes_on(row, rounds):
-            for _ in range(CHECK_EVERY):
+        # A CPU computes while it queues: it is asked at once, and no round is in vain.
+        every, behind = (1, 0) if self._on_cpu else (CHECK_EVERY, 1)
+        asked: deque[mx.array] = deque()
+        while self._anything and (len(asked) <= behind or asked.popleft().item()):
+            for _ in range(every):
                 row = self._round(row)
-            rounds += CHECK_EVERY
+            asked.append(mx.any(row.sound & (row.frames < self._lengths)))
+            mx.async_eval(asked[-1], row, self._trail.latest(every))  # type: ignore[no-untyped-call]
         sound, bonus = np.array(row.sound), np.array(row.bonus)
         paths = [slots[0] for slots in self._trail.paths()]
         return [
@@ -89,11 +97,6 @@ class GreedySearch:
             else []
             for index, path in enumerate(paths)
         ]
-
-    def _goes_on(self, row: _Row, rounds: int) -> bool:
-        running = mx.any(row.sound & (row.frames < self._lengths))
-        mx.eval(running, row, self._trail.latest(min(rounds, CHECK_EVERY)))
-        return bool(running.item())
 
     def _round(self, row: _Row) -> _Row:
         gains: mx.array | None = None
@@ -127,7 +130,7 @@ class GreedySearch:
         """Jump over blanks, each by its own duration, to the first label within the window. Fusion's gains
         [B, V] choose among labels; whether there is one is the model's own choice."""
         blank = self._transducer.blank
-        steps = mx.arange(WINDOW, dtype=mx.int32)
+        steps = mx.arange(self._window, dtype=mx.int32)
         frames = row.frames[:, None] + steps
         inside = (frames < self._lengths[:, None]) & row.sound[:, None]
         index = mx.arange(self._batch)[:, None] * self._frames + mx.minimum(frames, self._frames - 1)
@@ -142,7 +145,7 @@ class GreedySearch:
             durations = mx.take(self._durations, mx.argmax(spread, axis=-1))
         found = inside & (labels != blank)
         stops = _landing(found | ~inside, mx.maximum(durations, 1), self._overshoot)
-        landed = mx.minimum(stops, WINDOW - 1)[:, None]
+        landed = mx.minimum(stops, self._window - 1)[:, None]
 
         def pick(values: mx.array) -> mx.array:
             return mx.take_along_axis(values, landed, axis=1)[:, 0]
@@ -153,7 +156,7 @@ class GreedySearch:
         broken = mx.any(inside & ~_finite(logits, spread), axis=1)
         return _Stop(
             advance=stops,
-            emits=(stops < WINDOW) & pick(found),
+            emits=(stops < self._window) & pick(found),
             labels=label,
             durations=pick(durations),
             log_probs=mx.take_along_axis(chosen, label[:, None], axis=1)[:, 0] - norm,

@@ -49,7 +49,8 @@ class UtteranceAsk:
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How to search. `auto` takes the model's TDT head, else RNNT, else CTC."""
+    """How to search. `auto` takes the model's TDT head, else RNNT, else CTC. beta: what the beam of a CTC
+    head adds for each token."""
 
     decoder: Decoder = "greedy"
     beam: int = 4
@@ -57,6 +58,7 @@ class SearchOptions:
     head: Head = "auto"
     max_symbols: int = 10
     fusion: FusionOptions | None = None
+    beta: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

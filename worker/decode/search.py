@@ -3,6 +3,7 @@
 Knows which search fits which head. Chunks, words and seconds are others' business.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -95,7 +96,7 @@ def _search_ctc(
 ) -> list[list[Hypothesis]]:
     log_probs = head.log_probs(frames)
     if options.decoder == "beam":
-        return ctc_beam_search(log_probs, lengths, head.blank, options.beam, fusion)
+        return ctc_beam_search(log_probs, lengths, head.blank, options.beam, fusion, beta=options.beta)
     if fusion is not None:
         raise InvalidRequest(GREEDY_CTC)
     return ctc_greedy(log_probs, lengths, head.blank)
@@ -142,4 +143,8 @@ def resolve_head(model: Searchable, options: SearchOptions) -> str:
     if head is None:
         has = ", ".join(sorted(model.heads)) or "none that can be searched"
         raise InvalidRequest(f"the model has no {options.head} head; it has: {has}")
+    if not math.isfinite(options.beta):
+        raise InvalidRequest("beta must be a finite number")
+    if options.beta and (head != "ctc" or options.decoder != "beam"):
+        raise InvalidRequest("beta is for the beam of a CTC head")
     return head

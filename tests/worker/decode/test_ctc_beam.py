@@ -29,12 +29,15 @@ class Alignment:
         return tuple(t for t, label in enumerate(self.labels) if label not in (blank, before[t]))
 
 
-def restated(log_probs: np.ndarray, beam: int) -> list[Alignment]:
+def restated(log_probs: np.ndarray, beam: int, beta: float = 0.0) -> list[Alignment]:
     blank = log_probs.shape[1] - 1
     kept = [Alignment()]
     for frame in log_probs:
         longer = [
-            Alignment(one.score + frame[label], (*one.labels, label))
+            Alignment(
+                one.score + frame[label] + np.float32(0 if label in (blank, *one.labels[-1:]) else beta),
+                (*one.labels, label),
+            )
             for one in kept
             for label in range(blank + 1)
         ]
@@ -59,19 +62,20 @@ def log_probs(seed: int, lengths: list[int], width: int = 6, sharp: float = 2.0)
     return mx.array(logits.astype(np.float32))
 
 
-def run(rows: mx.array, lengths: list[int], beam: int) -> list[list[Hypothesis]]:
-    return ctc_beam_search(rows, np.array(lengths, np.int32), rows.shape[2] - 1, beam)
+def run(rows: mx.array, lengths: list[int], beam: int, beta: float = 0.0) -> list[list[Hypothesis]]:
+    return ctc_beam_search(rows, np.array(lengths, np.int32), rows.shape[2] - 1, beam, beta=beta)
 
 
 @pytest.mark.parametrize("beam", BEAMS)
 @pytest.mark.parametrize("sharp", [1.0, 8.0])
-def test_the_beam_equals_the_restatement(beam: int, sharp: float) -> None:
+@pytest.mark.parametrize("beta", [0.0, 1.5])
+def test_the_beam_equals_the_restatement(beam: int, sharp: float, beta: float) -> None:
     rows = log_probs(3, LENGTHS, sharp=sharp)
 
-    found = run(rows, LENGTHS, beam)
+    found = run(rows, LENGTHS, beam, beta)
 
     for row, length in enumerate(LENGTHS):
-        want = restated(np.array(rows)[row, :length], beam)
+        want = restated(np.array(rows)[row, :length], beam, beta)
         assert [(h.tokens, h.times) for h in found[row]] == [(a.tokens(5), a.times(5)) for a in want]
         assert [h.score for h in found[row]] == pytest.approx([float(a.score) for a in want], abs=1e-4)
         for hypothesis in found[row]:
@@ -105,6 +109,14 @@ def test_a_beam_wider_than_everything_there_is() -> None:
 
     # Of two frames of one label and blank: a a and - a are one, a -, - -.
     assert sorted(h.tokens for h in found) == [(), (0,), (0,)]
+
+
+def test_a_bonus_a_token_makes_more_of_them() -> None:
+    rows = log_probs(9, [40])
+
+    plain, paid, fined = (run(rows, [40], 8, beta)[0][0] for beta in (0.0, 2.0, -4.0))
+
+    assert len(fined.tokens) < len(plain.tokens) < len(paid.tokens)
 
 
 @pytest.mark.parametrize("lengths", [[0], [0, 0]])

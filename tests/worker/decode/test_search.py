@@ -243,6 +243,9 @@ def test_what_cannot_be_searched_is_refused_in_a_sentence() -> None:
         (ctc, SearchOptions("beam", head="rnnt"), "no rnnt head; it has: ctc"),
         (rnnt, SearchOptions("beam", beam=0), "at least 1"),
         (rnnt, SearchOptions(nbest=0), "at least 1"),
+        (rnnt, SearchOptions("beam", beta=1.0), "beta is for the beam of a CTC head"),
+        (ctc, SearchOptions(beta=1.0), "beta is for the beam of a CTC head"),
+        (ctc, SearchOptions("beam", beta=float("nan")), "beta must be a finite number"),
         (rnnt, SearchOptions("viterbi"), "unknown decoder"),  # type: ignore[arg-type]
         (Model(), SearchOptions(), "none that can be searched"),
     ]:
