@@ -18,7 +18,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, Field
 
 from api import examples
-from api.auth import CallerDep, let_in
+from api.auth import CallerDep, count_address, let_in
 from api.caller import Caller, own_job
 from api.links import bearer_of, signed_link
 from api.problems import Problem
@@ -82,7 +82,10 @@ async def listener(
     if by is None or until is None or signature is None:
         return await let_in(request, credentials)
     services = services_of(request)
-    return await run_in_threadpool(bearer_of, services, request.url.path, by, until, signature)
+    count_address(request)
+    caller = await run_in_threadpool(bearer_of, services, request.url.path, by, until, signature)
+    request.state.caller = caller
+    return caller
 
 
 def audio(

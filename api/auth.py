@@ -29,12 +29,17 @@ async def let_in(
 ) -> Caller:
     """Who calls. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429."""
     services = services_of(request)
-    address = address_name(request.client.host if request.client else None)
+    address = _address(request)
     caller = await _identified(services, credentials.credentials if credentials else None, address)
     request.state.caller = caller
     _count(request, services.limits, caller.key_id or address)
     _check_scope(request, caller)
     return caller
+
+
+def count_address(request: Request) -> None:
+    """Count a request that comes without a key. Raises `Problem` 429."""
+    _count(request, services_of(request).limits, _address(request))
 
 
 CallerDep = Annotated[Caller, Depends(let_in)]
@@ -73,6 +78,10 @@ async def _found(services: Services, key_id: str, text: str, address: str) -> Ap
         _count_miss(services.misses, address)
         raise _unknown()
     return key
+
+
+def _address(request: Request) -> str:
+    return address_name(request.client.host if request.client else None)
 
 
 def _unknown() -> Unauthorized:
