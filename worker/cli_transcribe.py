@@ -11,8 +11,10 @@ import typer
 
 from spool.errors import InvalidRequest
 from worker.blas import preload_blas
-from worker.decode.hypothesis import FusionOptions, SearchOptions
+from worker.decode.hypothesis import FusionOptions, SearchOptions, UtteranceAsk
 from worker.file_result import render_results
+
+PRUNE = 5.0
 
 
 class DecoderName(StrEnum):
@@ -42,6 +44,15 @@ class FormatName(StrEnum):
     tsv = "tsv"
     ctm = "ctm"
     ttml = "ttml"
+    lattice = "lattice"
+    kaldi = "kaldi"
+
+
+class LatticeName(StrEnum):
+    """How lattices are written into the JSON."""
+
+    json = "json"
+    kaldi = "kaldi"
 
 
 def transcribe(
@@ -52,6 +63,17 @@ def transcribe(
     nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to report.")] = 1,
     head: Annotated[HeadName, typer.Option(help="Which head to search.")] = HeadName.auto,
     beta: Annotated[float, typer.Option(help="What a CTC head's beam adds for each token.")] = 0.0,
+    alternatives: Annotated[
+        int, typer.Option(min=0, help="Other words that the beam heard in place of each one.")
+    ] = 0,
+    lattice: Annotated[
+        LatticeName | None,
+        typer.Option(help="Add each chunk's lattice to the JSON; --format lattice or kaldi prints it alone."),
+    ] = None,
+    prune: Annotated[
+        float | None,
+        typer.Option(min=0, help="How far behind the best path a lattice reaches, natural logarithm; 5."),
+    ] = None,
     lm: Annotated[
         Path | None, typer.Option(help="An n-gram language model over the model's tokens, an ARPA file.")
     ] = None,
@@ -89,10 +111,23 @@ def transcribe(
         beta=beta,
         fusion=fusion if fusion.asks else None,
     )
-    results = transcribe_files(files, model, options, chunk=chunk)
-    typer.echo(render_results(results, form.value))
+    ask = UtteranceAsk(alternatives=alternatives, lattice=_reach(form, lattice, prune))
+    results = transcribe_files(files, model, options, chunk=chunk, ask=ask)
+    typer.echo(render_results(results, form.value, lattice and lattice.value))
     if any(result.error for result in results):
         raise typer.Exit(1)
+
+
+def _reach(form: FormatName, lattice: LatticeName | None, prune: float | None) -> float | None:
+    """What lattices are pruned to, None where none is asked for. Raises InvalidRequest."""
+    alone = form in (FormatName.lattice, FormatName.kaldi)
+    if lattice is not None and form is not FormatName.json:
+        raise InvalidRequest("--lattice goes into the JSON; --format lattice or kaldi prints lattices alone")
+    if lattice is None and not alone:
+        if prune is not None:
+            raise InvalidRequest("--prune says how far a lattice reaches: ask for one by --lattice")
+        return None
+    return PRUNE if prune is None else prune
 
 
 def _phrases(path: Path | None) -> tuple[str, ...]:

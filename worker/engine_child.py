@@ -235,6 +235,7 @@ def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, model: 
         batch,
         texts=answer.texts,
         weights=(model, answer.language_model),
+        lattice=answer.lattice,
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import SpoolError
+from spool.lattice import Lattice
 from spool.transcript import Word
 from worker.batching import BatchLimits
 from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk, UtteranceResult
@@ -56,13 +57,14 @@ class ModelInfo:
 class Recognition(NamedTuple):
     """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
     and encoder frames; the text of each hypothesis where more than one was asked for; the SHA-256 of the
-    language model that had a say."""
+    language model that had a say; the lattice, where it was asked for."""
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]
     frames: int
     texts: tuple[str, ...] = ()
     language_model: str | None = None
+    lattice: Lattice | None = None
 
 
 class Failure(NamedTuple):

@@ -12,6 +12,9 @@ Scores and confidences have three digits behind the point, which hides the batch
 one entry, put together from the best hypothesis of each chunk: its tokens within the core, the sum of the
 scores.
 
+Where it was asked for, a word has "alternatives": [{"text", "confidence"}] (if there are any) and a file
+"lattice": each chunk's, as `spool.lattice` has it, or the text of a Kaldi archive.
+
 Other tools read this: keep it. Plain Python.
 """
 
@@ -38,15 +41,20 @@ class FileResult:
     nbest: tuple[tuple[Hypothesis, str], ...] = ()
 
 
-def render_results(results: Sequence[FileResult], form: str) -> str:
-    """The results as one text: json is the array of the contract, an object a line.
+def render_results(results: Sequence[FileResult], form: str, lattice: str | None = None) -> str:
+    """The results as one text: json is the array of the contract, an object a line, with lattices in it as
+    `lattice` ("json", "kaldi") says. kaldi is one archive of all files.
 
     In the other formats, with several files, each rendered transcript stands under a line `==> file <==`;
     one that failed is a line `error: ...` in its place. Raises InvalidRequest for an unknown format.
     """
     if form == "json":
-        rows = (json.dumps(_as_json(result), ensure_ascii=False, allow_nan=False) for result in results)
+        told = (_as_json(result, lattice) for result in results)
+        rows = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in told)
         return "[\n" + ",\n".join(rows) + "\n]"
+    if form == "kaldi":  # an entry ends in an empty line, and so does the archive
+        archive = "".join(render(result.transcript, form) for result in results if result.transcript)
+        return archive.removesuffix("\n")
     parts = []
     for result in results:
         title = f"==> {result.file} <==\n" if len(results) > 1 else ""
@@ -55,19 +63,16 @@ def render_results(results: Sequence[FileResult], form: str) -> str:
     return "\n".join(parts).rstrip("\n")
 
 
-def _as_json(result: FileResult) -> dict[str, Any]:
+def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
     if result.error is not None or result.transcript is None:
         error = result.error or SpoolError()
         return {"file": result.file, "error": {"code": error.code, "message": error.message}}
-    return {
+    told = {
         "file": result.file,
         "duration": result.transcript.audio.duration,
         "frames": result.frames,
         "text": result.transcript.text,
-        "words": [
-            {"text": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}
-            for word in result.transcript.words
-        ],
+        "words": [word.model_dump(mode="json", exclude={"channel"}) for word in result.transcript.words],
         "nbest": [
             {
                 "tokens": list(hypothesis.tokens),
@@ -79,3 +84,8 @@ def _as_json(result: FileResult) -> dict[str, Any]:
             for hypothesis, text in result.nbest
         ],
     }
+    if lattice == "json":
+        told["lattice"] = [each.model_dump(mode="json") for each in result.transcript.lattice]
+    elif lattice == "kaldi":
+        told["lattice"] = render(result.transcript, "kaldi")
+    return told

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import EngineError, InvalidRequest
-from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk
-from worker.decode.search import best_of, check_options, search
-from worker.decode.words import words_of
-from worker.engine_protocol import NOTHING, Failure, ModelInfo, Recognition
+from worker.decode.answer import Answer, answers
+from worker.decode.hypothesis import SearchOptions, UtteranceAsk
+from worker.decode.search import check_options
+from worker.engine_protocol import NOTHING, SAMPLE_RATE, Failure, ModelInfo, Recognition
 from worker.model.load import load_model
 from worker.model.model import AsrModel
 
@@ -56,23 +56,33 @@ class ModelRecognizer:
         encoded = self._model.encode(utterances)
         mx.eval(encoded.frames)
         plain = all(ask == NOTHING for ask in asks)
-        found = search(self._model, encoded, options, None if plain else asks)
+        found = answers(self._model, encoded, options, None if plain else asks)
+        seconds = [len(samples) / SAMPLE_RATE for samples in utterances]
         return [
-            self._answer(hypotheses, int(frames), options, ask)
-            for hypotheses, frames, ask in zip(found, encoded.lengths.tolist(), asks, strict=True)
+            self._told(answer, int(frames), length, options, ask)
+            for answer, frames, length, ask in zip(
+                found, encoded.lengths.tolist(), seconds, asks, strict=True
+            )
         ]
 
-    def _answer(
-        self, hypotheses: Sequence[Hypothesis], frames: int, options: SearchOptions, ask: UtteranceAsk
+    def _told(
+        self, answer: Answer, frames: int, seconds: float, options: SearchOptions, ask: UtteranceAsk
     ) -> Recognition | Failure:
+        spell, frame_seconds = self._model.tokenizer, self._model.frame_seconds
         try:
-            best = best_of(hypotheses)
+            words = answer.words(spell, frame_seconds, alternatives=ask.alternatives)
         except EngineError as error:
             return Failure(error, frames)
-        spell = self._model.tokenizer
-        words = words_of(best, spell, self._model.frame_seconds)
-        texts = tuple(spell.decode(each.tokens) for each in hypotheses) if options.nbest > 1 else ()
-        return Recognition(tuple(hypotheses), tuple(words), frames, texts, _digest_of(ask.lm))
+        several = answer.hypotheses if options.nbest > 1 else ()
+        lattice = None if ask.lattice is None else answer.lattice(ask.lattice, frame_seconds, seconds)
+        return Recognition(
+            hypotheses=answer.hypotheses,
+            words=tuple(words),
+            frames=frames,
+            texts=tuple(spell.decode(each.tokens) for each in several),
+            language_model=_digest_of(ask.lm),
+            lattice=lattice,
+        )
 
 
 def _digest_of(path: str | None) -> str | None:

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import EngineError, SpoolError
+from spool.lattice import Lattice
 from spool.transcript import AudioFacts, Coverage, ModelFacts, Transcript, Word
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.chunks import Chunk, plan_chunks
-from worker.decode.hypothesis import Hypothesis, SearchOptions
-from worker.decode.search import best_of, check_options, resolve_head, search
-from worker.decode.words import words_of
+from worker.decode.answer import answers
+from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk
+from worker.decode.search import best_of, check_options, resolve_head
 from worker.file_result import FileResult
 from worker.model.load import load_model
 from worker.model.model import AsrModel
@@ -29,6 +30,7 @@ from worker.segments import segments_of
 from worker.stitch import ChunkWords, stitch
 
 CHUNKS_AT_ONCE = 16
+NOTHING = UtteranceAsk()
 
 Blocks = Iterable[NDArray[np.float32]]
 
@@ -38,7 +40,9 @@ class _Heard:
     """One chunk and what the search made of it; a chunk without speech is never searched."""
 
     chunk: Chunk
-    hypotheses: list[Hypothesis] = field(default_factory=list)
+    hypotheses: Sequence[Hypothesis] = ()
+    words: Sequence[Word] = ()
+    lattice: Lattice | None = None
 
 
 @dataclass
@@ -53,20 +57,30 @@ class _File:
 
 
 def transcribe_files(
-    files: Sequence[Path], model: str, options: SearchOptions, *, chunk: bool = True
+    files: Sequence[Path],
+    model: str,
+    options: SearchOptions,
+    *,
+    chunk: bool = True,
+    ask: UtteranceAsk = NOTHING,
 ) -> list[FileResult]:
-    """Each file's result, in order. A file that cannot be read or decoded fails alone.
+    """Each file's result, in order; `ask` goes for all. A file that cannot be read or decoded fails alone.
 
     Raises ModelError where the model cannot be loaded and InvalidRequest where it cannot be searched so.
     """
-    return transcribe_with(load_model(model), files, options, chunk=chunk)
+    return transcribe_with(load_model(model), files, options, chunk=chunk, ask=ask)
 
 
 def transcribe_with(
-    model: AsrModel, files: Sequence[Path], options: SearchOptions, *, chunk: bool = True
+    model: AsrModel,
+    files: Sequence[Path],
+    options: SearchOptions,
+    *,
+    chunk: bool = True,
+    ask: UtteranceAsk = NOTHING,
 ) -> list[FileResult]:
     """As `transcribe_files`, with a model that is loaded already."""
-    check_options(model, options)
+    check_options(model, options, ask)
     plan: Callable[[Blocks], Iterator[Chunk]] = plan_chunks if chunk else _whole
     states = [_File(path) for path in files]
     waiting: list[_Heard] = []
@@ -74,10 +88,10 @@ def transcribe_with(
         for heard in _read(state, plan):
             waiting.append(heard)
             if chunk and len(waiting) == CHUNKS_AT_ONCE:
-                _decode(model, waiting, options)
+                _decode(model, waiting, options, ask)
                 waiting = []
-    _decode(model, waiting, options)
-    return [_result(model, state, options) for state in states]
+    _decode(model, waiting, options, ask)
+    return [_result(model, state, options, ask) for state in states]
 
 
 def _read(state: _File, plan: Callable[[Blocks], Iterator[Chunk]]) -> Iterator[_Heard]:
@@ -114,14 +128,22 @@ def _facts(path: Path, stream: AudioStream) -> AudioFacts:
     )
 
 
-def _decode(model: AsrModel, waiting: Sequence[_Heard], options: SearchOptions) -> None:
-    """Search the chunks as one batch and leave their hypotheses with them; their samples are given up."""
+def _decode(model: AsrModel, waiting: Sequence[_Heard], options: SearchOptions, ask: UtteranceAsk) -> None:
+    """Search the chunks as one batch and leave with each what was heard; their samples are given up."""
     if not waiting:
         return
     encoded = model.encode([heard.chunk.samples for heard in waiting])
     mx.eval(encoded.frames)
-    for heard, hypotheses in zip(waiting, search(model, encoded, options), strict=True):
-        heard.hypotheses = hypotheses
+    asks = None if ask == NOTHING else [ask] * len(waiting)
+    for heard, answer in zip(waiting, answers(model, encoded, options, asks), strict=True):
+        heard.hypotheses = answer.hypotheses
+        start = _seconds(heard.chunk.start)
+        if answer.hypotheses:
+            heard.words = answer.words(model.tokenizer, model.frame_seconds, start, ask.alternatives)
+        if ask.lattice is not None:
+            seconds = _seconds(len(heard.chunk.samples))
+            lattice = answer.lattice(ask.lattice, model.frame_seconds, seconds)
+            heard.lattice = lattice and lattice.moved(start, channel=0)
         heard.chunk = _without_samples(heard.chunk)
 
 
@@ -137,7 +159,7 @@ def _without_samples(chunk: Chunk) -> Chunk:
     )
 
 
-def _result(model: AsrModel, state: _File, options: SearchOptions) -> FileResult:
+def _result(model: AsrModel, state: _File, options: SearchOptions, ask: UtteranceAsk) -> FileResult:
     name = str(state.path)
     if state.error is not None or state.facts is None:
         return FileResult(name, error=state.error)
@@ -149,17 +171,17 @@ def _result(model: AsrModel, state: _File, options: SearchOptions) -> FileResult
         except EngineError as error:
             place = f"{_seconds(heard.chunk.core_start):.1f} to {_seconds(heard.chunk.core_end):.1f} s"
             return FileResult(name, error=EngineError(f"{state.path.name}: at {place}: {error.message}"))
-    words = _words(model, spoken, best)
+    words = _words(spoken)
     frames = model.frames_of(state.samples)
     whole = len(state.heard) == len(spoken) == 1
     hypotheses = spoken[0].hypotheses if whole else [_joined(spoken, best, model.frame_seconds)]
     nbest = tuple((hypothesis, model.tokenizer.decode(hypothesis.tokens)) for hypothesis in hypotheses)
     text = nbest[0][1] if whole else " ".join(word.text for word in words)
-    transcript = _transcript(model, state, options, words, text)
+    transcript = _transcript(model, state, options, ask, words, text)
     return FileResult(name, None, transcript, frames, nbest)
 
 
-def _words(model: AsrModel, spoken: Sequence[_Heard], best: Sequence[Hypothesis]) -> list[Word]:
+def _words(spoken: Sequence[_Heard]) -> list[Word]:
     """The words of all chunks in the file's seconds, each once."""
     heard = [
         ChunkWords(
@@ -167,9 +189,9 @@ def _words(model: AsrModel, spoken: Sequence[_Heard], best: Sequence[Hypothesis]
             core_end=part.chunk.core_end,
             start=part.chunk.start,
             end=part.chunk.end,
-            words=words_of(hypothesis, model.tokenizer, model.frame_seconds, _seconds(part.chunk.start)),
+            words=part.words,
         )
-        for part, hypothesis in zip(spoken, best, strict=True)
+        for part in spoken
     ]
     return list(heard[0].words) if len(heard) == 1 else stitch(heard)
 
@@ -190,7 +212,12 @@ def _joined(spoken: Sequence[_Heard], best: Sequence[Hypothesis], frame_seconds:
 
 
 def _transcript(
-    model: AsrModel, state: _File, options: SearchOptions, words: list[Word], text: str
+    model: AsrModel,
+    state: _File,
+    options: SearchOptions,
+    ask: UtteranceAsk,
+    words: list[Word],
+    text: str,
 ) -> Transcript:
     assert state.facts is not None
     covered = sum(heard.chunk.core_end - heard.chunk.core_start for heard in state.heard)
@@ -203,6 +230,8 @@ def _transcript(
             "beam": options.beam,
             "nbest": options.nbest,
             "head": resolve_head(model, options),
+            "alternatives": ask.alternatives,
+            "lattice": ask.lattice,
         },
         coverage=Coverage(
             audio_seconds=state.facts.duration,
@@ -213,6 +242,7 @@ def _transcript(
         text=text,
         words=tuple(words),
         segments=tuple(segments_of(words)),
+        lattice=tuple(heard.lattice for heard in state.heard if heard.lattice is not None),
     )
 
 

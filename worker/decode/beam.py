@@ -20,6 +20,7 @@ from worker.decode.advance import advance
 from worker.decode.fused_expand import expand_fused
 from worker.decode.fusion import Fusion, FusionState
 from worker.decode.hypothesis import Hypothesis
+from worker.decode.keeper import Keeper
 from worker.decode.trail import Emission, Trail
 from worker.model.joint import Transducer
 from worker.model.prediction import LstmState
@@ -57,9 +58,11 @@ class BeamSearch:
         beam: int,
         max_symbols: int,
         fusion: Fusion | None,
+        keeper: Keeper | None,
     ) -> None:
         self._transducer = transducer
         self._fusion = fusion
+        self._keeper = keeper
         self._beam = beam
         self._max_symbols = max_symbols
         self._batch, self._frames = encoder.shape[:2]
@@ -99,11 +102,13 @@ class BeamSearch:
 
     def _goes_on(self, beam: _Beam, steps: int) -> bool:
         running = mx.any((beam.scores > -mx.inf) & (beam.frames < self._lengths))
-        mx.eval(running, beam, self._trail.latest(min(steps, CHECK_EVERY)))
+        latest = min(steps, CHECK_EVERY)
+        kept = self._keeper.latest(latest) if self._keeper else []
+        mx.eval(running, beam, self._trail.latest(latest), kept)
         return bool(running.item())
 
     def _step(self, beam: _Beam) -> _Beam:
-        grown, targets = self._expand(beam)
+        grown, targets, bonus = self._expand(beam)
         rows = (mx.arange(self._batch)[:, None] * self._beam + mx.maximum(grown.parents, 0)).reshape(-1)
         emits = (grown.labels >= 0) & (grown.labels != self._transducer.blank)
         labels = mx.where(emits, grown.labels, -1)
@@ -117,12 +122,18 @@ class BeamSearch:
         same = same_tokens(prefixes)
         if self._durations is not None:
             same = same & (frames[:, :, None] == frames[:, None, :])
-        scores = merge(mx.where(sound[:, None], grown.scores, -mx.inf), same)
+        gained = mx.where(sound[:, None], grown.scores, -mx.inf)
+        scores = merge(gained, same)
 
         output, state = mx.take(beam.output, rows, axis=0), beam.state.take(rows)
         reads = emits & (scores > -mx.inf) & (frames < self._lengths)
         output, state = advance(self._transducer, labels.reshape(-1), reads.reshape(-1), output, state)
-        self._trail.append(Emission(labels, emitted_at, grown.durations, grown.label_scores, grown.parents))
+        emission = Emission(labels, emitted_at, grown.durations, grown.label_scores, grown.parents)
+        self._trail.append(emission)
+        if self._keeper is not None:
+            self._keeper.step(
+                emission, gained, scores, None if bonus is None else _given(bonus, rows, labels)
+            )
         return _Beam(
             scores=scores,
             frames=frames,
@@ -134,9 +145,9 @@ class BeamSearch:
             fused=Fusion.follow(beam.fused, targets, rows, labels.reshape(-1)),
         )
 
-    def _expand(self, beam: _Beam) -> tuple[Expansion, FusionState]:
-        """The joint at each slot's frame, the K best continuations of each utterance, and where each token
-        leads the fusion."""
+    def _expand(self, beam: _Beam) -> tuple[Expansion, FusionState, mx.array | None]:
+        """The joint at each slot's frame, the K best continuations of each utterance, where each token leads
+        the fusion, and what that gives for it."""
         shape = (self._batch, self._beam, -1)
         finished = beam.frames >= self._lengths
         at = mx.minimum(beam.frames, mx.maximum(self._lengths - 1, 0))
@@ -151,15 +162,18 @@ class BeamSearch:
             beam.held >= self._max_symbols,
         )
         if self._fusion is None:
-            return expand(*table), ()
+            return expand(*table), (), None
         bonus, targets = self._fusion.look(beam.fused)
         combine = partial(self._fusion.combine, bonus=bonus.reshape(shape))
-        return expand_fused(*table, combine), targets
+        return expand_fused(*table, combine), targets, bonus
 
     def _finish(self, beam: _Beam) -> list[list[Hypothesis]]:
-        ended = beam.scores
+        ended, closing = beam.scores, None
         if self._fusion is not None:
-            ended = ended + self._fusion.ends(beam.fused, sentence_end=False).reshape(ended.shape)
+            closing = self._fusion.ends(beam.fused, sentence_end=False).reshape(ended.shape)
+            ended = ended + closing
+        if self._keeper is not None:
+            self._keeper.end(ended, np.array(self._lengths)[:, 0], closing, sums=True)
         scores, sound = np.array(ended), np.array(beam.sound)
         ends = np.array(beam.frames)
         found: list[list[Hypothesis]] = []
@@ -189,14 +203,22 @@ def beam_search(
     beam: int,
     max_symbols: int,
     fusion: Fusion | None = None,
+    keeper: Keeper | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses of each utterance, best by score / (tokens + 1) first; raw scores, float32.
 
     encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance of none has one empty hypothesis of
     score 0. A beam can hold fewer than `beam` hypotheses; a TDT beam can hold one transcript twice, with
     different ends. With `fusion` scores are fused ones. An utterance whose joint gave a NaN or infinite
-    normaliser has an empty list.
+    normaliser has an empty list. `keeper` keeps what a lattice needs.
     """
     if encoder.shape[1] == 0:
         return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
-    return BeamSearch(transducer, encoder, lengths, beam, max_symbols, fusion).run()
+    return BeamSearch(transducer, encoder, lengths, beam, max_symbols, fusion, keeper).run()
+
+
+def _given(bonus: mx.array, rows: mx.array, labels: mx.array) -> mx.array:
+    """What fusion gave each of `labels` [B, K] behind hypothesis rows[n]; 0 for a negative one."""
+    table = bonus.reshape(-1, bonus.shape[-1])
+    found = mx.take(table.reshape(-1), rows * table.shape[1] + mx.maximum(labels, 0).reshape(-1))
+    return mx.where(labels >= 0, found.reshape(labels.shape), 0.0)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from spool.lattice import Lattice
 from spool.transcript import Word
 
 Head = Literal["auto", "tdt", "rnnt", "ctc"]
@@ -37,7 +38,8 @@ class UtteranceAsk:
     phrases: texts to be favoured, weighed by `boost`; those of the options are heard beside them, as a list
     of its own. lm: path of an ARPA file weighed by `alpha`, in place of the options'. context: the tokens
     before the utterance's start, oldest first (`carried` makes it): language model and phrases go on from
-    there instead of beginning anew; nothing else reads it.
+    there instead of beginning anew; nothing else reads it. alternatives: how many other words each word is
+    to have. lattice: how far behind the best path a lattice is to reach (natural logarithm), None for none.
     """
 
     phrases: tuple[str, ...] = ()
@@ -45,6 +47,8 @@ class UtteranceAsk:
     context: tuple[int, ...] = ()
     lm: str | None = None
     alpha: float = 0.3
+    alternatives: int = 0
+    lattice: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,8 @@ class UtteranceResult:
 
     Hypotheses best first, the words of the best (times in seconds from the utterance's start), its encoder
     frames, and its share of the batch's busy time in nanoseconds. texts: of the hypotheses, where more than
-    one was asked for. weights: SHA-256 of the model and of the language model that spoke.
+    one was asked for. weights: SHA-256 of the model and of the language model that spoke. lattice: in seconds
+    from the utterance's start, where it was asked for.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -103,3 +108,4 @@ class UtteranceResult:
     batch_size: int
     texts: tuple[str, ...] = ()
     weights: tuple[str, str | None] = ("", None)
+    lattice: Lattice | None = None

@@ -18,10 +18,12 @@ from worker.decode.fusion import Fusion
 from worker.decode.fusion_sources import Speller, make_fusion
 from worker.decode.greedy import greedy_search
 from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk
+from worker.decode.keeper import Keeper
 from worker.model.ctc import CtcHead
 from worker.model.joint import Transducer
 
 PREFERENCE = ("tdt", "rnnt", "ctc")
+GREEDY_LATTICE = "the greedy decoder knows one path; alternatives and lattices need the beam decoder"
 GREEDY_CTC = "a CTC head takes a language model or phrases with the beam decoder only"
 
 
@@ -62,9 +64,11 @@ def search(
     encoded: EncodedBatch,
     options: SearchOptions,
     asks: Sequence[UtteranceAsk] | None = None,
+    keeper: Keeper | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each utterance, best first, at most `options.nbest` of them.
 
+    keeper: keeps what a beam did on the way to them.
     asks: what each utterance asks for itself, as many as there are utterances; what its neighbours ask is
     nothing to it. To carry a job's language model and phrases over its chunks, give a chunk the context
     `carried(ask.context, best)` of the one before it.
@@ -78,25 +82,32 @@ def search(
     lengths = np.asarray(encoded.lengths, dtype=np.int32)
     if asks is not None and len(asks) != len(lengths):
         raise ValueError(f"{len(asks)} asks for {len(lengths)} utterances")
+    for ask in asks or ():
+        check_ask(options, ask)
     fusion = None
     if options.fusion is not None or asks is not None:
         each = [UtteranceAsk()] * len(lengths) if asks is None else asks
         fusion = make_fusion(model.tokenizer, options.fusion, each)
     if head == "ctc":
         assert model.ctc is not None
-        found = _search_ctc(model.ctc, encoded.frames, lengths, options, fusion)
+        found = _search_ctc(model.ctc, encoded.frames, lengths, options, fusion, keeper)
     else:
         assert model.transducer is not None
-        found = _search_transducer(model.transducer, encoded.frames, lengths, options, fusion)
+        found = _search_transducer(model.transducer, encoded.frames, lengths, options, fusion, keeper)
     return [hypotheses[: options.nbest] for hypotheses in found]
 
 
 def _search_ctc(
-    head: CtcHead, frames: mx.array, lengths: np.ndarray, options: SearchOptions, fusion: Fusion | None
+    head: CtcHead,
+    frames: mx.array,
+    lengths: np.ndarray,
+    options: SearchOptions,
+    fusion: Fusion | None,
+    keeper: Keeper | None,
 ) -> list[list[Hypothesis]]:
     log_probs = head.log_probs(frames)
     if options.decoder == "beam":
-        return ctc_beam_search(log_probs, lengths, head.blank, options.beam, fusion, beta=options.beta)
+        return ctc_beam_search(log_probs, lengths, head.blank, options.beam, fusion, keeper, options.beta)
     if fusion is not None:
         raise InvalidRequest(GREEDY_CTC)
     return ctc_greedy(log_probs, lengths, head.blank)
@@ -108,9 +119,10 @@ def _search_transducer(
     lengths: np.ndarray,
     options: SearchOptions,
     fusion: Fusion | None,
+    keeper: Keeper | None,
 ) -> list[list[Hypothesis]]:
     if options.decoder == "beam":
-        return beam_search(transducer, frames, lengths, options.beam, options.max_symbols, fusion)
+        return beam_search(transducer, frames, lengths, options.beam, options.max_symbols, fusion, keeper)
     return greedy_search(transducer, frames, lengths, options.max_symbols, fusion)
 
 
@@ -121,9 +133,19 @@ def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
     return hypotheses[0]
 
 
+def check_ask(options: SearchOptions, ask: UtteranceAsk) -> None:
+    """Raises InvalidRequest where the decoder cannot answer what is asked of it beyond its hypotheses."""
+    if ask.alternatives < 0 or not (ask.lattice is None or 0 <= ask.lattice < math.inf):
+        raise InvalidRequest("alternatives and what a lattice is pruned to must not be below 0")
+    if options.decoder == "greedy" and (ask.alternatives or ask.lattice is not None):
+        raise InvalidRequest(GREEDY_LATTICE)
+
+
 def check_options(model: Searchable, options: SearchOptions, ask: UtteranceAsk | None = None) -> None:
     """Raises InvalidRequest, before any audio, where `search` would: no such head, a broken file."""
     head = resolve_head(model, options)
+    if ask is not None:
+        check_ask(options, ask)
     if options.fusion is not None or ask is not None:
         fusion = make_fusion(model.tokenizer, options.fusion, [ask or UtteranceAsk()])
         if fusion is not None and head == "ctc" and options.decoder == "greedy":
