@@ -15,7 +15,7 @@
     ├── AudioError          the recording was fetched and cannot be transcribed
     │   ├── AudioEmpty, AudioUnreadable, AudioTruncated, AudioNotFinite, AudioTooLong
     ├── ModelError          the model cannot be used
-    │   ├── UnknownModel, ModelUnreadable, WeightsMismatch
+    │   ├── UnknownModel, ModelUnreadable, WeightsMismatch, WeightsChanged (worth a retry)
     ├── StorageError        SQL, object store or disk refused (worth a retry)
     │   └── DiskFull
     ├── EngineError         the engine could not finish an utterance
@@ -148,6 +148,13 @@ class ModelError(SpoolError):
     """The model cannot be used."""
 
     code = "model"
+
+
+class WeightsChanged(ModelError):
+    """The model's or the language model's files changed while the job ran."""
+
+    code = "weights_changed"
+    retryable = True
 
 
 class UnknownModel(ModelError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from spool.errors import SpoolError
 from spool.jobs import JobOptions
-from spool.transcript import AudioFacts, Coverage, Gap, ModelFacts, Transcript, Word
+from spool.transcript import AudioFacts, ChunkNbest, Coverage, Gap, ModelFacts, NbestText, Transcript, Word
 from worker.audio import SAMPLE_RATE
 from worker.segments import segments_of
 from worker.stitch import ChunkWords, stitch
@@ -34,10 +34,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A piece and the words heard in it, in seconds of the recording."""
+    """A piece and the words heard in it, in seconds of the recording; its hypotheses, where asked for."""
 
     piece: Piece
     words: tuple[Word, ...]
+    nbest: tuple[NbestText, ...] = ()
 
 
 def transcript_of(
@@ -47,6 +48,7 @@ def transcript_of(
     audio: AudioFacts,
     model: ModelFacts,
     options: JobOptions,
+    language_model: ModelFacts | None = None,
 ) -> Transcript:
     """The transcript of a recording of `samples` samples a channel. Raises SpoolError where a sample is in
     no core or in two: that is our own fault, and never a silence."""
@@ -64,11 +66,27 @@ def transcript_of(
         job=job_id,
         audio=audio,
         model=model,
+        language_model=language_model,
         options=options.model_dump(mode="json"),
         coverage=coverage,
         text=" ".join(word.text for word in words),
         words=tuple(words),
         segments=tuple(segments_of(words)),
+        nbest=tuple(
+            _nbest_of(item)
+            for item in sorted(heard, key=lambda item: (item.piece.start, item.piece.channel))
+            if item.nbest
+        ),
+    )
+
+
+def _nbest_of(item: Heard) -> ChunkNbest:
+    place = item.piece
+    return ChunkNbest(
+        start=place.start / SAMPLE_RATE,
+        end=place.end / SAMPLE_RATE,
+        channel=place.channel,
+        hypotheses=item.nbest,
     )
 
 

@@ -13,22 +13,32 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from spool.errors import JobCancelled, LeaseLost, SourceChanged, SpoolError, StorageError
+from spool.errors import (
+    JobCancelled,
+    LeaseLost,
+    SourceChanged,
+    SpoolError,
+    StorageError,
+    WeightsChanged,
+)
 from spool.failpoints import failpoint
 from spool.queue import queue_name
 from spool.settings import Settings
-from spool.store.chunks import SavedChunk, save_chunk, saved_chunks
+from spool.store.chunks import SavedChunk, drop_stale, saved_chunks
 from spool.store.costs import Charge
 from spool.store.database import Database
-from spool.store.leases import Claim, renew_lease, set_progress
+from spool.store.leases import Claim
 from spool.store.outbox import queued_by_queue
-from spool.transcript import Word
+from worker.asking import Asking
 from worker.assemble import Heard, Piece
 from worker.audio import SAMPLE_RATE
 from worker.billing import WastedTime
+from worker.chunk_commit import ChunkCommit, chunk_of
 from worker.chunks import Chunk
-from worker.decode.hypothesis import SearchOptions, UtteranceResult
+from worker.context import Context
+from worker.decode.hypothesis import UtteranceResult
 from worker.engine import Engine
+from worker.engine_protocol import ModelInfo
 from worker.lease import Lease
 from worker.patience import patiently
 
@@ -57,17 +67,22 @@ class Bench:
 
 @dataclass(slots=True)
 class Attempt:
-    """The decoding of one claimed job. `model` is a path or hub id, `done_samples` counts over all
-    channels."""
+    """The decoding of one claimed job. `model` is a path or hub id, `asking` what each of its chunks is
+    asked, `info` whose weights are to answer, `mark` the fingerprint of all three; `done_samples` counts over
+    all channels."""
 
     bench: Bench
     claim: Claim
     lease: Lease
     model: str = ""
+    asking: Asking = field(default_factory=Asking)
+    info: ModelInfo | None = None
+    mark: str | None = None
     channels: int = 1
     done_samples: int = 0
     _kept: int = 0
     heard: list[Heard] = field(default_factory=list)
+    _context: Context = field(default_factory=Context)
     _flying: dict[Future[UtteranceResult], Piece] = field(default_factory=dict)
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
@@ -79,6 +94,19 @@ class Attempt:
             self._saved = {
                 (chunk.channel, chunk.index): chunk for chunk in saved_chunks(tx, self.claim.job.id)
             }
+
+    def begin(self, info: ModelInfo, mark: str) -> None:
+        """Decode by these weights from here on. What others decoded is of no use (law 7) and is taken out.
+
+        Raises StorageError and LeaseLost.
+        """
+        self.info, self.mark = info, mark
+        fresh = {place: chunk for place, chunk in self._saved.items() if chunk.fingerprint == mark}
+        if len(fresh) < len(self._saved):
+            with self.bench.db.begin() as tx:
+                gone = drop_stale(tx, self.claim, mark)
+            log.info("chunks of other weights or options taken out", chunks=gone)
+        self._saved = fresh
 
     def decode(self, chunks: Iterable[Chunk]) -> None:
         """Send every chunk that is not saved to the engine and save what comes back; `heard` is then
@@ -98,10 +126,14 @@ class Attempt:
                 chunk.end,
                 chunk.speech,
             )
+            while self.asking.carries and any(
+                each.channel == piece.channel for each in self._flying.values()
+            ):
+                self._land(WAIT_SECONDS)
             if self._is_saved(piece):
                 continue
             if not chunk.speech:
-                self._save(piece, (), 0)
+                self._save(piece, None)
                 continue
             while len(self._flying) >= self.bench.engine.options.slots:
                 self._land(WAIT_SECONDS)
@@ -122,7 +154,7 @@ class Attempt:
             except SpoolError:
                 continue
             try:
-                self._save(piece, result.words, result.engine_ns)
+                self._save(piece, result)
             except SpoolError as error:
                 log.info(
                     "finished chunk not kept", job=self.claim.job.id, chunk=piece.index, reason=error.code
@@ -176,18 +208,23 @@ class Attempt:
                 f"{self.claim.job.name}: chunk {piece.index} is not where an earlier attempt found it, "
                 "so the recording has changed; submit it as a new job."
             )
-        self._take(piece, saved.words)
+        if saved.tail is not None:
+            self._context.keep(piece.channel, saved.tail)
+        self._take(piece, saved)
         return True
 
     def _submit(self, chunk: Chunk, piece: Piece) -> None:
-        options = self.claim.job.options
+        ask = self.asking.ask
+        if self.asking.carries:
+            ask = replace(ask, context=self._context.before(piece))
         try:
             future = self.bench.engine.submit(
                 self._engine_name,
                 chunk.samples,
                 self.model,
-                SearchOptions(decoder=options.decoder, beam=options.beam),
+                self.asking.options,
                 self.lease.stop,
+                ask,
             )
         except JobCancelled:
             self.lease.check()  # says which of the two it was
@@ -205,7 +242,7 @@ class Attempt:
                 del self._flying[future]
                 raise self._named(error, piece) from error
             del self._flying[future]
-            self._save(piece, result.words, result.engine_ns)
+            self._save(piece, result)
         if seconds:
             self.check()
 
@@ -214,44 +251,35 @@ class Attempt:
         place = f"{piece.core_start / SAMPLE_RATE:.1f} to {piece.core_end / SAMPLE_RATE:.1f} s"
         return type(error)(f"{self.claim.job.name}: at {place}: {error.message}")
 
-    def _save(self, piece: Piece, heard: tuple[Word, ...], engine_ns: int) -> None:
-        """Keep the words and bill the time in one commit; where that fails for good, the time is wasted."""
-        offset, last = piece.start / SAMPLE_RATE, piece.end / SAMPLE_RATE
-        words = tuple(
-            word.model_copy(
-                update={
-                    # A model's last frame may reach a little beyond the audio.
-                    "start": min(round(word.start + offset, 3), last),
-                    "end": min(round(word.end + offset, 3), last),
-                    "channel": piece.channel,
-                }
-            )
-            for word in heard
-        )
-        chunk = SavedChunk(
-            index=piece.index,
-            channel=piece.channel,
-            core_start=piece.core_start,
-            core_end=piece.core_end,
-            start=piece.start,
-            end=piece.end,
-            words=words,
-            engine_ns=engine_ns,
-            attempt=self.claim.attempt,
-        )
+    def _save(self, piece: Piece, result: UtteranceResult | None) -> None:
+        """Keep what was heard and bill the time in one commit; where that fails for good, the time is wasted.
+
+        Without a result the piece is silence. Raises WeightsChanged where others spoke than were asked.
+        """
+        engine_ns = 0 if result is None else result.engine_ns
         bill = self.charge(engine_ns, piece.core)
+        if result is not None and self.info is not None and result.weights != self.info.files:
+            self.bench.wasted.add(self.claim.job.id, self.claim.attempt, replace(bill, audio_samples=0))
+            raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
+        tail = None
+        if result is not None and self.info is not None and self.asking.carries:
+            frame = self.info.frame_seconds * SAMPLE_RATE
+            tail = self._context.after(piece, result.hypotheses[0], frame)
+        chunk = replace(chunk_of(piece, result), attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
         failpoint("save.begun")
         try:
-            patiently(_Commit(self, chunk, bill), self.bench.settings.lease_seconds, self.lease.stop)
+            patiently(ChunkCommit(self, chunk, bill), self.bench.settings.lease_seconds, self.lease.stop)
         except (LeaseLost, StorageError):
             bill, place = replace(bill, audio_samples=0), (piece.channel, piece.index)
             self.bench.wasted.add(self.claim.job.id, self.claim.attempt, bill, unless_saved=place)
             raise
         self._kept += 1
-        self._take(piece, words)
+        if chunk.tail is not None:
+            self._context.keep(piece.channel, chunk.tail)
+        self._take(piece, chunk)
 
-    def _take(self, piece: Piece, words: tuple[Word, ...]) -> None:
-        self.heard.append(Heard(piece, words))
+    def _take(self, piece: Piece, chunk: SavedChunk) -> None:
+        self.heard.append(Heard(piece, chunk.words, chunk.nbest))
         self.done_samples += piece.core
 
     def charge(self, engine_ns: int, samples: int) -> Charge:
@@ -266,34 +294,3 @@ class Attempt:
             pool=settings.pool,
             project=job.project,
         )
-
-
-@dataclass(slots=True)
-class _Commit:
-    """Saves one chunk. Called again after a commit without an answer, it looks first whether that one went
-    through: billing a chunk twice is as wrong as losing it."""
-
-    attempt: Attempt
-    chunk: SavedChunk
-    bill: Charge
-    tried: bool = False
-
-    def __call__(self) -> None:
-        claim = self.attempt.claim
-        done = self.attempt.done_samples + self.chunk.core_end - self.chunk.core_start
-        with self.attempt.bench.db.begin() as tx:
-            if self.tried and any(self._is_this(saved) for saved in saved_chunks(tx, claim.job.id)):
-                return
-            self.tried = True
-            save_chunk(tx, claim, self.chunk, self.bill)
-            set_progress(tx, claim, done / self.attempt.channels / SAMPLE_RATE)
-            lease = self.attempt.lease
-            cancel = renew_lease(tx, claim, self.attempt.bench.settings.lease_seconds, lease.ran_seconds)
-            failpoint("save.written")
-        failpoint("save.committed")
-        if cancel:  # heard here, a cancel need not wait for the next renewal
-            self.attempt.lease.cancel()
-
-    def _is_this(self, saved: SavedChunk) -> bool:
-        mine = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)
-        return (saved.channel, saved.index, saved.attempt) == mine

@@ -39,6 +39,7 @@ from spool.store.leases import (
     set_progress,
 )
 from spool.transcript import AudioFacts, ModelFacts, Transcript
+from worker.asking import Asking, asking_of
 from worker.assemble import transcript_of
 from worker.attempt import WAIT_SECONDS, Attempt, Bench, GiveBack
 from worker.audio import AudioStream, open_audio
@@ -47,7 +48,7 @@ from worker.delivery import deliver, withdraw
 from worker.engine_protocol import ModelInfo
 from worker.lease import Lease
 from worker.patience import RetryPolicy, patiently
-from worker.reuse import Facts, Reuse
+from worker.reuse import Facts, Reuse, fingerprint
 from worker.sources import Sources
 
 log = structlog.get_logger(__name__)
@@ -129,8 +130,11 @@ class _Life:
         attempt, bench = self._attempt, self._bench
         attempt.remember()
         attempt.model = self._model_path()
-        info = self._model_info(attempt.model)
-        reuse = Reuse(bench.settings, bench.db, self._shop.objects, self._job, info.sha256)
+        attempt.asking = asking_of(self._job.options, bench.settings, bench.db, self._job.name)
+        info = self._model_info(attempt.model, attempt.asking)
+        mark = fingerprint(self._job.options, info.files)
+        attempt.begin(info, mark)
+        reuse = Reuse(bench.settings, bench.db, self._shop.objects, self._job, mark)
         transcript = reuse.before_fetch()
         if transcript is None:
             with self._shop.sources.fetched(reuse.source, self._job.name, attempt.check) as path:
@@ -159,6 +163,7 @@ class _Life:
                 _audio_facts(self._job.name, audio),
                 ModelFacts(name=info.name, sha256=info.sha256),
                 self._job.options,
+                _language_model(self._job.options.language_model, info),
             )
 
     def _model_path(self) -> str:
@@ -169,10 +174,13 @@ class _Life:
             raise UnknownModel(f"{self._job.name}: no model {name!r} here; this worker knows {known}.")
         return models[name]
 
-    def _model_info(self, model: str) -> ModelInfo:
-        """Load the model before the recording is fetched: a model that does not load fails the job
-        cheaply."""
-        answer: Future[ModelInfo] = self._bench.engine.describe(model)
+    def _model_info(self, model: str, asking: Asking) -> ModelInfo:
+        """Load the models before the recording is fetched: what does not load, or cannot be asked so, fails
+        the job cheaply."""
+        engine = self._bench.engine
+        answer: Future[ModelInfo] = (
+            engine.prepare(model, asking.options, asking.ask) if asking.fuses else engine.describe(model)
+        )
         while True:
             with contextlib.suppress(NotYet):
                 return answer.result(WAIT_SECONDS)
@@ -268,6 +276,10 @@ class _Life:
                 "ending not written", error=error.message
             )  # the lease runs out and the sweep takes over
         return ending
+
+
+def _language_model(name: str | None, info: ModelInfo) -> ModelFacts | None:
+    return ModelFacts(name=name, sha256=info.language_model) if name and info.language_model else None
 
 
 def _audio_facts(name: str, audio: AudioStream) -> AudioFacts:

@@ -16,6 +16,7 @@ from typing import TypedDict
 import structlog
 
 from spool.errors import NotFound
+from spool.jobs import JobOptions
 from spool.objects import ObjectStore, s3_store
 from spool.settings import Settings
 from spool.store.database import Database
@@ -41,14 +42,12 @@ class Facts(TypedDict):
 class Reuse:
     """One attempt's search for an earlier transcript."""
 
-    def __init__(
-        self, settings: Settings, db: Database, objects: ObjectStore, job: Job, model_sha256: str
-    ) -> None:
+    def __init__(self, settings: Settings, db: Database, objects: ObjectStore, job: Job, mark: str) -> None:
         self._settings = settings
         self._db = db
         self._objects = objects
         self._job = job
-        self._fingerprint = fingerprint(job, model_sha256)
+        self._fingerprint = mark
         self._content: str | None = None
         self._marks: tuple[int, int] | None = None
         self._from: str | None = None
@@ -116,9 +115,12 @@ class Reuse:
         return earlier.model_copy(update={"job": self._job.id, "audio": audio})
 
 
-def fingerprint(job: Job, model_sha256: str) -> str:
-    """SHA-256 (hex) of all that a transcript depends on besides the audio (law 7), and of its schema."""
-    told = [SCHEMA, model_sha256, job.options.model_dump(mode="json")]
+def fingerprint(options: JobOptions, files: tuple[str, str | None]) -> str:
+    """SHA-256 (hex) of all that a transcript depends on besides the audio (law 7), and of its schema.
+
+    files: the SHA-256 of the weights and of the language model's file.
+    """
+    told = [SCHEMA, files[0], options.told(), *files[1:]] if files[1] else [SCHEMA, files[0], options.told()]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 

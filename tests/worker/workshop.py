@@ -11,7 +11,7 @@ import soundfile
 from numpy.typing import NDArray
 from sqlalchemy import func, select
 
-from spool.jobs import JobOptions
+from spool.jobs import AskedOptions
 from spool.objects import FolderStore
 from spool.settings import Settings
 from spool.store.chunks import SavedChunk, saved_chunks
@@ -80,11 +80,11 @@ class Shop:
     def record(self, name: str, samples: NDArray[np.float32]) -> Path:
         return write_wav(self.folder / name, samples)
 
-    def submit(self, path: Path, model: str = "plain", **options: str) -> str:
+    def submit(self, path: Path, model: str = "plain", **options: object) -> str:
         source = Source("file", path.as_uri(), path.stat().st_size if path.exists() else None)
-        chosen = JobOptions.model_validate({"model": model, **options})
+        asked = AskedOptions.model_validate({"model": model, **options})
         with self.db.begin() as tx:
-            return create_job(tx, NewJob(source, chosen, path.name))[0].id
+            return create_job(tx, NewJob(source, asked.kept(), path.name, phrases=asked.phrases))[0].id
 
     def run(self, job_id: str) -> str | None:
         return run_job(self.workshop, job_id)
