@@ -23,12 +23,19 @@ from worker.model.model import Encoded  # noqa: E402
 
 MODELS = ("tdt", "rnnt", "hybrid", "causal", "ctc")
 BEAMS = (1, 2, 4, 8, 16)
-KINDS = {  # the search's name, and how its keys go on after the beam's width
-    "beam": ("malsd", "", None),
-    "beam, LM": ("malsd", ".lm.plain", FusionOptions(str(HERE / "lm.arpa"))),
-    "beam, LM also on blanks": ("malsd", ".lm.weighted", FusionOptions(str(HERE / "lm.arpa"), weighted=True)),
-    "CTC beam": ("ctc_beam", "", None),
-    "CTC beam, LM": ("ctc_beam", ".lm", FusionOptions(str(HERE / "lm.arpa"))),
+ARPA = str(HERE / "lm.arpa")
+BETA = 1.5
+BOTH = FusionOptions(ARPA, weighted=True, pruning="early")
+KINDS = {  # the search's name, how its keys go on after the beam's width, and what is fused and paid a token
+    "beam": ("malsd", "", None, 0.0),
+    "beam, LM": ("malsd", ".lm.plain", FusionOptions(ARPA), 0.0),
+    "beam, LM also on blanks": ("malsd", ".lm.weighted", FusionOptions(ARPA, weighted=True), 0.0),
+    "beam, LM early": ("malsd", ".lm.early", FusionOptions(ARPA, pruning="early"), 0.0),
+    "beam, LM early and on blanks": ("malsd", ".lm.early.weighted", BOTH, 0.0),
+    "CTC beam": ("ctc_beam", "", None, 0.0),
+    "CTC beam, LM": ("ctc_beam", ".lm", FusionOptions(ARPA), 0.0),
+    f"CTC beam, {BETA} a token": ("ctc_beam", ".beta", None, BETA),
+    f"CTC beam, LM, {BETA} a token": ("ctc_beam", ".lm.beta", FusionOptions(ARPA), BETA),
 }
 
 
@@ -43,19 +50,22 @@ def main() -> None:
     print("|---" * (len(BEAMS) + 3) + "|")
     hits = total = 0
     for name in MODELS:
+        if folder is not None and not (folder / f"{name}.beams.npz").exists():
+            continue
         golden = dict(load((folder or HERE) / f"{name}.beams.npz"))
         if folder is None:
             golden |= load(HERE / f"{name}.npz")
         model = load_model(HERE / f"{name}.nemo", mx.float32)
         encoded = Encoded(mx.array(golden["encoder"]), golden["encoder_len"])
-        for kind, (search_name, tail, fusion) in KINDS.items():
+        for kind, (search_name, tail, fusion, beta) in KINDS.items():
             keys = {beam: f"{search_name}.k{beam}{tail}" for beam in BEAMS}
             if f"{keys[1]}.n" not in golden:
                 continue
             head = "ctc" if search_name == "ctc_beam" else "auto"
             cells, gap = [], 0.0
             for beam, key in keys.items():
-                found = search(model, encoded, SearchOptions("beam", beam, beam, head, fusion=fusion))
+                options = SearchOptions("beam", beam, beam, head, fusion=fusion, beta=beta)  # type: ignore[arg-type]
+                found = search(model, encoded, options)
                 good = [b for b, rows in enumerate(found) if equal(rows, golden, key, b)]
                 for b in good:
                     scores = golden[f"{key}.score"][b]

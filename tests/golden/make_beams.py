@@ -31,7 +31,13 @@ ALPHA = 0.3
 OFFSET = 100  # NeMo's ARPA files write token i as the character of code i + 100
 KNOWN = 60  # tokens in lm.arpa: the models have 64 and 96, so some are unknown to it
 DISCOUNT = 0.5
-MODES = {"plain": "no_score", "weighted": "lm_weighted_full"}
+BETA = 1.5  # what a CTC beam adds a token
+MODES = {  # NeMo's pruning_mode and blank_lm_score_mode
+    "plain": ("late", "no_score"),
+    "weighted": ("late", "lm_weighted_full"),
+    "early": ("early", "no_score"),
+    "early.weighted": ("early", "lm_weighted_full"),
+}
 
 
 def write_arpa(path: Path) -> None:
@@ -136,13 +142,17 @@ def searches(model: torch.nn.Module, golden: dict[str, np.ndarray], arpa: Path) 
             if f"malsd.k{beam}.tok" not in golden:
                 found[f"malsd.k{beam}"] = transducer(model, frames, beam)
         found["greedy.lm"] = transducer(model, frames, 0, **lm)
-        for beam, (name, mode) in itertools.product((1, 2, 4, 8, 16), MODES.items()):
-            options = {"pruning_mode": "late", "blank_lm_score_mode": mode, **lm}
+        for beam, (name, (pruning, mode)) in itertools.product((1, 2, 4, 8, 16), MODES.items()):
+            options = {"pruning_mode": pruning, "blank_lm_score_mode": mode, **lm}
             found[f"malsd.k{beam}.lm.{name}"] = transducer(model, frames, beam, **options)
     if "ctc_log_probs" in golden:
         for beam in (1, 2, 4, 8, 16):
             found[f"ctc_beam.k{beam}"] = ctc(model, rows("ctc_log_probs"), beam)
             found[f"ctc_beam.k{beam}.lm"] = ctc(model, rows("ctc_log_probs"), beam, **lm)
+            found[f"ctc_beam.k{beam}.beta"] = ctc(model, rows("ctc_log_probs"), beam, beam_beta=BETA)
+            found[f"ctc_beam.k{beam}.lm.beta"] = ctc(
+                model, rows("ctc_log_probs"), beam, beam_beta=BETA, **lm
+            )
     return found
 
 

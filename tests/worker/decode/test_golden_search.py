@@ -28,6 +28,7 @@ WEIGHTS = {"hybrid_local": "hybrid"}
 CTC = ("ctc", "hybrid", "hybrid_local")
 BEAMS = (1, 2, 4, 8, 16)
 ARPA, ALPHA = str(GOLDEN / "lm.arpa"), 0.3
+BETA = 1.5  # a token
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,23 @@ def test_ctc_beam_with_a_language_model_equals_nemo(
     )
 
     for row, want in enumerate(held.lists(f"ctc_beam.k{beam}.lm")):
+        assert_list(batched[row], want, durations=False)
+        assert_scores(batched[row], want)
+
+
+@pytest.mark.parametrize("name", CTC)
+@pytest.mark.parametrize("key", ["beta", "lm.beta"])
+@pytest.mark.parametrize("beam", [2, 8])
+def test_ctc_beam_with_a_bonus_a_token_equals_nemo(
+    golden: Callable[[str], Golden], name: str, key: str, beam: int
+) -> None:
+    held = golden(name)
+    fusion = FusionOptions(lm=ARPA, alpha=ALPHA) if "lm" in key else None
+    options = SearchOptions("beam", beam, beam, "ctc", fusion=fusion, beta=BETA)
+
+    batched = search(held.model, held.encoded, options)
+
+    for row, want in enumerate(held.lists(f"ctc_beam.k{beam}.{key}")):
         assert_list(batched[row], want, durations=False)
         assert_scores(batched[row], want)
 
