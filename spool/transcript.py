@@ -120,4 +120,4 @@ class Transcript(_Record):
     nbest: tuple[ChunkNbest, ...] = ()
     """Each searched chunk's hypotheses, where more than one was asked for; chunks may overlap a little."""
     lattice: Annotated[tuple[Lattice, ...], Field(exclude_if=lambda told: not told)] = ()
-    """Each searched chunk's lattice, where it was asked for, by channel and time."""
+    """Each searched chunk's lattice, where it was asked for, by time and channel."""

@@ -49,6 +49,8 @@ def asking_of(options: JobOptions, settings: Settings, db: Database, name: str) 
         boost=1.0 if options.boost is None else options.boost.weight,
         lm=language_model,
         alpha=options.lm_weight,
+        alternatives=options.alternatives,
+        lattice=options.lattice,
     )
     fusion = FusionOptions(weighted=options.lm_blanks)
     if options.pruning == "early":

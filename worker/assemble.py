@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from spool.errors import SpoolError
 from spool.jobs import JobOptions
+from spool.lattice import Lattice
 from spool.transcript import AudioFacts, ChunkNbest, Coverage, Gap, ModelFacts, NbestText, Transcript, Word
 from worker.audio import SAMPLE_RATE
 from worker.segments import segments_of
@@ -34,11 +35,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A piece and the words heard in it, in seconds of the recording; its hypotheses, where asked for."""
+    """A piece and the words heard in it, in seconds of the recording; its hypotheses and its lattice, where
+    asked for."""
 
     piece: Piece
     words: tuple[Word, ...]
     nbest: tuple[NbestText, ...] = ()
+    lattice: Lattice | None = None
 
 
 def transcript_of(
@@ -62,6 +65,7 @@ def transcript_of(
             for p in (item.piece,)
         ]
     )
+    in_order = sorted(heard, key=lambda item: (item.piece.start, item.piece.channel))
     return Transcript(
         job=job_id,
         audio=audio,
@@ -72,11 +76,8 @@ def transcript_of(
         text=" ".join(word.text for word in words),
         words=tuple(words),
         segments=tuple(segments_of(words)),
-        nbest=tuple(
-            _nbest_of(item)
-            for item in sorted(heard, key=lambda item: (item.piece.start, item.piece.channel))
-            if item.nbest
-        ),
+        nbest=tuple(_nbest_of(item) for item in in_order if item.nbest),
+        lattice=tuple(item.lattice for item in in_order if item.lattice is not None),
     )
 
 

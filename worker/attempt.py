@@ -279,7 +279,7 @@ class Attempt:
         self._take(piece, chunk)
 
     def _take(self, piece: Piece, chunk: SavedChunk) -> None:
-        self.heard.append(Heard(piece, chunk.words, chunk.nbest))
+        self.heard.append(Heard(piece, chunk.words, chunk.nbest, chunk.lattice))
         self.done_samples += piece.core
 
     def charge(self, engine_ns: int, samples: int) -> Charge:

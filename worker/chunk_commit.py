@@ -42,6 +42,7 @@ def chunk_of(piece: Piece, result: UtteranceResult | None) -> SavedChunk:
         engine_ns=0 if result is None else result.engine_ns,
         attempt=0,
         nbest=_nbest(result) if result else (),
+        lattice=result.lattice.moved(offset, piece.channel) if result and result.lattice else None,
     )
 
 

@@ -19,7 +19,7 @@ _UNSAFE = re.compile(r"\s+")
 
 
 def lattice(transcript: Transcript) -> str:
-    """A JSON array, one lattice a chunk, by channel and time."""
+    """A JSON array, one lattice a chunk, by time and channel."""
     return (
         json.dumps([told.model_dump(mode="json") for told in _asked(transcript)], ensure_ascii=False) + "\n"
     )
