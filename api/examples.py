@@ -128,6 +128,7 @@ WORKERS: Example = {
             "chip": "Apple M4 Max",
             "version": "0.1.0",
             "state": "ready",
+            "reason": None,
             "alive": True,
             "models": ["demo"],
             "concurrency": 8,

@@ -218,6 +218,7 @@ class WorkerOut(BaseModel):
     chip: str
     version: str
     state: str
+    reason: str | None = Field(description="Why it is unwell and takes no jobs.")
     alive: bool = Field(description="Whether it reported lately.")
     models: list[str]
     concurrency: int

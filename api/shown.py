@@ -101,6 +101,7 @@ def shown_worker(worker: Worker) -> WorkerOut:
         chip=info.chip,
         version=info.version,
         state=worker.state,
+        reason=worker.reason,
         alive=worker.alive,
         models=list(info.models),
         concurrency=info.concurrency,

@@ -11,9 +11,11 @@ import os
 import shutil
 import signal
 import threading
+import time
 import warnings
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import celery.signals
 import celery.worker.state
@@ -31,16 +33,18 @@ from spool.relay import Sweeper
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.workers import WorkerInfo, register_worker, stop_worker
-from worker.attempt import Bench
 from worker.batching import BatchLimits
 from worker.billing import WastedTime
 from worker.engine import Engine
 from worker.engine_protocol import DEFAULT_LOADER, EngineOptions
 from worker.hardware import refuse_wrong_pool, this_machine
 from worker.heartbeat import Heartbeat
+from worker.intake import QueueIntake
 from worker.job import Workshop, run_job
 from worker.patience import RetryPolicy, patiently
 from worker.sources import Sources
+from worker.ward import Ward
+from worker.workbench import Bench
 
 log = structlog.get_logger(__name__)
 
@@ -71,6 +75,8 @@ class Worker:
         self._temporary = settings.home / "tmp" / f"worker-{os.getpid()}"
         self._db = Database(settings.database_url, pool_size=2 * settings.concurrency + 4)
         self._celery = celery_app(settings)
+        self._queues = (queue_name(settings.pool), queue_name(settings.pool, settings.worker_name))
+        self._intake = QueueIntake(self._queues)
         self._engine = Engine(engine_options(settings, loader))
         self._info = WorkerInfo(
             id=new_id("wrk"),
@@ -105,9 +111,12 @@ class Worker:
                 self._draining,
             )
             stop.callback(bench.wasted.write)
-            heartbeat = Heartbeat(bench, self._info, self._give_up)
+            heartbeat = Heartbeat(bench, self._info)
             heartbeat.start()
             stop.callback(heartbeat.stop)
+            ward = Ward(bench, self._intake, lambda hanging: self._leave(bench, hanging))
+            ward.start()
+            stop.callback(ward.stop)
             sweeper = Sweeper(self._db, self._celery, self._settings)
             sweeper.start()
             stop.callback(sweeper.stop)
@@ -125,17 +134,14 @@ class Worker:
         self._catch_signals()
         # It warns root of pickled messages; ours are JSON and hold an id.
         warnings.filterwarnings("ignore", category=SecurityWarning)
-        celery.signals.worker_ready.connect(self._log_ready, weak=False)
+        celery.signals.worker_ready.connect(self._on_ready, weak=False)
         celery.signals.setup_logging.connect(_keep_our_logs, weak=False)
         consumer = _Consumer(
             app=self._celery,
             hostname=f"{self._settings.worker_name}-{os.getpid()}@{self._info.host}",
             pool_cls="threads",
             concurrency=self._settings.concurrency,
-            queues=[
-                queue_name(self._settings.pool),
-                queue_name(self._settings.pool, self._settings.worker_name),
-            ],
+            queues=list(self._queues),
             without_gossip=True,
             without_mingle=True,
             without_heartbeat=True,
@@ -145,7 +151,8 @@ class Worker:
         self._draining.set()
         return int(self._exit_code or consumer.exitcode or 0)
 
-    def _log_ready(self, **_: object) -> None:
+    def _on_ready(self, sender: Any = None, **_: object) -> None:  # noqa: ANN401 - Celery has no types
+        self._intake.attach(sender)
         log.info(
             "ready",
             worker=self._settings.worker_name,
@@ -165,11 +172,21 @@ class Worker:
         except SpoolError as error:
             log.warning("not signed off", error=error.message)
 
-    def _give_up(self) -> None:
-        """The engine cannot work any more: leave, so that whoever supervises this process can start it
-        anew."""
+    def _leave(self, bench: Bench, hanging: bool) -> None:
+        """End with 1, so that whoever supervises this process can start it anew. A thread that hangs cannot
+        be ended but with the process: the others hand their jobs back first."""
         self._exit_code = 1
-        os.kill(os.getpid(), signal.SIGTERM)
+        if not hanging:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        deadline = time.monotonic() + self._settings.lease_seconds
+        while bench.berths.taken > len(bench.health.hanging) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        bench.wasted.write()
+        self._sign_off()
+        self._engine.close()
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        os._exit(1)
 
     def _catch_signals(self) -> None:
         for number in DRAIN_SIGNALS:

@@ -5,7 +5,6 @@ an earlier attempt saved is not decoded again (law 4): the plan depends on the s
 out the same.
 """
 
-import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -23,24 +22,21 @@ from spool.errors import (
 )
 from spool.failpoints import failpoint
 from spool.queue import queue_name
-from spool.settings import Settings
 from spool.store.chunks import SavedChunk, drop_stale, saved_chunks
 from spool.store.costs import Charge
-from spool.store.database import Database
 from spool.store.leases import Claim
 from spool.store.outbox import queued_by_queue
 from worker.asking import Asking
 from worker.assemble import Heard, Piece
 from worker.audio import SAMPLE_RATE
-from worker.billing import WastedTime
 from worker.chunk_commit import ChunkCommit, chunk_of
 from worker.chunks import Chunk
 from worker.context import Context
 from worker.decode.hypothesis import UtteranceResult
-from worker.engine import Engine
 from worker.engine_protocol import ModelInfo
 from worker.lease import Lease
 from worker.patience import patiently
+from worker.workbench import Bench
 
 log = structlog.get_logger(__name__)
 
@@ -51,18 +47,6 @@ CALLS_PER_YIELD = 10
 class GiveBack(Exception):
     """The job goes back into the queue at a saved chunk: the worker drains, or others have waited long
     enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What every attempt of one worker works with."""
-
-    settings: Settings
-    db: Database
-    engine: Engine
-    wasted: WastedTime
-    worker_id: str
-    draining: threading.Event
 
 
 @dataclass(slots=True)
@@ -166,6 +150,8 @@ class Attempt:
         self.lease.check()
         if self.bench.draining.is_set():
             raise GiveBack("the worker drains")
+        if self.bench.health.reason is not None:
+            raise GiveBack("the worker is unwell")
         settings = self.bench.settings
         now = time.monotonic()
         # A turn in which nothing was kept is not over: handing back then would change nothing but the

@@ -15,7 +15,7 @@ from typing import Literal
 
 from kernels.build_cpu import BuildFailed, try_compiler
 from kernels.choice import Backend, asked_backend
-from spool.errors import SpoolError
+from spool.errors import SpoolError, StorageError
 from spool.objects import object_store
 from spool.queue import celery_app, queue_depth, queue_name
 from spool.settings import Settings
@@ -26,11 +26,12 @@ from worker.blas import preload_blas
 from worker.engine import Engine
 from worker.engine_protocol import DEFAULT_LOADER
 from worker.hardware import METAL, Hardware, this_machine
+from worker.health import clock_problem, disk_problem, existing, write_problem
 
 Level = Literal["ok", "warn", "fail"]
 
 MODEL_SECONDS = 600.0  # a model from the hub may have to be downloaded first
-LITTLE_DISK, TOO_LITTLE_DISK = 10 * 2**30, 2**30
+LITTLE_DISK = 10 * 2**30
 LITTLE_MEMORY = 4 * 2**30
 
 
@@ -54,6 +55,7 @@ def check_machine(settings: Settings, loader: str = DEFAULT_LOADER) -> Iterator[
     yield _kernels(hardware)
     yield _disk(settings)
     yield _probe("database", lambda: _database(settings), "Start it, or check SPOOL_DATABASE_URL.")
+    yield _probe("clock", lambda: _clock(settings), "Let this machine's clock be set by NTP.")
     yield _probe(
         "broker", lambda: _broker(settings), "Start Redis (or `spool up`), or check SPOOL_REDIS_URL."
     )
@@ -115,20 +117,31 @@ def _kernels(hardware: Hardware) -> Finding:
 
 
 def _disk(settings: Settings) -> Finding:
-    place = settings.home
-    while not place.exists():
-        place = place.parent
+    problem = disk_problem(settings.home, settings.disk_floor_bytes)
+    if problem is not None:
+        advice = "Make room: recordings are copied here while they are read."
+        return Finding("disk", "fail", problem, advice)
+    place = existing(settings.home)
+    problem = write_problem(settings.home / "tmp") if place == settings.home else None
+    if problem is not None or not os.access(place, os.W_OK):
+        text = problem or f"{place} cannot be written"
+        return Finding("disk", "fail", text, "Set SPOOL_HOME to a folder of this user.")
     free = shutil.disk_usage(place).free
     text = f"{free / 2**30:.1f} GiB free for {settings.home}"
-    if not os.access(place, os.W_OK):
-        return Finding(
-            "disk", "fail", f"{place} cannot be written", "Set SPOOL_HOME to a folder of this user."
-        )
-    if free < TOO_LITTLE_DISK:
-        return Finding("disk", "fail", text, "Make room: recordings are copied here while they are read.")
     if free < LITTLE_DISK:
         return Finding("disk", "warn", text, "Long recordings are copied here while they are read.")
     return Finding("disk", "ok", text)
+
+
+def _clock(settings: Settings) -> str:
+    db = Database(settings.database_url)
+    try:
+        problem = clock_problem(db, settings.max_clock_skew_seconds)
+    finally:
+        db.close()
+    if problem is not None:
+        raise StorageError(problem)
+    return "as the database's"
 
 
 def _probe(name: str, ask: Callable[[], str], advice: str) -> Finding:
@@ -173,6 +186,8 @@ def _models(settings: Settings, loader: str) -> Iterator[Finding]:
         yield Finding("engine", "ok", f"its process starts ({settings.engine_slots} slots)")
         for name, place in settings.models.items():
             yield _probe(f"model {name}", lambda place=place: _model(engine, place), "Check SPOOL_MODELS.")  # type: ignore[misc]
+        place = settings.models[settings.default_model]
+        yield _probe("self-test", lambda: _self_test(engine, place), "See the log of the engine above.")
     finally:
         engine.close()
 
@@ -180,3 +195,9 @@ def _models(settings: Settings, loader: str) -> Iterator[Finding]:
 def _model(engine: Engine, place: str) -> str:
     info = engine.describe(place).result(MODEL_SECONDS)
     return f"{place}: {', '.join(info.heads)} on {info.device or 'its device'}, weights {info.sha256[:12]}"
+
+
+def _self_test(engine: Engine, place: str) -> str:
+    """What an unwell worker has to pass before it takes jobs again."""
+    engine.probe(place).result(MODEL_SECONDS)
+    return f"{place} hears a harmless sound"

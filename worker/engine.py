@@ -192,6 +192,10 @@ class Engine:
         """Why the engine takes nothing any more; None while it works."""
         return self._pending.stopped
 
+    def forgive(self) -> None:
+        """Forget the children that died with nobody to blame: a self-test has passed."""
+        self._pending.forgive()
+
     def unexplained_deaths(self, seconds: float) -> int:
         """How many children died within the last `seconds` with nobody to blame."""
         return self._pending.unexplained_deaths(seconds)

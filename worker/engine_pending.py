@@ -143,6 +143,11 @@ class PendingRequests:
             self._unexplained.clear()
             self.up.clear()
 
+    def forgive(self) -> None:
+        """Forget the deaths with nobody to blame: the engine has proved to be well."""
+        with self._lock:
+            self._unexplained.clear()
+
     def unexplained_deaths(self, seconds: float) -> int:
         """How many children died within the last `seconds` with no utterance and no model to blame."""
         with self._lock:

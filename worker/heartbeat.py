@@ -1,28 +1,25 @@
 """The worker's signs of life: its state and its engine's busy time, every few seconds, and what is still to
-be billed. Knows the database and the engine's counters; decides nothing but that a broken engine ends the
-worker.
+be billed. Knows the database and the engine's counters; decides nothing.
 """
 
 import threading
-from collections.abc import Callable
 
 import structlog
 
 from spool.errors import NotFound, SpoolError
 from spool.store.workers import WorkerInfo, WorkerState, heartbeat, register_worker
-from worker.attempt import Bench
+from worker.workbench import Bench
 
 log = structlog.get_logger(__name__)
 
 
 class Heartbeat(threading.Thread):
-    """A daemon thread that beats until stopped. `broken` is called once when the engine has given up."""
+    """A daemon thread that beats until stopped."""
 
-    def __init__(self, bench: Bench, info: WorkerInfo, broken: Callable[[], None]) -> None:
+    def __init__(self, bench: Bench, info: WorkerInfo) -> None:
         super().__init__(name="worker-heartbeat", daemon=True)
         self._bench = bench
         self._info = info
-        self._broken = broken
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -32,22 +29,18 @@ class Heartbeat(threading.Thread):
             self.join()
 
     def run(self) -> None:
-        """Beat, bill what is owed, and look after the engine."""
-        told = False
+        """Beat, and bill what is owed."""
         while True:
             self._beat()
             self._bench.wasted.write()
-            if self._bench.engine.stopped is not None and not told:
-                told = True
-                log.error("engine gave up", reason=self._bench.engine.stopped)
-                self._broken()
             if self._stopping.wait(self._bench.settings.heartbeat_seconds):
                 return
 
     def _beat(self) -> None:
         try:
             with self._bench.db.begin() as tx:
-                heartbeat(tx, self._info.id, self._state(), self._bench.engine.busy_ns)
+                state, reason = self._state()
+                heartbeat(tx, self._info.id, state, self._bench.engine.busy_ns, reason)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()
@@ -61,7 +54,8 @@ class Heartbeat(threading.Thread):
         except SpoolError as error:
             log.warning("not registered", error=error.message)
 
-    def _state(self) -> WorkerState:
-        if self._bench.engine.stopped is not None:
-            return "unwell"
-        return "draining" if self._bench.draining.is_set() else "ready"
+    def _state(self) -> tuple[WorkerState, str | None]:
+        if self._bench.draining.is_set():
+            return "draining", None
+        reason = self._bench.health.reason
+        return ("ready", None) if reason is None else ("unwell", reason)

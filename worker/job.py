@@ -23,7 +23,7 @@ from pathlib import Path
 
 import structlog
 
-from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
+from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
 from spool.failpoints import failpoint
 from spool.jobs import JobState
 from spool.objects import ObjectStore
@@ -32,7 +32,6 @@ from spool.store.leases import (
     Claim,
     Outcome,
     cancel_claimed,
-    claim_job,
     fail_job,
     finish_job,
     hand_back,
@@ -41,15 +40,17 @@ from spool.store.leases import (
 from spool.transcript import AudioFacts, ModelFacts, Transcript
 from worker.asking import Asking, asking_of
 from worker.assemble import transcript_of
-from worker.attempt import WAIT_SECONDS, Attempt, Bench, GiveBack
+from worker.attempt import WAIT_SECONDS, Attempt, GiveBack
 from worker.audio import AudioStream, open_audio
 from worker.chunks import plan_channels
+from worker.claiming import claimed
 from worker.delivery import deliver, withdraw
 from worker.engine_protocol import ModelInfo
 from worker.lease import Lease
 from worker.patience import RetryPolicy, patiently
 from worker.reuse import Facts, Reuse, fingerprint
 from worker.sources import Sources
+from worker.workbench import Bench
 
 log = structlog.get_logger(__name__)
 
@@ -66,28 +67,27 @@ class Workshop:
 
 def run_job(shop: Workshop, job_id: str) -> str | None:
     """Do what can be done for the job now; how that ended, or None when there was nothing to take."""
-    settings, db = shop.bench.settings, shop.bench.db
-    if shop.bench.draining.is_set():
-        return None
-    try:
-        with db.begin() as tx:
-            claim = claim_job(
-                tx, job_id, shop.bench.worker_id, settings.lease_seconds, max_deaths=settings.max_deaths
-            )
-    except SpoolError as error:
-        log.warning("not claimed", job=job_id, error=error.message)  # the sweep sends it again
-        return None
-    if claim is None:
-        return None
+    with claimed(shop.bench, job_id) as claim:
+        return None if claim is None else _run_claimed(shop, claim)
+
+
+def _run_claimed(shop: Workshop, claim: Claim) -> str:
     failpoint("claim.committed")
+    bench, job_id = shop.bench, claim.job.id
     structlog.contextvars.bind_contextvars(job=job_id, attempt=claim.attempt)
     try:
-        with Lease(db, claim, settings.lease_seconds, settings.max_job_seconds) as lease:
-            ending = _Life(shop, claim, lease).live()
+        with Lease(
+            bench.db,
+            claim,
+            bench.settings.lease_seconds,
+            bench.settings.max_job_seconds,
+            lambda: bench.health.hangs(job_id),
+        ) as lease:
+            return _Life(shop, claim, lease).live()
     finally:
+        bench.health.came_back(job_id)
         structlog.contextvars.unbind_contextvars("job", "attempt")
-        shop.bench.wasted.write()
-    return ending
+        bench.wasted.write()
 
 
 class _Life:
@@ -185,8 +185,8 @@ class _Life:
             with contextlib.suppress(NotYet):
                 return answer.result(WAIT_SECONDS)
             self._lease.check()
-            if self._bench.draining.is_set():
-                raise GiveBack("the worker drains")
+            if self._bench.resting():
+                raise GiveBack("the worker takes no jobs now")
 
     def _show_length(self, expected: float | None) -> None:
         if expected is not None:
@@ -238,6 +238,9 @@ class _Life:
         named = error.message if self._job.name in error.message else f"{self._job.name}: {error.message}"
         if not error.retryable:
             return self._end("failed", code=error.code, message=named)
+        self._bench.health.note(error)
+        if isinstance(error, EngineStopped) and self._bench.engine.stopped is not None:
+            return self._end("handed back", reason=error.message)  # the machine is ill, not the job
         self._troubles = self._attempt.troubles
         pause = self._shop.retry.pause(self._troubles)
         if pause is None:

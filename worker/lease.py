@@ -8,14 +8,15 @@ without that: work on a job that somebody else has by now is waste.
 import math
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 import structlog
 
-from spool.errors import JobCancelled, LeaseLost, StorageError, TimeLimit
+from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError, TimeLimit
 from spool.store.database import Database
-from spool.store.leases import Claim, renew_lease
+from spool.store.leases import Claim, fail_job, renew_lease
 
 log = structlog.get_logger(__name__)
 
@@ -27,12 +28,19 @@ class Lease:
     on."""
 
     def __init__(
-        self, db: Database, claim: Claim, lease_seconds: float, most_seconds: float = math.inf
+        self,
+        db: Database,
+        claim: Claim,
+        lease_seconds: float,
+        most_seconds: float = math.inf,
+        hangs: Callable[[], None] = lambda: None,
     ) -> None:
+        """`hangs` is called when the job has run for `most_seconds`, and a lease later nothing has ended."""
         self._db = db
         self._claim = claim
         self._seconds = lease_seconds
         self._most_seconds = most_seconds
+        self._hangs = hangs
         self._begun = time.monotonic()
         self._ended = threading.Event()
         self._lost: LeaseLost | None = None
@@ -57,10 +65,7 @@ class Lease:
         if self._cancelled:
             raise JobCancelled
         if self.ran_seconds > self._most_seconds:
-            raise TimeLimit(
-                f"{self._claim.job.name}: it has run longer than the limit of {self._most_seconds:g} s; what "
-                "is decoded is kept, and a retry goes on from there."
-            )
+            raise TimeLimit(self._too_long)
 
     @property
     def ran_seconds(self) -> float:
@@ -93,6 +98,27 @@ class Lease:
                 self.cancel()
             if self.ran_seconds > self._most_seconds:  # wake what waits for the engine; `check` says why
                 self.stop.set()
+            if self.ran_seconds > self._most_seconds + self._seconds:
+                self._end_from_here()
+                return
+
+    def _end_from_here(self) -> None:
+        """The job's thread hangs in code that never asks: fail the job in its place."""
+        self._lose(LeaseLost("The job was ended, since it did not stop at its limit of time."))
+        self._hangs()
+        log.error("job does not stop at its limit of time", job=self._claim.job.id)
+        try:
+            with self._db.begin() as tx:
+                fail_job(tx, self._claim, TimeLimit.code, self._too_long)
+        except SpoolError as error:
+            log.warning("ending not written", error=error.message)  # the lease runs out
+
+    @property
+    def _too_long(self) -> str:
+        return (
+            f"{self._claim.job.name}: it has run longer than the limit of {self._most_seconds:g} s; what is "
+            "decoded is kept, and a retry goes on from there."
+        )
 
     def _lose(self, error: LeaseLost) -> None:
         self._lost = error

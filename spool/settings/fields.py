@@ -86,6 +86,12 @@ class Settings(BaseModel):
     """Bytes of a recording that is read from `file://` or fetched from `s3://`."""
     disk_floor_bytes: int = Field(256 * 2**20, ge=0)
     """Bytes of the home's disk that a worker leaves free; with fewer it takes no jobs."""
+    max_clock_skew_seconds: Seconds = 600.0
+    """How far a worker's clock may be from the database's; S3 refuses signatures that are 15 minutes off."""
+    unwell_retry_seconds: Seconds = 60.0
+    """How often a worker that took itself out of service tests whether it is well again."""
+    unwell_exit: bool = False
+    """Whether it ends with exit code 1 instead, for whoever supervises it."""
     max_job_seconds: Seconds = 24 * 3600.0
     """How long workers may run one job, over all its attempts since it was submitted or retried."""
 

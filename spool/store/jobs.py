@@ -178,7 +178,7 @@ def cancel_job(tx: Connection, job_id: str) -> Job:
 
 
 def retry_job(tx: Connection, job_id: str) -> Job:
-    """Queue a failed or cancelled job again; its saved chunks stay; its deaths, troubles and time are forgotten.
+    """Queue a failed or cancelled job again. Its saved chunks stay; deaths, troubles and time are forgotten.
 
     Raises NotFound, and Conflict in any other state.
     """

@@ -8,7 +8,7 @@ Every write after the claim is conditional on the claim's attempt and worker and
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, update
+from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, true, update
 
 from spool.clock import now_utc, seconds_from_now
 from spool.errors import LeaseLost
@@ -18,6 +18,7 @@ from spool.tables import jobs
 
 MAX_DEATHS = 3
 POISON_CODE = "poison"
+POISON_MESSAGE = "Set aside: {} attempts ended with a dead worker process."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +48,30 @@ class Outcome:
 
 
 def claim_job(
-    tx: Connection, job_id: str, worker_id: str, lease_seconds: float, *, max_deaths: int = MAX_DEATHS
+    tx: Connection,
+    job_id: str,
+    worker_id: str,
+    lease_seconds: float,
+    *,
+    max_deaths: int = MAX_DEATHS,
+    alone: bool = True,
 ) -> Claim | None:
     """Take the job if it is queued, or running under a lease that ran out (which counts a death).
 
     None when there is nothing to take: unknown, ended, cancelled, owned by a live worker, or set aside as
-    poison just now. Of many callers at once exactly one gets the claim.
+    poison just now. Of many callers at once exactly one gets the claim. `alone`: nothing else runs in the
+    worker's process; others do not get a job that the next death would set aside (`needs_alone`), since that
+    death might be a neighbour's.
     """
     take_back(tx, jobs.c.id == job_id, max_deaths)
     row = tx.execute(
         update(jobs)
-        .where(jobs.c.id == job_id, may_become(JobState.RUNNING), jobs.c.deaths < max_deaths)
+        .where(
+            jobs.c.id == job_id,
+            may_become(JobState.RUNNING),
+            jobs.c.deaths < max_deaths,
+            true() if alone else ~_last_chance(max_deaths),
+        )
         .values(
             state=JobState.RUNNING.value,
             attempt=jobs.c.attempt + 1,
@@ -73,6 +87,13 @@ def claim_job(
         return None
     job = job_of(row)
     return Claim(job, job.attempt, worker_id)
+
+
+def needs_alone(tx: Connection, job_id: str, max_deaths: int = MAX_DEATHS) -> bool:
+    """Whether the job waits for a worker that runs nothing else."""
+    waiting = (jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value)
+    found = select(jobs.c.id).where(*waiting, jobs.c.deaths < max_deaths, _last_chance(max_deaths))
+    return tx.execute(found).one_or_none() is not None
 
 
 def renew_lease(tx: Connection, claim: Claim, lease_seconds: float, ran_seconds: float | None = None) -> bool:
@@ -199,7 +220,7 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_deaths: int) -> li
     """
     poisoned = jobs.c.deaths + 1 >= max_deaths
     ended = jobs.c.cancel_requested | poisoned
-    message = f"Set aside: {max_deaths} attempts ended with a dead worker process."
+    message = POISON_MESSAGE.format(max_deaths)
     rows = tx.execute(
         update(jobs)
         .where(which, jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc())
@@ -224,6 +245,11 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_deaths: int) -> li
     return [job_of(row) for row in rows]
 
 
+def _last_chance(max_deaths: int) -> ColumnElement[bool]:
+    """SQL: one more death sets the job aside, and there has been one."""
+    return and_(jobs.c.deaths > 0, jobs.c.deaths >= max_deaths - 1)
+
+
 def _set_aside(tx: Connection, job_id: str, max_deaths: int) -> None:
     tx.execute(
         update(jobs)
@@ -231,7 +257,7 @@ def _set_aside(tx: Connection, job_id: str, max_deaths: int) -> None:
         .values(
             state=JobState.FAILED.value,
             error_code=POISON_CODE,
-            error_message=f"Set aside: {max_deaths} attempts ended with a dead worker process.",
+            error_message=POISON_MESSAGE.format(max_deaths),
             finished_at=now_utc(),
             updated_at=now_utc(),
         )

@@ -101,6 +101,17 @@ def give_back_hints(tx: Connection, hints: Sequence[Hint]) -> None:
     tx.execute(update(outbox).where(outbox.c.id.in_([hint.id for hint in hints])).values(due_at=now_utc()))
 
 
+def hint_again(tx: Connection, job_id: str, delay: float) -> None:
+    """The job's message came to a worker that takes none: send it again after `delay` seconds, if the job
+    still waits and no message is due."""
+    waiting = select(jobs.c.id, jobs.c.pool, jobs.c.worker).where(
+        jobs.c.id == job_id,
+        jobs.c.state == JobState.QUEUED.value,
+        ~exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id)),
+    )
+    add_hints(tx, [(row.id, row.pool, row.worker) for row in tx.execute(waiting)], delay)
+
+
 def queued_by_queue(tx: Connection) -> dict[str, int]:
     """How many jobs wait in each queue."""
     rows = tx.execute(

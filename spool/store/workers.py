@@ -48,6 +48,8 @@ class Worker:
     stopped_at: datetime | None
     busy_ns: int
     engine_busy_ns: int
+    reason: str | None
+    """Why it is unwell."""
     alive: bool
     """Not stopped, and heard of within `ALIVE_SECONDS`."""
 
@@ -76,9 +78,12 @@ def register_worker(tx: Connection, info: WorkerInfo) -> None:
     )
 
 
-def heartbeat(tx: Connection, worker_id: str, state: WorkerState, engine_busy_ns: int) -> None:
-    """The worker is alive, in this state, and its engine has been busy so long. Raises NotFound."""
-    said = {"state": state, "engine_busy_ns": engine_busy_ns, "seen_at": now_utc()}
+def heartbeat(
+    tx: Connection, worker_id: str, state: WorkerState, engine_busy_ns: int, reason: str | None = None
+) -> None:
+    """The worker is alive, in this state (for `reason`), and its engine has been busy so long. Raises
+    NotFound."""
+    said = {"state": state, "reason": reason, "engine_busy_ns": engine_busy_ns, "seen_at": now_utc()}
     if tx.execute(update(workers).where(workers.c.id == worker_id).values(said)).rowcount != 1:
         raise NotFound(f"There is no worker {worker_id}.")
 
@@ -122,5 +127,6 @@ def _worker_of(row: Row[Any]) -> Worker:
         stopped_at=row.stopped_at,
         busy_ns=row.busy_ns,
         engine_busy_ns=row.engine_busy_ns,
+        reason=row.reason,
         alive=bool(row.alive),
     )

@@ -1,5 +1,6 @@
 """Real worker processes over a real Redis, SQLite and a folder, and what a test asks of them."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -68,6 +69,10 @@ class Fleet:
         with self.db.begin() as tx:
             return create_job(tx, NewJob(source, options, path.name, worker=pin))[0].id
 
+    def worker_row(self, process: "subprocess.Popen[bytes]") -> Worker:
+        """What the process says of itself."""
+        return next(worker for worker in self.workers() if worker.info.pid == process.pid)
+
     def send(self, job_id: str, times: int = 1) -> None:
         """Deliver the job's message by hand."""
         app = celery_app(self.settings)
@@ -116,12 +121,20 @@ def children(pid: int) -> list[int]:
     return [child.pid for child in psutil.Process(pid).children()]
 
 
-def engine_of(pid: int) -> int:
-    """The engine among the worker's children; the other one looks after shared memory."""
+def engines_of(pid: int) -> list[int]:
+    """The running engines among the worker's children; the other child looks after shared memory."""
+    found = []
     for child in psutil.Process(pid).children():
-        if "spawn_main" in " ".join(child.cmdline()):
-            return child.pid
-    raise AssertionError("the worker has no engine")
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.append(child.pid)
+    return found
+
+
+def engine_of(pid: int) -> int:
+    """The one engine of the worker."""
+    (engine,) = engines_of(pid)
+    return engine
 
 
 def alive(pid: int) -> bool:

@@ -1,7 +1,33 @@
-"""A whole worker process for tests: `spool-worker run` with the tiny model, or with TEST_LOADER."""
+"""A whole worker process for tests: `spool-worker run` with the tiny model, or with TEST_LOADER.
+
+A recording whose name is TEST_HANGS never gives its samples, one whose name is TEST_SEGFAULT ends the
+process once the file TEST_GO is there, as holes in a decoder would.
+"""
 
 import os
+import signal
 import sys
+import threading
+import time
+from pathlib import Path
+
+
+def break_readers() -> None:
+    """Put the holes into the reader."""
+    from worker.audio import stream
+
+    read = stream.AudioStream.blocks
+
+    def blocks(self: stream.AudioStream) -> "stream.Iterator[stream.Samples]":
+        if self._name == os.environ.get("TEST_HANGS"):
+            threading.Event().wait()
+        if self._name == os.environ.get("TEST_SEGFAULT"):
+            while not Path(os.environ["TEST_GO"]).exists():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return read(self)
+
+    stream.AudioStream.blocks = blocks  # type: ignore[method-assign]
 
 
 def main() -> int:
@@ -11,6 +37,7 @@ def main() -> int:
     from worker.app import Worker
     from worker.patience import RetryPolicy
 
+    break_readers()
     settings = load_settings()
     configure_logs(settings.log_json)
     return Worker(

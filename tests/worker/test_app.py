@@ -126,11 +126,12 @@ def test_a_running_job_is_cancelled_and_its_neighbour_is_not(
     assert fleet.billed_ns() == fleet.workers()[0].engine_busy_ns
 
 
-def test_a_worker_whose_engine_cannot_start_any_more_leaves(
+def test_a_worker_whose_engine_cannot_start_any_more_leaves_where_that_is_asked(
     make_fleet: Callable[..., Fleet], tmp_path: Path, gate: Path
 ) -> None:
     broken = tmp_path / "broken"
-    fleet = make_fleet(TEST_LOADER="tests.worker.fragile_models:load", TEST_BROKEN=str(broken))
+    told = {"TEST_LOADER": "tests.worker.fragile_models:load", "TEST_BROKEN": str(broken)}
+    fleet = make_fleet(SPOOL_UNWELL_EXIT="true", **told)
     worker = fleet.start()
     job_id = fleet.submit(write_wav(tmp_path / "a.wav", speechlike(40)), "gated")
     until(gate.with_suffix(".reached").exists, "a batch on the device")

@@ -21,12 +21,12 @@ from spool.store.jobs import Job, NewJob, Source, create_job, get_job
 from spool.tables import cost_lines, workers
 from tests.spool.making import registered
 from tests.worker.fake_models import RATE
-from worker.attempt import Bench
 from worker.billing import WastedTime
 from worker.engine import Engine
 from worker.job import Workshop, run_job
 from worker.patience import RetryPolicy
 from worker.sources import Sources
+from worker.workbench import Bench
 
 DEADLINE = 60.0
 RETRY = RetryPolicy(attempts=3, first_pause=0.001, longest_pause=0.001)

@@ -1,0 +1,63 @@
+"""The jobs in flight in this process, and how one of them can have it to itself.
+
+A job whose attempts ended with a dead process may be what killed it, or may only have been beside that. On
+its last chance it runs alone, so that what dies then is known to die of this job. Knows numbers, and no job.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+POLL_SECONDS = 0.2  # how often one that waits asks whether it should still
+
+
+class Berths:
+    """Counts who is in. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._taken = 0
+        self._wanted_alone = 0
+
+    @property
+    def taken(self) -> int:
+        """How many are in."""
+        with self._changed:
+            return self._taken
+
+    @contextlib.contextmanager
+    def shared(self, stop: Callable[[], bool]) -> Iterator[bool]:
+        """Be one of many, once nobody wants to be alone; False when `stop` said to wait no longer."""
+        with self._changed:
+            here = self._enter(lambda: not self._wanted_alone, stop)
+        try:
+            yield here
+        finally:
+            self._leave(here)
+
+    @contextlib.contextmanager
+    def alone(self, stop: Callable[[], bool]) -> Iterator[bool]:
+        """Be the only one, once all others have left; meanwhile nobody else comes in. False as in
+        `shared`."""
+        with self._changed:
+            self._wanted_alone += 1
+            here = self._enter(lambda: not self._taken, stop)
+        try:
+            yield here
+        finally:
+            with self._changed:
+                self._wanted_alone -= 1
+            self._leave(here)
+
+    def _enter(self, free: Callable[[], bool], stop: Callable[[], bool]) -> bool:
+        while not stop():
+            if free():
+                self._taken += 1
+                return True
+            self._changed.wait(POLL_SECONDS)
+        return False
+
+    def _leave(self, here: bool) -> None:
+        with self._changed:
+            self._taken -= here
+            self._changed.notify_all()

@@ -1,0 +1,29 @@
+"""What every job of one worker works with. Knows what there is; does nothing with it."""
+
+import threading
+from dataclasses import dataclass, field
+
+from spool.settings import Settings
+from spool.store.database import Database
+from worker.berths import Berths
+from worker.billing import WastedTime
+from worker.engine import Engine
+from worker.health import Health
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every attempt of one worker works with."""
+
+    settings: Settings
+    db: Database
+    engine: Engine
+    wasted: WastedTime
+    worker_id: str
+    draining: threading.Event
+    health: Health = field(default_factory=Health)
+    berths: Berths = field(default_factory=Berths)
+
+    def resting(self) -> bool:
+        """Whether this worker takes no jobs now."""
+        return self.draining.is_set() or self.health.reason is not None
