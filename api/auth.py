@@ -30,7 +30,7 @@ async def let_in(
     """Who calls. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429."""
     services = services_of(request)
     address = _address(request)
-    caller = await _identified(services, credentials.credentials if credentials else None, address)
+    caller = await _identified(request, credentials.credentials if credentials else None, address)
     request.state.caller = caller
     _count(request, services.limits, caller.key_id or address)
     _check_scope(request, caller)
@@ -50,13 +50,15 @@ def rule_name(connection: HTTPConnection) -> str:
     return f"{connection.scope['method']} {connection.scope['route'].path}"
 
 
-async def _identified(services: Services, text: str | None, address: str) -> Caller:
+async def _identified(request: Request, text: str | None, address: str) -> Caller:
+    services = services_of(request)
     token, keyring = services.settings.api_token, services.keyring
     if text is not None and token is not None and _equal(text, token.get_secret_value()):
         return OPERATOR
     key_id = key_id_of(text) if text is not None else None
     if text is not None and key_id is not None:
         key = keyring.remembered(key_id, text) or await _found(services, key_id, text, address)
+        request.state.caller = caller_of(key)  # for the log, also where it is refused
         if not key.alive:
             raise Unauthorized(f"The key {key.id} {'was revoked' if key.revoked_at else 'has expired'}.")
         keyring.used(key.id)

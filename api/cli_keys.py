@@ -68,9 +68,8 @@ def create(
         typer.echo(json.dumps({"id": minted.id, "key": minted.text}, indent=2))
         return
     typer.echo(minted.text)
-    err.print(
-        Text(f"{minted.id}: shown this once. Clients take it from SPOOL_API_KEY or SPOOL_API_KEY_FILE.")
-    )
+    told = f"{minted.id}: shown this once. Clients take it from SPOOL_API_KEY or SPOOL_API_KEY_FILE."
+    err.print(Text(told), soft_wrap=True)
 
 
 @app.command("list")
@@ -93,7 +92,7 @@ def revoke(
     """Let nobody in by this key any more."""
     with _database() as database, database.begin() as tx:
         key = revoke_key(tx, key_id)
-    out.print(Text(f"{key.id} ({key.name}) is revoked; running servers notice within 5 s"))
+    out.print(Text(f"{key.id} ({key.name}) is revoked; running servers notice within 5 s"), soft_wrap=True)
 
 
 @contextmanager
@@ -157,8 +156,9 @@ def _state(key: ApiKey) -> str:
 
 def _table(keys: list[ApiKey]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("key", "state", "project", "scopes", "last used", "expires", "name"):
-        table.add_column(title, no_wrap=title == "key", overflow="fold")
+    for title in ("key", "state", "project", "scopes", "last used", "expires"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("name", overflow="fold")
     for key in keys:
         table.add_row(
             key.id,
@@ -173,4 +173,4 @@ def _table(keys: list[ApiKey]) -> Table:
 
 
 def _day(moment: datetime | None) -> str:
-    return f"{moment:%Y-%m-%d %H:%M}" if moment else ""
+    return f"{moment:%Y-%m-%d}" if moment else ""

@@ -20,6 +20,8 @@ STATEMENT_TIMEOUT_S = 60
 LOCK_TIMEOUT_S = 30
 IDLE_IN_TRANSACTION_S = 120  # a stopped process must not hold rows for ever
 
+_NO_TABLES = "The database has no tables yet: run the migrations (python -m migrations upgrade)."
+
 
 def driver_url(url: str) -> URL:
     """The URL with the driver that Spool ships: psycopg for PostgreSQL, pysqlite for SQLite.
@@ -130,10 +132,14 @@ def _storage_errors() -> Iterator[None]:
         if "disk is full" in cause or "no space left" in cause:
             raise DiskFull("The database's disk is full.") from error
         if "no such table" in cause:
-            raise StorageError("The database has no tables yet: run the migrations.") from error
+            raise StorageError(_NO_TABLES) from error
         if "is locked" in cause or "timeout" in cause:
             raise StorageError("The database is busy.") from error
         raise StorageError("The database does not answer.") from error
+    except exc.ProgrammingError as error:
+        if "relation" in str(error.orig) and "does not exist" in str(error.orig):
+            raise StorageError(_NO_TABLES) from error
+        raise
     except exc.DBAPIError as error:
         if error.connection_invalidated:
             raise StorageError("The connection to the database broke.") from error

@@ -36,7 +36,10 @@ def test_a_database_without_tables_is_not_ready(
         answer = httpx.get(f"{running.live.url}/readyz")
         assert answer.status_code == 503
         checks = answer.json()["checks"]
-        assert checks["database"]["detail"] == "The database has no tables yet: run the migrations."
+        assert (
+            checks["database"]["detail"]
+            == "The database has no tables yet: run the migrations (python -m migrations upgrade)."
+        )
         assert checks["broker"]["ok"] is True
         body = problem(httpx.get(f"{running.live.url}/v1/jobs"), 503, "storage")
         assert "migrations" in str(body["detail"])

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from spool.keys import key_id_of, mint
 from spool.settings import load_settings
+from spool.store.api_keys import revoke_key
 from tests.api.commands import ROOT
 from tests.api.keys import bearer, new_key
 from tests.api.running import Live, file_job
@@ -21,12 +22,15 @@ CANARY = "canary7f3a"
 
 
 def test_who_did_what_is_in_the_log(live: Live, http: httpx.Client, recordings: Path) -> None:
-    key = new_key(live.services.database, "reels")
+    key, revoked = (new_key(live.services.database, "reels") for _ in range(2))
+    with live.services.database.begin() as tx:
+        revoke_key(tx, key_id_of(revoked) or "")
     with capture_logs() as logs:
         job = http.post("/v1/jobs", json=file_job(recordings), headers=bearer(key)).json()
         http.get(f"/v1/jobs/{job['id']}", headers=bearer(key))
         http.get("/v1/workers", headers=bearer(key))
         http.get("/v1/jobs", headers=bearer(mint().text))
+        http.get("/v1/jobs", headers=bearer(revoked))
         http.get("/healthz")
 
     told = [line for line in logs if line["event"] in ("answered", "refused")]
@@ -36,10 +40,11 @@ def test_who_did_what_is_in_the_log(live: Live, http: httpx.Client, recordings: 
         ("GET", f"/v1/jobs/{job['id']}", 200, "info"),
         ("GET", "/v1/workers", 403, "warning"),
         ("GET", "/v1/jobs", 401, "warning"),
+        ("GET", "/v1/jobs", 401, "warning"),
     ]
     for line in told[:3]:
         assert {name: line[name] for name in known} == known
-    assert told[3]["key"] is None
+    assert [line["key"] for line in told[3:]] == [None, key_id_of(revoked)]
     assert key not in str(logs)
 
 

@@ -1,16 +1,18 @@
 """API keys: their form, and their rows on both databases."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select, update
 
 from spool.clock import seconds_from_now
-from spool.errors import InvalidRequest, NotFound
+from spool.errors import InvalidRequest, NotFound, StorageError
 from spool.keys import PATTERN, Scope, digest, is_same, key_id_of, mint
 from spool.store.api_keys import any_key, create_key, find_key, list_keys, note_use, revoke_key
 from spool.store.database import Database
 from spool.tables import api_keys
+from tests.live.postgres import PostgresServer
 
 READ = (Scope.READ,)
 
@@ -59,6 +61,14 @@ def test_a_key_is_kept_as_its_hash_alone(db: Database) -> None:
     assert minted.text not in str(row)
     assert minted.text[33:] not in str(row)
     assert key.sha256 not in repr(key)
+
+
+def test_a_database_without_tables_is_told_what_to_do(postgres: PostgresServer, tmp_path: Path) -> None:
+    for url in (postgres.create_database("keyless"), f"sqlite:///{tmp_path / 'keyless.db'}"):
+        database = Database(url)
+        with pytest.raises(StorageError, match="python -m migrations upgrade"), database.read() as tx:
+            any_key(tx)
+        database.close()
 
 
 def test_a_key_dies_when_it_is_revoked_or_expires(db: Database) -> None:
