@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SAMPLES ?= samples
 MINUTES ?= 60
 
-.PHONY: help run up down test faults check test-train train lock vulnerabilities clean env env-dev
+.PHONY: help run up down test faults soak check test-train train lock vulnerabilities clean env env-dev
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort | expand -t 14
@@ -22,8 +22,14 @@ down: env  ## stop what `make up` started
 test: check  ## format, lint, types, every test (starts the servers it needs on ports of its own)
 	@$(BIN)/python -m pytest -q -n auto --maxprocesses 4
 
-faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and one line for each
-	@$(BIN)/python -m pytest -q -s --show-capture=no -m "long or not long" tests/faults
+faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a line each in docs/faults.md
+	@mkdir -p var && rm -f var/faults.jsonl
+	@SPOOL_FAULTS_LOG=$(CURDIR)/var/faults.jsonl \
+		$(BIN)/python -m pytest -q -s --show-capture=no -m "long or not long" tests/faults
+	@$(BIN)/python -m tests.faults.table var/faults.jsonl docs/faults.md
+
+soak: env-dev  ## 2,000 jobs through a real stack that is broken all the while; ends with the audit (minutes)
+	@$(BIN)/python -m ops.bench.soak
 
 check: env-dev  ## format, lint and types alone
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }

@@ -33,6 +33,7 @@ from api.sources import checked_source
 from api.uploads import received_body, received_upload
 from spool.batches import Report, in_blocks
 from spool.errors import SourceMissing
+from spool.failpoints import failpoint
 from spool.jobs import JobState
 from spool.objects import s3_store
 from spool.store import batches as store
@@ -239,6 +240,7 @@ def _run(
         raise _nothing_good(report)
     with services.database.begin() as tx:
         store.close_batch(tx, batch.id, report.lines, report.bad, shown_bad_lines(report))
+    failpoint("batch.closed")
     return _detail(services, batch.id), created
 
 
@@ -251,6 +253,7 @@ def _write(
             if batch is None:
                 batch, created = store.create_batch(tx, new)
             store.add_jobs(tx, batch.id, [replace(job, batch_id=batch.id) for job in block])
+        failpoint("batch.written")
         if number % _WAKE_EACH == 0:
             services.sweeper.wake()
     services.sweeper.wake()

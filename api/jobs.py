@@ -160,6 +160,7 @@ def _create_from_upload(
     options = _options(services, body)
     job_id = new_id("job")
     key = f"jobs/{job_id}/source"
+    failpoint("upload.received")
     # The object comes first: a job whose recording is not there yet could be claimed and fail.
     stored = services.objects.put_file(key, upload.path, upload.content_type)
     failpoint("create.stored")

@@ -27,8 +27,11 @@ VARIABLE = "SPOOL_FAILPOINTS"
 FIRED = "SPOOL_FAILPOINTS_FIRED"
 
 NAMES = {
+    "upload.received": "api: the upload is whole on its own disk, nothing is stored",
     "create.stored": "api: the upload is in the object store, its row is not committed",
     "create.committed": "api: the row is committed, nothing is answered or sent",
+    "batch.written": "api: a block of a batch's jobs is committed, the next is not begun",
+    "batch.closed": "api: all of a batch is committed, nothing is answered",
     "relay.taken": "relay: hints are taken from the outbox, none is sent",
     "relay.sent": "relay: a hint is in Redis, its outbox row is still there",
     "sweep.locked": "sweep: the lock is taken, nothing is swept",

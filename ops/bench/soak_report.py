@@ -50,6 +50,8 @@ class Outcome:
     repeats: Repeats
     billable_ns: int
     wasted_ns: int
+    orphans: int
+    """Uploads whose API died before their row was written; removed."""
     audit: AuditReport
 
     def held(self, most_repeated: float) -> bool:
@@ -79,6 +81,7 @@ class Outcome:
             "repeated": self.repeats._asdict(),
             "engine_seconds_billable": round(self.billable_ns / 1e9, 3),
             "engine_seconds_wasted": round(self.wasted_ns / 1e9, 3),
+            "orphans_removed": self.orphans,
             "breaches": dict(self.audit.counts),
         }
 
@@ -112,7 +115,7 @@ def summary(outcome: Outcome) -> str:
         kinds[one[0]].append(one)
     lines = [
         "",
-        "| fault | times | the jobs that ran then had ended after (s), median and longest |",
+        "| fault | times | from its beginning to the next job that ended (s): median, longest |",
         "|---|---|---|",
     ]
     for name, ones in sorted(kinds.items()):
@@ -135,6 +138,7 @@ def summary(outcome: Outcome) -> str:
         f"{repeats.besides} besides ({repeats.besides_samples / max(1, repeats.samples):.2%} of the audio)",
         f"engine time: {outcome.billable_ns / 1e9:.1f} s billable, {outcome.wasted_ns / 1e9:.2f} s wasted "
         f"({wasted:.2%})",
+        f"uploads left without a job, and removed: {outcome.orphans}",
         f"audit: {outcome.audit.jobs} jobs, {outcome.audit.chunks} chunks, {outcome.audit.lines} lines, "
         f"{outcome.audit.workers} workers, {outcome.audit.objects} objects: "
         + ("every law holds" if outcome.audit.clean else f"BREACHES {dict(outcome.audit.counts)}"),

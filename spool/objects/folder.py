@@ -89,18 +89,36 @@ class FolderStore:
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key starts with `prefix`, by key."""
-        found = []
-        for folder, folders, names in os.walk(self.root):
-            folders[:] = [name for name in folders if name != TEMPORARY or Path(folder) != self.root]
-            for name in names:
-                path = Path(folder) / name
-                key = path.relative_to(self.root).as_posix()
-                if key.startswith(prefix):
-                    with suppress(FileNotFoundError):
-                        facts = path.stat()
-                        modified = datetime.fromtimestamp(facts.st_mtime, UTC)
-                        found.append(ObjectInfo(key, facts.st_size, _etag(facts), modified=modified))
-        yield from sorted(found, key=lambda info: info.key)
+        start, _, _ = prefix.rpartition("/")
+        if start:
+            checked_key(start)
+        with storage_errors("the object store's folder"):
+            yield from self._listed(start, prefix)
+
+    def _listed(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:
+        """Depth first, one folder's names in memory at a time.
+
+        A folder comes where its name with a slash would: by key, `a-b` is before `a/b`.
+        """
+        base = f"{folder}/" if folder else ""
+        try:
+            with os.scandir(self.root / folder) as entries:
+                names = sorted(
+                    f"{base}{entry.name}/" if entry.is_dir(follow_symlinks=False) else f"{base}{entry.name}"
+                    for entry in entries
+                    if (base or entry.name != TEMPORARY) and not (entry.is_symlink() and entry.is_dir())
+                )
+        except (FileNotFoundError, NotADirectoryError):
+            return  # it went away, or never was
+        for key in names:
+            if key.endswith("/"):
+                if key.startswith(prefix) or prefix.startswith(key):
+                    yield from self._listed(key[:-1], prefix)
+            elif key.startswith(prefix):
+                with suppress(FileNotFoundError):
+                    facts = (self.root / key).stat()
+                    modified = datetime.fromtimestamp(facts.st_mtime, UTC)
+                    yield ObjectInfo(key, facts.st_size, _etag(facts), modified=modified)
 
     def check(self) -> None:
         """Write and remove a temporary file."""

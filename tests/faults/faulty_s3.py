@@ -18,7 +18,7 @@ CODES |= {403: "AccessDenied", 507: "InsufficientStorage"}
 
 @dataclass
 class Rule:
-    """What happens to requests of `method` whose path holds `key`, `times` times.
+    """What happens to requests of `method` ("" for any) whose path holds `key`, `times` times.
 
     `status`: answer this, and pass nothing on. `unheard`: pass the request on and then answer `status`, as
     when the answer is lost. `delay` seconds before anything. `cut`: only so many bytes of the body, then the
@@ -40,6 +40,8 @@ class FaultyS3:
 
     def __init__(self, target: str) -> None:
         self.rules: list[Rule] = []
+        self.ranges: list[str] = []
+        """What requests for a part of an object asked for."""
         self._lock = threading.Lock()
         proxy = self
         parts = urlsplit(target)
@@ -51,6 +53,8 @@ class FaultyS3:
             def do_request(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 rule = proxy.rule_for(self.command, self.path)
+                if "Range" in self.headers:
+                    proxy.ranges.append(self.headers["Range"])
                 if rule is not None and rule.delay:
                     time.sleep(rule.delay)
                 if rule is not None and rule.status and not rule.unheard:
@@ -98,7 +102,7 @@ class FaultyS3:
         """The rule that this request meets, counted as used."""
         with self._lock:
             for rule in self.rules:
-                if rule.method == method and rule.key in path and rule.used < rule.times:
+                if rule.method in {"", method} and rule.key in path and rule.used < rule.times:
                     rule.used += 1
                     return rule
         return None

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,11 +23,12 @@ from spool.ids import new_id
 from spool.jobs import JobOptions, JobState
 from spool.objects import object_store
 from spool.store.jobs import NewJob, Source, create_job
-from tests.faults.model import LIST
+from tests.faults.model import LIST, decodings
 from tests.worker.processes import DEADLINE, ROOT, Fleet, alive
 from tests.worker.workshop import speechlike, until, write_wav
 
 LOG = "SPOOL_FAULTS_LOG"  # a file to add what was measured to; the table in docs/faults.md is made from it
+TOLD = ("name", "states", "note", "seconds", "repeated", "decoded")
 _levels = itertools.count(1)
 
 
@@ -56,13 +57,23 @@ class Fault:
         print(line)
         if path := os.environ.get(LOG):
             with open(path, "a", encoding="utf-8") as log:
-                log.write(f"{line}\n")
+                told = {name: getattr(self, name) for name in TOLD}
+                log.write(json.dumps(told) + "\n")
 
 
 class Stack(Fleet):
     """A `Fleet` with an API, failpoints, and an audit at the end of each fault."""
 
-    def __init__(self, home: Path, database_url: str, redis: EmbeddedRedis, **environment: str) -> None:
+    def __init__(
+        self,
+        home: Path,
+        database_url: str,
+        redis: EmbeddedRedis,
+        *,
+        models: Mapping[str, str] | None = None,
+        recordings: Path | None = None,
+        **environment: str,
+    ) -> None:
         self.redis = redis
         self.plan = home / "failpoints"
         self.fired_folder = home / "fired"
@@ -71,21 +82,27 @@ class Stack(Fleet):
         self.decoded_list.touch()
         gate = home / "gate"
         self.gate = gate
-        models = f"plain=plain,gated=gate={gate},slow=sleep=0.2,fresh=fresh"
+        scripts = {"plain": "plain", "gated": f"gate={gate}", "slow": "sleep=0.2", "fresh": "fresh"}
+        scripts |= models or {}
         told = {
-            "SPOOL_MODELS": models,
+            "SPOOL_MODELS": ",".join(f"{name}={script}" for name, script in scripts.items()),
             "SPOOL_DEFAULT_MODEL": "plain",
             "SPOOL_MAX_BATCH": "2",
             "SPOOL_MAX_DEATHS": "5",
+            "SPOOL_MAX_CLOCK_SKEW_SECONDS": "7200",
+            "SPOOL_UNWELL_RETRY_SECONDS": "1",
+            "SPOOL_DISK_FLOOR_BYTES": "0",
             "SPOOL_SOURCE_ROOTS": str(home),
             VARIABLE: f"@{self.plan}",
             FIRED: str(self.fired_folder),
             LIST: str(self.decoded_list),
         }
         redis_url = environment.pop("SPOOL_REDIS_URL", redis.url)
-        super().__init__(home, database_url, redis_url, **told, **environment)
+        super().__init__(home, database_url, redis_url, **{**told, **environment})
         self.objects = object_store(self.settings)
-        self._api: subprocess.Popen[bytes] | None = None
+        self.log: Path | None = None
+        self.recordings = recordings or home
+        self._apis: dict[str, subprocess.Popen[bytes]] = {}
         self._read = 0
 
     # --- processes ------------------------------------------------------------------------------------------
@@ -95,14 +112,29 @@ class Stack(Fleet):
         for process in self._workers:
             if process.poll() is None and self._name_of(process) == name:
                 return process
-        return self.start("-m", "tests.faults.run_worker", name=name)
+        process = self.launch(name)
+        until(lambda: process.poll() is not None or self._is_ready(process.pid), "the worker ready")
+        assert process.poll() is None, "the worker ended while it started"
+        return process
 
-    def launch(self, name: str) -> "subprocess.Popen[bytes]":
-        """A worker that is not waited for, since it will not live long."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
-        told = {**kept, **self.environment, "SPOOL_WORKER_NAME": name}
-        process = subprocess.Popen([sys.executable, "-m", "tests.faults.run_worker"], env=told, cwd=ROOT)
+    def launch(self, name: str, **told: str) -> "subprocess.Popen[bytes]":
+        """A worker that is not waited for, since it will not live long or has time."""
+        process = self._spawn("-m", "tests.faults.run_worker", SPOOL_WORKER_NAME=name, **told)
         self._workers.append(process)
+        return process
+
+    def _spawn(self, *command: str, **told: str) -> "subprocess.Popen[bytes]":
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
+        log = self.log.open("ab") if self.log is not None else None
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            env={**kept, **self.environment, **told},
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+        )
+        if log is not None:
+            log.close()
         return process
 
     def _name_of(self, process: "subprocess.Popen[bytes]") -> str:
@@ -117,21 +149,39 @@ class Stack(Fleet):
         for process in running:
             assert process.wait(DEADLINE) == 0, "a worker drains with 0"
 
-    def serve(self) -> str:
-        """The address of a running API: the one there is, else a new one."""
-        announced = self.home / "api.json"
-        if self._api is None or self._api.poll() is not None:
-            announced.unlink(missing_ok=True)
-            kept = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
-            command = [sys.executable, "-m", "api.cli", "serve", "--port", "0", "--announce", str(announced)]
-            self._api = subprocess.Popen(command, env={**kept, **self.environment}, cwd=ROOT)
-            until(lambda: announced.exists() or self.api.poll() is not None, "the API listens")
+    def serve(self, name: str = "api", *, port: int = 0, **told: str) -> str:
+        """The address of a running API: the one of this name, else a new one."""
+        announced = self.home / f"{name}.json"
+        process = self._apis.get(name)
+        if process is None or process.poll() is not None:
+            process = self.launch_api(name, port=port, **told)
+        until(lambda: announced.exists() or process.poll() is not None, "the API listens")
         return str(json.loads(announced.read_text())["url"])
+
+    def launch_api(self, name: str = "api", *, port: int = 0, **told: str) -> "subprocess.Popen[bytes]":
+        """A new API of this name that is not waited for."""
+        announced = self.home / f"{name}.json"
+        announced.unlink(missing_ok=True)
+        command = ("serve", "--port", str(port), "--announce", str(announced))
+        process = self._spawn("-m", "tests.faults.run_api", *command, **told)
+        self._apis[name] = process
+        return process
 
     @property
     def api(self) -> "subprocess.Popen[bytes]":
-        assert self._api is not None
-        return self._api
+        return self.api_of("api")
+
+    def api_of(self, name: str) -> "subprocess.Popen[bytes]":
+        return self._apis[name]
+
+    def stop_apis(self) -> None:
+        """Stop every API that still runs."""
+        running = [process for process in self._apis.values() if process.poll() is None]
+        for process in running:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in running:
+            assert process.wait(DEADLINE) == 0, "an API stops with 0"
 
     def submit_stored(self, path: Path, model: str = "plain") -> str:
         """A job whose recording is an upload in the object store, as the API would have left it."""
@@ -144,13 +194,7 @@ class Stack(Fleet):
 
     def upload(self, path: Path, key: str, model: str = "plain") -> str:
         """Submit a recording over HTTP; its job's id."""
-        with httpx.Client(timeout=30, trust_env=False) as client, path.open("rb") as file:
-            answer = client.post(
-                f"{self.serve()}/v1/jobs",
-                headers={"Idempotency-Key": key},
-                data={"request": json.dumps({"options": {"model": model}})},
-                files={"file": (path.name, file, "audio/wav")},
-            )
+        answer = post_upload(self.serve(), path, key, model)
         assert answer.status_code in {200, 202}, answer.text
         return str(answer.json()["id"])
 
@@ -158,10 +202,11 @@ class Stack(Fleet):
         for process in self._workers:
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
-        if self._api is not None and self._api.poll() is None:
-            self._api.send_signal(signal.SIGCONT)
-            self._api.terminate()
-            self._api.wait(DEADLINE)
+        for process in self._apis.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+                process.wait(DEADLINE)
         super().close()
 
     # --- failpoints -----------------------------------------------------------------------------------------
@@ -185,13 +230,13 @@ class Stack(Fleet):
     def record(self, seconds: float = 100) -> Path:
         """A recording like no other of this session, so that a repeated decoding is known by its samples."""
         number = next(_levels)
-        return write_wav(self.home / f"{number}.wav", speechlike(seconds, 0.2 + number / 1000))
+        return write_wav(self.recordings / f"{number}.wav", speechlike(seconds, 0.2 + number / 1000))
 
     def decoded(self) -> Counter[str]:
         """How often each utterance was given to the model since the last call."""
-        lines = self.decoded_list.read_text().splitlines()
+        lines = decodings(self.decoded_list.read_text())
         new, self._read = lines[self._read :], len(lines)
-        return Counter(new)
+        return Counter(decoding.digest for decoding in new)
 
     @contextmanager
     def fault(self, name: str, *, note: str = "") -> Iterator[Fault]:
@@ -223,6 +268,26 @@ class Stack(Fleet):
 
     def audit(self) -> AuditReport:
         return audit(self.db, self.objects, Patience(grace_seconds=30.0))
+
+
+def in_the_middle(stack: Stack, jobs: int = 3, seconds: float = 200) -> list[str]:
+    """Jobs of which one chunk each is saved, and many are not."""
+    recordings = [stack.record(seconds) for _ in range(jobs)]
+    made = [stack.submit_stored(recording, "slow") for recording in recordings]
+    until(lambda: all(stack.chunks(job_id) for job_id in made), "a chunk of each saved")
+    assert not stack.ended(made)
+    return made
+
+
+def post_upload(url: str, path: Path, key: str, model: str = "plain") -> httpx.Response:
+    """Submit a recording to the API at `url` under this idempotency key."""
+    with httpx.Client(timeout=60, trust_env=False) as client, path.open("rb") as file:
+        return client.post(
+            f"{url}/v1/jobs",
+            headers={"Idempotency-Key": key},
+            data={"request": json.dumps({"options": {"model": model}})},
+            files={"file": (path.name, file, "audio/wav")},
+        )
 
 
 def gone(process: "subprocess.Popen[bytes]") -> None:

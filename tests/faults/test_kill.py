@@ -95,7 +95,7 @@ def test_an_engine_killed(stack: Stack, point: str) -> None:
     assert fault.repeated <= 2, "the batch on the device and nothing else"
 
 
-@pytest.mark.parametrize("point", ["create.stored", later("create.committed")])
+@pytest.mark.parametrize("point", [later("upload.received"), "create.stored", later("create.committed")])
 def test_an_api_killed_while_it_accepts_a_job(stack: Stack, point: str) -> None:
     stack.worker()
     stack.serve()

@@ -12,7 +12,7 @@ from spool.embedded import EmbeddedRedis
 from spool.jobs import JobState
 from tests.faults.conftest import s3_settings
 from tests.faults.faulty_s3 import FaultyS3, Rule
-from tests.faults.stack import Stack
+from tests.faults.stack import Stack, post_upload
 from tests.live.fixtures import S3Server
 from tests.live.postgres import PostgresServer
 from tests.worker.workshop import until
@@ -93,6 +93,26 @@ def test_a_store_that_comes_to_its_senses(behind: Behind, what: str) -> None:
     stack.assert_done(fault.jobs)
     assert fault.repeated == 0
     assert stack.job(fault.jobs[0]).deaths == 0
+
+
+@long
+@pytest.mark.parametrize("status", [503, 507, 500])
+def test_an_upload_that_cannot_be_stored_is_refused_and_asked_again(behind: Behind, status: int) -> None:
+    stack = behind.stack
+    stack.worker()
+    url, recording, key = stack.serve(), stack.record(30), f"stored-{status}"
+    with stack.fault(f"object store: {status} beyond boto3's patience as an upload is stored") as fault:
+        rule = Rule(PUT, "/source", 100, status)
+        behind.proxy.rules.append(rule)
+        refused = post_upload(url, recording, key)
+        assert refused.status_code == (507 if status == 507 else 503), refused.text
+        assert rule.used
+        behind.proxy.rules.clear()
+        fault.injected = time.monotonic()
+        fault.note = f"the upload was answered {refused.status_code}"
+        fault.jobs = [stack.upload(recording, key)]
+    stack.assert_done(fault.jobs)
+    assert fault.repeated == 0
 
 
 @pytest.mark.parametrize("status", [412, pytest.param(403, marks=long)])

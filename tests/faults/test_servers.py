@@ -9,22 +9,13 @@ from pathlib import Path
 import pytest
 
 from spool.embedded import EmbeddedRedis
+from spool.queue import celery_app, queue_depth, queue_name
 from tests.faults.half_open import HalfOpenProxy
-from tests.faults.stack import Stack
+from tests.faults.stack import Stack, in_the_middle
 from tests.live.postgres import PostgresServer
 from tests.worker.workshop import until
 
 long = pytest.mark.long
-JOBS = 3
-
-
-def in_the_middle(stack: Stack, jobs: int = JOBS, seconds: float = 200) -> list[str]:
-    """Jobs of which one chunk each is saved, and many are not."""
-    recordings = [stack.record(seconds) for _ in range(jobs)]
-    made = [stack.submit_stored(recording, "slow") for recording in recordings]
-    until(lambda: all(stack.chunks(job_id) for job_id in made), "a chunk of each saved")
-    assert not stack.ended(made)
-    return made
 
 
 def test_redis_emptied(stack: Stack) -> None:
@@ -50,6 +41,31 @@ def test_redis_killed_and_restarted(stack: Stack) -> None:
         stack.redis.start()
     stack.assert_done(fault.jobs)
     assert fault.repeated == 0
+
+
+def test_what_waits_in_redis_is_in_its_file(stack: Stack) -> None:
+    stack.stop_workers()
+    stack.serve()  # relays; the worker comes later
+    with stack.redis.client() as client:
+        client.flushall()
+    queue = queue_name(stack.settings.pool)
+    with stack.fault("kill -9 of Redis with 6 messages waiting, restarted from its file (AOF)") as fault:
+        fault.jobs = [stack.submit_stored(stack.record(10)) for _ in range(6)]
+        app = celery_app(stack.settings)
+        until(lambda: queue_depth(app, queue) == len(fault.jobs), "all messages wait")
+        stack.redis.kill()
+        fault.injected = time.monotonic()
+        stack.redis.start()
+        with stack.redis.client() as client:
+            kept = int(client.llen(queue))
+        app.close()
+        fault.note = f"{kept} messages were back"
+        stack.worker()
+    assert kept == len(fault.jobs)
+    stack.assert_done(fault.jobs)
+    assert {stack.job(job_id).attempt for job_id in fault.jobs} == {1}
+    assert fault.repeated == 0
+    stack.stop_apis()
 
 
 @long

@@ -13,7 +13,7 @@ from spool.relay import Sweeper
 from spool.store.costs import job_cost
 from spool.store.outbox import SweepLimits, sweep
 from spool.tables import jobs
-from tests.faults.stack import Stack, gone
+from tests.faults.stack import Stack, gone, post_upload
 from tests.worker.fake_models import ABORT, poisoned
 from tests.worker.workshop import speechlike, until, write_wav
 
@@ -211,9 +211,13 @@ def test_clocks_that_disagree(stack: Stack) -> None:
         stack.environment["SPOOL_TEST_CLOCK_SHIFT"] = str(shift)
         workers.append(stack.worker(name))
     del stack.environment["SPOOL_TEST_CLOCK_SHIFT"]
+    stack.stop_apis()
+    url = stack.serve("fast", SPOOL_TEST_CLOCK_SHIFT="1200")
     recordings = [stack.record(300) for _ in range(4)]
-    with stack.fault("kill -9 of one of two workers whose clocks are 20 min apart") as fault:
-        fault.jobs = [stack.submit_stored(recording, "slow") for recording in recordings]
+    told = "kill -9 of one of two workers whose clocks are 20 min apart, an API's 20 min ahead"
+    with stack.fault(told) as fault:
+        sent = [post_upload(url, each, f"clocks-{number}", "slow") for number, each in enumerate(recordings)]
+        fault.jobs = [str(answer.json()["id"]) for answer in sent]
         until(lambda: all(stack.chunks(job_id) for job_id in fault.jobs), "a chunk of each saved")
         assert [stack.job(job_id).deaths for job_id in fault.jobs] == [0] * 4, "no lease ran out"
         workers[0].kill()

@@ -40,7 +40,7 @@ class PostgresServer:
     def __init__(self, binaries: Path | None = None) -> None:
         self._binaries = binaries or find_binaries()
         self._folder = Path(tempfile.mkdtemp(prefix="spool-pg-"))
-        self._user = _other_user() if os.getuid() == 0 else None
+        self.user = _other_user() if os.getuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str) -> str:
@@ -49,7 +49,7 @@ class PostgresServer:
     def start(self) -> None:
         data = self._folder / "data"
         if not data.exists():
-            if self._user is not None:
+            if self.user is not None:
                 self._prepare_for_other_user()
             self._run(
                 "initdb", "-D", str(data), "-U", "spool", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"
@@ -69,7 +69,7 @@ class PostgresServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                user=self._user,
+                user=self.user,
                 cwd=self._folder,
             )
         self._wait_until_it_answers()
@@ -93,7 +93,11 @@ class PostgresServer:
         return self.url(name)
 
     def admin(self) -> psycopg.Connection:
-        return psycopg.connect(host=str(self._folder), user="spool", dbname="postgres", autocommit=True)
+        return self.connect("postgres")
+
+    def connect(self, database: str) -> psycopg.Connection:
+        """A connection to one database, each statement its own transaction."""
+        return psycopg.connect(host=str(self._folder), user="spool", dbname=database, autocommit=True)
 
     def _wait_until_it_answers(self) -> None:
         assert self._process is not None
@@ -109,7 +113,7 @@ class PostgresServer:
                 time.sleep(0.05)
 
     def _prepare_for_other_user(self) -> None:
-        assert self._user is not None
+        assert self.user is not None
         # A wheel below root's home cannot be read by that user; a copy can.
         if not _readable_by_all(self._binaries):
             # Two folders deep, as in the wheel: its programs look for their libraries three above themselves.
@@ -120,14 +124,14 @@ class PostgresServer:
                 shutil.copytree(libraries, self._folder / libraries.name)
             self._binaries = copy / "bin"
         for path in [self._folder, *self._folder.rglob("*")]:
-            os.chown(path, pwd.getpwnam(self._user).pw_uid, -1, follow_symlinks=False)
+            os.chown(path, pwd.getpwnam(self.user).pw_uid, -1, follow_symlinks=False)
 
     def _run(self, program: str, *arguments: str) -> None:
         result = subprocess.run(
             [str(self._binaries / program), *arguments],
             capture_output=True,
             text=True,
-            user=self._user,
+            user=self.user,
             cwd=self._folder,
             check=False,
         )

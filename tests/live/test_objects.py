@@ -25,8 +25,8 @@ from spool.errors import (
 )
 from spool.objects import FolderStore, ObjectStore, S3Options, S3Store, object_store, s3, s3_store
 from spool.objects.store import checked_key
+from tests.faults.faulty_s3 import FaultyS3, Rule
 from tests.live.fixtures import S3Server
-from tests.live.proxy import BreakingProxy
 
 KEY = "jobs/job_01/transcript.json"
 BUCKET = "spool-test"
@@ -297,36 +297,52 @@ def test_large_files_go_in_parts(
     assert head.sha256 == put.sha256
 
 
+def test_a_folder_lists_by_key_and_in_pieces(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "objects")
+    keys = ["a-b", "a/b/c", "a/b-c", "a.b", "aa/a", "b"]
+    for key in keys:
+        store.put_bytes(key, b"x")
+    (tmp_path / "objects" / "a" / "linked").symlink_to(tmp_path)
+
+    listing = store.list()
+    assert next(listing).key == "a-b"
+    store.delete("a/b/c")  # what goes away while it is listed is not in the list
+    assert [info.key for info in listing] == sorted(set(keys) - {"a-b", "a/b/c"})
+    assert [info.key for info in store.list("a/b")] == ["a/b-c"]
+    with pytest.raises(InvalidRequest):
+        list(store.list("../a/"))
+
+
 @pytest.fixture
-def proxy(s3_server: S3Server) -> Iterator[BreakingProxy]:
-    with BreakingProxy(s3_server.endpoint) as running:
+def proxy(s3_server: S3Server) -> Iterator[FaultyS3]:
+    with FaultyS3(s3_server.endpoint) as running:
         yield running
 
 
 def test_a_body_cut_short_is_fetched_on_from_where_it_broke(
-    s3_server: S3Server, bucket: str, proxy: BreakingProxy, tmp_path: Path
+    s3_server: S3Server, bucket: str, proxy: FaultyS3, tmp_path: Path
 ) -> None:
     store = S3Store(bucket, "", s3_options(s3_server, proxy.url))
     data = bytes(range(256)) * 12_000
     store.put_bytes(KEY, data)
 
-    proxy.cut_after = [1_000_000, 1_500_000]
+    proxy.rules += [Rule("GET", KEY, cut=1_000_000), Rule("GET", KEY, cut=1_500_000)]
     assert store.get_file(KEY, tmp_path / "t").size == len(data)
     assert (tmp_path / "t").read_bytes() == data
     assert proxy.ranges == ["bytes=1000000-", "bytes=2500000-"]
 
-    proxy.cut_after = [10] * 20
+    proxy.rules.append(Rule("GET", KEY, 20, cut=10))
     with pytest.raises(StorageError, match="broke off at byte 60"):
         store.get_file(KEY, tmp_path / "u")
     assert not (tmp_path / "u").exists()
 
 
 def test_an_object_replaced_between_two_pieces_is_a_changed_source(
-    s3_server: S3Server, bucket: str, proxy: BreakingProxy
+    s3_server: S3Server, bucket: str, proxy: FaultyS3
 ) -> None:
     store = S3Store(bucket, "", s3_options(s3_server, proxy.url))
     store.put_bytes(KEY, b"old" * 1_000_000)
-    proxy.cut_after = [500_000]
+    proxy.rules.append(Rule("GET", KEY, cut=500_000))
     with store.open(KEY) as stream:
         stream.read(100)
         store.put_bytes(KEY, b"new" * 1_000_000)
@@ -339,10 +355,10 @@ def test_an_object_replaced_between_two_pieces_is_a_changed_source(
     [(503, StorageError), (500, StorageError), (409, StorageError), (403, SourceForbidden), (507, DiskFull)],
 )
 def test_what_a_store_answers_has_a_name(
-    s3_server: S3Server, bucket: str, proxy: BreakingProxy, status: int, error: type[SpoolError]
+    s3_server: S3Server, bucket: str, proxy: FaultyS3, status: int, error: type[SpoolError]
 ) -> None:
     store = S3Store(bucket, "", s3_options(s3_server, proxy.url))
-    proxy.status = status
+    proxy.rules.append(Rule("", KEY, 100, status))
     for ask in (lambda: store.put_bytes(KEY, b"x"), lambda: store.open(KEY), lambda: store.head(KEY)):
         with pytest.raises(error) as refusal:
             ask()

@@ -1,0 +1,22 @@
+"""What `spool serve` is, with the clock of `tests.faults.run_worker`.
+
+`SPOOL_TEST_BATCH_BLOCK` makes the blocks in which a batch is written as small as that.
+"""
+
+import os
+import sys
+
+from tests.faults.run_worker import shift_clock
+
+
+def main() -> None:
+    shift_clock(int(os.environ.get("SPOOL_TEST_CLOCK_SHIFT", "0")))
+    from api import batches
+    from api.cli import main as spool
+
+    batches.BLOCK = int(os.environ.get("SPOOL_TEST_BATCH_BLOCK", batches.BLOCK))
+    spool()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

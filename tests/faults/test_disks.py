@@ -1,0 +1,114 @@
+"""Full disks under everything that writes: jobs and uploads wait until there is room, and nothing is lost."""
+
+import os
+import pwd
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import migrations
+from spool.embedded import EmbeddedRedis
+from tests.faults.conftest import s3_settings
+from tests.faults.small_disk import SmallDisk, can_mount, small_disk
+from tests.faults.stack import Stack, in_the_middle, post_upload
+from tests.live.fixtures import S3Server
+from tests.live.postgres import PostgresServer
+from tests.worker.workshop import until
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not can_mount(), reason="a small disk can be mounted by root on Linux alone"),
+]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk", 64) as mounted:
+        yield mounted
+
+
+def test_the_one_disk_of_a_machine(
+    disk: SmallDisk, tmp_path: Path, sqlite_url: str, broker: EmbeddedRedis
+) -> None:
+    home = disk.path / "home"
+    home.mkdir()
+    shutil.copy(sqlite_url.removeprefix("sqlite:///"), home / "spool.db")
+    stack = Stack(home, f"sqlite:///{home / 'spool.db'}", broker, recordings=tmp_path)
+    stack.decoded_list = tmp_path / "decoded"  # what is measured must not fail with what is tried
+    stack.decoded_list.touch()
+    stack.environment["SPOOL_TEST_DECODED"] = str(stack.decoded_list)
+    stack.worker()
+    url = stack.serve()
+    late = stack.record(30)
+    with stack.fault("no space for 5 s on a machine's one disk: SQLite, uploads, objects") as fault:
+        fault.jobs = in_the_middle(stack, seconds=100)
+        disk.fill()
+        refused = post_upload(url, late, "late")
+        assert refused.status_code in {503, 507}, refused.text
+        disk.stay_full(5)
+        fault.injected = time.monotonic()
+        fault.note = f"counted from when there was room; an upload was answered {refused.status_code}"
+        fault.jobs.append(stack.upload(late, key="late"))
+    stack.assert_done(fault.jobs)
+    assert not list((home / "uploads").iterdir()), "what was refused left nothing behind"
+    stack.stop_workers()
+    assert stack.audit().clean
+    stack.close()
+
+
+def test_postgresqls_disk(
+    disk: SmallDisk, tmp_path: Path, postgres: PostgresServer, broker: EmbeddedRedis, s3_server: S3Server
+) -> None:
+    place = disk.path / "tablespace"
+    place.mkdir()
+    if postgres.user is not None:
+        os.chown(place, pwd.getpwnam(postgres.user).pw_uid, -1)
+        for folder in place.parents:  # pytest's own are for us alone
+            if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o001:
+                folder.chmod(folder.stat().st_mode | 0o011)
+    with postgres.admin() as admin:
+        admin.execute(f"CREATE TABLESPACE small LOCATION '{place}'")
+        admin.execute('CREATE DATABASE "spool-small" TABLESPACE small')
+    url = postgres.url("spool-small")
+    migrations.upgrade(url)
+    stack = Stack(tmp_path / "home", url, broker, **s3_settings(s3_server, "spool-small"))
+    stack.worker()
+    with stack.fault("no space for 5 s in PostgreSQL's tablespace") as fault:
+        fault.jobs = in_the_middle(stack)
+        with postgres.connect("spool-small") as other:
+            other.execute("CREATE TABLE ballast (text text)")
+            disk.fill()
+            with pytest.raises(psycopg.errors.DiskFull):
+                other.execute("INSERT INTO ballast SELECT repeat('x', 100) FROM generate_series(1, 100000)")
+            disk.stay_full(5)
+            fault.injected = time.monotonic()
+            fault.note = "counted from when there was room"
+    stack.assert_done(fault.jobs)
+    stack.stop_workers()
+    assert stack.audit().clean
+    stack.close()
+    with postgres.admin() as admin:
+        admin.execute('DROP DATABASE "spool-small" WITH (FORCE)')
+        admin.execute("DROP TABLESPACE small")
+
+
+def test_a_workers_own_disk(disk: SmallDisk, stack: Stack) -> None:
+    recordings = [stack.record(60) for _ in range(2)]
+    worker = stack.launch("gamma", SPOOL_HOME=str(disk.path))
+    with stack.fault("no space where a worker keeps what it fetches") as fault:
+        disk.fill()
+        fault.jobs = [stack.submit_stored(recording) for recording in recordings]
+        until(lambda: stack.worker_row(worker).state == "unwell", "the worker takes itself out of service")
+        assert not stack.ended(fault.jobs), "no job fails for it"
+        disk.free()
+        fault.injected = time.monotonic()
+        fault.note = "counted from when there was room"
+    stack.assert_done(fault.jobs)
+    assert {stack.job(job_id).deaths for job_id in fault.jobs} == {0}
+    assert worker.poll() is None
+    stack.stop_workers()
+    assert stack.audit().clean
