@@ -24,6 +24,7 @@ from api import (
     metrics,
     overview,
     problems,
+    transcriptions,
     transcripts,
     workers,
 )
@@ -103,6 +104,9 @@ def _add_views(app: FastAPI, v1: APIRouter) -> None:
     v1.add_api_route("/overview", overview.overview, methods=["GET"], tags=["fleet"], **told.OVERVIEW)
     v1.add_api_route(f"{one}/audio-link", audio.link, methods=["POST"], tags=["jobs"], **told.AUDIO_LINK)
     # Not below `v1`, where a key is asked for: a player brings a link instead.
+    v1.add_api_route(
+        "/audio/transcriptions", transcriptions.transcribe, methods=["POST"], tags=["jobs"], **told.TRANSCRIBE
+    )
     listens, asked = [Depends(audio.listener)], [Depends(let_in)]
     app.add_api_route(
         f"/v1{one}/audio", audio.audio, methods=["GET"], tags=["jobs"], dependencies=listens, **told.AUDIO

@@ -51,6 +51,7 @@ _DETAILS = {
     "unknown_model": (422, "There is no model 'parakeet-9'; known here: demo."),
     "rate_limited": (429, "Too many requests; try again in 1 s."),
     "storage": (503, "The database does not answer."),
+    "too_long": (504, "The recording was not done within 900 s; submit it as a job."),
     "disk_full": (507, "No space is left where uploads are received."),
 }
 # What is named apart here for its status, and has the code of another.

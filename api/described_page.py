@@ -1,4 +1,4 @@
-"""What the OpenAPI page says of the overview, the metrics and the recordings."""
+"""What the OpenAPI page says of the overview, the metrics, the recordings and OpenAI's own route."""
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
@@ -48,4 +48,58 @@ METRICS: Words = {
             },
         }
     },
+}
+
+_FORM: Words = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "model": {"type": "string", "description": "A model of this server; the default one unless given."},
+        "response_format": {"type": "string", "enum": ["json", "text", "srt", "verbose_json", "vtt"]},
+        "timestamp_granularities[]": {
+            "type": "array",
+            "items": {"type": "string", "enum": ["word", "segment"]},
+        },
+        "prompt": {"type": "string", "description": "Words and phrases to favour, with commas between."},
+    },
+}
+
+TRANSCRIBE: Words = {
+    "summary": "Transcribe as OpenAI's clients ask for it",
+    "response_class": Response,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "multipart/form-data": {
+                    "schema": _FORM,
+                    "example": {"file": "(the recording)", "model": "whisper-1", "response_format": "json"},
+                }
+            },
+        }
+    },
+    "responses": {
+        200: {
+            "description": "The words, in the form that was asked for.",
+            "content": {
+                "application/json": {
+                    "schema": {"type": "object", "properties": {"text": {"type": "string"}}},
+                    "example": {"text": "keep the light"},
+                },
+                "text/plain": {"schema": {"type": "string"}, "example": "keep the light\n"},
+                "application/x-subrip": {"schema": {"type": "string"}, "example": examples.SRT},
+                "text/vtt": {"schema": {"type": "string"}, "example": examples.VTT},
+            },
+        }
+    }
+    | problems(
+        "malformed",
+        "too_slow",
+        "too_large",
+        "unsupported_media_type",
+        "unknown_model",
+        "too_long",
+        "disk_full",
+    ),
 }

@@ -62,7 +62,7 @@ async def create(
         limit = services.settings.upload_max_bytes
         async with received_upload(request, services.upload_folder, limit) as upload:
             job, created = await run_in_threadpool(
-                _create_from_upload, services, caller, upload, idempotency_key
+                create_from_upload, services, caller, upload, idempotency_key
             )
     else:
         raise Problem(415, "unsupported_media_type", "Send application/json or multipart/form-data.")
@@ -152,9 +152,10 @@ def _create_from_source(
     return _commit(services, new)
 
 
-def _create_from_upload(
+def create_from_upload(
     services: Services, caller: Caller, upload: Upload, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
+    """Store the recording, then make its job as the form's `request` says; whether it is a new one."""
     body = parsed(UploadRequest, upload.request or b"{}", "request")
     caller.project_for(body.project)  # refused before anything is stored
     options = _options(services, body)

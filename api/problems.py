@@ -22,6 +22,8 @@ from spool import errors
 log = structlog.get_logger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+# Its clients look for the sentence in a member of their own.
+OPENAI_PATH = "/v1/audio/transcriptions"
 
 # The most special class wins; a class that is not listed answers as its nearest listed parent.
 STATUS: Mapping[type[errors.SpoolError], int] = {
@@ -90,6 +92,8 @@ def problem_response(
         "code": code,
         "instance": request.url.path,
     }
+    if request.url.path == OPENAI_PATH:
+        body["error"] = {"message": detail, "type": code, "code": code, "param": None}
     body |= {key: value for key, value in (members or {}).items() if key not in body}
     # ASCII, so that half a surrogate pair in what was sent cannot spoil the answer about it.
     text = json.dumps(body, separators=(",", ":"))

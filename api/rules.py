@@ -17,6 +17,8 @@ RULES: Mapping[str, Scope | None] = {
     "POST /v1/jobs/{job_id}/audio-link": Scope.READ,
     "GET /v1/jobs/{job_id}/audio": Scope.READ,
     "GET /v1/overview": Scope.READ,
+    # Whoever hands in hears the words: they are the answer.
+    "POST /v1/audio/transcriptions": Scope.SUBMIT,
     "POST /v1/batches": Scope.SUBMIT,
     "GET /v1/batches": Scope.READ,
     "GET /v1/batches/{batch_id}": Scope.READ,

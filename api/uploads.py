@@ -1,7 +1,7 @@
 """Receives `multipart/form-data` as a stream: the file goes to disk block by block, the rest stays small.
 
-Knows the form's two parts (`file`, and `request` as JSON) and the size limit. An upload that is cut off, too
-large or malformed leaves nothing behind.
+Knows the form's parts (`file`, and small ones, by default `request` as JSON) and the size limit. An upload
+that is cut off, too large or malformed leaves nothing behind.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import errno
 import hashlib
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from spool.errors import DiskFull
 
 REQUEST_LIMIT = 8 * 1024 * 1024
 """Bytes of JSON: ten thousand phrases of two hundred characters fit in, in any script."""
+JOB_PARTS = frozenset({"request"})
 # What a form may hold besides the file's own bytes.
 _OVERHEAD = REQUEST_LIMIT + 64 * 1024
 _BLOCK = 1024 * 1024
@@ -42,12 +43,21 @@ class Upload:
     sha256: str
     name: str
     content_type: str
-    request: bytes
+    parts: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """The small parts by name, in the order they came."""
+
+    @property
+    def request(self) -> bytes:
+        """The part `request`; empty where there was none."""
+        return self.parts.get("request", (b"",))[0]
 
 
 @asynccontextmanager
-async def received_upload(request: Request, folder: Path, limit: int) -> AsyncIterator[Upload]:
+async def received_upload(
+    request: Request, folder: Path, limit: int, parts: frozenset[str] = JOB_PARTS
+) -> AsyncIterator[Upload]:
     """Receive the form of `request` into a temporary file in `folder`; the file is gone when the block ends.
+    Beside `file` it may hold `parts`, once each, or again and again where the name ends in `[]`.
 
     Raises `Problem` 400 for a malformed form and 413 for more than `limit` bytes, and passes on the client's
     disconnect.
@@ -64,7 +74,7 @@ async def received_upload(request: Request, folder: Path, limit: int) -> AsyncIt
         # Unbuffered: what could not be written must fail when it is written, not when the file is closed.
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX, buffering=0)  # noqa: SIM115 (with, below)
     with file:
-        form = Form(file.file, boundary, limit)
+        form = Form(file.file, boundary, limit, parts)
         await _feed(form, request)
         yield form.upload(Path(file.name))
 
@@ -144,7 +154,7 @@ class Body:
 
     def upload(self, path: Path) -> Upload:
         """The body as it was received into `path`."""
-        return Upload(path, self._size, self._hash.hexdigest(), "upload", "application/octet-stream", b"")
+        return Upload(path, self._size, self._hash.hexdigest(), "upload", "application/octet-stream")
 
 
 @dataclass
@@ -158,15 +168,19 @@ class _Part:
 
 
 class Form:
-    """The parser's state: fed blocks in order, it writes `file` to disk and keeps `request`."""
+    """The parser's state: fed blocks in order, it writes `file` to disk and keeps the small parts."""
 
-    def __init__(self, file: IO[bytes], boundary: bytes, limit: int) -> None:
+    def __init__(
+        self, file: IO[bytes], boundary: bytes, limit: int, parts: frozenset[str] = JOB_PARTS
+    ) -> None:
         self._file = file
+        self._small = parts
         self.limit = limit
         self._part = _Part()
         self._seen: set[str] = set()
         self._ended = False
-        self._request = bytearray()
+        self._kept: dict[str, list[bytearray]] = {}
+        self._kept_bytes = 0
         self._size = 0
         self._hash = hashlib.sha256()
         self._file_name = ""
@@ -208,7 +222,7 @@ class Form:
             sha256=self._hash.hexdigest(),
             name=name.rpartition("/")[2][:200] or "upload",
             content_type=self._content_type,
-            request=bytes(self._request),
+            parts={name: tuple(map(bytes, each)) for name, each in self._kept.items()},
         )
 
     def _begin(self) -> None:
@@ -229,20 +243,24 @@ class Form:
     def _headers_finished(self) -> None:
         _, parameters = parse_options_header(self._part.headers.get("content-disposition"))
         name = parameters.get(b"name", b"").decode("utf-8", "replace")
-        if name not in ("file", "request") or name in self._seen:
-            raise Problem(422, "invalid_request", "The form has two parts, `file` and `request`, once each.")
+        if name not in self._small | {"file"} or (name in self._seen and not name.endswith("[]")):
+            known = ", ".join(f"`{one}`" for one in sorted(self._small))
+            raise Problem(422, "invalid_request", f"The form has the parts `file` and {known}, once each.")
         self._seen.add(name)
         self._part.name = name
+        if name != "file":
+            self._kept.setdefault(name, []).append(bytearray())
         if name == "file":
             self._file_name = parameters.get(b"filename", b"").decode("utf-8", "replace")
             content_type = self._part.headers.get("content-type", b"").decode("ascii", "ignore")
             self._content_type = content_type[:100] or self._content_type
 
     def _data(self, data: bytes, start: int, end: int) -> None:
-        if self._part.name == "request":
-            if len(self._request) + end - start > REQUEST_LIMIT:
-                raise Problem(413, "too_large", f"The `request` part is larger than {REQUEST_LIMIT} bytes.")
-            self._request += data[start:end]
+        if self._part.name != "file":
+            self._kept_bytes += end - start
+            if self._kept_bytes > REQUEST_LIMIT:
+                raise Problem(413, "too_large", f"The parts beside `file` exceed {REQUEST_LIMIT} bytes.")
+            self._kept[self._part.name][-1] += data[start:end]
             return
         self._size += end - start
         if self._size > self.limit:
