@@ -19,6 +19,7 @@ On the CPU a launch waits for its inputs (MLX is lazy, a compiled function is no
 import contextlib
 import ctypes
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -45,6 +46,9 @@ _log = logging.getLogger(__name__)
 
 # Below this many bytes moved, waking a thread costs more than it saves.
 _BYTES_WORTH_A_THREAD = 1 << 18
+# Up to this many bytes MLX takes numpy's memory in a fifth of the time in which its stream makes it some.
+_BYTES_SOONER_COPIED = 1 << 18
+_NUMPY = {mx.float32: np.float32, mx.int32: np.int32, mx.bool_: np.bool_}
 # Kernels index with 32 bits.
 _LARGEST = 2**31
 
@@ -126,7 +130,7 @@ def launch(
     uninitialised before the kernel writes them. Inputs must have at least one dimension.
     """
     chosen = backend()
-    sizes = [each.size for each in inputs] + [int(np.prod(shape)) for shape, _ in outputs]
+    sizes = [each.size for each in inputs] + [math.prod(shape) for shape, _ in outputs]
     if chosen is Backend.REFERENCE or max(sizes) >= _LARGEST or kernel.name in _given_up:
         return None
     if groups == 0:
@@ -192,6 +196,7 @@ def _cuda_kernel(kernel: Kernel) -> Callable[..., Any]:
     return cast("Callable[..., Any]", made)
 
 
+@cache
 def dtype_name(dtype: mx.Dtype) -> str:
     """`float32` for `mx.float32`: the name templates and texts use."""
     return str(dtype).rpartition(".")[2].removesuffix("_")
@@ -213,6 +218,18 @@ def _buffer(array: mx.array) -> np.ndarray[Any, Any]:
     return view if view.flags.c_contiguous else np.ascontiguousarray(view)
 
 
+@cache
+def _wanted(kernel: Kernel) -> list[tuple[bool, bool, bool]]:
+    return [kernel.wants(name) for name in kernel.inputs]
+
+
+def _fresh(shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
+    """Memory of MLX's own that nobody else holds yet: written here, it needs no copy after."""
+    if dtype in _NUMPY and math.prod(shape) * dtype.size <= _BYTES_SOONER_COPIED:
+        return mx.array(np.empty(shape, _NUMPY[dtype]))
+    return mx.empty(shape, dtype)
+
+
 def _launch_on_cpu(
     kernel: Kernel,
     chosen: Backend,
@@ -231,13 +248,11 @@ def _launch_on_cpu(
         (*template, ("NSG", simdgroups)),
         width,
     )
-    # mx.empty leaves memory of MLX's own that nobody else holds yet: written here, it needs no copy after.
-    made = [mx.empty(shape, dtype) for shape, dtype in outputs]
+    made = [_fresh(shape, dtype) for shape, dtype in outputs]
     mx.eval(*inputs, *made)
     buffers: list[np.ndarray[Any, Any]] = []
-    for name, array in zip(kernel.inputs, inputs, strict=True):
+    for (shape, strides, rank), array in zip(_wanted(kernel), inputs, strict=True):
         view = _buffer(array)
-        shape, strides, rank = kernel.wants(name)
         buffers.append(view)
         if shape:
             buffers.append(np.array(view.shape, np.int32))
