@@ -1,8 +1,8 @@
 """One expansion of a transducer beam: from the joint's logits to the best K continuations of each utterance.
 
-Semantics: steps 1 to 4 of NeMo's `malsd_batch` (RNNT and TDT), without fusion. Knows logits, scores and the
-rules for blank; does not know tokens already emitted, frames or states. This is the plain-MLX reference: a
-kernel beside it must give the same answer.
+Semantics: steps 1 to 4 of NeMo's `malsd_batch` (RNNT and TDT), with and without fusion. Knows logits, scores
+and the rules for blank; does not know tokens already emitted, frames or states, nor where a bonus comes from.
+This is the plain-MLX reference: a kernel beside it must give the same answer.
 """
 
 from typing import NamedTuple
@@ -11,92 +11,132 @@ import mlx.core as mx
 
 from kernels.topk import top_k
 
+RUNS, FINISHED, FORCED = 0, 1, 2  # a hypothesis's status
+MOST_BLANK = 0.99  # of a blank, where a label's chance enters a score: NeMo's bound, for bfloat16's sake
 
-class Expansion(NamedTuple):
-    """The best K continuations of each utterance, best first; all arrays are [B, K] unless said otherwise.
 
-    scores: float32, -inf in a dead slot. parents: int32, the slot continued, -1 in a dead slot.
-    labels: int32, a label, blank, or -1 where a finished hypothesis is carried on (and in a dead slot).
-    durations: int32, frames to advance. label_scores: float32, log-probability of the label among labels
-    and blank. finite: bool [B], False when a live, unfinished hypothesis of the utterance had no finite
-    normaliser.
+class Bonus(NamedTuple):
+    """What fusion adds to the labels of [B, K] hypotheses.
+
+    gains: float32 [B, K, V]. alphas: float32 [B], the sum of its weights, read where `weighted`: then blank's
+    log-probability is multiplied by 1 + alpha, and a label gains alpha times that of any label at all. early:
+    the K best labels of each hypothesis are chosen without the bonus, then it counts.
     """
 
-    scores: mx.array
-    parents: mx.array
-    labels: mx.array
-    durations: mx.array
-    label_scores: mx.array
+    gains: mx.array
+    alphas: mx.array
+    weighted: bool = False
+    early: bool = False
+
+
+class Expansion(NamedTuple):
+    """The best K continuations of each utterance, best first.
+
+    gains: float32 [3, B, K], the score (-inf in a dead slot), the label's log-probability among labels and
+    blank, and what fusion gave it. choice: int32 [3, B, K], the slot continued (-1 in a dead slot), the label
+    (or blank, or -1 where a finished hypothesis is carried on and in a dead slot), and the frames to advance.
+    finite: bool [B], False when a live, unfinished hypothesis of the utterance had no finite normaliser.
+    """
+
+    gains: mx.array
+    choice: mx.array
     finite: mx.array
 
 
 def expand(
-    label_logits: mx.array,
-    duration_logits: mx.array | None,
+    logits: mx.array,
     durations: mx.array | None,
     scores: mx.array,
-    finished: mx.array,
-    forced: mx.array,
+    status: mx.array,
+    bonus: Bonus | None = None,
 ) -> Expansion:
     """Continue each of [B, K] hypotheses by each label (and duration), and keep the K best of each utterance.
 
-    label_logits: [B, K, V + 1], blank last. duration_logits: [B, K, D] and durations: int32 [D] frames, or
-    both None for RNNT, where a blank advances one frame and a label none. scores: float32 [B, K], -inf =
-    dead slot. finished: bool [B, K], carried on unchanged. forced: bool [B, K], may only take blank, with
-    the best duration.
+    logits: [B, K, V + 1 + D], labels, blank, then the durations int32 [D] in frames; without durations D is 0
+    (RNNT), a blank advances one frame and a label none. scores: float32 [B, K], -inf = dead slot. status:
+    int32 [B, K]: RUNS, FINISHED (carried on unchanged) or FORCED (only blank, with the best duration).
 
-    A continuation scores its hypothesis's score plus (label + duration log-probability); blank of duration 0
-    advances 1 and keeps the score of duration 0. Order: score descending, then slot, then rank of the label
-    in its hypothesis (equal logits: lowest label first), then duration. K may exceed V + 1.
+    A continuation scores its hypothesis's score plus (label + duration log-probability), the label's with its
+    bonus; blank of duration 0 advances 1 and keeps the score of duration 0. A forced blank has the bonus that
+    blank has, but none where the bonus comes `early`, as in NeMo. Order: score descending, then slot, then
+    rank of the label in its hypothesis (equal ones: lowest label first), then duration. K may exceed V + 1.
     """
-    batch, beam, width = label_logits.shape
+    batch, beam, width = logits.shape
+    counted = 0 if durations is None else len(durations)
+    width -= counted
     ranks, blank = min(beam, width), width - 1
+    logits = logits.astype(mx.float32)
+    finished, forced = status == FINISHED, status == FORCED
     # A hypothesis with one continuation keeps one label and one duration; the rest of its table is -inf.
     bound = (finished | forced)[..., None]
-    labels, label_lp, norm = _labels(label_logits.astype(mx.float32), ranks, finished, bound)
-    table, choices = scores[..., None] + label_lp, 1
-    sound = mx.isfinite(norm)
-    if duration_logits is not None and durations is not None:
-        duration_lp, duration_norm = _durations(duration_logits.astype(mx.float32), finished, bound)
-        table = scores[..., None, None] + (label_lp[..., None] + duration_lp[:, :, None, :])
-        choices = duration_lp.shape[-1]
+    norm = mx.logsumexp(logits[..., :width], axis=-1, keepdims=True)
+    labels, acoustic, given = _labels(logits[..., :width] - norm, ranks, bonus)
+    only_lp, only_given = _only_blank(logits[..., blank : blank + 1] - norm, bonus)
+    rest = mx.where(mx.arange(ranks) == 0, 0.0, -mx.inf)
+    labels = mx.where(bound, mx.where(finished, -1, blank)[..., None], labels)
+    acoustic = mx.where(bound, mx.where(finished[..., None], 0.0, only_lp) + rest, acoustic)
+    given = mx.where(bound, mx.where(finished[..., None], 0.0, only_given), given)
+    table, choices = acoustic + given, 1
+    sound = mx.isfinite(norm[..., 0])
+    if durations is None:
+        table = scores[..., None] + table
+    else:
+        duration_lp, duration_norm = _durations(logits[..., width:], finished, bound)
+        table = scores[..., None, None] + (table[..., None] + duration_lp[:, :, None, :])
+        choices = counted
         sound = sound & mx.isfinite(duration_norm)
 
     kept, index = top_k(table.reshape(batch, -1), beam)
     alive, at = index >= 0, mx.maximum(index, 0)
     place = at // choices
-    label = mx.take_along_axis(labels.reshape(batch, -1), place, axis=1)
+
+    def chosen(values: mx.array) -> mx.array:
+        return mx.take_along_axis(values.reshape(batch, -1), place, axis=1)
+
+    label = mx.where(alive, chosen(labels), -1)
     step = (label == blank).astype(mx.int32)
     if durations is not None:
         step = mx.where(label < 0, 0, mx.maximum(mx.take(durations, at % choices), step))
+    said = alive & (label >= 0)
     return Expansion(
-        scores=kept,
-        parents=mx.where(alive, place // ranks, -1),
-        labels=mx.where(alive, label, -1),
-        durations=mx.where(alive, step, 0),
-        label_scores=mx.where(alive, mx.take_along_axis(label_lp.reshape(batch, -1), place, axis=1), 0.0),
+        choice=mx.stack([mx.where(alive, place // ranks, -1), label, step]).astype(mx.int32),
+        gains=mx.stack(
+            [kept, mx.where(said, chosen(acoustic), 0.0), mx.where(said, chosen(given), 0.0)]
+        ).astype(mx.float32),
         finite=mx.all(sound | finished | (scores == -mx.inf), axis=-1),
     )
 
 
-def _labels(
-    logits: mx.array, ranks: int, finished: mx.array, bound: mx.array
-) -> tuple[mx.array, mx.array, mx.array]:
-    """The best labels [B, K, R], their log-probabilities [B, K, R], and the normaliser [B, K].
+def _labels(log_probs: mx.array, ranks: int, bonus: Bonus | None) -> tuple[mx.array, mx.array, mx.array]:
+    """The best labels [B, K, R], their log-probabilities and what fusion gives them."""
+    if bonus is None:
+        best, labels = top_k(log_probs, ranks)
+        return labels, best, mx.zeros_like(best)
+    given = _given(log_probs, bonus)
+    ranked = log_probs if bonus.early else log_probs + given
+    best, labels = top_k(ranked, ranks)
+    at = mx.maximum(labels, 0)
+    acoustic = mx.where(labels < 0, -mx.inf, mx.take_along_axis(log_probs, at, axis=-1))
+    return labels, acoustic, mx.take_along_axis(given, at, axis=-1)
 
-    A bound hypothesis has one entry, the first: blank, or (-1, 0.0) where it is finished.
-    """
-    blank = logits.shape[-1] - 1
-    norm = mx.logsumexp(logits, axis=-1)
-    best, labels = top_k(logits, ranks)
-    only_lp = mx.where(finished, 0.0, logits[..., blank] - norm)[..., None]
-    only = mx.where(finished, -1, blank)[..., None]
-    rest = mx.where(mx.arange(ranks) == 0, 0.0, -mx.inf)
-    return (
-        mx.where(bound, only, labels),
-        mx.where(bound, only_lp + rest, best - norm[..., None]),
-        norm,
-    )
+
+def _given(log_probs: mx.array, bonus: Bonus) -> mx.array:
+    """What fusion gives each label and blank, [B, K, V + 1]."""
+    blank = log_probs[..., -1:]
+    given = mx.concatenate([bonus.gains, mx.zeros_like(blank)], axis=-1)
+    if not bonus.weighted:
+        return given
+    alpha = bonus.alphas[:, None, None]
+    some_label = alpha * mx.log(1 - mx.minimum(mx.exp(blank), MOST_BLANK))
+    is_blank = mx.arange(log_probs.shape[-1]) == log_probs.shape[-1] - 1
+    return given + mx.where(is_blank, alpha * blank, some_label)
+
+
+def _only_blank(log_prob: mx.array, bonus: Bonus | None) -> tuple[mx.array, mx.array]:
+    """A forced blank's log-probability and what fusion gives it, [B, K, 1]."""
+    if bonus is None or bonus.early or not bonus.weighted:
+        return log_prob, mx.zeros_like(log_prob)
+    return log_prob, bonus.alphas[:, None, None] * log_prob
 
 
 def _durations(logits: mx.array, finished: mx.array, bound: mx.array) -> tuple[mx.array, mx.array]:

@@ -49,6 +49,13 @@ inline void keep_larger(thread slots& best, thread slot_ints& at, slots v, int i
 inline int first_of(slots best, slot_ints at, int lane, float value) {
   return simd_min(best == value && at != NOWHERE ? at + lane : NOWHERE);
 }
+// As keep_larger, of one element: the i-th of all.
+inline void offer_slot(thread slots& best, thread slot_ints& at, int lane, float value, int i) {
+  if (lane == i % 32 && value > best) {
+    best = value;
+    at = i - lane;
+  }
+}
 inline void set_slot(thread slots& best, thread slot_ints& at, int lane, int slot, float value, int i) {
   if (lane == slot) {
     best = value;
@@ -67,6 +74,28 @@ inline void best_of_slots(P x, int n, int lane, thread slots& best, thread slot_
   if (full < n) keep_larger(best, at, take_slots(x + full, lane, 0, n - full, -INFINITY), full);
 }
 
+// A row of labels with what is added to each, and a last element that is given: read like a row.
+template <typename P, typename Q>
+struct Sum {
+  P x;
+  Q bonus;
+  int last;
+  float end;
+};
+template <typename P, typename Q>
+inline Sum<P, Q> sum_of(P x, Q bonus, int last, float end) {
+  Sum<P, Q> made = {x, bonus, last, end};
+  return made;
+}
+template <typename P>
+inline float element(P x, int i) {
+  return float(x[i]);
+}
+template <typename P, typename Q>
+inline float element(Sum<P, Q> row, int i) {
+  return i == row.last ? row.end : float(row.x[i]) + row.bonus[i];
+}
+
 // Take the best element out of the slots, the lowest index among equals, and refill its slot from x[0, n).
 // Every lane gets it: its value and its index, NOWHERE when none is left.
 template <typename P>
@@ -79,7 +108,7 @@ inline void pop_best(P x, int n, int lane, thread slots& best, thread slot_ints&
   float next = -INFINITY;
   int where = NOWHERE;
   for (int i = slot + lane * 32; i < n; i += 32 * SIMD_W) {
-    const float v = float(x[i]);
+    const float v = element(x, i);
     const bool behind = v < value || (v == value && i > index);
     if (behind && v > next) {
       next = v;
@@ -89,4 +118,20 @@ inline void pop_best(P x, int n, int lane, thread slots& best, thread slot_ints&
   const float top = simd_max(next);
   where = simd_min(next == top ? where : NOWHERE);
   set_slot(best, at, lane, slot, top, where == NOWHERE ? NOWHERE : where - slot);
+}
+
+// best_of_slots of the row that sum_of(x, bonus, last, end) is.
+template <typename P, typename Q>
+inline void best_of_sum(P x, Q bonus, int last, float end, int lane, thread slots& best, thread slot_ints& at) {
+  best = -INFINITY;
+  at = NOWHERE;
+  const int full = last / 32 * 32;
+  for (int i = 0; i < full; i += 32)
+    keep_larger(best, at, take_slots(x + i, lane) + take_slots(bonus + i, lane), i);
+  if (full < last)
+    keep_larger(best, at,
+                take_slots(x + full, lane, 0, last - full, -INFINITY) +
+                    take_slots(bonus + full, lane, 0, last - full, 0.0f),
+                full);
+  offer_slot(best, at, lane, end, last);
 }

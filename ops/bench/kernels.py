@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -30,8 +31,10 @@ import numpy as np
 
 from kernels import beam_step, fused, fused_conv
 from kernels.device import kernel_status, use_backend
+from kernels.expand import Bonus
 from kernels.expand import expand as expand_reference
-from kernels.merge import merge as merge_reference
+from kernels.settle import Limits, empty_beam
+from kernels.settle import settle as settle_reference
 
 
 @dataclass(frozen=True)
@@ -155,24 +158,21 @@ def _convolutions(s: Shape) -> list[Row]:
 
 
 def _beam(batch: int, beam: int, width: int) -> list[Row]:
-    labels, spread = random(batch, beam, width) * 3, random(batch, beam, 5)
-    durations, off = mx.arange(5, dtype=mx.int32), mx.zeros((batch, beam), mx.bool_)
-    scores = random(batch, beam)
-    arguments = (labels, spread, durations, scores, off, off)
-    classes = mx.random.randint(0, beam, (batch, beam))
-    same = classes[:, :, None] == classes[:, None, :]
-    mx.eval(labels, same)
+    logits, durations = random(batch, beam, width + 5) * 3, mx.arange(5, dtype=mx.int32)
+    scores, runs = random(batch, beam), mx.zeros((batch, beam), mx.int32)
+    fused = Bonus(random(batch, beam, width - 1), mx.ones((batch,)))
+    limits = Limits(mx.full((batch,), 250), mx.array([250, 10], mx.int32), width - 1, True)
+    state = empty_beam(batch, beam, 128, limits)
+    grown = expand_reference(logits, durations, scores, runs)
+    mx.eval(logits, fused, state, grown)
+    arguments = (logits, durations, scores, runs)
     name = f"K {beam}, B {batch}, V {width}"
-    plain, one = (lambda: expand_reference(*arguments)), (lambda: beam_step.expand(*arguments))
-    return [
-        Row(f"expand {name}", plain, plain, one),
-        Row(
-            f"merge {name}",
-            lambda: merge_reference(scores, same),
-            lambda: merge_reference(scores, same),
-            lambda: beam_step.merge(scores, same),
-        ),
-    ]
+    rows = []
+    for what, bonus in (("expand", None), ("fused ", fused)):
+        plain = partial(expand_reference, *arguments, bonus)
+        rows.append(Row(f"{what} {name}", plain, plain, partial(beam_step.expand, *arguments, bonus)))
+    plain = partial(settle_reference, grown, state, limits)
+    return [*rows, Row(f"settle {name}", plain, plain, partial(beam_step.settle, grown, state, limits))]
 
 
 def milliseconds(call: Callable[[], object], seconds: float) -> float:

@@ -6,7 +6,9 @@ CPU, where asking costs nothing and every row costs its share, only the rows tha
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
+from kernels.settle import Field
 from worker.model.joint import Transducer
 from worker.model.prediction import LstmState
 
@@ -24,12 +26,73 @@ def advance(
 
     Labels of other rows are not read. `gather` chooses the way; None takes the device's.
     """
-    if gather is None:
-        gather = mx.default_device().type == mx.DeviceType.cpu
-    if gather:
+    if _gathers(gather):
         return _some(transducer, labels, np.flatnonzero(np.array(needed)), output, state)
     fresh, stepped = transducer.step(mx.where(needed, labels, 0), state)
     return mx.where(needed[:, None], fresh, output), stepped.where(needed, state)
+
+
+def regrow(
+    transducer: Transducer,
+    slots: mx.array,
+    output: mx.array,
+    state: LstmState,
+    *,
+    gather: bool | None = None,
+) -> tuple[mx.array, LstmState]:
+    """The rows of a beam after a step, output [B * K, J] and state: each from where its ORIGIN says.
+
+    slots: int32 [Field, B, K] of `kernels.settle`. Slots with the same tokens share a row that is made once,
+    and rows made behind the same parent share its recurrent product.
+    """
+    if _gathers(gather):
+        return _distinct(transducer, np.array(slots, copy=None), output, state)
+    batch, beam = slots.shape[1:]
+    first = mx.arange(batch)[:, None] * beam
+    parents = first + mx.maximum(slots[Field.PARENT], 0)
+    labels = mx.maximum(slots[Field.LABEL], 0)
+    fresh, stepped = transducer.step(labels.reshape(-1), state.take(parents.reshape(-1)))
+    origins = slots[Field.ORIGIN]
+    index = first + mx.where(origins < beam, origins, origins - beam + batch * beam)
+    return _either(output, state, fresh, stepped, index.reshape(-1))
+
+
+def _distinct(
+    transducer: Transducer, slots: NDArray[np.int32], output: mx.array, state: LstmState
+) -> tuple[mx.array, LstmState]:
+    """`regrow` that steps the rows alone that some slot goes on with."""
+    batch, beam = slots.shape[1:]
+    rows = batch * beam
+    origins, places = slots[Field.ORIGIN], np.arange(beam)
+    made = np.flatnonzero(origins == beam + places)
+    first = np.arange(0, rows, beam)[:, None]
+    if len(made) == 0:
+        kept = mx.array((first + origins).reshape(-1))
+        return mx.take(output, kept, axis=0), state.take(kept)
+    parents, of = np.unique((first + slots[Field.PARENT]).reshape(-1)[made], return_inverse=True)
+    labels = mx.array(slots[Field.LABEL].reshape(-1)[made])
+    shared = None if len(parents) == len(made) else mx.array(of.astype(np.int32))
+    before = state.take(mx.array(parents if shared is not None else parents[of]))
+    fresh, stepped = transducer.step(labels, before, shared)
+    number = np.zeros(rows, np.int32)
+    number[made] = rows + np.arange(len(made))
+    index = np.where(origins < beam, first + origins, number[(first + origins - beam).clip(0)])
+    return _either(output, state, fresh, stepped, mx.array(index.reshape(-1)))
+
+
+def _either(
+    output: mx.array, state: LstmState, fresh: mx.array, stepped: LstmState, index: mx.array
+) -> tuple[mx.array, LstmState]:
+    """Rows of what was there and, behind them, of what was made."""
+
+    def chosen(before: mx.array, made: mx.array) -> mx.array:
+        return mx.take(mx.concatenate([before, made]), index, axis=0)
+
+    return chosen(output, fresh), LstmState(*map(chosen, state, stepped))
+
+
+def _gathers(asked: bool | None) -> bool:
+    return mx.default_device().type == mx.DeviceType.cpu if asked is None else asked
 
 
 def _some(

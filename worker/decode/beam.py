@@ -7,17 +7,16 @@ place in the batch, and what its neighbours do changes nothing. Knows the order 
 `kernels.beam_step` owns the arithmetic of each, by kernel or by plain-MLX reference.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 
-from kernels.beam_step import expand, merge
-from kernels.expand import Expansion
-from kernels.prefix import Prefixes, empty_prefixes, extend, grow, same_tokens
-from worker.decode.advance import advance
-from worker.decode.fused_expand import expand_fused
+from kernels.beam_step import expand, settle
+from kernels.device import compiled_for_cpu
+from kernels.expand import FINISHED
+from kernels.settle import Beam, Field, Limits, empty_beam
+from worker.decode.advance import regrow
 from worker.decode.fusion import Fusion, FusionState
 from worker.decode.hypothesis import Hypothesis
 from worker.decode.keeper import Keeper
@@ -29,21 +28,13 @@ CHECK_EVERY = 8  # steps between two questions to the device whether anything st
 TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
 
 
-class _Beam(NamedTuple):
-    """The live state: [B, K] arrays, and [B * K, ...] for the network's rows.
+class _State(NamedTuple):
+    """The live state. output: the projected prediction output [B * K, J], and the network's state. fused: the
+    fusion's states."""
 
-    scores: float32, -inf = dead. frames: int32, the next encoder frame. held: int32, labels since the last
-    advance. output: the projected prediction output. sound: bool [B], no utterance with a non-finite joint.
-    fused: the fusion's states.
-    """
-
-    scores: mx.array
-    frames: mx.array
-    held: mx.array
-    prefixes: Prefixes
+    beam: Beam
     output: mx.array
-    state: LstmState
-    sound: mx.array
+    network: LstmState
     fused: FusionState
 
 
@@ -63,119 +54,87 @@ class BeamSearch:
         self._transducer = transducer
         self._fusion = fusion
         self._keeper = keeper
+        self._batch, frames = encoder.shape[:2]
         self._beam = beam
-        self._max_symbols = max_symbols
-        self._batch, self._frames = encoder.shape[:2]
-        self._lengths = mx.array(lengths.astype(np.int32))[:, None]
-        projected = transducer.project_encoder(encoder)
-        self._encoder = projected.reshape(self._batch * self._frames, -1)
+        self._limits = Limits(
+            lengths=mx.array(lengths.astype(np.int32)),
+            bounds=mx.array([frames, max_symbols], mx.int32),
+            blank=transducer.blank,
+            timed=transducer.durations is not None,
+        )
+        self._encoder = transducer.project_encoder(encoder).reshape(self._batch * frames, -1)
         self._durations = None if transducer.durations is None else mx.array(transducer.durations, mx.int32)
         self._trail = Trail(self._batch, beam)
 
     def run(self) -> list[list[Hypothesis]]:
-        """Hypotheses of each utterance, best first; none for one whose logits were not finite."""
-        beam = self._start()
-        steps = 0
-        while self._goes_on(beam, steps):
-            longest = int(np.array(beam.prefixes.lengths).max())
-            room = -(-(longest + CHECK_EVERY + 1) // TOKEN_BLOCK) * TOKEN_BLOCK
-            beam = beam._replace(prefixes=grow(beam.prefixes, room))
-            for _ in range(CHECK_EVERY):
-                beam = self._step(beam)
-            steps += CHECK_EVERY
-        return self._finish(beam)
+        """Hypotheses of each utterance, best first; none for one whose logits were not finite.
 
-    def _start(self) -> _Beam:
-        shape = (self._batch, self._beam)
-        output, state = self._transducer.start(self._batch * self._beam)
-        first = mx.arange(self._beam) == 0
-        return _Beam(
-            scores=mx.broadcast_to(mx.where(first, 0.0, -mx.inf).astype(mx.float32), shape),
-            frames=mx.zeros(shape, mx.int32),
-            held=mx.zeros(shape, mx.int32),
-            prefixes=empty_prefixes(*shape, TOKEN_BLOCK),
-            output=output,
-            state=state,
-            sound=mx.ones((self._batch,), mx.bool_),
-            fused=self._fusion.start(self._beam) if self._fusion else (),
+        A device is asked behind the next steps: while it says whether anything ran on at the end of a block,
+        the block after it is queued. The kernels of a CPU have run when they return, and are asked at once.
+        """
+        at_once = compiled_for_cpu()
+        every = 1 if at_once else CHECK_EVERY
+        state = self._start()
+        asked = last = state.beam
+        ahead = steps = 0  # steps between what is asked and what is queued, and in all
+        while (longest := _longest(asked)) >= 0:
+            state = state._replace(beam=_with_room(state.beam, longest + ahead + every + 1))
+            for _ in range(every):
+                state = self._step(state)
+            steps += every
+            if steps % CHECK_EVERY == 0:
+                mx.async_eval(state, *self._kept())  # type: ignore[no-untyped-call]
+            asked, last = (state.beam if at_once else last), state.beam
+            ahead = 0 if at_once else every
+        return self._finish(state)
+
+    def _kept(self) -> list[mx.array]:
+        kept = self._trail.latest(CHECK_EVERY)
+        return kept if self._keeper is None else kept + self._keeper.latest(CHECK_EVERY)
+
+    def _start(self) -> _State:
+        output, network = self._transducer.start(self._batch * self._beam)
+        beam = empty_beam(self._batch, self._beam, TOKEN_BLOCK, self._limits)
+        return _State(beam, output, network, self._fusion.start(self._beam) if self._fusion else ())
+
+    def _step(self, state: _State) -> _State:
+        before = state.beam
+        frames = mx.take(self._encoder, before.slots[Field.ROW].reshape(-1), axis=0)
+        logits = self._transducer.joined(frames, state.output)
+        grown = expand(
+            logits.reshape(self._batch, self._beam, -1),
+            self._durations,
+            before.scores,
+            before.slots[Field.STATUS],
+            self._fusion.bonus(state.fused) if self._fusion else None,
         )
-
-    def _goes_on(self, beam: _Beam, steps: int) -> bool:
-        running = mx.any((beam.scores > -mx.inf) & (beam.frames < self._lengths))
-        latest = min(steps, CHECK_EVERY)
-        kept = self._keeper.latest(latest) if self._keeper else []
-        mx.eval(running, beam, self._trail.latest(latest), kept)
-        return bool(running.item())
-
-    def _step(self, beam: _Beam) -> _Beam:
-        grown, targets, bonus = self._expand(beam)
-        rows = (mx.arange(self._batch)[:, None] * self._beam + mx.maximum(grown.parents, 0)).reshape(-1)
-        emits = (grown.labels >= 0) & (grown.labels != self._transducer.blank)
-        labels = mx.where(emits, grown.labels, -1)
-        emitted_at = mx.take(beam.frames, rows).reshape(emits.shape)
-        frames = emitted_at + grown.durations
-        held = mx.where(
-            grown.durations > 0, 0, mx.take(beam.held, rows).reshape(emits.shape) + emits.astype(mx.int32)
+        beam = settle(grown, before, self._limits)
+        slots = beam.slots
+        output, network = regrow(self._transducer, slots, state.output, state.network)
+        fused = state.fused
+        if self._fusion is not None:
+            fused = self._fusion.walk(fused, slots[Field.PARENT], slots[Field.LABEL])
+        emission = Emission(
+            slots[Field.LABEL],
+            slots[Field.SPOKEN],
+            slots[Field.DURATION],
+            grown.gains[1],
+            slots[Field.PARENT],
         )
-        prefixes = extend(beam.prefixes, grown.parents, labels)
-        sound = beam.sound & grown.finite
-        same = same_tokens(prefixes)
-        if self._durations is not None:
-            same = same & (frames[:, :, None] == frames[:, None, :])
-        gained = mx.where(sound[:, None], grown.scores, -mx.inf)
-        scores = merge(gained, same)
-
-        output, state = mx.take(beam.output, rows, axis=0), beam.state.take(rows)
-        reads = emits & (scores > -mx.inf) & (frames < self._lengths)
-        output, state = advance(self._transducer, labels.reshape(-1), reads.reshape(-1), output, state)
-        emission = Emission(labels, emitted_at, grown.durations, grown.label_scores, grown.parents)
         self._trail.append(emission)
         if self._keeper is not None:
-            self._keeper.step(
-                emission, gained, scores, None if bonus is None else _given(bonus, rows, labels)
-            )
-        return _Beam(
-            scores=scores,
-            frames=frames,
-            held=held,
-            prefixes=prefixes,
-            output=output,
-            state=state,
-            sound=sound,
-            fused=Fusion.follow(beam.fused, targets, rows, labels.reshape(-1)),
-        )
+            self._keeper.step(emission, grown.gains[0], beam.scores, grown.gains[2] if self._fusion else None)
+        return _State(beam, output, network, fused)
 
-    def _expand(self, beam: _Beam) -> tuple[Expansion, FusionState, mx.array | None]:
-        """The joint at each slot's frame, the K best continuations of each utterance, where each token leads
-        the fusion, and what that gives for it."""
-        shape = (self._batch, self._beam, -1)
-        finished = beam.frames >= self._lengths
-        at = mx.minimum(beam.frames, mx.maximum(self._lengths - 1, 0))
-        rows = (mx.arange(self._batch)[:, None] * self._frames + at).reshape(-1)
-        labels, durations = self._transducer.logits(mx.take(self._encoder, rows, axis=0), beam.output)
-        table = (
-            labels.reshape(shape),
-            None if durations is None else durations.reshape(shape),
-            self._durations,
-            beam.scores,
-            finished,
-            beam.held >= self._max_symbols,
-        )
-        if self._fusion is None:
-            return expand(*table), (), None
-        bonus, targets = self._fusion.look(beam.fused)
-        combine = partial(self._fusion.combine, bonus=bonus.reshape(shape))
-        return expand_fused(*table, combine), targets, bonus
-
-    def _finish(self, beam: _Beam) -> list[list[Hypothesis]]:
-        ended, closing = beam.scores, None
+    def _finish(self, state: _State) -> list[list[Hypothesis]]:
+        beam, ended, closing = state.beam, state.beam.scores, None
         if self._fusion is not None:
-            closing = self._fusion.ends(beam.fused, sentence_end=False).reshape(ended.shape)
+            closing = self._fusion.ends(state.fused, sentence_end=False)
             ended = ended + closing
         if self._keeper is not None:
-            self._keeper.end(ended, np.array(self._lengths)[:, 0], closing, sums=True)
+            self._keeper.end(ended, np.array(self._limits.lengths), closing, sums=True)
         scores, sound = np.array(ended), np.array(beam.sound)
-        ends = np.array(beam.frames)
+        ends = np.array(beam.slots[Field.FRAME])
         found: list[list[Hypothesis]] = []
         for utterance, paths in enumerate(self._trail.paths()):
             if not sound[utterance]:
@@ -188,6 +147,21 @@ class BeamSearch:
             ]
             found.append([hypothesis for hypothesis, _ in sorted(row, key=_rank)])
         return found
+
+
+def _longest(beam: Beam) -> int:
+    """The tokens of the longest hypothesis, -1 where none runs; waits until the beam is there."""
+    slots, scores = np.array(beam.slots, copy=None), np.array(beam.scores, copy=None)
+    runs = (scores > -np.inf) & (slots[Field.STATUS] != FINISHED)
+    return int(slots[Field.COUNT].max()) if runs.any() else -1
+
+
+def _with_room(beam: Beam, tokens: int) -> Beam:
+    """The same beam with room for as many tokens."""
+    missing = -(-tokens // TOKEN_BLOCK) * TOKEN_BLOCK - beam.tokens.shape[-1]
+    if missing <= 0:
+        return beam
+    return beam._replace(tokens=mx.pad(beam.tokens, [(0, 0), (0, 0), (0, missing)], constant_values=-1))
 
 
 def _rank(ended: tuple[Hypothesis, int]) -> tuple[float, float, tuple[int, ...], int]:
@@ -215,10 +189,3 @@ def beam_search(
     if encoder.shape[1] == 0:
         return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
     return BeamSearch(transducer, encoder, lengths, beam, max_symbols, fusion, keeper).run()
-
-
-def _given(bonus: mx.array, rows: mx.array, labels: mx.array) -> mx.array:
-    """What fusion gave each of `labels` [B, K] behind hypothesis rows[n]; 0 for a negative one."""
-    table = bonus.reshape(-1, bonus.shape[-1])
-    found = mx.take(table.reshape(-1), rows * table.shape[1] + mx.maximum(labels, 0).reshape(-1))
-    return mx.where(labels >= 0, found.reshape(labels.shape), 0.0)

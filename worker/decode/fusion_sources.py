@@ -9,6 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+import mlx.core as mx
+
 from spool.errors import InvalidRequest
 from worker.decode.arpa import read_arpa
 from worker.decode.boost import phrase_tree
@@ -45,6 +47,8 @@ def make_fusion(
     weights = [shared.alpha, shared.boost, *(weight for ask in asks for weight in (ask.alpha, ask.boost))]
     if not all(map(math.isfinite, weights)):
         raise InvalidRequest("the weights of a language model and of phrases must be finite numbers")
+    if shared.pruning not in ("late", "early"):
+        raise InvalidRequest(f"unknown pruning {shared.pruning!r}: late or early")
     vocabulary = len(tokenizer.pieces)
     if any(not 0 <= token < vocabulary for ask in asks for token in ask.context):
         raise InvalidRequest("a context holds what is no token of the model")
@@ -58,7 +62,8 @@ def make_fusion(
     sources = [
         _source(graphs, alphas, contexts, sentence_end=end) for graphs, alphas, end in lists if any(graphs)
     ]
-    return Fusion(sources, weighted=shared.weighted) if sources else None
+    early = shared.pruning == "early"
+    return Fusion(sources, weighted=shared.weighted, early=early) if sources else None
 
 
 def _source(
@@ -73,8 +78,8 @@ def _source(
     kinds = list(dict.fromkeys(graph or silence for graph in graphs))
     kinds.sort(key=id)
     bound = BoundGraph(kinds, [kinds.index(graph or silence) for graph in graphs], contexts)
-    heard = tuple(alpha if graph else 0.0 for graph, alpha in zip(graphs, alphas, strict=True))
-    return Source(bound, heard, sentence_end)
+    heard = [alpha if graph else 0.0 for graph, alpha in zip(graphs, alphas, strict=True)]
+    return Source(bound, mx.array(heard, mx.float32), sentence_end)
 
 
 def _model(tokenizer: Speller, path: str | None) -> Graph | None:

@@ -100,9 +100,8 @@ class GreedySearch:
 
     def _round(self, row: _Row) -> _Row:
         gains: mx.array | None = None
-        targets: FusionState = ()
         if self._fusion is not None:
-            gains, targets = self._fusion.look(row.fused)
+            gains = self._fusion.gains(row.fused)[:, 0]
         stop = self._look_ahead(row, gains)
         at = row.frames + stop.advance
         held = mx.where(at == row.last, row.held, 0) + 1
@@ -120,11 +119,15 @@ class GreedySearch:
             output=output,
             state=state,
             sound=row.sound & stop.sound,
-            fused=Fusion.follow(
-                row.fused, targets, mx.arange(self._batch), mx.where(stop.emits, stop.labels, -1)
-            ),
+            fused=self._follow(row.fused, stop),
             bonus=row.bonus if gains is None else row.bonus + _earned(gains, stop),
         )
+
+    def _follow(self, fused: FusionState, stop: _Stop) -> FusionState:
+        if self._fusion is None:
+            return ()
+        emitted = mx.where(stop.emits, stop.labels, -1)[:, None]
+        return self._fusion.walk(fused, mx.zeros_like(emitted), emitted)
 
     def _look_ahead(self, row: _Row, gains: mx.array | None) -> _Stop:
         """Jump over blanks, each by its own duration, to the first label within the window. Fusion's gains

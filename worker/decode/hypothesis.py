@@ -8,6 +8,7 @@ from spool.transcript import Word
 
 Head = Literal["auto", "tdt", "rnnt", "ctc"]
 Decoder = Literal["greedy", "beam"]
+Pruning = Literal["late", "early"]
 CONTEXT_TOKENS = 256  # no n-gram is longer, and no phrase of those that are taken
 
 
@@ -16,7 +17,8 @@ class FusionOptions:
     """What else than the acoustic model has a say.
 
     lm: path of an ARPA file, weighed by `alpha`; `weighted` lets it have a say in blanks too. phrases: texts
-    to be favoured, weighed by `boost`.
+    to be favoured, weighed by `boost`. pruning: a transducer's beam fuses first and then keeps the best
+    labels of a hypothesis (`late`), or keeps the acoustically best and then fuses (`early`).
     """
 
     lm: str | None = None
@@ -24,6 +26,7 @@ class FusionOptions:
     weighted: bool = False
     phrases: tuple[str, ...] = ()
     boost: float = 1.0
+    pruning: Pruning = "late"
 
     @property
     def asks(self) -> bool:

@@ -42,6 +42,17 @@ class Path:
         return Hypothesis(self.tokens, score, self.times, self.durations, confidences)
 
 
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Every step's emission on the host, [S, B, K] each."""
+
+    labels: np.ndarray
+    frames: np.ndarray
+    durations: np.ndarray
+    log_probs: np.ndarray
+    parents: np.ndarray | None
+
+
 class Trail:
     """The emissions of every step so far, on the device until `paths` is asked for."""
 
@@ -66,7 +77,7 @@ class Trail:
         """The path of each slot of each utterance, [B][K]; that of a slot dead at the end means nothing."""
         if not self._steps:
             return [[Path((), (), (), ())] * self._shape[1] for _ in range(self._shape[0])]
-        labels, frames, durations, log_probs = self._walk_back()
+        labels, frames, durations, log_probs = self._walk_back(self._read())
         found = []
         for utterance in range(self._shape[0]):
             row = []
@@ -83,22 +94,31 @@ class Trail:
             found.append(row)
         return found
 
-    def _walk_back(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _read(self) -> _Steps:
+        def whole(arrays: list[mx.array]) -> np.ndarray:
+            return np.array(mx.stack(arrays)).reshape(-1, *self._shape)
+
+        parents = [step.parents for step in self._steps if step.parents is not None]
+        return _Steps(
+            labels=whole([step.labels for step in self._steps]),
+            frames=whole([step.frames for step in self._steps]),
+            durations=whole([step.durations for step in self._steps]),
+            log_probs=whole([step.log_probs for step in self._steps]),
+            parents=whole(parents) if parents else None,
+        )
+
+    def _walk_back(self, steps: _Steps) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Every step's emission seen from the slots alive at the end: four [S, B, K] arrays."""
-        fields = [
-            np.array(mx.stack([getattr(step, name) for step in self._steps]))
-            for name in ("labels", "frames", "durations", "log_probs")
-        ]
-        labels, frames, durations, log_probs = (field.reshape(-1, *self._shape) for field in fields)
-        if self._steps[0].parents is None:
-            return labels, frames, durations, log_probs
-        parents = np.array(mx.stack([step.parents for step in self._steps if step.parents is not None]))
+        parents = steps.parents
+        if parents is None:
+            return steps.labels, steps.frames, steps.durations, steps.log_probs
         slot = np.broadcast_to(np.arange(self._shape[1]), self._shape)
         routes = np.empty_like(parents)
         for step in range(len(parents) - 1, -1, -1):
             routes[step] = slot
             slot = np.take_along_axis(np.maximum(parents[step], 0), slot, axis=1)
         chosen = [
-            np.take_along_axis(field, routes, axis=2) for field in (labels, frames, durations, log_probs)
+            np.take_along_axis(field, routes, axis=2)
+            for field in (steps.labels, steps.frames, steps.durations, steps.log_probs)
         ]
         return chosen[0], chosen[1], chosen[2], chosen[3]

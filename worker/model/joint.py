@@ -58,15 +58,24 @@ class Transducer:
         output, state = self._prediction.start(batch)
         return self._joint.pred(output), state
 
-    def step(self, tokens: mx.array, state: LstmState) -> tuple[mx.array, LstmState]:
-        """Reads one label a row ([B] integers): projected prediction output [B, J] and the next state."""
-        output, state = self._prediction.step(tokens, state)
+    def step(
+        self, tokens: mx.array, state: LstmState, of: mx.array | None = None
+    ) -> tuple[mx.array, LstmState]:
+        """Reads one label a row ([B] integers): projected prediction output [B, J] and the next state.
+
+        With `of` [B], row b goes on from row of[b] of `state`.
+        """
+        output, state = self._prediction.step(tokens, state, of)
         return self._joint.pred(output), state
 
     def project_encoder(self, frames: mx.array) -> mx.array:
         """Encoder frames [..., d_model] -> [..., J]; once an utterance, not once a step."""
         projected: mx.array = self._joint.enc(frames)
         return projected
+
+    def joined(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
+        """[..., J] and [..., J] -> logits [..., V + 1 + D]: labels, blank, then the durations of a TDT."""
+        return self._joint.join(enc_proj, pred_proj)
 
     def logits(self, enc_proj: mx.array, pred_proj: mx.array) -> tuple[mx.array, mx.array | None]:
         """[..., J] and [..., J] -> label logits [..., V + 1] (blank last) and duration logits [..., D] or

@@ -43,9 +43,14 @@ class LstmLayer(nn.Module):
         """[B, inputs] -> what the input gives to the gates, [B, 4H]."""
         return mx.addmm(self.bias, x, self.Wx.T)
 
-    def __call__(self, entering: mx.array, hidden: mx.array, cell: mx.array) -> tuple[mx.array, mx.array]:
-        """[B, 4H], [B, H], [B, H] -> the next hidden and cell state, [B, H] each."""
-        return lstm_cell(entering, hidden @ self.Wh.T, cell)
+    def __call__(
+        self, entering: mx.array, hidden: mx.array, cell: mx.array, of: mx.array | None
+    ) -> tuple[mx.array, mx.array]:
+        """[B, 4H], [P, H], [P, H] -> the next hidden and cell state, [B, H] each; row b goes on from of[b]."""
+        recurrent = hidden @ self.Wh.T
+        if of is not None:
+            recurrent, cell = recurrent[of], cell[of]
+        return lstm_cell(entering, recurrent, cell)
 
 
 class LstmStack(nn.Module):
@@ -55,12 +60,14 @@ class LstmStack(nn.Module):
         super().__init__()
         self.lstm = [LstmLayer(size, size) for _ in range(layers)]
 
-    def __call__(self, entering: mx.array, state: LstmState) -> tuple[mx.array, LstmState]:
+    def __call__(
+        self, entering: mx.array, state: LstmState, of: mx.array | None = None
+    ) -> tuple[mx.array, LstmState]:
         """What enters the first layer's gates, [B, 4H], through every layer; returns the top's output [B, H]
-        and the new state."""
+        and the new state. Row b goes on from row of[b] of `state`, from its own where `of` is None."""
         hidden, cell = [], []
         for index, layer in enumerate(self.lstm):
-            shown, carried = layer(entering, state.hidden[:, index], state.cell[:, index])
+            shown, carried = layer(entering, state.hidden[:, index], state.cell[:, index], of)
             hidden.append(shown)
             cell.append(carried)
             if index + 1 < len(self.lstm):
@@ -105,7 +112,12 @@ class PredictionNetwork(nn.Module):
         output, state = stack(stack.lstm[0].entering(zeros[:, 0]), LstmState(zeros, zeros))
         return output, state
 
-    def step(self, tokens: mx.array, state: LstmState) -> tuple[mx.array, LstmState]:
-        """One label a row, [B] integers (blank allowed: a zero embedding). [B, H] and the next state."""
-        output, state = self.prediction["dec_rnn"](self._entering()[tokens], state)
+    def step(
+        self, tokens: mx.array, state: LstmState, of: mx.array | None = None
+    ) -> tuple[mx.array, LstmState]:
+        """One label a row, [B] integers (blank allowed: a zero embedding). [B, H] and the next state.
+
+        With `of` [B], row b goes on from row of[b] of a state of fewer rows, whose product is made once.
+        """
+        output, state = self.prediction["dec_rnn"](self._entering()[tokens], state, of)
         return output, state

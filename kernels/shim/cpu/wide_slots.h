@@ -159,6 +159,15 @@ SPOOL_INLINE int first_of(slots best, slot_ints at, int, float value) {
     for (int i = 0; i < o; i++) noted[i] = noted[i] < noted[i + o] ? noted[i] : noted[i + o];
   return noted[0];
 }
+SPOOL_INLINE void offer_slot(slots& best, slot_ints& at, int, float value, int i) {
+  const int slot = i % 32, noted = i - slot;
+  float held;
+  memcpy(&held, (char*)&best + slot * sizeof held, sizeof held);
+  if (value > held) {
+    memcpy((char*)&best + slot * sizeof value, &value, sizeof value);
+    memcpy((char*)&at + slot * sizeof noted, &noted, sizeof noted);
+  }
+}
 SPOOL_INLINE void set_slot(slots& best, slot_ints& at, int, int slot, float value, int i) {
   memcpy((char*)&best + slot * sizeof value, &value, sizeof value);
   memcpy((char*)&at + slot * sizeof i, &i, sizeof i);

@@ -6,11 +6,14 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from kernels.settle import Field
 from tests.worker.decode.reference import random_frames, tiny_transducer
 from worker.decode import beam, greedy
-from worker.decode.advance import advance
+from worker.decode.advance import advance, regrow
 from worker.decode.beam import beam_search
 from worker.decode.greedy import greedy_search
+from worker.model.joint import Transducer
+from worker.model.prediction import LstmState
 
 
 @pytest.mark.parametrize("needed", [[True, False, True, False], [False] * 4, [True] * 4])
@@ -35,6 +38,58 @@ def test_both_ways_step_the_rows_that_need_it(needed: list[bool]) -> None:
     assert (np.array(output) == before).all()
 
 
+class Counting:
+    """A transducer that notes how many rows it steps, and of how many parents it makes the product."""
+
+    def __init__(self, transducer: Transducer) -> None:
+        self._transducer = transducer
+        self.stepped: list[tuple[int, int]] = []
+
+    def step(
+        self, tokens: mx.array, state: LstmState, of: mx.array | None = None
+    ) -> tuple[mx.array, LstmState]:
+        self.stepped.append((len(tokens), len(state.hidden)))
+        return self._transducer.step(tokens, state, of)
+
+
+def slots_of(labels: list[int], parents: list[int], origins: list[int]) -> mx.array:
+    fields = np.zeros((len(Field), 1, len(labels)), np.int32)
+    fields[Field.LABEL, 0], fields[Field.PARENT, 0], fields[Field.ORIGIN, 0] = labels, parents, origins
+    return mx.array(fields)
+
+
+@pytest.mark.parametrize("gather", [True, False])
+def test_a_prefix_is_read_once_and_a_parents_product_made_once(gather: bool) -> None:
+    # Slots 0 and 1 are one prefix at two frames; 2 has another parent's label, 3 another label of that
+    # parent, 4 goes on with a row that is there, 5 takes the row that slot 4 has.
+    counting = Counting(tiny_transducer(0, 9))
+    output, state = counting._transducer.start(6)
+    output, state = counting._transducer.step(mx.arange(6), state)
+    slots = slots_of([3, 3, 5, 6, -1, 8], [1, 1, 2, 2, 4, 0], [6, 6, 8, 9, 4, 4])
+
+    found, after = regrow(counting, slots, output, state, gather=gather)  # type: ignore[arg-type]
+
+    assert counting.stepped == ([(3, 2)] if gather else [(6, 6)])
+    read, states = counting._transducer.step(mx.array([3, 5, 6]), state.take(mx.array([1, 2, 2])))
+    for one, fresh, old in ((found, read, output), *zip(after, states, state, strict=True)):
+        expected = np.array(fresh)[[0, 0, 1, 2, 0, 0]]
+        expected[4:] = np.array(old)[4]
+        assert np.array(one) == pytest.approx(expected, abs=1e-6)
+
+
+def test_where_nobody_reads_rows_only_change_places() -> None:
+    counting = Counting(tiny_transducer(0, 9))
+    output, state = counting._transducer.step(mx.arange(3), counting._transducer.start(3)[1])
+
+    found, after = regrow(  # type: ignore[arg-type]
+        counting, slots_of([-1, -1, 4], [2, 0, 0], [2, 0, 0]), output, state, gather=True
+    )
+
+    assert counting.stepped == []
+    assert (np.array(found) == np.array(output)[[2, 0, 0]]).all()
+    assert (np.array(after.cell) == np.array(state.cell)[[2, 0, 0]]).all()
+
+
 @pytest.mark.parametrize("durations", [(), (0, 1, 2, 3, 4)])
 def test_searches_find_the_same_either_way(
     durations: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
@@ -43,8 +98,8 @@ def test_searches_find_the_same_either_way(
     frames = random_frames(3, lengths)
     found = []
     for gather in (True, False):
-        for module in (beam, greedy):
-            monkeypatch.setattr(module, "advance", partial(advance, gather=gather))
+        monkeypatch.setattr(beam, "regrow", partial(regrow, gather=gather))
+        monkeypatch.setattr(greedy, "advance", partial(advance, gather=gather))
         found.append(
             beam_search(transducer, frames, np.array(lengths), 4, 10)
             + greedy_search(transducer, frames, np.array(lengths), 10)

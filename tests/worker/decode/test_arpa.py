@@ -47,10 +47,9 @@ def costs(graph: Graph, tokens: list[int]) -> tuple[list[float], float]:
     bound = BoundGraph([graph], [0])
     state, paid = bound.start(1), []
     for token in tokens:
-        seen, targets = bound.look(state)
-        paid.append(float(seen[0, token]))
-        state = targets[:, token]
-    return paid, float(bound.ends(state)[0])
+        paid.append(bound.look(state, mx.ones(1))[0, 0, token].item())
+        state = bound.walk(state, mx.zeros((1, 1), mx.int32), mx.array([[token]]))
+    return paid, bound.ends(state).item()
 
 
 def test_pieces_and_back_off(tmp_path: Path) -> None:
@@ -137,11 +136,12 @@ def test_what_is_no_text_or_not_there_is_refused(tmp_path: Path) -> None:
 def test_rows_of_a_batch_walk_apart() -> None:
     graph = language_model(read_arpa(GOLDEN / "lm.arpa", tuple("x" * i for i in range(2, 66))), 64)
     bound = BoundGraph([graph], [0, 0, 0])
-    state = bound.start(2)
-    _, targets = bound.look(state)
-    state = targets[mx.arange(6), mx.array([0, 1, 2, 3, 61, 5])]
+    alphas = mx.array([1.0, 1.0, 2.0])
+    emitted = mx.array([[0, 1], [2, 3], [61, 5]], mx.int32)
+    state = bound.walk(bound.start(2), mx.zeros((3, 2), mx.int32), emitted)
 
-    together = np.array(bound.look(state)[0])
+    together = np.array(bound.look(state, alphas))
 
-    for row in range(6):
-        assert (together[row] == np.array(BoundGraph([graph], [0]).look(state[row : row + 1])[0])[0]).all()
+    for row in range(3):
+        alone = BoundGraph([graph], [0]).look(state[row : row + 1], alphas[row : row + 1])
+        assert (together[row] == np.array(alone)[0]).all()

@@ -1,0 +1,103 @@
+// A threadgroup of one simdgroup takes an utterance.
+// inputs gains[3, B, K], choice[3, B, K] (parent, label, duration), finite[B], slots_before[FIELDS, B, K],
+// tokens[B, K, L], common[B, K, K], sound[B], lengths[B], limits[2] (encoder frames a row, labels a frame)
+// outputs o_scores[B, K], o_slots[FIELDS, B, K], o_tokens[B, K, L], o_common[B, K, K], o_sound[B]
+constexpr int LABEL = 0, SPOKEN = 1, DURATION = 2, PARENT = 3, HEIR = 4, FRAME = 5, HELD = 6, COUNT = 7, ORIGIN = 8,
+              ROW = 9, STATUS = 10;  // of the slots
+constexpr int RUNS = 0, FINISHED = 1, FORCED = 2;  // of a status
+threadgroup float score[K];
+threadgroup float merged[K];
+threadgroup int from[K];
+threadgroup int label[K];   // emitted, -1 where none is
+threadgroup int place[K];   // the next encoder frame
+threadgroup int count[K];   // tokens
+threadgroup int heir[K];
+threadgroup int reads[K];
+threadgroup int keeps[K];   // a state of its own to give away: it lives, runs on and emits nothing
+threadgroup int alike[K * K];
+const int b = int(threadgroup_position_in_grid.x);
+const int lane = int(thread_index_in_simdgroup);
+const int fields = gains_shape[1] * K;
+const int room = tokens_shape[2];
+const int over = lengths[b];
+const bool well = sound[b] && finite[b];
+if (lane == 0) o_sound[b] = well;
+for (int k = lane; k < K; k += SIMD_W) {
+  const int out = b * K + k;
+  const int chosen = choice[fields + out], waits = choice[2 * fields + out];
+  const int parent = choice[out] < 0 ? 0 : choice[out];
+  const int here = b * K + parent;
+  const int emitted = chosen >= 0 && chosen != BLANK ? chosen : -1;
+  const int began = slots_before[FRAME * fields + here];
+  const int held = waits > 0 ? 0 : slots_before[HELD * fields + here] + (emitted >= 0 ? 1 : 0);
+  from[k] = parent;
+  label[k] = emitted;
+  place[k] = began + waits;
+  count[k] = slots_before[COUNT * fields + here] + (emitted >= 0 ? 1 : 0);
+  score[k] = well ? float(gains[out]) : -INFINITY;
+  o_slots[LABEL * fields + out] = emitted;
+  o_slots[SPOKEN * fields + out] = began;
+  o_slots[DURATION * fields + out] = waits;
+  o_slots[PARENT * fields + out] = choice[out];
+  o_slots[FRAME * fields + out] = place[k];
+  o_slots[HELD * fields + out] = held;
+  o_slots[COUNT * fields + out] = count[k];
+  o_slots[STATUS * fields + out] = place[k] >= over ? FINISHED : held >= limits[1] ? FORCED : RUNS;
+  const int last = over > 0 ? over - 1 : 0;
+  o_slots[ROW * fields + out] = b * limits[0] + (place[k] < last ? place[k] : last);
+}
+threadgroup_barrier(mem_flags::mem_threadgroup);
+for (int i = lane; i < K * room; i += SIMD_W) {
+  const int k = i / room, at = i % room;
+  const bool added = label[k] >= 0 && at == count[k] - 1;
+  o_tokens[b * K * room + i] = added ? label[k] : tokens[(b * K + from[k]) * room + at];
+}
+for (int i = lane; i < K * K; i += SIMD_W) {
+  const int one = i / K, other = i % K;
+  const int common_before = common[(b * K + from[one]) * K + from[other]];
+  // What follows the common prefix: in the tokens so far, or the label behind their end.
+  const int mine = count[one] - (label[one] >= 0 ? 1 : 0), others = count[other] - (label[other] >= 0 ? 1 : 0);
+  const int next = common_before < mine ? tokens[(b * K + from[one]) * room + common_before] : label[one];
+  const int its = common_before < others ? tokens[(b * K + from[other]) * room + common_before] : label[other];
+  const int shared = common_before + (next >= 0 && next == its ? 1 : 0);
+  o_common[b * K * K + i] = shared;
+  alike[i] = shared == count[one] && shared == count[other] ? 1 : 0;
+}
+threadgroup_barrier(mem_flags::mem_threadgroup);
+for (int k = lane; k < K; k += SIMD_W) {
+  const float mine = score[k];
+  bool wins = mine > -INFINITY;
+  int crowd = 0, best = wins ? k : -1;
+  float sum = 0.0f, top = mine;
+  for (int o = 0; o < K; o++) {
+    const float other = score[o];
+    if (mine > -INFINITY && other > -INFINITY && alike[k * K + o] != 0 && (!TIMED || place[o] == place[k])) {
+      if (other > mine || (other == mine && o < k)) wins = false;
+      if (other > top || (other == top && o < best)) {
+        top = other;
+        best = o;
+      }
+      sum += exp(other - mine);
+      crowd++;
+    }
+  }
+  merged[k] = !wins ? -INFINITY : crowd > 1 ? mine + log(sum) : mine;
+  heir[k] = best;
+  const bool runs = wins && place[k] < over;
+  reads[k] = runs && label[k] >= 0 ? 1 : 0;
+  keeps[k] = runs && label[k] < 0 ? 1 : 0;
+}
+threadgroup_barrier(mem_flags::mem_threadgroup);
+for (int k = lane; k < K; k += SIMD_W) {
+  int origin = from[k];
+  if (reads[k] != 0) {
+    origin = K + k;
+    for (int o = K - 1; o >= 0; o--)
+      if (alike[k * K + o] != 0 && reads[o] != 0) origin = K + o;
+    for (int o = K - 1; o >= 0; o--)
+      if (alike[k * K + o] != 0 && keeps[o] != 0) origin = from[o];
+  }
+  o_scores[b * K + k] = merged[k];
+  o_slots[HEIR * fields + b * K + k] = heir[k];
+  o_slots[ORIGIN * fields + b * K + k] = origin;
+}
