@@ -150,9 +150,7 @@ def searches(model: torch.nn.Module, golden: dict[str, np.ndarray], arpa: Path) 
             found[f"ctc_beam.k{beam}"] = ctc(model, rows("ctc_log_probs"), beam)
             found[f"ctc_beam.k{beam}.lm"] = ctc(model, rows("ctc_log_probs"), beam, **lm)
             found[f"ctc_beam.k{beam}.beta"] = ctc(model, rows("ctc_log_probs"), beam, beam_beta=BETA)
-            found[f"ctc_beam.k{beam}.lm.beta"] = ctc(
-                model, rows("ctc_log_probs"), beam, beam_beta=BETA, **lm
-            )
+            found[f"ctc_beam.k{beam}.lm.beta"] = ctc(model, rows("ctc_log_probs"), beam, beam_beta=BETA, **lm)
     return found
 
 
