@@ -6,6 +6,7 @@ Words only; what the routes do is in their own modules.
 from typing import Any
 
 from api import examples
+from api.lattice_examples import KALDI, LATTICE
 from api.problems import MEDIA_TYPE
 from api.schemas import (
     CostReportOut,
@@ -19,6 +20,7 @@ from api.schemas import (
     UploadRequest,
     WorkerList,
 )
+from spool.lattice import Lattice
 from spool.transcript import Transcript
 
 Words = dict[str, Any]
@@ -203,11 +205,19 @@ TRANSCRIPT: Words = {
     "response_model": None,
     "responses": {
         200: {
-            "description": "The words of the recording.",
-            "model": Transcript,
+            "description": "The words of the recording, or each chunk's lattice.",
+            "model": Transcript | list[Lattice],
             "content": {
-                "application/json": {"example": examples.TRANSCRIPT},
-                "text/plain": {"schema": {"type": "string"}, "example": "keep the light\n"},
+                "application/json": {
+                    "examples": {
+                        "json": {"value": examples.TRANSCRIPT},
+                        "lattice": {"value": [LATTICE]},
+                    }
+                },
+                "text/plain": {
+                    "schema": {"type": "string"},
+                    "examples": {"txt": {"value": "keep the light\n"}, "kaldi": {"value": KALDI}},
+                },
                 "application/x-subrip": {"schema": {"type": "string"}, "example": examples.SRT},
                 "text/vtt": {"schema": {"type": "string"}, "example": examples.VTT},
             },

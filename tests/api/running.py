@@ -17,6 +17,7 @@ from api.services import Services
 from spool.formats import render
 from spool.ids import new_id
 from spool.jobs import queue_name
+from spool.lattice import Lattice
 from spool.queue import queue_depth
 from spool.settings import Settings
 from spool.store import leases
@@ -83,9 +84,14 @@ class FakeWorker:
             leases.set_progress(tx, claim, done, total)
             self._charge(tx, claim, done)
 
-    def finish(self, job_id: str, words: tuple[str, ...] = ("keep", "the", "light")) -> None:
+    def finish(
+        self,
+        job_id: str,
+        words: tuple[str, ...] = ("keep", "the", "light"),
+        lattice: tuple[Lattice, ...] = (),
+    ) -> None:
         claim = self.claim(job_id)
-        record = transcript_of(job_id, words)
+        record = transcript_of(job_id, words).model_copy(update={"lattice": lattice})
         key = f"jobs/{job_id}/transcript.{claim.attempt}.json"
         stored = self.services.objects.put_bytes(key, render(record, "json").encode())
         with self.services.database.begin() as tx:

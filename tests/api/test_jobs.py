@@ -1,11 +1,15 @@
 """Jobs over HTTP: submit, look, list, cancel, retry, fetch."""
 
+import json
 import time
 from pathlib import Path
 
 import httpx
 import pytest
 
+from api.lattice_examples import LATTICE
+from spool.formats.lattices import archived
+from spool.lattice import Lattice
 from tests.api.running import Live, file_job, problem
 
 
@@ -118,6 +122,28 @@ def test_a_done_job_has_its_transcript_in_every_format(
     done = http.get(f"/v1/jobs/{job['id']}").json()
     assert (done["state"], done["words"], done["coverage"]) == ("done", 3, 1.0)
     assert done["progress"]["fraction"] == 1.0
+
+
+@pytest.mark.parametrize("form", ["lattice", "kaldi"])
+def test_a_lattice_is_fetched_where_it_was_asked_for(
+    live: Live, http: httpx.Client, recordings: Path, form: str
+) -> None:
+    asked = submit(http, recordings, options={"decoder": "beam", "lattice": 5.0, "alternatives": 2})
+    plain = submit(http, recordings)
+    lattice = Lattice.model_validate(LATTICE)
+    work = live.work()
+    work.finish(asked["id"], lattice=(lattice,))
+    work.finish(plain["id"])
+
+    found = http.get(f"/v1/jobs/{asked['id']}/transcript", params={"format": form})
+    missing = http.get(f"/v1/jobs/{plain['id']}/transcript", params={"format": form})
+
+    expected = archived(lattice, "reel") if form == "kaldi" else json.dumps([LATTICE]) + "\n"
+    assert found.text == expected
+    assert (asked["options"]["lattice"], asked["options"]["alternatives"]) == (5.0, 2)
+    assert "did not ask for one" in problem(missing, 404, "not_found")["detail"]
+    refused = http.post("/v1/jobs", json=file_job(recordings, options={"lattice": 5.0}))
+    assert "greedy decoder knows one path" in refused.text
 
 
 def test_a_transcript_before_its_time_says_where_the_job_stands(

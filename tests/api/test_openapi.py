@@ -7,6 +7,9 @@ from pydantic import BaseModel
 
 from api import batch_examples, batch_schemas, examples, schemas
 from api.app import create_app
+from api.lattice_examples import KALDI, LATTICE
+from spool.formats.lattices import archived
+from spool.lattice import Lattice
 from spool.settings import load_settings
 from spool.transcript import Transcript
 
@@ -121,6 +124,7 @@ def test_every_reference_leads_somewhere() -> None:
         (schemas.Readiness, examples.NOT_READY),
         (schemas.ProblemOut, examples.PROBLEM),
         (Transcript, examples.TRANSCRIPT),
+        (Lattice, LATTICE),
         (batch_schemas.BatchUploadRequest, batch_examples.BATCH_UPLOAD_REQUEST),
         (batch_schemas.BatchRequest, batch_examples.BATCH_REQUEST),
         (batch_schemas.BatchOut, batch_examples.BATCH),
@@ -135,6 +139,10 @@ def test_examples_are_what_they_are_examples_of(schema: type[BaseModel], example
     read = schema.model_validate(example, extra="forbid")
     sent = read.model_dump(mode="json", exclude_unset=True)
     assert sent == example
+
+
+def test_the_kaldi_example_is_of_the_lattice_beside_it() -> None:
+    assert archived(Lattice.model_validate(LATTICE), "Reel_42") == KALDI
 
 
 def test_the_page_itself_is_served(http: Any) -> None:
