@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from worker.blas import BlasReport
+from worker.check import _blas
+
 ROOT = Path(__file__).parents[2]
 PROBE = """
 import ctypes, json
@@ -89,3 +92,14 @@ def test_asking_twice_loads_once() -> None:
 
     assert preload_blas() is preload_blas()
     assert blas_status() == str(preload_blas())
+
+
+@linux_only
+@pytest.mark.parametrize("fast", [True, False])
+def test_the_check_warns_of_a_slow_product(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.check.preload_blas", lambda: BlasReport("some BLAS", None, fast, "why"))
+    (finding,) = _blas()
+    assert finding.name == "blas"
+    assert finding.level == ("ok" if fast else "warn")
+    assert finding.text == "some BLAS (why)"
+    assert ("libopenblas0" in finding.advice) is not fast
