@@ -23,6 +23,7 @@ from api import (
     jobs,
     metrics,
     overview,
+    phrases,
     problems,
     transcriptions,
     transcripts,
@@ -87,6 +88,9 @@ def create_app(settings: Settings) -> FastAPI:
         methods=["GET"],
         tags=["jobs"],
         **described.TRANSCRIPT,
+    )
+    v1.add_api_route(
+        "/jobs/{job_id}/phrases", phrases.phrases, methods=["GET"], tags=["jobs"], **phrases.PHRASES
     )
     _add_batches(v1)
     _add_views(app, v1)

@@ -9,10 +9,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from api import cli_options as told
 from api.batch_client import BatchClient
 from api.batch_schemas import BatchDetail, BatchOut
 from api.cli_connection import Json, Url, connected, err, out, print_json
-from api.cli_jobs import Channels, Decoder
 from api.printing import clock, money
 from spool.errors import InvalidRequest
 from spool.jobs import JobState
@@ -36,10 +36,19 @@ def submit(
     project: Annotated[
         str | None, typer.Option(help="Whom the cost is booked on; the key's own, else `default`.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="A model the server knows.")] = None,
-    decoder: Annotated[Decoder | None, typer.Option(help="How to search.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, max=32, help="Hypotheses kept by the beam.")] = None,
-    channels: Annotated[Channels | None, typer.Option(help="Mix channels or keep them apart.")] = None,
+    model: told.ModelOption = None,
+    decoder: told.DecoderOption = None,
+    beam: told.BeamOption = None,
+    channels: told.ChannelsOption = None,
+    nbest: told.NbestOption = None,
+    boost: told.BoostOption = None,
+    boost_file: told.BoostFileOption = None,
+    boost_weight: told.BoostWeightOption = None,
+    language_model: told.LanguageModelOption = None,
+    lm_weight: told.LmWeightOption = None,
+    lm_blanks: told.LmBlanksOption = False,
+    pruning: told.PruningOption = None,
+    context: told.ContextOption = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Kept with each job.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Run nothing when one line is bad.")] = False,
     no_reuse: Annotated[bool, typer.Option("--no-reuse", help="Decode again what was done before.")] = False,
@@ -49,7 +58,19 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Hand in a batch; what is wrong with a line is told by its number."""
-    chosen = {"model": model, "decoder": decoder, "beam": beam, "channels": channels}
+    chosen = {
+        "model": model,
+        "decoder": decoder,
+        "beam": beam,
+        "channels": channels,
+        "nbest": nbest,
+        "boost": told.boost_of(boost, boost_file, boost_weight),
+        "language_model": language_model,
+        "lm_weight": lm_weight,
+        "lm_blanks": lm_blanks or None,
+        "pruning": pruning,
+        "context": context,
+    }
     request: dict[str, Any] = {
         "options": {key: value for key, value in chosen.items() if value is not None},
         "tags": _tags(tag or []),

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from api import cli_options as told
 from api.cli_connection import Json, Url, connected, err, out, print_json
 from api.client import Client, Refused
 from api.following import follow
@@ -19,20 +20,6 @@ from spool.errors import InvalidRequest
 from spool.jobs import JobState
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="A job's id.")]
-
-
-class Decoder(StrEnum):
-    """How to search."""
-
-    GREEDY = "greedy"
-    BEAM = "beam"
-
-
-class Channels(StrEnum):
-    """What to do with more than one channel."""
-
-    MIX = "mix"
-    SEPARATE = "separate"
 
 
 class Format(StrEnum):
@@ -55,10 +42,19 @@ def submit(
     project: Annotated[
         str | None, typer.Option(help="Whom the cost is booked on; the key's own, else `default`.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="A model the server knows.")] = None,
-    decoder: Annotated[Decoder | None, typer.Option(help="How to search.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, max=32, help="Hypotheses kept by the beam.")] = None,
-    channels: Annotated[Channels | None, typer.Option(help="Mix channels or keep them apart.")] = None,
+    model: told.ModelOption = None,
+    decoder: told.DecoderOption = None,
+    beam: told.BeamOption = None,
+    channels: told.ChannelsOption = None,
+    nbest: told.NbestOption = None,
+    boost: told.BoostOption = None,
+    boost_file: told.BoostFileOption = None,
+    boost_weight: told.BoostWeightOption = None,
+    language_model: told.LanguageModelOption = None,
+    lm_weight: told.LmWeightOption = None,
+    lm_blanks: told.LmBlanksOption = False,
+    pruning: told.PruningOption = None,
+    context: told.ContextOption = None,
     pool: Annotated[str | None, typer.Option(help="Which pool of workers.")] = None,
     worker: Annotated[str | None, typer.Option(help="Pin to one worker, by name.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs to their end.")] = False,
@@ -66,7 +62,19 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Hand in recordings; a folder stands for every recording below it."""
-    chosen = {"model": model, "decoder": decoder, "beam": beam, "channels": channels}
+    chosen = {
+        "model": model,
+        "decoder": decoder,
+        "beam": beam,
+        "channels": channels,
+        "nbest": nbest,
+        "boost": told.boost_of(boost, boost_file, boost_weight),
+        "language_model": language_model,
+        "lm_weight": lm_weight,
+        "lm_blanks": lm_blanks or None,
+        "pruning": pruning,
+        "context": context,
+    }
     options = {name: value for name, value in chosen.items() if value is not None}
     placed = {"project": project, "pool": pool, "worker": worker}
     request: dict[str, Any] = {name: value for name, value in placed.items() if value is not None}

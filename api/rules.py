@@ -14,6 +14,7 @@ RULES: Mapping[str, Scope | None] = {
     "DELETE /v1/jobs/{job_id}": Scope.SUBMIT,
     "POST /v1/jobs/{job_id}/retry": Scope.SUBMIT,
     "GET /v1/jobs/{job_id}/transcript": Scope.READ,
+    "GET /v1/jobs/{job_id}/phrases": Scope.READ,
     "POST /v1/jobs/{job_id}/audio-link": Scope.READ,
     "GET /v1/jobs/{job_id}/audio": Scope.READ,
     "GET /v1/overview": Scope.READ,

@@ -3,7 +3,7 @@
 Knows names and where their files are; does not open them.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from spool.errors import UnknownModel
 from spool.jobs import JobOptions
@@ -52,9 +52,7 @@ def asking_of(options: JobOptions, settings: Settings, db: Database, name: str) 
         alternatives=options.alternatives,
         lattice=options.lattice,
     )
-    fusion = FusionOptions(weighted=options.lm_blanks)
-    if options.pruning == "early":
-        fusion = replace(fusion, pruning="early")
+    fusion = FusionOptions(weighted=options.lm_blanks, pruning=options.pruning)
     return Asking(
         SearchOptions(
             decoder=options.decoder,

@@ -46,6 +46,7 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/jobs",
         "GET /v1/jobs/{job_id}",
         "GET /v1/jobs/{job_id}/audio",
+        "GET /v1/jobs/{job_id}/phrases",
         "GET /v1/jobs/{job_id}/transcript",
         "GET /v1/models",
         "GET /v1/overview",

@@ -1,0 +1,35 @@
+"""The route of a job's boosted phrases, which its row names by their digest alone."""
+
+from pydantic import BaseModel, Field
+
+from api import examples
+from api.auth import CallerDep
+from api.caller import own_job
+from api.described import answer, problems
+from api.schemas import with_example
+from api.services import ServicesDep
+from spool.store.phrases import phrases_of
+
+
+class PhrasesOut(BaseModel):
+    """The words and phrases that a job favours; none where it asked for none."""
+
+    model_config = with_example(examples.PHRASES)
+
+    phrases: list[str] = Field(description="In the order of their letters, each once.")
+
+
+PHRASES = {
+    "summary": "Fetch a job's phrases",
+    "responses": {
+        **answer(200, "Its boosted phrases.", PhrasesOut, examples.PHRASES),
+        **problems("not_found"),
+    },
+}
+
+
+def phrases(services: ServicesDep, caller: CallerDep, job_id: str) -> PhrasesOut:
+    """The boosted phrases of a job, which lists of jobs show by count and digest."""
+    with services.database.read() as tx:
+        boost = own_job(tx, caller, job_id).options.boost
+        return PhrasesOut(phrases=[] if boost is None else list(phrases_of(tx, boost.sha256)))
