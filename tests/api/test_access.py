@@ -1,5 +1,7 @@
 """Every route there is, times every kind of caller. A new route without a rule fails here."""
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -174,6 +176,37 @@ def test_what_is_handed_in_is_the_keys_projects(estate: Estate, recordings: Any)
     # And the job knows by which key it came
     with estate.live.services.database.read() as tx:
         assert get_job(tx, job["id"]).key_id == key_id_of(estate.keys["other"] or "")
+
+
+def test_no_key_of_an_object_is_made_of_what_was_sent(estate: Estate) -> None:
+    url, own = estate.live.url, bearer(estate.keys["submitter"] or "")
+    names = [
+        "../../../etc/passwd",
+        "jobs/x/../../y",
+        "a\\b",
+        "%2e%2e%2f",
+        "..",
+        "reel\u0000.wav",
+        "\u202egnp.wav",
+    ]
+    for name in names:
+        form = {
+            "request": (
+                None,
+                json.dumps({"project": "alpha", "tags": {"a": name[:9].strip("\0")}}),
+                "application/json",
+            ),
+            "file": (name, b"RIFF", f"audio/{name}".encode("unicode_escape").decode()),
+        }
+        sent = httpx.post(
+            f"{url}/v1/jobs", files=form, headers=own | {"Idempotency-Key": "../" + "x" * len(name)}
+        )
+        assert sent.status_code in (200, 202, 409, 422), sent.text
+    kept = [info.key for info in estate.live.services.objects.list()]
+    assert len(kept) > len(names) // 2
+    assert not [
+        key for key in kept if not re.fullmatch(r"jobs/job_[0-9A-Z]{26}/(source|transcript\.1\.json)", key)
+    ]
 
 
 def test_idempotency_keys_of_two_projects_know_nothing_of_each_other(estate: Estate, recordings: Any) -> None:
