@@ -27,6 +27,7 @@ from api.schemas import with_example
 from api.services import Services, ServicesDep, services_of
 from api.sources import checked_source, file_path
 from spool.errors import NotFound, SourceMissing
+from spool.jobs import JobState
 from spool.objects import ObjectStore, s3_store
 from spool.store.jobs import Job, Source
 
@@ -112,6 +113,9 @@ def audio(
 
 def _recording(services: Services, caller: Caller, job: Job) -> _Recording:
     source = job.source
+    if source.kind in ("s3", "file") and not (job.done_seconds or job.state is JobState.DONE):
+        # Else whoever hands in an address could read whatever lies there, sound or not.
+        raise Problem(409, "not_here", "The recording can be heard once a worker has decoded some of it.")
     match source.kind:
         case "upload":
             return _stored(services.objects, source.uri, None)

@@ -48,9 +48,14 @@ def test_the_recording_comes_whole_and_in_part(http: httpx.Client) -> None:
 
 
 def test_a_file_under_a_root_is_passed_on_and_one_elsewhere_is_not(
-    http: httpx.Client, recordings: Path
+    live: Live, http: httpx.Client, recordings: Path
 ) -> None:
     job = http.post("/v1/jobs", json=file_job(recordings)).json()["id"]
+    # What no worker has decoded need not be a recording at all
+    problem(http.get(f"/v1/jobs/{job}/audio"), 409, "not_here")
+    problem(http.post(f"/v1/jobs/{job}/audio-link"), 409, "not_here")
+    worker = live.work()
+    worker.progress(worker.claim(job), done=1.0, total=2.0)
     assert http.get(f"/v1/jobs/{job}/audio").content == (recordings / "reel 1.wav").read_bytes()
     (recordings / "reel 1.wav").unlink()
     problem(http.get(f"/v1/jobs/{job}/audio"), 404, "not_found")
