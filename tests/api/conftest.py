@@ -15,7 +15,9 @@ from tests.api.running import Live, start
 def _plain_logs() -> Iterator[None]:
     """structlog's own default prints the local variables of tracebacks, which takes many seconds."""
     structlog.configure(
-        processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        # As in a server: stdout is for what commands print.
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()],
     )
     yield
     structlog.reset_defaults()
