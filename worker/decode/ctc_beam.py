@@ -17,6 +17,7 @@ from kernels.prefix import grow
 from worker.decode.fusion import Fusion, FusionState
 from worker.decode.hypothesis import Hypothesis
 from worker.decode.keeper import Keeper
+from worker.decode.prefix_graph import Record
 from worker.decode.trail import Emission, Path, Trail
 
 CHECK_EVERY = 8  # frames between two evaluations
@@ -143,18 +144,28 @@ def _paths(trail: CtcTrail) -> list[list[Path]]:
 
 
 def _keep(keeper: Keeper, trail: CtcTrail, lengths: np.ndarray) -> None:
-    """Tell the keeper frame by frame what the launch did."""
-    shape = trail.ends.shape
-    for frame in range(min(trail.labels.shape[1], int(lengths.max(initial=0)))):
-        emission = Emission(
-            labels=trail.labels[:, frame],
-            frames=mx.full(shape, frame, dtype=mx.int32),
-            durations=mx.zeros(shape, mx.int32),
-            log_probs=trail.said[:, frame],
-            parents=trail.parents[:, frame],
-        )
-        keeper.step(emission, trail.gained[:, frame], trail.scores[:, frame], None, trail.last[:, frame])
-    keeper.end(trail.ends, lengths, None, sums=False)
+    """Tell the keeper what the launch did."""
+    labels, parents, last = np.array(trail.labels), np.array(trail.parents), np.array(trail.last)
+    gained, scores, ends = np.array(trail.gained), np.array(trail.scores), np.array(trail.ends)
+    frames = np.broadcast_to(np.arange(labels.shape[1], dtype=np.int32)[:, None], labels.shape[1:])
+    still = np.zeros_like(frames)
+    keeper.take(
+        [
+            Record(
+                labels=labels[row],
+                frames=frames,
+                durations=still,
+                parents=parents[row],
+                gained=gained[row],
+                scores=scores[row],
+                ends=ends[row],
+                length=int(length),
+                sums=False,
+                marks=last[row],
+            )
+            for row, length in enumerate(lengths)
+        ]
+    )
 
 
 def _ranked(paths: list[list[Path]], scores: np.ndarray, sound: np.ndarray) -> list[list[Hypothesis]]:

@@ -30,6 +30,7 @@ class Keeper:
     """One search's steps."""
 
     def __init__(self) -> None:
+        self._records: list[Record] = []
         self._steps: list[_Step] = []
         self._ends: mx.array | None = None
         self._closing: mx.array | None = None
@@ -47,6 +48,10 @@ class Keeper:
         """Keep one step: scores before recombination and after it, what fusion gave, and what else tells
         hypotheses apart. Arrays are [B, K]; the emission has parents."""
         self._steps.append(_Step(emission, gained, scores, fused, marks))
+
+    def take(self, records: list[Record]) -> None:
+        """Keep what a search knows as a whole."""
+        self._records = records
 
     def latest(self, steps: int) -> list[mx.array]:
         """The arrays of the last `steps` steps, to be evaluated with what depends on them."""
@@ -67,7 +72,7 @@ class Keeper:
     def records(self) -> list[Record]:
         """What was kept of each utterance; none where nothing was searched."""
         if self._ends is None:
-            return []
+            return self._records
         ends = np.array(self._ends)
         closing = None if self._closing is None else np.array(self._closing)
         labels = self._integers(ends.shape, lambda step: step.emission.labels)

@@ -4,22 +4,32 @@ A state is a prefix that ends where a word does; an arc is a word, with all piec
 sentencepiece's words and the graph of prefixes; does not know the search, seconds or files.
 """
 
+from functools import lru_cache
 from heapq import heappop, heappush
 
 from worker.decode.prefix_graph import NOWHERE, Begins, Prefix, Record, prefix_graph
 from worker.decode.word_graph import Final, WordArc, WordGraph
 from worker.decode.words import Decoder, begins_word
 
+INNER = "a"  # a piece that begins no word and ends none
+
 
 def word_graph(record: Record, tokenizer: Decoder) -> WordGraph:
     """The lattice of one utterance, unpruned."""
-    pieces = tokenizer.pieces
+    fresh, closed = _marks(tokenizer.pieces)
 
     def begins(before: int, label: int) -> bool:
-        return before < 0 or begins_word(pieces[before], pieces[label])
+        return before < 0 or label in fresh or before in closed
 
     nodes = prefix_graph(record, begins)
     return _Speller(nodes, begins, tokenizer).graph()
+
+
+@lru_cache(maxsize=8)
+def _marks(pieces: tuple[str, ...]) -> tuple[frozenset[int], frozenset[int]]:
+    """The labels that begin a word behind any other, and those that any other begins one behind."""
+    fresh = frozenset(label for label, piece in enumerate(pieces) if begins_word(INNER, piece))
+    return fresh, frozenset(label for label, piece in enumerate(pieces) if begins_word(piece, INNER))
 
 
 def untangled(nodes: list[Prefix]) -> list[list[int]]:
