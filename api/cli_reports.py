@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from api.cli_connection import Json, Url, connected, out, print_json
+from api.cost_files import cost_csv
 from api.printing import clock, cost_table
 
 
@@ -19,6 +20,10 @@ class GroupBy(StrEnum):
     PROJECT = "project"
     MODEL = "model"
     WORKER = "worker"
+    POOL = "pool"
+    KEY = "key"
+    BATCH = "batch"
+    TAG = "tag"
 
 
 def costs(
@@ -29,6 +34,8 @@ def costs(
     end: Annotated[
         datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="The UTC day after the last.")
     ] = None,
+    tag: Annotated[str | None, typer.Option(help="Which tag's values, with --group-by tag.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsheet.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -38,8 +45,13 @@ def costs(
         "to": end.date().isoformat() if end else None,
     }
     with connected(url) as (client, _):
-        report = client.costs({**period, "group_by": group_by})
-    print_json(report) if as_json else out.print(cost_table(report))
+        report = client.costs({**period, "group_by": group_by, "tag": tag})
+    if as_csv:
+        typer.echo(cost_csv(report), nl=False)
+    elif as_json:
+        print_json(report)
+    else:
+        out.print(cost_table(report))
 
 
 def workers(url: Url = None, as_json: Json = False) -> None:

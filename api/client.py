@@ -16,7 +16,8 @@ from typing import Any, Self, TypeVar
 import httpx
 from pydantic import BaseModel
 
-from api.schemas import CostReportOut, JobDetail, JobOut, JobPage, Readiness, WorkerList
+from api.cost_schemas import CostReportOut
+from api.schemas import JobDetail, JobOut, JobPage, Readiness, WorkerList
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Query = Mapping[str, str | int | None]

@@ -17,10 +17,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from api.client import Client
+from api.cost_schemas import CostReportOut
 from api.following import follow
 from api.printing import clock, cost_table, indented, money, speed
 from api.recordings import recordings_under, references_of
-from api.schemas import CostReportOut, JobDetail
+from api.schemas import JobDetail
 from api.stack import Stack
 from spool.jobs import JobState
 from spool.transcript import Transcript

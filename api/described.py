@@ -5,11 +5,11 @@ Words only; what the routes do is in their own modules.
 
 from typing import Any
 
-from api import examples
+from api import cost_examples, examples
+from api.cost_schemas import CostReportOut
 from api.lattice_examples import KALDI, LATTICE
 from api.problems import MEDIA_TYPE
 from api.schemas import (
-    CostReportOut,
     Health,
     JobDetail,
     JobPage,
@@ -228,7 +228,17 @@ TRANSCRIPT: Words = {
 
 COSTS: Words = {
     "summary": "What a period cost",
-    "responses": answer(200, "Cost by group, in all, and idle.", CostReportOut, examples.COSTS),
+    "responses": {
+        200: {
+            "model": CostReportOut,
+            "description": "Cost by group, in all, and idle; as JSON, a table or a plot.",
+            "content": {
+                "application/json": {"example": cost_examples.COSTS},
+                "text/csv": {"schema": {"type": "string"}, "example": cost_examples.CSV},
+                "image/svg+xml": {"schema": {"type": "string"}, "example": cost_examples.SVG},
+            },
+        }
+    },
 }
 
 WORKERS: Words = {

@@ -98,26 +98,6 @@ JOB_CANCELLED: Example = JOB_QUEUED | {"state": "cancelled"}
 
 JOB_PAGE: Example = {"items": [JOB], "next_cursor": "eyJhZnRlciI6ImpvYl8wMUpENVQ5UTRYIn0"}
 
-_COST_ROW: Example = {
-    "key": "2026-11-20",
-    "audio_seconds": 147813.2,
-    "engine_seconds": 2988.5,
-    "rtfx": 49.46,
-    "billable": "0.332056",
-    "wasted": "0.0012",
-}
-
-COSTS: Example = {
-    "start": "2026-11-20",
-    "end": "2026-11-21",
-    "group_by": "day",
-    "currency": "USD",
-    "rows": [_COST_ROW],
-    "total": _COST_ROW | {"key": "total"},
-    "idle_seconds": 611.5,
-    "idle_cost": "0.067944",
-}
-
 WORKERS: Example = {
     "items": [
         {

@@ -7,7 +7,8 @@ start of a day or month are gauges, since they start again.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 
 from fastapi import Request, Response
 from prometheus_client import CollectorRegistry
@@ -18,6 +19,7 @@ from prometheus_client.metrics_core import InfoMetricFamily, Metric
 from api.services import ServicesDep
 from spool import __version__
 from spool.costs import NANOS_PER_SECOND, NANOS_PER_UNIT
+from spool.settings import Settings
 from spool.store.gauges import Gauges, Spent, read_gauges
 from spool.store.workers import Worker
 
@@ -39,7 +41,7 @@ class Metrics:
                 with services.database.read() as tx:
                     gauges = read_gauges(tx)
                 registry = CollectorRegistry()
-                registry.register(_Reading(gauges, services.settings.currency))
+                registry.register(_Reading(gauges, services.settings))
                 self._text = generate_latest(registry)
                 self._read_at = time.monotonic()
             return self._text
@@ -54,9 +56,10 @@ def metrics(request: Request, services: ServicesDep) -> Response:
 class _Reading:
     """One reading of the gauges as Prometheus collects it."""
 
-    def __init__(self, gauges: Gauges, currency: str) -> None:
+    def __init__(self, gauges: Gauges, settings: Settings) -> None:
         self._gauges = gauges
-        self._currency = currency
+        self._currency = settings.currency
+        self._budgets = settings.budgets
 
     def collect(self) -> Iterator[Metric]:
         yield InfoMetricFamily(
@@ -66,6 +69,7 @@ class _Reading:
         yield from _of_workers(self._gauges)
         for period, spent in (("today", self._gauges.today), ("month", self._gauges.month)):
             yield from _of_money(period, spent)
+        yield from _of_budgets(self._budgets, self._gauges.month_by_project)
 
 
 def _of_jobs(gauges: Gauges) -> Iterator[Metric]:
@@ -132,6 +136,14 @@ def _of_money(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:
         for one, value in zip(spent, values, strict=True):
             family.add_metric([one.model, one.pool], value)
         yield family
+
+
+def _of_budgets(budgets: Mapping[str, Decimal], spent: Mapping[str, int]) -> Iterator[Metric]:
+    share = Gauge("spool_budget_share", "Spent of a project's budget this UTC month.", labels=["project"])
+    for project, budget in sorted(budgets.items()):
+        if budget:
+            share.add_metric([project], spent.get(project, 0) / NANOS_PER_UNIT / float(budget))
+    yield share
 
 
 def _lived(worker: Worker) -> float:

@@ -8,7 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from api.schemas import CostReportOut, CostRowOut, JobDetail, JobOut
+from api.cost_schemas import BudgetOut, CostReportOut, CostRowOut
+from api.schemas import JobDetail, JobOut
 from spool.jobs import JobState
 
 STATE_STYLES = {
@@ -108,7 +109,17 @@ def cost_table(report: CostReportOut) -> RenderableType:
     if report.idle_cost is not None:
         idle = money(report.idle_cost, report.currency)
         table.add_row("idle", "", clock(report.idle_seconds), "", idle, "", style="dim")
-    return table
+    if not report.budgets:
+        return table
+    return Group(table, *(_budget_line(one, report.currency) for one in report.budgets))
+
+
+def _budget_line(budget: BudgetOut, currency: str) -> Text:
+    share = "" if budget.share is None else f" ({budget.share:.0%})"
+    spent, whole = money(budget.spent, currency), money(budget.budget, currency)
+    words = f"{budget.project}: {spent} of {whole} this month"
+    styles = {"within": "dim", "near": "yellow", "over": "bold red"}
+    return Text(f"{words}{share}, {budget.state}", style=styles[budget.state])
 
 
 def indented(*parts: RenderableType) -> Padding:

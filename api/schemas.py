@@ -15,8 +15,6 @@ from api.options import option_schema
 from spool.batches import Tags
 from spool.jobs import JobOptions, JobState
 
-GroupBy = Literal["day", "project", "model", "worker"]
-
 
 def _printable(text: str) -> str:
     if not text.isprintable():
@@ -180,32 +178,6 @@ class JobPage(BaseModel):
 
     items: list[JobOut]
     next_cursor: str | None
-
-
-class CostRowOut(BaseModel):
-    """One group of the report. `key` is the day, project, model or worker."""
-
-    key: str
-    audio_seconds: float
-    engine_seconds: float
-    rtfx: float | None
-    billable: Money
-    wasted: Money
-
-
-class CostReportOut(BaseModel):
-    """Cost of a period: by group, in all, and what the fleet's idle time was worth."""
-
-    model_config = with_example(examples.COSTS)
-
-    start: date = Field(description="First UTC day.")
-    end: date = Field(description="The UTC day after the last.")
-    group_by: GroupBy
-    currency: str
-    rows: list[CostRowOut]
-    total: CostRowOut
-    idle_seconds: float | None = Field(description="The fleet's; null in the report of one project.")
-    idle_cost: Money | None
 
 
 class WorkerOut(BaseModel):

@@ -4,13 +4,9 @@ A lease on a job that has ended, a machine's folders and a transcript's key stay
 """
 
 from decimal import Decimal
-from typing import cast
 
 from api.schemas import (
     CostOut,
-    CostReportOut,
-    CostRowOut,
-    GroupBy,
     JobDetail,
     JobErrorOut,
     JobOut,
@@ -21,7 +17,7 @@ from api.schemas import (
 )
 from spool.costs import MICROS_PER_UNIT, NANOS_PER_SECOND
 from spool.jobs import JobState
-from spool.store.bills import CostReport, CostSums, JobCost
+from spool.store.bills import JobCost
 from spool.store.jobs import Job, Source
 from spool.store.workers import Worker
 
@@ -76,20 +72,6 @@ def shown_cost(cost: JobCost) -> CostOut:
     )
 
 
-def shown_report(report: CostReport) -> CostReportOut:
-    """A period's costs. The routes offer fewer groupings than the store knows."""
-    return CostReportOut(
-        start=report.start,
-        end=report.end,
-        group_by=cast("GroupBy", report.group_by),
-        currency=report.currency,
-        rows=[_row(row.key, row.sums) for row in report.rows],
-        total=_row("total", report.total),
-        idle_seconds=report.idle_seconds,
-        idle_cost=report.idle_cost,
-    )
-
-
 def shown_worker(worker: Worker) -> WorkerOut:
     """A worker as it last reported."""
     info = worker.info
@@ -109,17 +91,6 @@ def shown_worker(worker: Worker) -> WorkerOut:
         busy_seconds=worker.busy_ns / NANOS_PER_SECOND,
         started_at=worker.started_at,
         seen_at=worker.seen_at,
-    )
-
-
-def _row(key: str, sums: CostSums) -> CostRowOut:
-    return CostRowOut(
-        key=key,
-        audio_seconds=sums.audio_seconds,
-        engine_seconds=sums.engine_seconds,
-        rtfx=sums.rtfx,
-        billable=sums.billable_cost,
-        wasted=sums.wasted_cost,
     )
 
 

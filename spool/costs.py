@@ -7,7 +7,6 @@ of a period agree to the last digit. A day's price change opens new lines; writt
 price.
 """
 
-from collections.abc import Mapping
 from decimal import Decimal
 
 from spool.errors import SettingsError
@@ -35,14 +34,6 @@ def price_micros(price_per_hour: Decimal) -> int:
             f"A price per hour has to be 0 or more with at most 6 decimals, not {price_per_hour}."
         )
     return int(micros)
-
-
-def price_of(worker: str, pool: str, rate_card: Mapping[str, Decimal], default: Decimal) -> Decimal:
-    """The price per engine hour of a worker: its own by name, else its pool's, else the default."""
-    for name in (worker, pool):
-        if name in rate_card:
-            return rate_card[name]
-    return default
 
 
 def money(nanos: int) -> Decimal:

@@ -1,9 +1,10 @@
 // What a period cost: a plot by day, and the same numbers as a table, by whatever group.
 
 import { fill, h, hours, money, number, s, table } from "./dom.js";
-import { get } from "./http.js";
+import { get, save } from "./http.js";
 
-const GROUPS = ["day", "project", "model", "worker"];
+const GROUPS = ["day", "project", "model", "worker", "pool", "key", "batch", "tag"];
+const STATES = { within: "done", near: "draining", over: "failed" };
 const day = (date) => date.toISOString().slice(0, 10);
 
 export async function showCosts(root, query) {
@@ -12,21 +13,25 @@ export async function showCosts(root, query) {
   const to = query.get("to") ?? day(tomorrow);
   const group = query.get("by") ?? "day";
   const asked = new URLSearchParams({ from, to, group_by: group });
+  const tag = query.get("tag") ?? "";
+  if (group === "tag" && tag) asked.set("tag", tag);
+  if (group === "tag" && !tag) asked.set("group_by", "day");
   const report = await get(`/v1/costs?${asked}`);
   const field = (name, value) => h("label", { class: "inline" }, name,
     h("input", { type: "date", value, required: true, name: name.toLowerCase() }));
   const form = h("form", { class: "row", onsubmit: (event) => {
     event.preventDefault();
     const given = new FormData(event.target);
-    location.hash = `#/costs?from=${given.get("from")}&to=${given.get("to")}&by=${given.get("by")}`;
+    location.hash = `#/costs?${new URLSearchParams(["from", "to", "by", "tag"].map((name) => [name, given.get(name)]))}`;
   } }, field("From", from), field("To", to),
   h("label", { class: "inline" }, "By", h("select", { name: "by" },
     GROUPS.map((name) => h("option", { value: name, selected: name === group }, name)))),
+  h("label", { class: "inline" }, "Tag", h("input", { name: "tag", value: tag, size: "10", placeholder: "for “tag”" })),
   h("button", {}, "Show"));
   const { currency } = report;
   const cells = (row, name) => [name, hours(row.audio_seconds), hours(row.engine_seconds),
     row.rtfx === null ? "–" : number(row.rtfx, 1), money(row.billable, currency), money(row.wasted, currency),
-    row.audio_seconds ? money(String(Number(row.billable) / (row.audio_seconds / 3600)), currency) : "–"];
+    money(row.per_audio_hour, currency)];
   const columns = [{ title: group[0].toUpperCase() + group.slice(1), class: "name" },
     ...["Audio", "Engine", "RTFx", "Billable", "Wasted", "Per audio hour"].map((title) => ({ title, number: true }))];
   columns.label = "Costs";
@@ -35,7 +40,21 @@ export async function showCosts(root, query) {
     report.rows.length ? plot(group === "day" ? everyDay(rows, from, to) : rows, currency, group) : h("p", { class: "quiet" }, "Nothing was transcribed in these days."),
     table(columns, rows.map((row) => cells(row, row.key || "–")), cells(report.total, "Total")),
     report.idle_cost === null || report.idle_cost === undefined ? null
-      : h("p", { class: "quiet" }, `Beside it the fleet stood idle for ${hours(report.idle_seconds)}: ${money(report.idle_cost, currency)}.`));
+      : h("p", { class: "quiet" }, `Beside it the fleet stood idle for ${hours(report.idle_seconds)}: ${money(report.idle_cost, currency)}.`),
+    report.budgets.length ? [h("h2", {}, "Budgets this month"), report.budgets.map((one) => h("p", { class: `state ${STATES[one.state]}` },
+      `${one.project}: ${money(one.spent, currency)} of ${money(one.budget, currency)}${one.share === null ? "" : `, ${Math.round(one.share * 100)} %`}`))] : null,
+    projection(report),
+    h("p", { class: "row" }, ["csv", "svg"].map((form) => h("button", { type: "button",
+      onclick: () => save(`/v1/costs?${asked}&format=${form}`, `costs-${from}-${to}.${form}`) }, `Download ${form.toUpperCase()}`))));
+}
+
+function projection({ projection: one, currency }) {
+  if (!one) return null;
+  const columns = [{ title: "Where", class: "name" }, { title: "An hour of audio", number: true }, { title: "A million hours", number: true }];
+  columns.label = "A million hours of audio";
+  return [h("h2", {}, "A million hours"), table(columns, [["Here", money(one.per_audio_hour, currency), money(one.per_million_hours, currency)],
+    ...one.clouds.map((cloud) => [cloud.name, money(cloud.per_audio_hour, one.clouds_currency), money(cloud.per_million_hours, one.clouds_currency)])]),
+  h("p", { class: "quiet small" }, `Here: ${one.basis} The others: list prices of ${one.clouds_as_of}.`)];
 }
 
 function everyDay(rows, from, to) {

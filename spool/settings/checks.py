@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from spool.costs import price_micros
 from spool.errors import SettingsError
+from spool.rates import prices_in
 
 if TYPE_CHECKING:
     from spool.settings.fields import Settings
@@ -64,7 +65,8 @@ def _check_worker(settings: "Settings") -> None:
 
 
 def _check_money(settings: "Settings") -> None:
-    for price in (settings.price_per_hour, *settings.rate_card.values()):
+    rates = [price for rate in settings.rate_card.values() for price in prices_in(rate)]
+    for price in (settings.price_per_hour, *rates):
         price_micros(price)
 
 

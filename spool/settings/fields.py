@@ -10,6 +10,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,8 +27,9 @@ from pydantic import (
 )
 
 from spool.addresses import AddressRules, normal_host
-from spool.costs import price_micros, price_of
+from spool.costs import price_micros
 from spool.embedded import default_url
+from spool.rates import CLOUDS, CloudPrices, Rate, price_of
 from spool.settings.checks import refuse_contradictions
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -124,7 +126,12 @@ class Settings(BaseModel):
 
     price_per_hour: Decimal = Field(Decimal("0.10"), ge=0)
     """Price of an engine hour where the rate card names neither the worker nor its pool."""
-    rate_card: dict[str, Decimal] = Field(default_factory=dict)
+    rate_card: dict[str, Rate] = Field(default_factory=dict)
+    """By worker or pool: a rent, a machine that was bought, or prices by day."""
+    budgets: dict[str, Decimal] = Field(default_factory=dict)
+    """What a project may cost in a UTC month; more is told, nothing is stopped."""
+    cloud_prices: CloudPrices = CLOUDS
+    """What a report is held against."""
     currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
     log_json: bool = False
 
@@ -146,6 +153,11 @@ class Settings(BaseModel):
             value = json.loads(value) if value.startswith("[") else [p for p in value.split(os.pathsep) if p]
         return tuple(Path(path).expanduser().resolve() for path in value)
 
+    @field_validator("cloud_prices", mode="before")
+    @classmethod
+    def _json(cls, value: Any) -> Any:  # noqa: ANN401
+        return json.loads(value, parse_float=Decimal) if isinstance(value, str) else value
+
     @field_validator("source_hosts", "source_private_hosts", mode="before")
     @classmethod
     def _host_patterns(cls, value: Any) -> Any:  # noqa: ANN401
@@ -156,11 +168,15 @@ class Settings(BaseModel):
             raise ValueError("has to be a list of hosts such as example.org,*.example.net")
         return patterns
 
-    @field_validator("models", "language_models", "rate_card", mode="before")
+    @field_validator("models", "language_models", "rate_card", "budgets", mode="before")
     @classmethod
     def _pairs(cls, value: Any) -> Any:  # noqa: ANN401
         if not isinstance(value, str):
-            return {name: str(item) for name, item in value.items()} if isinstance(value, Mapping) else value
+            return (
+                {name: str(item) if isinstance(item, (Path, float)) else item for name, item in value.items()}
+                if isinstance(value, Mapping)
+                else value
+            )
         if value.lstrip().startswith("{"):
             return json.loads(value, parse_float=Decimal)
         pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
@@ -174,9 +190,9 @@ class Settings(BaseModel):
         return self
 
     def price_per_hour_micros(self, worker: str | None = None, pool: str | None = None) -> int:
-        """The price of an engine hour of this worker (or another) in millionths of the currency."""
-        price = price_of(worker or self.worker_name, pool or self.pool, self.rate_card, self.price_per_hour)
-        return price_micros(price)
+        """The price of an engine hour of this worker (or another) today, in millionths of the currency."""
+        name, day = worker or self.worker_name, datetime.now(UTC).date()
+        return price_micros(price_of(name, pool or self.pool, self.rate_card, self.price_per_hour, day))
 
     @property
     def source_addresses(self) -> AddressRules:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from spool.costs import NANOS_PER_SECOND, SAMPLE_RATE, rtfx
 
-GroupBy = Literal["day", "project", "model", "worker", "pool", "job"]
+GroupBy = Literal["day", "project", "model", "worker", "pool", "job", "key", "batch", "tag"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class JobCost:
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """One group of a report; `key` is the day (ISO), project, model, worker name, pool or job id."""
+    """One group of a report; `key` is the day (ISO), a name, an id, or a tag's value."""
 
     key: str
     sums: CostSums

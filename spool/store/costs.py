@@ -1,22 +1,20 @@
-"""The ledger: every second that an engine was busy, on exactly one job's bill, and its reports.
+"""The ledger: every second that an engine was busy, on exactly one job's bill; reports are in `cost_reports`.
 
 Appends to `cost_lines` and adds the same nanoseconds to `workers.busy_ns` in the same transaction, so that
 the two sums are equal after every commit (law 5). The arithmetic is in `spool.costs`.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.clock import now_utc, today_utc
-from spool.costs import MICROS_PER_UNIT, NANOS_PER_SECOND, cost_nanos, money
+from spool.costs import MICROS_PER_UNIT, cost_nanos, money
 from spool.errors import InvalidRequest, NotFound
 from spool.store.bills import NOTHING, CostLine, CostReport, CostRow, CostSums, GroupBy, JobCost
 from spool.tables import cost_lines, workers
@@ -30,20 +28,10 @@ __all__ = [
     "GroupBy",
     "JobCost",
     "charge",
-    "cost_report",
     "job_cost",
     "waste",
     "wasted_ns",
 ]
-
-_GROUPS: dict[str, ColumnElement[Any]] = {
-    "day": cost_lines.c.day,
-    "project": cost_lines.c.project,
-    "model": cost_lines.c.model,
-    "worker": workers.c.name,
-    "pool": cost_lines.c.pool,
-    "job": cost_lines.c.job_id,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,63 +143,11 @@ def job_cost(tx: Connection, job_id: str, currency: str = "USD") -> JobCost:
         .where(cost_lines.c.job_id == job_id)
         .order_by(cost_lines.c.attempt, cost_lines.c.day, cost_lines.c.worker_id, cost_lines.c.wasted)
     ).all()
-    return JobCost(sum(map(_sums_of, rows), NOTHING), currency, tuple(_line_of(row) for row in rows))
+    return JobCost(sum(map(sums_of, rows), NOTHING), currency, tuple(_line_of(row) for row in rows))
 
 
-def cost_report(
-    tx: Connection,
-    start: date,
-    end: date,
-    group_by: GroupBy = "day",
-    currency: str = "USD",
-    project: str | None = None,
-) -> CostReport:
-    """Costs of the UTC days from `start` (inclusive) to `end` (exclusive), by group; of one project or all.
-
-    Idle is the time within the period that workers were up and their engines not busy; it is the fleet's, on
-    no job's bill, hence None in the report of a project. Raises InvalidRequest when the period is empty or
-    `group_by` unknown.
-    """
-    if end <= start:
-        raise InvalidRequest("The period of a cost report has to end after it starts.")
-    key = _GROUPS.get(group_by)
-    if key is None:
-        raise InvalidRequest(f"Costs are grouped by {', '.join(_GROUPS)}, not by {group_by}.")
-    by_key: defaultdict[str, CostSums] = defaultdict(lambda: NOTHING)
-    busy: defaultdict[str, int] = defaultdict(int)
-    for row in tx.execute(_grouped(key, start, end, project)):
-        by_key[str(row.key)] += _sums_of(row)
-        busy[row.worker_id] += int(row.engine_ns)
-    rows = tuple(CostRow(name, by_key[name]) for name in sorted(by_key))
-    total = sum(by_key.values(), NOTHING)
-    if project is not None:
-        return CostReport(start, end, group_by, currency, rows, total, None, None)
-    idle_ns, idle_nanos = _idle(tx, start, end, busy)
-    idle_seconds, idle_cost = idle_ns / NANOS_PER_SECOND, money(idle_nanos)
-    return CostReport(start, end, group_by, currency, rows, total, idle_seconds, idle_cost)
-
-
-def _grouped(key: ColumnElement[Any], start: date, end: date, project: str | None) -> Select[Any]:
-    """One pass over the period's lines, fine enough to add up rows, total and each worker's time from."""
-    lines = (
-        select(
-            key.label("key"),
-            cost_lines.c.worker_id,
-            cost_lines.c.wasted,
-            func.sum(cost_lines.c.audio_samples).label("audio_samples"),
-            func.sum(cost_lines.c.engine_ns).label("engine_ns"),
-            func.sum(cost_lines.c.cost_nanos).label("cost_nanos"),
-        )
-        .where(cost_lines.c.day >= start, cost_lines.c.day < end)
-        .group_by(key, cost_lines.c.worker_id, cost_lines.c.wasted)
-    )
-    if project is not None:
-        lines = lines.where(cost_lines.c.project == project)
-    by_worker = key is workers.c.name
-    return lines.join(workers, workers.c.id == cost_lines.c.worker_id) if by_worker else lines
-
-
-def _sums_of(row: Row[Any]) -> CostSums:
+def sums_of(row: Row[Any]) -> CostSums:
+    """A row of summed lines, wasted or not, as sums."""
     # PostgreSQL sums bigints as numeric; they are whole numbers all the same.
     engine_ns, cost = int(row.engine_ns), money(int(row.cost_nanos))
     if row.wasted:
@@ -235,22 +171,3 @@ def _line_of(row: Row[Any]) -> CostLine:
         price_per_hour=Decimal(row.price_per_hour_micros) / MICROS_PER_UNIT,
         cost=money(row.cost_nanos),
     )
-
-
-def _idle(tx: Connection, start: date, end: date, busy: Mapping[str, int]) -> tuple[int, int]:
-    """Nanoseconds and nano-units of the workers' time up but not busy within the period."""
-    begin, finish = (datetime.combine(day, time(), tzinfo=UTC) for day in (start, end))
-    last_sign = func.coalesce(workers.c.stopped_at, workers.c.seen_at)
-    up = tx.execute(
-        select(
-            workers.c.id, workers.c.started_at, last_sign.label("until"), workers.c.price_per_hour_micros
-        ).where(workers.c.started_at < finish, last_sign > begin)
-    ).all()
-    idle_ns = idle_nanos = 0
-    for worker in up:
-        span = min(worker.until, finish) - max(worker.started_at, begin)
-        present = round(span.total_seconds() * 1e6) * 1000
-        idle = max(0, present - busy.get(worker.id, 0))
-        idle_ns += idle
-        idle_nanos += cost_nanos(idle, worker.price_per_hour_micros)
-    return idle_ns, idle_nanos

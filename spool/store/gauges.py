@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, case, func, select, true
 from spool.clock import now_utc
 from spool.costs import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.jobs import JobState
+from spool.store.cost_reports import spent_since
 from spool.store.workers import Worker, list_workers
 from spool.tables import batches, cost_lines, jobs, outbox
 
@@ -61,6 +62,8 @@ class Gauges:
     """Messages that have still to go to the broker."""
     today: tuple[Spent, ...]
     month: tuple[Spent, ...]
+    month_by_project: dict[str, int]
+    """Billable money of the month, in nano-units."""
     workers: tuple[Worker, ...]
 
 
@@ -83,6 +86,7 @@ def read_gauges(tx: Connection, project: str | None = None) -> Gauges:
         unsent=0 if project else tx.scalar(select(func.count()).select_from(outbox)) or 0,
         today=_spent(tx, today, project),
         month=_spent(tx, today.replace(day=1), project),
+        month_by_project={} if project else spent_since(tx, today.replace(day=1)),
         workers=() if project else tuple(one for one in list_workers(tx) if one.stopped_at is None),
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api import batch_examples, batch_schemas, examples, schemas
+from api import batch_examples, batch_schemas, cost_examples, cost_schemas, examples, schemas
 from api.app import create_app
 from api.lattice_examples import KALDI, LATTICE
 from spool.formats.lattices import archived
@@ -117,7 +117,7 @@ def test_every_reference_leads_somewhere() -> None:
         (schemas.JobDetail, examples.JOB_QUEUED),
         (schemas.JobDetail, examples.JOB_CANCELLED),
         (schemas.JobPage, examples.JOB_PAGE),
-        (schemas.CostReportOut, examples.COSTS),
+        (cost_schemas.CostReportOut, cost_examples.COSTS),
         (schemas.WorkerList, examples.WORKERS),
         (schemas.ModelList, examples.MODELS),
         (schemas.Health, examples.HEALTH),

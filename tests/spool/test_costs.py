@@ -1,5 +1,6 @@
 """The ledger's arithmetic, exactly."""
 
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
@@ -7,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spool.costs import cost_nanos, money, price_micros, price_of, rtfx
+from spool.costs import cost_nanos, money, price_micros, rtfx
 from spool.errors import SettingsError
+from spool.rates import Dated, Machine, Rate, price_of
 
 HOUR_NS = 3600 * 10**9
+DAY = date(2026, 11, 21)
 
 
 @given(st.integers(0, 10**17), st.integers(0, 10**10))
@@ -30,10 +33,27 @@ def test_an_hour_costs_its_price() -> None:
 
 
 def test_a_rate_is_the_workers_own_then_its_pools_then_the_default() -> None:
-    card = {"mini-3": Decimal(3), "metal": Decimal(2)}
-    assert price_of("mini-3", "metal", card, Decimal(1)) == 3
-    assert price_of("mini-4", "metal", card, Decimal(1)) == 2
-    assert price_of("box", "cpu", card, Decimal(1)) == 1
+    card: dict[str, Rate] = {"mini-3": Decimal(3), "metal": Decimal(2)}
+    assert price_of("mini-3", "metal", card, Decimal(1), DAY) == 3
+    assert price_of("mini-4", "metal", card, Decimal(1), DAY) == 2
+    assert price_of("box", "cpu", card, Decimal(1), DAY) == 1
+
+
+def test_a_machine_costs_its_purchase_over_its_years_and_its_power() -> None:
+    mini = Machine(
+        purchase=Decimal("876.6"), years=Decimal(1), watts=Decimal(50), price_per_kwh=Decimal("0.30")
+    )
+    assert mini.per_hour == Decimal("0.115000")
+    assert price_of("mini-3", "metal", {"mini-3": mini}, Decimal(1), DAY) == Decimal("0.115")
+
+
+def test_a_price_holds_from_its_day_on() -> None:
+    def dated(day: int, price: int) -> Dated:
+        return Dated(since=date(2026, 11, day), price=Decimal(price))
+
+    card: dict[str, Rate] = {"metal": (dated(20, 3), dated(10, 2))}
+    prices = [price_of("mini", "metal", card, Decimal(1), date(2026, 11, day)) for day in (9, 10, 19, 20, 30)]
+    assert prices == [1, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize("price", ["-1", "0.0000001", "NaN", "Infinity"])

@@ -54,5 +54,6 @@ def test_jobs_money_and_workers_are_counted(db: Database) -> None:
         gauges.ended,
     )
     assert (own.workers, own.unsent) == ((), 0), "the house's alone"
+    assert gauges.month_by_project == {claim.job.project: spent.billable_nanos}
     assert (other.today, other.waiting, other.running) == ((), (), {})
     assert not any(one.jobs for one in other.ended)
