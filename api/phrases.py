@@ -5,7 +5,7 @@ from pydantic import BaseModel, Field
 from api import examples
 from api.auth import CallerDep
 from api.caller import own_job
-from api.described import answer, problems
+from api.described import Words, answer, problems
 from api.schemas import with_example
 from api.services import ServicesDep
 from spool.store.phrases import phrases_of
@@ -19,7 +19,7 @@ class PhrasesOut(BaseModel):
     phrases: list[str] = Field(description="In the order of their letters, each once.")
 
 
-PHRASES = {
+PHRASES: Words = {
     "summary": "Fetch a job's phrases",
     "responses": {
         **answer(200, "Its boosted phrases.", PhrasesOut, examples.PHRASES),
