@@ -15,6 +15,7 @@ from api.cli_connection import Json, out
 from spool.audit import RULES, Patience
 from spool.auditor import AuditReport
 from spool.auditor import audit as run_audit
+from spool.costs import NANOS_PER_SECOND
 from spool.objects import object_store
 from spool.settings import load_settings
 from spool.store import Database
@@ -38,7 +39,7 @@ def audit(
     """Prove the laws on this database and object store; exit code 1 on a breach."""
     settings = load_settings()
     database = Database(settings.database_url)
-    patience = Patience(hint_seconds=settings.hint_stale_seconds, grace_seconds=grace)
+    patience = Patience(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
     try:
         store = object_store(settings) if objects else None
         report = run_audit(database, store, patience, remove_orphans=remove_orphans)
@@ -58,6 +59,11 @@ def _document(report: AuditReport) -> dict[str, object]:
         "arriving_objects": report.arriving,
         "leftover_objects": report.leftovers,
         "removed_objects": report.removed,
+        "died_workers": report.died,
+        "unbilled_engine_seconds": {
+            "at_least": report.lost_least_ns / NANOS_PER_SECOND,
+            "at_most": report.lost_most_ns / NANOS_PER_SECOND,
+        },
         "breaches": {rule: report.counts[rule] for rule in RULES},
         "examples": [breach._asdict() for breach in report.breaches],
     }
@@ -91,4 +97,10 @@ def _print(report: AuditReport) -> None:
         )
     if report.removed:
         out.print(f"{report.removed} objects without a job removed")
+    if report.lost_most_ns:
+        least, most = report.lost_least_ns / NANOS_PER_SECOND, report.lost_most_ns / NANOS_PER_SECOND
+        out.print(
+            f"{least:.1f} to {most:.1f} s of engine time are on no bill: of batches that raised or died, "
+            f"and of {report.died} workers that died"
+        )
     out.print("every law holds" if report.clean else f"{report.counts.total()} breaches")

@@ -39,10 +39,12 @@ class Breach(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long work that goes on may look unowned: a hint is recent for `hint_seconds`; sweeps, heartbeats
-    and clocks may be late by `grace_seconds`; an upload may take `upload_seconds` to get its row."""
+    """How long work that goes on may look unowned: a hint is recent for `hint_seconds`; workers give a sign
+    of life each `beat_seconds`; sweeps, heartbeats and clocks may be late by `grace_seconds`; an upload may
+    take `upload_seconds` to get its row."""
 
     hint_seconds: float = 30.0
+    beat_seconds: float = 10.0
     grace_seconds: float = 60.0
     upload_seconds: float = 3600.0
 
@@ -116,6 +118,16 @@ class WorkerFacts(NamedTuple):
     busy_ns: int
     engine_busy_ns: int
     billed_ns: int
+    unbilled_ns: int = 0
+    gone: bool = False
+    """It did not stop, and was not heard of for a while: it died."""
+
+
+class Lost(NamedTuple):
+    """Engine time of one worker that is on no bill, in nanoseconds: no less and no more than this."""
+
+    least_ns: int
+    most_ns: int
 
 
 class WorkerDay(NamedTuple):
@@ -226,6 +238,21 @@ def busy(worker: WorkerFacts) -> Iterator[Breach]:
     if worker.state == "stopped" and worker.busy_ns != worker.engine_busy_ns:
         message = f"It stopped with {worker.engine_busy_ns} ns of engine time; charged were {worker.busy_ns}."
         yield Breach("busy", worker.id, message)
+
+
+def lost(worker: WorkerFacts, patience: Patience) -> Lost:
+    """What a worker's engine did that nobody is charged for.
+
+    While it lives, and when it stopped, that is what it says: batches that raised are measured; batches that
+    died with the engine's process are as long as they were out, which is an upper bound. A worker that died
+    takes with it what it had not billed: at least what its engine had finished by the last sign of life, at
+    most that, the batch that was then on the device, and all of the time until the next sign was due.
+    """
+    if not worker.gone:
+        return Lost(0, worker.unbilled_ns)
+    finished = max(0, worker.engine_busy_ns - worker.busy_ns)
+    silent = round(patience.beat_seconds * NANOS_PER_SECOND)
+    return Lost(finished, max(0, worker.engine_busy_ns + worker.unbilled_ns + silent - worker.busy_ns))
 
 
 def periods(days: Iterable[WorkerDay], patience: Patience) -> Iterator[Breach]:

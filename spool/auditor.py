@@ -26,6 +26,7 @@ from spool.audit import (
     busy,
     ended,
     line_holds,
+    lost,
     owned,
     periods,
     tiling,
@@ -49,7 +50,9 @@ class AuditReport:
     """What was looked at, how many breaches there are of each rule, and the first `KEPT` of them.
 
     `arriving` are objects so young that their job may still be on its way; `leftovers` are files of attempts
-    that do not count, which cost space and harm nothing; `removed` are orphans that this audit removed.
+    that do not count, which cost space and harm nothing; `removed` are orphans that this audit removed;
+    `died` are workers that did not stop in good order. Engine time on no bill is between `lost_least_ns` and
+    `lost_most_ns`.
     """
 
     jobs: int = 0
@@ -60,6 +63,9 @@ class AuditReport:
     arriving: int = 0
     leftovers: int = 0
     removed: int = 0
+    died: int = 0
+    lost_least_ns: int = 0
+    lost_most_ns: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     breaches: list[Breach] = field(default_factory=list)
 
@@ -144,6 +150,10 @@ def _ledger(db: Database, patience: Patience, report: AuditReport) -> None:
         for worker in facts.worker_sums(tx):
             report.workers += 1
             report.add(busy(worker))
+            report.died += worker.gone
+            unbilled = lost(worker, patience)
+            report.lost_least_ns += unbilled.least_ns
+            report.lost_most_ns += unbilled.most_ns
         report.add(periods(facts.worker_days(tx), patience))
 
 

@@ -168,7 +168,7 @@ class Worker:
     def _sign_off(self) -> None:
         try:
             with self._db.begin() as tx:
-                stop_worker(tx, self._info.id, self._engine.busy_ns)
+                stop_worker(tx, self._info.id, self._engine.busy_ns, self._engine.unbilled_ns)
         except SpoolError as error:
             log.warning("not signed off", error=error.message)
 

@@ -8,7 +8,7 @@ EngineCrashed, if the next child proves to be well; if not, the engine stops and
 Busy time is what children measured around batches that returned results (`busy_ns`); it is exactly the sum
 of `engine_ns` over all results given out. The time of a batch that raised, or of an utterance that failed in
 one that did not, is `lost_ns`, model loading is `load_ns`. The time of a batch that died with its child was
-measured by nobody and is in none of them.
+measured by nobody: `died_ns` is how long it was out by this side's clock, which is an upper bound.
 """
 
 import contextlib
@@ -181,6 +181,12 @@ class Engine:
     def busy_ns(self) -> int:
         """Nanoseconds in batches that returned results, over all children."""
         return self.stats.busy_ns
+
+    @property
+    def unbilled_ns(self) -> int:
+        """Nanoseconds that are in no result: of batches that raised, of batches that died with their child,
+        and of the batch on the device so far."""
+        return self._pending.unbilled_ns
 
     @property
     def stats(self) -> EngineStats:

@@ -53,6 +53,7 @@ class EngineStats:
     utterances: int = 0
     restarts: int = 0
     child_busy_ns: int = 0
+    died_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -74,6 +75,7 @@ class PendingRequests:
         self._lock = threading.RLock()
         self._open: dict[int, _Open] = {}
         self._on_device: tuple[int, ...] = ()
+        self._began_ns = 0
         self._loading: str | None = None
         self._load_deaths: dict[str, int] = {}
         self._models: dict[str, ModelInfo] = {}
@@ -93,6 +95,12 @@ class PendingRequests:
         """Why nothing is taken any more; None while the engine works."""
         with self._lock:
             return self._stopped
+
+    @property
+    def unbilled_ns(self) -> int:
+        """Engine time that is in no result: lost, died, and of the batch on the device so far."""
+        with self._lock:
+            return self._stats.lost_ns + self._stats.died_ns + self._out_ns()
 
     def model(self, path: str) -> ModelInfo | None:
         """Which weights were last loaded for this model; None before the first time."""
@@ -168,7 +176,7 @@ class PendingRequests:
                     self._models[report.model] = report.info
                 self._stats = replace(self._stats, load_ns=self._stats.load_ns + report.load_ns)
             elif isinstance(report, Started):
-                self._on_device = report.tickets
+                self._on_device, self._began_ns = report.tickets, time.monotonic_ns()
             elif isinstance(report, Finished):
                 self._take_results(report)
             elif isinstance(report, Described):
@@ -184,7 +192,9 @@ class PendingRequests:
             log.warning(
                 "engine process ended", ending=ending, loading=self._loading, on_device=len(self._on_device)
             )
-            self._stats = replace(self._stats, restarts=self._stats.restarts + 1, child_busy_ns=0)
+            died_ns = self._stats.died_ns + self._out_ns()
+            restarts = self._stats.restarts + 1
+            self._stats = replace(self._stats, restarts=restarts, child_busy_ns=0, died_ns=died_ns)
             self._answer_all([t for t, entry in self._open.items() if entry.dropped], JobCancelled())
             self._starts_without_ready += 1
             self._unexplained.append(time.monotonic())
@@ -197,6 +207,9 @@ class PendingRequests:
             else:
                 self._blame_utterances(ending)
             self._loading, self._on_device = None, ()
+
+    def _out_ns(self) -> int:
+        return time.monotonic_ns() - self._began_ns if self._on_device else 0
 
     def _take_results(self, report: Finished) -> None:
         stats = self._stats

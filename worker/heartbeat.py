@@ -40,7 +40,8 @@ class Heartbeat(threading.Thread):
         try:
             with self._bench.db.begin() as tx:
                 state, reason = self._state()
-                heartbeat(tx, self._info.id, state, self._bench.engine.busy_ns, reason)
+                engine = self._bench.engine
+                heartbeat(tx, self._info.id, state, engine.busy_ns, reason, engine.unbilled_ns)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()

@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, exists, func, literal, select, union_all
 
 from spool.audit import Bill, Core, JobFacts, Line, WorkerDay, WorkerFacts
-from spool.clock import now_utc
+from spool.clock import now_utc, seconds_from_now
 from spool.jobs import JobState
+from spool.store.workers import ALIVE_SECONDS
 from spool.tables import chunks, cost_lines, jobs, locks, outbox, workers
 
 STREAMED = {"yield_per": 1000}
@@ -79,6 +80,7 @@ def lines(tx: Connection) -> Iterator[Line]:
 
 def worker_sums(tx: Connection) -> Iterator[WorkerFacts]:
     """Every worker that ever was, with the sum of its lines."""
+    gone = workers.c.stopped_at.is_(None) & (workers.c.seen_at < seconds_from_now(-ALIVE_SECONDS))
     billed = _billed(cost_lines.c.worker_id).subquery()
     query = (
         select(
@@ -87,12 +89,14 @@ def worker_sums(tx: Connection) -> Iterator[WorkerFacts]:
             workers.c.busy_ns,
             workers.c.engine_busy_ns,
             func.coalesce(billed.c.engine_ns, 0),
+            workers.c.unbilled_ns,
+            gone,
         )
         .join_from(workers, billed, billed.c.worker_id == workers.c.id, isouter=True)
         .order_by(workers.c.id)
     )
-    for worker_id, state, *sums in tx.execute(query, execution_options=STREAMED):
-        yield WorkerFacts(worker_id, state, *map(int, sums))
+    for worker_id, state, *sums, died in tx.execute(query, execution_options=STREAMED):
+        yield WorkerFacts(worker_id, state, *map(int, sums), gone=bool(died))
 
 
 def worker_days(tx: Connection) -> Iterator[WorkerDay]:

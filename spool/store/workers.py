@@ -79,20 +79,35 @@ def register_worker(tx: Connection, info: WorkerInfo) -> None:
 
 
 def heartbeat(
-    tx: Connection, worker_id: str, state: WorkerState, engine_busy_ns: int, reason: str | None = None
+    tx: Connection,
+    worker_id: str,
+    state: WorkerState,
+    engine_busy_ns: int,
+    reason: str | None = None,
+    unbilled_ns: int = 0,
 ) -> None:
-    """The worker is alive, in this state (for `reason`), and its engine has been busy so long. Raises
-    NotFound."""
-    said = {"state": state, "reason": reason, "engine_busy_ns": engine_busy_ns, "seen_at": now_utc()}
+    """The worker is alive, in this state (for `reason`), and its engine has been busy so long, and so long
+    with what is on no bill (now). Raises NotFound."""
+    said = {
+        "state": state,
+        "reason": reason,
+        "engine_busy_ns": engine_busy_ns,
+        "unbilled_ns": unbilled_ns,
+        "seen_at": now_utc(),
+    }
     if tx.execute(update(workers).where(workers.c.id == worker_id).values(said)).rowcount != 1:
         raise NotFound(f"There is no worker {worker_id}.")
 
 
-def stop_worker(tx: Connection, worker_id: str, engine_busy_ns: int | None = None) -> None:
+def stop_worker(
+    tx: Connection, worker_id: str, engine_busy_ns: int | None = None, unbilled_ns: int | None = None
+) -> None:
     """The worker has ended in good order. Raises NotFound."""
     said: dict[str, Any] = {"state": "stopped", "seen_at": now_utc(), "stopped_at": now_utc()}
     if engine_busy_ns is not None:
         said["engine_busy_ns"] = engine_busy_ns
+    if unbilled_ns is not None:
+        said["unbilled_ns"] = unbilled_ns
     if tx.execute(update(workers).where(workers.c.id == worker_id).values(said)).rowcount != 1:
         raise NotFound(f"There is no worker {worker_id}.")
 

@@ -42,6 +42,9 @@ workers = Table(
     # says.
     Column("busy_ns", BigInteger, nullable=False, server_default=text("0")),
     Column("engine_busy_ns", BigInteger, nullable=False, server_default=text("0")),
+    # What no bill can hold: batches that raised or died with their process, and at a sign of life also how
+    # long the batch on the device had run.
+    Column("unbilled_ns", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("state IN ('starting', 'ready', 'draining', 'unwell', 'stopped')", name="state"),
     Index("ix_workers_seen_at", "seen_at"),
 )

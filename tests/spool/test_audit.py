@@ -268,6 +268,25 @@ def test_a_stopped_workers_engine_agrees_with_its_bills(scene: Scene) -> None:
     assert scene.breached() == {}
 
 
+def test_what_a_dead_worker_had_not_billed_is_told_within_bounds(scene: Scene) -> None:
+    second = 1_000_000_000
+    with scene.db.begin() as tx:
+        charged = tx.scalar(select(workers.c.busy_ns))
+        heartbeat(tx, scene.worker, "ready", charged + 2 * second, unbilled_ns=3 * second)
+    report = audit(scene.db, None, Patience(beat_seconds=10))
+    assert (report.died, report.lost_least_ns, report.lost_most_ns) == (0, 0, 3 * second), "it lives"
+
+    scene.do(update(workers).values(seen_at=seconds_from_now(-120)))
+    report = audit(scene.db, None, Patience(beat_seconds=10))
+    assert (report.died, report.lost_least_ns, report.lost_most_ns) == (1, 2 * second, 15 * second)
+    assert report.clean, "a death is no breach"
+
+    with scene.db.begin() as tx:
+        stop_worker(tx, scene.worker, charged, unbilled_ns=second)
+    report = audit(scene.db, None, Patience(beat_seconds=10))
+    assert (report.died, report.lost_least_ns, report.lost_most_ns) == (0, 0, second)
+
+
 def test_a_worker_is_not_billed_longer_than_it_was_up(scene: Scene) -> None:
     hours = 3600 * 1_000_000_000
     with scene.db.begin() as tx:

@@ -36,7 +36,7 @@ def make_fleet(tmp_path: Path, sqlite_url: str, redis_url: str, gate: Path) -> I
 
 
 def test_a_worker_from_start_to_stop(make_fleet: Callable[..., Fleet], tmp_path: Path) -> None:
-    fleet = make_fleet()
+    fleet = make_fleet(SPOOL_LEASE_SECONDS="60")  # a busy machine must not lose one by being slow
     good = [fleet.submit(write_wav(tmp_path / f"{i}.wav", speechlike(40))) for i in range(3)]
     bad = fleet.submit(write_wav(tmp_path / "bad.wav", poisoned(speechlike(40), ABORT)))
     gone = fleet.submit(tmp_path / "gone.wav")

@@ -159,6 +159,8 @@ def test_a_killed_child_is_replaced_and_its_batch_answered(engine: Engine, gate:
     assert engine.child_pid != first_child
     assert engine.stats.restarts == 1
     assert sum(answer.engine_ns for answer in before + after) == engine.busy_ns
+    assert engine.stats.died_ns > 0
+    assert engine.unbilled_ns == engine.stats.died_ns + engine.stats.lost_ns, "nothing is on the device"
     assert engine.free_slots == 24
 
 
