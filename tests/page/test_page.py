@@ -147,11 +147,15 @@ def test_costs_are_a_plot_and_a_table(page: Page, live: Live) -> None:
     done_job(live)
     page.goto("/#/costs")
     expect(page.locator("svg.plot rect.bar1").last).to_be_visible()
-    expect(page.locator("tbody tr")).to_have_count(1)
-    expect(page.locator("tbody")).to_contain_text(datetime.now(UTC).date().isoformat()[:8])
+    rows = page.locator("tbody").first
+    expect(rows).to_contain_text(datetime.now(UTC).date().isoformat()[:8])
+    expect(page.locator("tbody").last).to_contain_text("whisper-1")
     page.locator("select[name=by]").select_option("project")
     page.get_by_role("button", name="Show").click()
-    expect(page.locator("tbody")).to_contain_text("default")
+    expect(rows).to_contain_text("default")
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="Download CSV").click()
+    assert begun.value.path().read_text().startswith("project,audio_hours")
 
 
 def test_a_server_with_keys_asks_for_one(page: Page, live: Live) -> None:
