@@ -13,6 +13,8 @@ import soundfile
 from typer.testing import CliRunner
 
 from spool.errors import InvalidRequest, ModelError
+from spool.formats.lattices import archived
+from spool.lattice import Lattice
 from worker.cli import app
 from worker.decode.hypothesis import SearchOptions
 from worker.file_result import render_results
@@ -132,6 +134,53 @@ def test_a_language_model_and_phrases_have_a_say(speech: list[Path], tmp_path: P
         return sum(word["text"] in ("a", "the") for found in json.loads(out) for word in found["words"])
 
     assert count(boosted) > count(plain)
+
+
+def test_alternatives_and_lattices_come_beside_the_contracts_keys(speech: list[Path]) -> None:
+    beam = ("--decoder", "beam", "--beam", 4, "--no-chunk")
+    plain = json.loads(run(*speech[:2], *beam)[1])
+    asked = json.loads(run(*speech[:2], *beam, "--alternatives", 2, "--lattice", "json", "--prune", 3)[1])
+    kaldis = json.loads(run(*speech[:2], *beam, "--lattice", "kaldi", "--prune", 3)[1])
+
+    for bare, full, kaldi in zip(plain, asked, kaldis, strict=True):
+        assert [*bare, "lattice"] == [*full] == [*kaldi]
+        (lattice,) = map(Lattice.model_validate, full["lattice"])
+        assert lattice.prune == 3.0
+        assert lattice.end == pytest.approx(bare["duration"], abs=1e-3)
+        assert {word["text"] for word in bare["words"]} <= {arc.word for arc in lattice.arcs}
+        assert kaldi["lattice"] == archived(lattice, Path(bare["file"]).name)
+        for word in full["words"]:
+            others = word.pop("alternatives", [])
+            assert len(others) <= 2
+            assert all(other["confidence"] > 0 for other in others)
+            assert word["confidence"] + sum(other["confidence"] for other in others) <= 1.01
+        assert full["words"] == bare["words"]
+        assert full["nbest"] == bare["nbest"]
+
+    code, alone = run(*speech[:2], *beam, "--format", "kaldi", "--prune", 3)
+    assert (code, alone) == (0, "".join(one["lattice"] for one in kaldis))
+    told = json.loads(run(speech[0], *beam, "--format", "lattice", "--prune", 3)[1])
+    assert told == asked[0]["lattice"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--alternatives", 2), "greedy decoder knows one path"),
+        (("--lattice", "json"), "greedy decoder knows one path"),
+        (("--decoder", "beam", "--prune", 3), "ask for one by --lattice"),
+        (("--decoder", "beam", "--lattice", "json", "--format", "srt"), "goes into the JSON"),
+    ],
+)
+def test_a_lattice_that_cannot_be_is_refused(
+    speech: list[Path], arguments: tuple[object, ...], words: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        CliRunner().invoke(
+            app,
+            ["transcribe", "--model", str(MODEL), str(speech[0]), *map(str, arguments)],
+            catch_exceptions=False,
+        )
 
 
 def test_greedy_is_the_default_and_gives_one_hypothesis(speech: list[Path]) -> None:
