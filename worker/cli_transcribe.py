@@ -62,6 +62,20 @@ def transcribe(
     beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept by the beam search.")] = 4,
     nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to report.")] = 1,
     head: Annotated[HeadName, typer.Option(help="Which head to search.")] = HeadName.auto,
+class PruningName(StrEnum):
+    """When language model and phrases have their say."""
+
+    late = "late"
+    early = "early"
+
+
+class ContextName(StrEnum):
+    """Where language model and phrases begin anew."""
+
+    chunk = "chunk"
+    job = "job"
+
+
     beta: Annotated[float, typer.Option(help="What a CTC head's beam adds for each token.")] = 0.0,
     alternatives: Annotated[
         int, typer.Option(min=0, help="Other words that the beam heard in place of each one.")
@@ -96,6 +110,14 @@ def transcribe(
     preload_blas()
     from worker.transcribe import transcribe_files
 
+    pruning: Annotated[
+        PruningName,
+        typer.Option(help="Fuse before the beam is cut (late) or only order what is left (early)."),
+    ] = PruningName.late,
+    context: Annotated[
+        ContextName,
+        typer.Option(help="Let language model and phrases go on from chunk to chunk (job), one at a time."),
+    ] = ContextName.chunk,
     fusion = FusionOptions(
         lm=None if lm is None else str(lm),
         alpha=alpha,
@@ -112,7 +134,9 @@ def transcribe(
         fusion=fusion if fusion.asks else None,
     )
     ask = UtteranceAsk(alternatives=alternatives, lattice=_reach(form, lattice, prune))
-    results = transcribe_files(files, model, options, chunk=chunk, ask=ask)
+        pruning=pruning.value,
+    carries = context is ContextName.job
+    results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
     typer.echo(render_results(results, form.value, lattice and lattice.value))
     if any(result.error for result in results):
         raise typer.Exit(1)

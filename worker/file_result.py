@@ -13,7 +13,8 @@ one entry, put together from the best hypothesis of each chunk: its tokens withi
 scores.
 
 Where it was asked for, a word has "alternatives": [{"text", "confidence"}] (if there are any) and a file
-"lattice": each chunk's, as `spool.lattice` has it, or the text of a Kaldi archive.
+"lattice": each chunk's, as `spool.lattice` has it, or the text of a Kaldi archive. A file of several chunks has
+"chunks": [{"start", "end", "hypotheses": [{"text", "score"}]}] where more than one hypothesis was asked for.
 
 Other tools read this: keep it. Plain Python.
 """
@@ -84,6 +85,10 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
             for hypothesis, text in result.nbest
         ],
     }
+    if len(result.transcript.nbest) > 1:
+        told["chunks"] = [
+            each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.nbest
+        ]
     if lattice == "json":
         told["lattice"] = [each.model_dump(mode="json") for each in result.transcript.lattice]
     elif lattice == "kaldi":

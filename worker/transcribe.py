@@ -2,13 +2,13 @@
 
 Whole (`chunk=False`) all files are decoded as one batch, and `nbest` is what the search found. In chunks
 there is one entry, put together from the best hypothesis of each chunk: its tokens within the core, the sum
-of the scores.
+of the scores; what the search found in each is in the transcript's own `nbest`.
 
 Imports MLX: to be imported by the process that decodes, when it decodes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 
 from spool.errors import EngineError, SpoolError
 from spool.lattice import Lattice
-from spool.transcript import AudioFacts, Coverage, ModelFacts, Transcript, Word
+from spool.transcript import AudioFacts, ChunkNbest, Coverage, ModelFacts, NbestText, Transcript, Word
+from worker.assemble import Piece
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.chunks import Chunk, plan_chunks
+from worker.context import Context
 from worker.decode.answer import answers
 from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk
 from worker.decode.search import best_of, check_options, resolve_head
+from worker.decode.words import SCORE_DIGITS
 from worker.file_result import FileResult
 from worker.model.load import load_model
 from worker.model.model import AsrModel
@@ -63,12 +66,14 @@ def transcribe_files(
     *,
     chunk: bool = True,
     ask: UtteranceAsk = NOTHING,
+    carries: bool = False,
 ) -> list[FileResult]:
     """Each file's result, in order; `ask` goes for all. A file that cannot be read or decoded fails alone.
 
+    carries: language model and phrases go on from chunk to chunk, which are then decoded one after another.
     Raises ModelError where the model cannot be loaded and InvalidRequest where it cannot be searched so.
     """
-    return transcribe_with(load_model(model), files, options, chunk=chunk, ask=ask)
+    return transcribe_with(load_model(model), files, options, chunk=chunk, ask=ask, carries=carries)
 
 
 def transcribe_with(
@@ -78,6 +83,7 @@ def transcribe_with(
     *,
     chunk: bool = True,
     ask: UtteranceAsk = NOTHING,
+    carries: bool = False,
 ) -> list[FileResult]:
     """As `transcribe_files`, with a model that is loaded already."""
     check_options(model, options, ask)
@@ -85,13 +91,28 @@ def transcribe_with(
     states = [_File(path) for path in files]
     waiting: list[_Heard] = []
     for state in states:
+        context = Context()
         for heard in _read(state, plan):
+            if carries:
+                _go_on(model, heard, options, ask, context)
+                continue
             waiting.append(heard)
             if chunk and len(waiting) == CHUNKS_AT_ONCE:
                 _decode(model, waiting, options, ask)
                 waiting = []
     _decode(model, waiting, options, ask)
     return [_result(model, state, options, ask) for state in states]
+
+
+def _go_on(
+    model: AsrModel, heard: _Heard, options: SearchOptions, ask: UtteranceAsk, context: Context
+) -> None:
+    """Search the chunk from where the one before it left off."""
+    chunk = heard.chunk
+    place = Piece(0, chunk.index, chunk.core_start, chunk.core_end, chunk.start, chunk.end, chunk.speech)
+    _decode(model, [heard], options, replace(ask, context=context.before(place)))
+    if heard.hypotheses:
+        context.keep(0, context.after(place, heard.hypotheses[0], model.frame_seconds * SAMPLE_RATE))
 
 
 def _read(state: _File, plan: Callable[[Blocks], Iterator[Chunk]]) -> Iterator[_Heard]:
@@ -242,7 +263,24 @@ def _transcript(
         text=text,
         words=tuple(words),
         segments=tuple(segments_of(words)),
+        nbest=_nbest(model, state) if options.nbest > 1 else (),
         lattice=tuple(heard.lattice for heard in state.heard if heard.lattice is not None),
+    )
+
+
+def _nbest(model: AsrModel, state: _File) -> tuple[ChunkNbest, ...]:
+    """What the search found in each chunk."""
+    return tuple(
+        ChunkNbest(
+            start=_seconds(heard.chunk.start),
+            end=_seconds(heard.chunk.end),
+            hypotheses=tuple(
+                NbestText(text=model.tokenizer.decode(each.tokens), score=round(each.score, SCORE_DIGITS))
+                for each in heard.hypotheses
+            ),
+        )
+        for heard in state.heard
+        if heard.chunk.speech
     )
 
 
