@@ -55,13 +55,6 @@ class LatticeName(StrEnum):
     kaldi = "kaldi"
 
 
-def transcribe(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to transcribe.")],
-    model: Annotated[str, typer.Option(help="A model's folder, a .nemo file or a hub id.")],
-    decoder: Annotated[DecoderName, typer.Option(help="How to search.")] = DecoderName.greedy,
-    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept by the beam search.")] = 4,
-    nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to report.")] = 1,
-    head: Annotated[HeadName, typer.Option(help="Which head to search.")] = HeadName.auto,
 class PruningName(StrEnum):
     """When language model and phrases have their say."""
 
@@ -76,6 +69,13 @@ class ContextName(StrEnum):
     job = "job"
 
 
+def transcribe(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to transcribe.")],
+    model: Annotated[str, typer.Option(help="A model's folder, a .nemo file or a hub id.")],
+    decoder: Annotated[DecoderName, typer.Option(help="How to search.")] = DecoderName.greedy,
+    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept by the beam search.")] = 4,
+    nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to report.")] = 1,
+    head: Annotated[HeadName, typer.Option(help="Which head to search.")] = HeadName.auto,
     beta: Annotated[float, typer.Option(help="What a CTC head's beam adds for each token.")] = 0.0,
     alternatives: Annotated[
         int, typer.Option(min=0, help="Other words that the beam heard in place of each one.")
@@ -100,6 +100,14 @@ class ContextName(StrEnum):
     ] = None,
     boost_file: Annotated[Path | None, typer.Option(help="Favour phrases, one a line.")] = None,
     boost_weight: Annotated[float, typer.Option(help="How much phrases are favoured.")] = 1.0,
+    pruning: Annotated[
+        PruningName,
+        typer.Option(help="Fuse before the beam is cut (late) or only order what is left (early)."),
+    ] = PruningName.late,
+    context: Annotated[
+        ContextName,
+        typer.Option(help="Let language model and phrases go on from chunk to chunk (job), one at a time."),
+    ] = ContextName.chunk,
     chunk: Annotated[
         bool, typer.Option(help="Cut at silences; --no-chunk decodes all files whole, as one batch.")
     ] = True,
@@ -110,20 +118,13 @@ class ContextName(StrEnum):
     preload_blas()
     from worker.transcribe import transcribe_files
 
-    pruning: Annotated[
-        PruningName,
-        typer.Option(help="Fuse before the beam is cut (late) or only order what is left (early)."),
-    ] = PruningName.late,
-    context: Annotated[
-        ContextName,
-        typer.Option(help="Let language model and phrases go on from chunk to chunk (job), one at a time."),
-    ] = ContextName.chunk,
     fusion = FusionOptions(
         lm=None if lm is None else str(lm),
         alpha=alpha,
         weighted=lm_blanks,
         phrases=(*(boost or ()), *_phrases(boost_file)),
         boost=boost_weight,
+        pruning=pruning.value,
     )
     options = SearchOptions(
         decoder=decoder.value,
@@ -134,7 +135,6 @@ class ContextName(StrEnum):
         fusion=fusion if fusion.asks else None,
     )
     ask = UtteranceAsk(alternatives=alternatives, lattice=_reach(form, lattice, prune))
-        pruning=pruning.value,
     carries = context is ContextName.job
     results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
     typer.echo(render_results(results, form.value, lattice and lattice.value))
