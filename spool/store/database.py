@@ -19,6 +19,13 @@ CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_S = 60
 LOCK_TIMEOUT_S = 30
 IDLE_IN_TRANSACTION_S = 120  # a stopped process must not hold rows for ever
+# A server that vanished without a word is given up after so long; TCP alone would wait for hours.
+KEEPALIVE = {
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # ms
+}
 
 _NO_TABLES = "The database has no tables yet: run the migrations (python -m migrations upgrade)."
 
@@ -98,6 +105,7 @@ def _connect_args(dialect: str) -> dict[str, Any]:
     return {
         "connect_timeout": CONNECT_TIMEOUT_S,
         "application_name": "spool",
+        **KEEPALIVE,
         "options": f"-c statement_timeout={STATEMENT_TIMEOUT_S}s -c lock_timeout={LOCK_TIMEOUT_S}s"
         f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_S}s -c timezone=UTC",
     }
