@@ -17,7 +17,7 @@ from api.app import create_app
 from api.slowness import PatientProtocol
 from spool.errors import SettingsError
 from spool.logs import configure_logs
-from spool.settings import Settings
+from spool.settings import Settings, unknown_variables
 from spool.settings.checks import is_loopback
 from spool.store import Database
 from spool.store.api_keys import any_key
@@ -48,6 +48,8 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
     listener = _bound(settings.api_host, settings.api_port)
     url = _url(settings.api_host, listener)
     configure_logs(settings.log_json)
+    for sentence in unknown_variables():
+        log.warning("unknown variable", reason=sentence)
     log.info("listening", url=url)
     config = uvicorn.Config(
         create_app(settings),

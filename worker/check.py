@@ -18,7 +18,7 @@ from kernels.choice import Backend, asked_backend
 from spool.errors import SpoolError, StorageError
 from spool.objects import object_store
 from spool.queue import celery_app, queue_depth, queue_name
-from spool.settings import Settings
+from spool.settings import Settings, unknown_variables
 from spool.store.database import Database
 from spool.store.jobs import job_counts
 from worker.app import engine_options
@@ -49,6 +49,8 @@ def check_machine(settings: Settings, loader: str = DEFAULT_LOADER) -> Iterator[
     """Every finding, in the order in which a worker would meet them."""
     hardware = this_machine()
     yield from _machine(hardware)
+    for sentence in unknown_variables():
+        yield Finding("settings", "warn", sentence, "Correct or remove it.")
     yield _gpu(settings, hardware)
     yield _mlx()
     yield from _blas()

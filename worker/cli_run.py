@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+import structlog
 import typer
 
 
@@ -14,10 +15,12 @@ def run(
 ) -> None:
     """Take jobs from the queue until SIGTERM; then hand back what is running and end."""
     from spool.logs import configure_logs
-    from spool.settings import load_settings
+    from spool.settings import load_settings, unknown_variables
     from worker.app import Worker
 
     given: dict[str, Any] = {"pool": pool, "worker_name": name, "concurrency": concurrency}
     settings = load_settings(**{key: value for key, value in given.items() if value is not None})
     configure_logs(settings.log_json)
+    for sentence in unknown_variables():
+        structlog.get_logger(__name__).warning("unknown variable", reason=sentence)
     raise typer.Exit(Worker(settings).run())

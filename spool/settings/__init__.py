@@ -2,5 +2,6 @@
 
 from spool.settings.environment import load_settings
 from spool.settings.fields import Settings
+from spool.settings.unknown import unknown_variables
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["Settings", "load_settings", "unknown_variables"]

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from spool.embedded import socket_path
 from spool.errors import SettingsError
-from spool.settings import load_settings
+from spool.settings import load_settings, unknown_variables
 
 
 def test_without_any_setting_it_is_the_embedded_stack_under_home(tmp_path: Path) -> None:
@@ -136,3 +136,21 @@ def test_several_machines_on_postgresql_are_allowed() -> None:
         "SPOOL_OBJECTS": "s3://bucket/prefix",
     }
     assert load_settings(environ).objects == "s3://bucket/prefix"
+
+
+def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant() -> None:
+    environ = {
+        "SPOOL_CONCURENCY": "3",
+        "spool_lease_second": "9",
+        "SPOOL_COLOUR_OF_THE_LABEL": "red",
+        "SPOOL_CONCURRENCY": "3",
+        "SPOOL_DATABASE_URL_FILE": "/x",
+        "SPOOL_URL": "http://localhost",
+        "SPOOL_KERNELS": "auto",
+        "PATH": "/bin",
+    }
+    assert list(unknown_variables(environ)) == [
+        "SPOOL_COLOUR_OF_THE_LABEL is no setting of Spool; nothing reads it.",
+        "SPOOL_CONCURENCY is no setting of Spool; did you mean SPOOL_CONCURRENCY?",
+        "spool_lease_second is no setting of Spool; did you mean SPOOL_LEASE_SECONDS?",
+    ]
