@@ -66,5 +66,5 @@ def start_api() -> Iterator[Callable[[Settings], Live]]:
 
 @pytest.fixture
 def http(live: Live) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=live.url, timeout=20, verify=False) as client:
+    with httpx.Client(base_url=live.url, timeout=60, verify=False) as client:
         yield client

@@ -1,6 +1,9 @@
 """Keys for tests of who may call what."""
 
 from datetime import datetime
+from typing import Any
+
+import httpx
 
 from spool.keys import Scope
 from spool.store import Database
@@ -27,3 +30,13 @@ def admin_key(database: Database) -> str:
 
 def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
+
+
+def get(url: str, **parts: Any) -> httpx.Response:
+    """As `httpx.get`, with the patience that a busy machine asks for."""
+    return httpx.get(url, timeout=60, **parts)
+
+
+def post(url: str, **parts: Any) -> httpx.Response:
+    """As `httpx.post`, with the same patience."""
+    return httpx.post(url, timeout=60, **parts)

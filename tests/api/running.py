@@ -164,7 +164,7 @@ def start(settings: Settings, **serving: Any) -> Running:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with httpx.Client(transport=httpx.HTTPTransport(retries=5, verify=False)) as client:
+    with httpx.Client(transport=httpx.HTTPTransport(retries=5, verify=False), timeout=60) as client:
         assert client.get(f"{url}/healthz").status_code == 200
     return Running(server, thread, Live(url, app.state.services))
 

@@ -20,7 +20,7 @@ from spool.keys import Scope, key_id_of, mint
 from spool.settings import Settings, load_settings
 from spool.store.api_keys import revoke_key
 from spool.store.jobs import get_job
-from tests.api.keys import BOTH, admin_key, bearer, new_key
+from tests.api.keys import BOTH, admin_key, bearer, get, new_key, post
 from tests.api.running import Live, file_job, problem, start
 
 # Pages that describe the API and hold nothing of anybody.
@@ -65,7 +65,7 @@ class Estate:
         headers = parts.pop("headers", {}) | (bearer(key) if key else {})
         # A parameter that is not known here: say in `estate` what there is of it.
         url = self.live.url + path.format_map(self.parameters)
-        return httpx.request(method, url, headers=headers, timeout=30, **parts)
+        return httpx.request(method, url, headers=headers, timeout=60, **parts)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_nothing_of_one_project_shows_in_the_answers_to_another(estate: Estate) 
     assert (costs["rows"], costs["total"]["billable"], costs["idle_cost"]) == ([], "0", None)
     for path in ("/v1/jobs", "/v1/batches"):
         for project in ("alpha", "nowhere"):
-            asked = httpx.get(
+            asked = get(
                 f"{estate.live.url}{path}",
                 params={"project": project},
                 headers=bearer(estate.keys["other"] or ""),
@@ -158,21 +158,18 @@ def test_what_is_handed_in_is_the_keys_projects(estate: Estate, recordings: Any)
     url = f"{estate.live.url}/v1/jobs"
     own, other = bearer(estate.keys["other"] or ""), bearer(estate.keys["admin"] or "")
 
-    job = httpx.post(url, json=file_job(recordings), headers=own).json()
+    job = post(url, json=file_job(recordings), headers=own).json()
     assert job["project"] == "beta"
-    assert httpx.post(url, json=file_job(recordings, project="beta"), headers=own).status_code == 202
-    problem(httpx.post(url, json=file_job(recordings, project="alpha"), headers=own), 403, "forbidden")
+    assert post(url, json=file_job(recordings, project="beta"), headers=own).status_code == 202
+    problem(post(url, json=file_job(recordings, project="alpha"), headers=own), 403, "forbidden")
     form = {"request": (None, '{"project": "alpha"}', "application/json"), "file": ("a.wav", b"RIFF")}
-    problem(httpx.post(url, files=form, headers=own), 403, "forbidden")
+    problem(post(url, files=form, headers=own), 403, "forbidden")
     batches = f"{estate.live.url}/v1/batches"
     asked = {"source": f"{recordings.as_uri()}/", "project": "alpha"}
-    problem(httpx.post(batches, json=asked, headers=own), 403, "forbidden")
+    problem(post(batches, json=asked, headers=own), 403, "forbidden")
 
     # An admin key hands in for whom it likes
-    assert (
-        httpx.post(url, json=file_job(recordings, project="gamma"), headers=other).json()["project"]
-        == "gamma"
-    )
+    assert post(url, json=file_job(recordings, project="gamma"), headers=other).json()["project"] == "gamma"
     # And the job knows by which key it came
     with estate.live.services.database.read() as tx:
         assert get_job(tx, job["id"]).key_id == key_id_of(estate.keys["other"] or "")
@@ -198,9 +195,7 @@ def test_no_key_of_an_object_is_made_of_what_was_sent(estate: Estate) -> None:
             ),
             "file": (name, b"RIFF", f"audio/{name}".encode("unicode_escape").decode()),
         }
-        sent = httpx.post(
-            f"{url}/v1/jobs", files=form, headers=own | {"Idempotency-Key": "../" + "x" * len(name)}
-        )
+        sent = post(f"{url}/v1/jobs", files=form, headers=own | {"Idempotency-Key": "../" + "x" * len(name)})
         assert sent.status_code in (200, 202, 409, 422), sent.text
     kept = [info.key for info in estate.live.services.objects.list()]
     assert len(kept) > len(names) // 2
@@ -212,10 +207,8 @@ def test_no_key_of_an_object_is_made_of_what_was_sent(estate: Estate) -> None:
 def test_idempotency_keys_of_two_projects_know_nothing_of_each_other(estate: Estate, recordings: Any) -> None:
     url = f"{estate.live.url}/v1/jobs"
     repeated = {"Idempotency-Key": "monday"}
-    first = httpx.post(
-        url, json=file_job(recordings), headers=bearer(estate.keys["submitter"] or "") | repeated
-    )
-    other = httpx.post(
+    first = post(url, json=file_job(recordings), headers=bearer(estate.keys["submitter"] or "") | repeated)
+    other = post(
         url, json=file_job(recordings, name="x"), headers=bearer(estate.keys["other"] or "") | repeated
     )
     assert (first.status_code, other.status_code) == (202, 202)

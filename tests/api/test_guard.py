@@ -71,7 +71,7 @@ def test_with_a_token_the_name_is_free(settings: Settings, start_api: Callable[[
     token = "correct horse battery staple"
     live = start_api(settings.model_copy(update={"api_token": SecretStr(token)}))
     bearer = {"Authorization": f"Bearer {token}", "Host": "spool.example", "Origin": "https://desk.example"}
-    assert httpx.get(f"{live.url}/v1/jobs", headers=bearer).status_code == 200
+    assert httpx.get(f"{live.url}/v1/jobs", headers=bearer, timeout=60).status_code == 200
 
 
 def test_every_answer_tells_browsers_to_do_nothing_with_it(

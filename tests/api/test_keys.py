@@ -15,7 +15,7 @@ from spool.settings import Settings
 from spool.store.api_keys import find_key, revoke_key
 from spool.store.database import Database
 from tests.api.commands import ROOT, Commands
-from tests.api.keys import admin_key, bearer, new_key
+from tests.api.keys import admin_key, bearer, get, new_key, post
 from tests.api.running import Live, file_job, problem
 
 PATIENCE = 60.0
@@ -89,10 +89,10 @@ def test_the_operators_token_is_an_admin_beside_the_keys(
     live = start_api(settings.model_validate(settings.model_dump() | {"api_token": token}))
     key = new_key(live.services.database, "reels")
     url = f"{live.url}/v1/jobs"
-    job = httpx.post(url, json=file_job(recordings), headers=bearer(key)).json()
-    assert httpx.get(f"{url}/{job['id']}", headers=bearer(token)).status_code == 200
-    assert httpx.get(f"{live.url}/v1/workers", headers=bearer(token)).status_code == 200
-    problem(httpx.get(url), 401, "unauthorized")
+    job = post(url, json=file_job(recordings), headers=bearer(key)).json()
+    assert get(f"{url}/{job['id']}", headers=bearer(token)).status_code == 200
+    assert get(f"{live.url}/v1/workers", headers=bearer(token)).status_code == 200
+    problem(get(url), 401, "unauthorized")
 
 
 def test_a_database_that_does_not_answer_lets_nobody_in(
@@ -103,8 +103,8 @@ def test_a_database_that_does_not_answer_lets_nobody_in(
     keyring = live.services.keyring
     until(lambda: keyring.asks)
     keyring._database = Database(f"sqlite:///{tmp_path / 'nothing' / 'here.db'}")
-    problem(httpx.get(f"{live.url}/v1/models", headers=bearer(key)), 503, "storage")
-    problem(httpx.get(f"{live.url}/v1/models"), 401, "unauthorized")
+    problem(get(f"{live.url}/v1/models", headers=bearer(key)), 503, "storage")
+    problem(get(f"{live.url}/v1/models"), 401, "unauthorized")
 
 
 # Sources
@@ -161,14 +161,14 @@ def test_what_spool_keeps_is_nobodys_source(
     # Given a root that holds Spool's own folders too
     live = start_api(settings.model_copy(update={"source_roots": (recordings.parent,)}))
     url, other = f"{live.url}/v1/jobs", bearer(new_key(live.services.database, "beta"))
-    upload = httpx.post(url, files={"file": ("a.wav", b"RIFF")}, headers=other).json()
+    upload = post(url, files={"file": ("a.wav", b"RIFF")}, headers=other).json()
     kept = live.settings.objects_folder
     assert kept is not None
     own = bearer(new_key(live.services.database, "alpha"))
     (recordings / "link.wav").symlink_to(kept / upload["source"]["uri"])
 
     for source in ((kept / upload["source"]["uri"]).as_uri(), (recordings / "link.wav").as_uri()):
-        problem(httpx.post(url, json={"source": source}, headers=own), 403, "source_forbidden")
+        problem(post(url, json={"source": source}, headers=own), 403, "source_forbidden")
 
 
 def test_the_bucket_that_spool_keeps_is_nobodys_source(
@@ -182,7 +182,7 @@ def test_the_bucket_that_spool_keeps_is_nobodys_source(
         ("s3://spool/archive/a.wav", 202),
         ("s3://spool/kept-elsewhere/a.wav", 202),
     ):
-        assert httpx.post(f"{live.url}/v1/jobs", json={"source": source}).status_code == status, source
+        assert post(f"{live.url}/v1/jobs", json={"source": source}).status_code == status, source
 
 
 # The command
@@ -196,7 +196,7 @@ def commands(settings: Settings, live: Live) -> Commands:
     )
 
 
-def test_the_command_makes_lists_and_revokes_keys(commands: Commands, recordings: Path) -> None:
+def test_the_command_makes_lists_and_revokes_keys(commands: Commands) -> None:
     assert "no keys" in commands.run("keys", "list").stdout
     made = commands.run("keys", "create", "--name", "Zoë", "--project", "reels", "--expires", "90d")
     key = made.stdout.strip()
@@ -213,21 +213,24 @@ def test_the_command_makes_lists_and_revokes_keys(commands: Commands, recordings
     assert key[33:] not in shown + json.dumps(told)
     assert "sha256" not in told
 
-    # A client takes it from its environment, or from a file
-    refused = commands.run("status", code=1)
-    assert "API key" in refused.stderr
+    assert "revoked" in commands.run("keys", "revoke", key_id).stdout
+    assert json.loads(commands.run("keys", "list", "--json").stdout)[0]["state"] == "revoked"
+    assert "no key" in commands.run("keys", "revoke", "key_nothing", code=1).stderr
+
+
+def test_a_command_takes_its_key_from_the_environment_or_a_file(
+    commands: Commands, live: Live, recordings: Path
+) -> None:
+    key = new_key(live.services.database, "reels")
     client = Commands(commands.home, commands.extra | {"SPOOL_API_KEY": key})
     submitted = client.run("submit", str(recordings / "reel 1.wav"), "--json")
     assert json.loads(submitted.stdout)[0]["project"] == "reels"
+    assert "API key" in commands.run("status", code=1).stderr
     file = commands.home / "key"
     file.write_text(f"{key}\n")
     by_file = Commands(commands.home, commands.extra | {"SPOOL_API_KEY_FILE": str(file)})
     assert "reel 1.wav" in by_file.run("status").stdout
     assert "scope admin" in client.run("workers", code=1).stderr
-
-    assert "revoked" in commands.run("keys", "revoke", key_id).stdout
-    assert json.loads(commands.run("keys", "list", "--json").stdout)[0]["state"] == "revoked"
-    assert "no key" in commands.run("keys", "revoke", "key_nothing", code=1).stderr
 
 
 def test_what_the_command_does_not_take(commands: Commands) -> None:
@@ -261,8 +264,8 @@ def test_another_address_is_served_once_there_is_a_key(
     try:
         until(announced.exists)
         url = json.loads(announced.read_text())["url"]
-        assert httpx.get(f"{url}/v1/jobs").status_code == 401
-        assert httpx.get(f"{url}/v1/jobs", headers=bearer(key)).status_code == 200
+        assert get(f"{url}/v1/jobs").status_code == 401
+        assert get(f"{url}/v1/jobs", headers=bearer(key)).status_code == 200
     finally:
         process.terminate()
         assert process.wait(PATIENCE) == 0

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 
-import httpx
 import pytest
 
 from api.limits import Buckets, address_name
 from spool.keys import mint
 from spool.settings import Settings
-from tests.api.keys import bearer, new_key
+from tests.api.keys import bearer, get, new_key
 from tests.api.running import Live, problem
 
 
@@ -72,23 +71,23 @@ def slow_live(settings: Settings, start_api: Callable[[Settings], Live]) -> Live
 
 def test_an_address_without_a_key_is_limited(slow_live: Live) -> None:
     url = f"{slow_live.url}/v1/models"
-    left = [httpx.get(url).headers["ratelimit"] for _ in range(3)]
+    left = [get(url).headers["ratelimit"] for _ in range(3)]
     assert [each.split(";")[1] for each in left] == ["r=2", "r=1", "r=0"]
 
-    refused = httpx.get(url)
+    refused = get(url)
 
     problem(refused, 429, "rate_limited")
     assert int(refused.headers["retry-after"]) > 60
     assert refused.headers["ratelimit-policy"].startswith('"requests";q=3;')
     # Health is no question of keys or limits
-    assert all(httpx.get(f"{slow_live.url}/healthz").status_code == 200 for _ in range(5))
+    assert all(get(f"{slow_live.url}/healthz").status_code == 200 for _ in range(5))
 
 
 def test_each_key_has_its_own_limit(slow_live: Live) -> None:
     url, database = f"{slow_live.url}/v1/models", slow_live.services.database
     greedy, modest = bearer(new_key(database)), bearer(new_key(database))
-    assert [httpx.get(url, headers=greedy).status_code for _ in range(4)] == [200, 200, 200, 429]
-    assert httpx.get(url, headers=modest).status_code == 200
+    assert [get(url, headers=greedy).status_code for _ in range(4)] == [200, 200, 200, 429]
+    assert get(url, headers=modest).status_code == 200
 
 
 def test_whoever_guesses_keys_is_not_let_through_to_the_database(
@@ -97,14 +96,14 @@ def test_whoever_guesses_keys_is_not_let_through_to_the_database(
     live = start_api(settings)
     live.services.misses._rate, live.services.misses._burst = 0.0001, 3
     url, known = f"{live.url}/v1/models", bearer(new_key(live.services.database))
-    assert httpx.get(url, headers=known).status_code == 200
+    assert get(url, headers=known).status_code == 200
 
-    statuses = [httpx.get(url, headers=bearer(mint().text)).status_code for _ in range(5)]
+    statuses = [get(url, headers=bearer(mint().text)).status_code for _ in range(5)]
 
     assert statuses == [401, 401, 401, 429, 429]
-    problem(httpx.get(url, headers=bearer("rubbish")), 429, "rate_limited")
+    problem(get(url, headers=bearer("rubbish")), 429, "rate_limited")
     # A key that was seen before still opens, from the same address
     live.services.keyring._known = type(live.services.keyring._known)(
         (key_id, (key, float("-inf"))) for key_id, (key, _) in live.services.keyring._known.items()
     )
-    assert httpx.get(url, headers=known).status_code == 200
+    assert get(url, headers=known).status_code == 200
