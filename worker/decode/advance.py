@@ -1,4 +1,4 @@
-"""The prediction network's step for those rows of a search that emitted a label; others keep what they have.
+"""The networks of a transducer for those rows of a search that need them; others keep what they have.
 
 Two ways to the same answer. On a GPU all rows step and a mask chooses: nothing is asked of the device. On a
 CPU, where asking costs nothing and every row costs its share, only the rows that need it step.
@@ -8,7 +8,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.settle import Field
+from kernels.expand import FINISHED
+from kernels.settle import Beam, Field
 from worker.model.joint import Transducer
 from worker.model.prediction import LstmState
 
@@ -55,6 +56,30 @@ def regrow(
     origins = slots[Field.ORIGIN]
     index = first + mx.where(origins < beam, origins, origins - beam + batch * beam)
     return _either(output, state, fresh, stepped, index.reshape(-1))
+
+
+def joined(
+    transducer: Transducer, encoder: mx.array, beam: Beam, output: mx.array, *, gather: bool | None = None
+) -> mx.array:
+    """The joint of every slot of a beam with its next frame, [B * K, V + 1 + D]; `encoder` [B * T, J].
+
+    Dead slots and those past their utterance's end, a third of a batch of unlike lengths, have no use for
+    one: where rows are gathered theirs are zeros.
+    """
+    rows = beam.slots[Field.ROW].reshape(-1)
+    if _gathers(gather):
+        ended = np.array(beam.slots[Field.STATUS], copy=None) == FINISHED
+        runs = np.flatnonzero(~ended & (np.array(beam.scores, copy=None) > -np.inf))
+        # Below that the smaller product does not pay for putting its rows in their places.
+        if len(runs) <= rows.size - rows.size // 8:
+            index = mx.array(runs)
+            made = transducer.joined(
+                mx.take(encoder, mx.take(rows, index), axis=0), mx.take(output, index, axis=0)
+            )
+            every = mx.zeros((rows.size, made.shape[-1]), made.dtype)
+            every[index] = made
+            return every
+    return transducer.joined(mx.take(encoder, rows, axis=0), output)
 
 
 def _distinct(

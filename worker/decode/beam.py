@@ -16,7 +16,7 @@ from kernels.beam_step import expand, settle
 from kernels.device import compiled_for_cpu
 from kernels.expand import FINISHED
 from kernels.settle import Beam, Field, Limits, empty_beam
-from worker.decode.advance import regrow
+from worker.decode.advance import joined, regrow
 from worker.decode.fusion import Fusion, FusionState
 from worker.decode.hypothesis import Hypothesis
 from worker.decode.keeper import Keeper
@@ -99,8 +99,7 @@ class BeamSearch:
 
     def _step(self, state: _State) -> _State:
         before = state.beam
-        frames = mx.take(self._encoder, before.slots[Field.ROW].reshape(-1), axis=0)
-        logits = self._transducer.joined(frames, state.output)
+        logits = joined(self._transducer, self._encoder, before, state.output)
         grown = expand(
             logits.reshape(self._batch, self._beam, -1),
             self._durations,

@@ -6,10 +6,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.settle import Field
+from kernels.expand import FINISHED, FORCED, RUNS
+from kernels.settle import Field, Limits, empty_beam
 from tests.worker.decode.reference import random_frames, tiny_transducer
 from worker.decode import beam, greedy
-from worker.decode.advance import advance, regrow
+from worker.decode.advance import advance, joined, regrow
 from worker.decode.beam import beam_search
 from worker.decode.greedy import greedy_search
 from worker.model.joint import Transducer
@@ -125,3 +126,25 @@ def test_greedy_finds_the_same_through_any_window(
         found.append([(h[0].tokens, h[0].times, h[0].durations) for h in rows])
 
     assert all(one == found[0] for one in found)
+
+
+def test_the_joint_of_slots_that_run_is_the_same_both_ways() -> None:
+    # Given a beam of 2 utterances, one slot dead, one past its end, and all of another finished
+    transducer = tiny_transducer(0, 9)
+    encoder = mx.random.normal((8, transducer.start(1)[0].shape[1]), key=mx.random.key(2))
+    output = mx.random.normal((8, encoder.shape[1]), key=mx.random.key(3))
+    beam = empty_beam(2, 4, 8, Limits(mx.array([4, 4]), mx.array([4, 10]), 9, timed=False))
+    slots = np.array(beam.slots)
+    slots[Field.ROW] = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    slots[Field.STATUS] = [[RUNS, FINISHED, FORCED, RUNS], [FINISHED] * 4]
+    scores = mx.array([[-1.0, -2.0, -3.0, -np.inf], [-1.0] * 4])
+    beam = beam._replace(slots=mx.array(slots), scores=scores)
+    # When the joint is made of all rows and of those that run
+    every = np.array(joined(transducer, encoder, beam, output, gather=False))
+    some = np.array(joined(transducer, encoder, beam, output, gather=True))
+    # Then the rows that run are the same, and nothing was computed for the others
+    assert some[[0, 2]] == pytest.approx(every[[0, 2]], abs=1e-6)
+    assert not some[[1, 3, 4, 5, 6, 7]].any()
+    # And where none runs there is nothing but zeros
+    idle = beam._replace(scores=mx.full((2, 4), -mx.inf))
+    assert not np.array(joined(transducer, encoder, idle, output, gather=True)).any()
