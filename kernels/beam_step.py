@@ -4,7 +4,8 @@
 references. The kernel of `expand` reads the logits once: no sort of labels, no sort of candidates, one
 threadgroup an utterance. Scores differ from the reference by the order of the sum under the logarithm
 (within 2e-6 relative), so two candidates closer than that may change places; equal logits never do. An
-utterance's results are the same bits in any batch, and a NaN in its rows fails it alone.
+utterance's results are the same bits in any batch, and a NaN in its rows fails it alone. Scores on the grid
+of `kernels.fixed` may then differ from the reference's by a step of it.
 """
 
 import mlx.core as mx
@@ -34,6 +35,8 @@ def expand(
     scores: mx.array,
     status: mx.array,
     bonus: Bonus | None = None,
+    *,
+    fixed: bool = False,
 ) -> Expansion:
     """Continue [B, K] hypotheses and keep the best K of each utterance: as `kernels.expand.expand`.
 
@@ -62,10 +65,11 @@ def expand(
                 ("FUSED", bonus is not None),
                 ("WEIGHTED", bonus is not None and bonus.weighted),
                 ("EARLY", bonus is not None and bonus.early),
+                ("FIXED", fixed),
             ),
         )
     if made is None:
-        return expand_reference(logits, durations, scores, status, bonus)
+        return expand_reference(logits, durations, scores, status, bonus, fixed=fixed)
     return Expansion(*made)
 
 
@@ -93,6 +97,6 @@ def settle(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
             ((batch,), mx.bool_),
         ],
         groups=batch,
-        template=(("K", slots), ("BLANK", limits.blank), ("TIMED", limits.timed)),
+        template=(("K", slots), ("BLANK", limits.blank), ("TIMED", limits.timed), ("FIXED", limits.fixed)),
     )
     return settle_reference(grown, beam, limits) if made is None else Beam(*made)

@@ -2,8 +2,10 @@
 // inputs log_probs[B, T, W] (blank last), lengths[B], knobs[2] (bonus a label, threshold)
 // outputs of each frame, [B, T, K]: o_labels (emitted, -1 where none), o_parents (slot continued), o_nodes (the node
 // before the emitted one, -1 at the root), o_last (the frame's label), o_said (the emitted label's log-probability),
-// o_gained, o_scores (before and after recombination); o_ends[B, K], o_end_nodes[B, K], o_sound[B].
+// o_gained, o_scores (before and after recombination); o_ends[B, K], o_end_nodes[B, K], o_sound[B]; o_base[B, T],
+// the best's score in 65536ths where FIXED: there the scores above are differences to it.
 // Node t * K + k is what slot k emitted at frame t.
+constexpr int MOST = 0x7fffffff;
 constexpr int C = K * (R + 2);  // candidates of a slot: its last label again, the R best labels, blank
 threadgroup float candidate[C];
 threadgroup float listed[R];
@@ -43,6 +45,7 @@ for (int e = lane; e < K * K; e += SIMD_W) {
 threadgroup_barrier(mem_flags::mem_threadgroup);
 bool sound = true;
 int turn = 0;  // which of the two is read
+int base = 0;
 int t = 0;
 for (; t < over && sound; t++) {  // the same in every lane
   auto x = log_probs + (b * frames + t) * width;
@@ -98,7 +101,11 @@ for (; t < over && sound; t++) {  // the same in every lane
     float v;
     int i;
     pop_best(candidate, C, lane, best, at, v, i);
-    if (r == 0) first = v;
+    if (r == 0) {
+      first = v;
+      const int step = FIXED && first > -INFINITY ? int(first * 65536.0f) : 0;
+      base = base > 0 && step > MOST - base ? MOST : base < 0 && step < -MOST - base ? -MOST : base + step;
+    }
     if (lane == 0) {
       const bool none = i == NOWHERE || !(v > first - threshold);
       const int parent = none ? 0 : i / (R + 2);
@@ -107,7 +114,7 @@ for (; t < over && sound; t++) {  // the same in every lane
       const int label = j == 0 ? last[parent] : j > R ? blank : listed_label[j - 1];
       from[r] = parent;
       emitted[r] = emits ? label : -1;
-      next_score[r] = none ? -INFINITY : v;
+      next_score[r] = none ? -INFINITY : FIXED ? v - first : v;
       next_last[r] = label;
       next_node[r] = emits ? t * K + r : node[parent];
       next_tokens[r] = tokens[parent] + (emits ? 1 : 0);
@@ -116,9 +123,10 @@ for (; t < over && sound; t++) {  // the same in every lane
       o_nodes[row + r] = emits ? node[parent] : -1;
       o_last[row + r] = label;
       o_said[row + r] = emits ? float(x[label]) : 0.0f;
-      o_gained[row + r] = none ? -INFINITY : v;
+      o_gained[row + r] = next_score[r];
     }
   }
+  if (lane == 0) o_base[b * frames + t] = base;
   threadgroup_barrier(mem_flags::mem_device);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   const int old = turn * K * K, fresh = (1 - turn) * K * K;
@@ -168,6 +176,7 @@ for (int e = t * K + lane; e < frames * K; e += SIMD_W) {
   o_gained[out] = score[k];
   o_scores[out] = score[k];
 }
+for (int f = t + lane; f < frames; f += SIMD_W) o_base[b * frames + f] = base;
 for (int k = lane; k < K; k += SIMD_W) {
   o_ends[b * K + k] = score[k];
   o_end_nodes[b * K + k] = node[k];

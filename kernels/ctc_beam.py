@@ -14,13 +14,14 @@ import numpy as np
 
 from kernels.ctc_step import ctc_step, start_ctc
 from kernels.device import Output, launch
+from kernels.fixed import number_on_grid, on_grid, rebase
 from kernels.prefix import grow
 from kernels.text import read_kernel
 
 CTC_BEAM = read_kernel(
     "ctc_beam",
     "log_probs lengths knobs",
-    "o_ends o_labels o_parents o_nodes o_last o_said o_gained o_scores o_end_nodes o_sound",
+    "o_ends o_labels o_parents o_nodes o_last o_said o_gained o_scores o_end_nodes o_sound o_base",
 )
 TOKEN_BLOCK = 64  # by how many tokens the reference's room grows
 _CHECK_EVERY = 8  # frames between two evaluations of the reference
@@ -35,7 +36,9 @@ class CtcTrail(NamedTuple):
     at frame t is node t * K + k. last: int32, the label of the frame, or blank. said: float32, the emitted
     label's log-probability, 0 where none was. gained, scores: float32, before and after recombination,
     -inf = dead. end_nodes: int32, the last emissions, -1 for none. sound: bool [B], False where a frame
-    within the utterance has a NaN or no finite maximum; what stands in such a row means nothing.
+    within the utterance has a NaN or no finite maximum; what stands in such a row means nothing. base: int32
+    [B, T], the best's score in 65536ths where scores are fixed (`kernels.fixed`), and gained, scores and ends
+    differences to it (ends: to the last); else 0.
 
     Behind an utterance's end its beam stands still: labels and nodes are -1, parents the slots themselves.
     """
@@ -50,52 +53,80 @@ class CtcTrail(NamedTuple):
     scores: mx.array
     end_nodes: mx.array
     sound: mx.array
+    base: mx.array
 
 
 def ctc_beam(
-    log_probs: mx.array, lengths: mx.array, beam: int, beta: float = 0.0, threshold: float = 20.0
+    log_probs: mx.array,
+    lengths: mx.array,
+    beam: int,
+    beta: float = 0.0,
+    threshold: float = 20.0,
+    *,
+    fixed: bool = False,
 ) -> CtcTrail:
     """Search log_probs, float32 [B, T, W] (natural logs, blank last), lengths int32 [B], 0 to T each.
 
-    The steps are those of `kernels.ctc_step`, without bonus. Beams too wide for a threadgroup's memory (above
+    The steps are those of `kernels.ctc_step`, without bonus. `fixed` puts the log-probabilities and beta on
+    the grid first; the threshold is then at most 100. Beams too wide for a threadgroup's memory (above
     37) take the reference.
     """
+    if fixed:
+        log_probs, beta, threshold = _fixed(log_probs, beta, threshold)
     batch, frames, width = log_probs.shape
     ranks = min(beam + 1, width - 1)
     made = None
     if ranks > 0 and frames > 0 and 4 * (beam * (ranks + 2) + 4 * beam**2 + 10 * beam) <= _GROUP_BYTES:
         ints: Output = ((batch, frames, beam), mx.int32)
         floats: Output = ((batch, frames, beam), mx.float32)
-        ends: list[Output] = [((batch, beam), mx.int32), ((batch,), mx.bool_)]
+        ends: list[Output] = [((batch, beam), mx.int32), ((batch,), mx.bool_), ((batch, frames), mx.int32)]
         made = launch(
             CTC_BEAM,
             [log_probs.astype(mx.float32), lengths.astype(mx.int32), mx.array([beta, threshold], mx.float32)],
             [((batch, beam), mx.float32), ints, ints, ints, ints, floats, floats, floats, *ends],
             groups=batch,
-            template=(("K", beam), ("R", ranks)),
+            template=(("K", beam), ("R", ranks), ("FIXED", fixed)),
         )
     if made is None:
-        return ctc_beam_reference(log_probs, lengths, beam, beta, threshold)
+        return ctc_beam_reference(log_probs, lengths, beam, beta, threshold, fixed=fixed)
     return CtcTrail(*made)
 
 
+def _fixed(log_probs: mx.array, beta: float, threshold: float) -> tuple[mx.array, float, float]:
+    return on_grid(log_probs.astype(mx.float32)), number_on_grid(beta), min(threshold, 100.0)
+
+
 def ctc_beam_reference(
-    log_probs: mx.array, lengths: mx.array, beam: int, beta: float = 0.0, threshold: float = 20.0
+    log_probs: mx.array,
+    lengths: mx.array,
+    beam: int,
+    beta: float = 0.0,
+    threshold: float = 20.0,
+    *,
+    fixed: bool = False,
 ) -> CtcTrail:
     """The same in plain MLX: contract in `ctc_beam`, in this module."""
+    if fixed:
+        log_probs, beta, threshold = _fixed(log_probs, beta, threshold)
     batch, frames, _ = log_probs.shape
     log_probs = log_probs.astype(mx.float32)
     state = start_ctc(batch, beam, TOKEN_BLOCK)
     node = mx.full((batch, beam), -1, dtype=mx.int32)
+    base = mx.zeros((batch,), mx.int32)
     steps: list[tuple[mx.array, ...]] = []
     for frame in range(frames):
         if frame % _CHECK_EVERY == 0:
-            mx.eval(state, node, steps[-_CHECK_EVERY:])
+            mx.eval(state, node, base, steps[-_CHECK_EVERY:])
             longest = int(np.array(state.prefixes.lengths).max(initial=0))
             room = -(-(longest + _CHECK_EVERY + 1) // TOKEN_BLOCK) * TOKEN_BLOCK
             state = state._replace(prefixes=grow(state.prefixes, room))
         here = log_probs[:, frame]
         state, step = ctc_step(state, here, frame < lengths, beta, threshold)
+        gained = step.gained
+        if fixed:
+            gained, base = rebase(gained, base)
+            # The best survives recombination, so both move by the same.
+            state = state._replace(scores=rebase(state.scores, base)[0])
         before = mx.take_along_axis(node, step.parents, axis=1)
         emits = step.labels >= 0
         said = mx.take_along_axis(here, mx.maximum(step.labels, 0), axis=1)
@@ -107,16 +138,17 @@ def ctc_beam_reference(
                 mx.where(emits, before, -1),
                 state.last,
                 mx.where(emits, said, 0.0),
-                step.gained,
+                gained,
                 state.scores,
+                base,
             )
         )
-    labels, parents, nodes, last, spoken, gained, scores = (
+    labels, parents, nodes, last, spoken, gained, scores, bases = (
         mx.stack(list(column), axis=1) for column in zip(*steps, strict=True)
     )
     inside = mx.arange(frames) < lengths[:, None]
     sound = mx.all(_is_number(log_probs) | ~inside, axis=1)
-    return CtcTrail(state.scores, labels, parents, nodes, last, spoken, gained, scores, node, sound)
+    return CtcTrail(state.scores, labels, parents, nodes, last, spoken, gained, scores, node, sound, bases)
 
 
 def _is_number(log_probs: mx.array) -> mx.array:

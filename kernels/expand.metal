@@ -77,10 +77,13 @@ for (int k = sg; k < K; k += NSG) {
       pop_best(x, width, lane, best, at, v, label);
       if (FUSED && label != NOWHERE) v = label == blank ? end : v + gain[label];
     }
-    const float ranked = (v - norm) + shift;
+    const float exact = (v - norm) + shift;
+    const float ranked = FIXED ? on_grid(exact) : exact;
     for (int d = lane; d < D; d += SIMD_W) {
       const float duration = only_blank ? top_duration : TIMED ? float(y[d]) : 0.0f;
-      float c = s + (ranked + (duration - duration_norm));
+      const float wait = duration - duration_norm;
+      float c = s + (ranked + (FIXED ? on_grid(wait) : wait));
+      if (FIXED && c < -255.0f && c > -INFINITY) c = -255.0f;
       if (!ok || label == NOWHERE || (only_blank && d > 0) || !(c > -INFINITY)) c = -INFINITY;
       if (alive && done && r == 0 && d == 0) c = s;
       candidate[(k * R + r) * D + d] = c;

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from kernels.fixed import LEAST, on_grid
 from kernels.topk import top_k
 
 RUNS, FINISHED, FORCED = 0, 1, 2  # a hypothesis's status
@@ -49,6 +50,8 @@ def expand(
     scores: mx.array,
     status: mx.array,
     bonus: Bonus | None = None,
+    *,
+    fixed: bool = False,
 ) -> Expansion:
     """Continue each of [B, K] hypotheses by each label (and duration), and keep the K best of each utterance.
 
@@ -60,6 +63,8 @@ def expand(
     bonus; blank of duration 0 advances 1 and keeps the score of duration 0. A forced blank has the bonus that
     blank has, but none where the bonus comes `early`, as in NeMo. Order: score descending, then slot, then
     rank of the label in its hypothesis (equal ones: lowest label first), then duration. K may exceed V + 1.
+    `fixed` takes scores that are differences on the grid of `kernels.fixed`, puts there what is added to
+    them, and keeps the sums within it.
     """
     batch, beam, width = logits.shape
     counted = 0 if durations is None else len(durations)
@@ -77,15 +82,21 @@ def expand(
     acoustic = mx.where(bound, mx.where(finished[..., None], 0.0, only_lp) + rest, acoustic)
     given = mx.where(bound, mx.where(finished[..., None], 0.0, only_given), given)
     table, choices = acoustic + given, 1
+    if fixed:
+        table = on_grid(table)
     sound = mx.isfinite(norm[..., 0])
     if durations is None:
         table = scores[..., None] + table
     else:
         duration_lp, duration_norm = _durations(logits[..., width:], finished, bound)
+        if fixed:
+            duration_lp = on_grid(duration_lp)
         table = scores[..., None, None] + (table[..., None] + duration_lp[:, :, None, :])
         choices = counted
         sound = sound & mx.isfinite(duration_norm)
 
+    if fixed:
+        table = mx.where(table > -mx.inf, mx.maximum(table, LEAST), table)
     kept, index = top_k(table.reshape(batch, -1), beam)
     alive, at = index >= 0, mx.maximum(index, 0)
     place = at // choices

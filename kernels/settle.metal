@@ -81,7 +81,8 @@ for (int k = lane; k < K; k += SIMD_W) {
       crowd++;
     }
   }
-  merged[k] = !wins ? -INFINITY : crowd > 1 ? mine + log(sum) : mine;
+  const float both = crowd > 1 ? mine + log(sum) : mine;
+  merged[k] = !wins ? -INFINITY : FIXED ? on_grid(both) : both;
   heir[k] = best;
   const bool runs = wins && place[k] < over;
   reads[k] = runs && label[k] >= 0 ? 1 : 0;

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from kernels.expand import FINISHED, FORCED, RUNS, Expansion
+from kernels.fixed import on_grid
 from kernels.merge import merge
 from kernels.prefix import Prefixes, extend, same_tokens
 
@@ -57,12 +58,13 @@ class Beam(NamedTuple):
 class Limits(NamedTuple):
     """lengths: int32 [B], encoder frames of each utterance. bounds: int32 [2], the frames a row of the
     encoder's table, and the most labels a frame. blank: the id of blank. timed: TDT, where hypotheses are
-    equal only at the same frame."""
+    equal only at the same frame. fixed: scores stay on the grid of `kernels.fixed`."""
 
     lengths: mx.array
     bounds: mx.array
     blank: int
     timed: bool
+    fixed: bool = False
 
 
 def empty_beam(batch: int, beam: int, capacity: int, limits: Limits) -> Beam:
@@ -111,6 +113,8 @@ def settle(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
     sound = beam.sound & grown.finite
     gained = mx.where(sound[:, None], grown.gains[0], -mx.inf)
     scores = merge(gained, same)
+    if limits.fixed:
+        scores = on_grid(scores)
     over = limits.lengths[:, None]
     runs = (scores > -mx.inf) & (frames < over)
     last = mx.maximum(over - 1, 0)

@@ -64,6 +64,13 @@ inline void set_slot(thread slots& best, thread slot_ints& at, int lane, int slo
 }
 #endif
 
+// A score on the grid of kernels/fixed.py: halves up, within 255 of zero; what is not finite stays.
+inline float on_grid(float x) {
+  const float rounded = floor(x * 65536.0f + 0.5f) * (1.0f / 65536.0f);
+  if (!(x > -INFINITY && x < INFINITY)) return x;
+  return rounded < -255.0f ? -255.0f : rounded > 255.0f ? 255.0f : rounded;
+}
+
 // The best element of each slot over x[0, n), the lowest index among equals: NaN and -infinity never enter.
 template <typename P>
 inline void best_of_slots(P x, int n, int lane, thread slots& best, thread slot_ints& at) {

@@ -33,6 +33,13 @@ class HeadName(StrEnum):
     ctc = "ctc"
 
 
+class ScoresName(StrEnum):
+    """How scores are added up."""
+
+    float = "float"
+    fixed = "fixed"
+
+
 class FormatName(StrEnum):
     """What to print."""
 
@@ -77,6 +84,9 @@ def transcribe(
     nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to report.")] = 1,
     head: Annotated[HeadName, typer.Option(help="Which head to search.")] = HeadName.auto,
     beta: Annotated[float, typer.Option(help="What a CTC head's beam adds for each token.")] = 0.0,
+    scores: Annotated[
+        ScoresName, typer.Option(help="How scores are added up: float32, or Q16.16 fixed point.")
+    ] = ScoresName.float,
     alternatives: Annotated[
         int, typer.Option(min=0, help="Other words that the beam heard in place of each one.")
     ] = 0,
@@ -132,6 +142,7 @@ def transcribe(
         nbest=nbest,
         head=head.value,
         beta=beta,
+        scores=scores.value,
         fusion=fusion if fusion.asks else None,
     )
     ask = UtteranceAsk(alternatives=alternatives, lattice=_reach(form, lattice, prune))

@@ -10,6 +10,7 @@ bytes as the compiler's log gives them. It shows that the text is CUDA, not that
 
 import argparse
 import ctypes
+import re
 import sys
 from pathlib import Path
 
@@ -76,13 +77,19 @@ def main() -> int:
         f"-I{headers.parent}",
         "--ptxas-options=-v",
     ]
-    failed = 0
+    failed, total, registers, spilled = 0, 0, [], 0
     for name, each in launches():
         _, text = cuda_text(each.kernel, each.arguments, each.made, each.template)
         good, log = compile_with(nvrtc, STAND_IN + text, flags)
-        failed += not good
+        failed, total = failed + (not good), total + 1
+        registers += [int(count) for count in re.findall(r"Used (\d+) registers", log)]
+        spilled += sum(int(count) for count in re.findall(r"(\d+) bytes spill", log))
         used = [line.strip() for line in log.splitlines() if "registers" in line or "spill" in line]
         print(f"{'ok  ' if good else 'FAIL'} {name:34} {' '.join(used) if good else log[:2000]}")
+    print(
+        f"{total - failed} of {total} compile with {library.name} for {options.arch}: "
+        f"{min(registers, default=0)} to {max(registers, default=0)} registers, {spilled} bytes spilled"
+    )
     return 1 if failed else 0
 
 

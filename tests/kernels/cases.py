@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -14,6 +15,7 @@ from kernels import arcs, beam_step, device, fused, fused_conv
 from kernels.ctc_beam import CtcTrail, ctc_beam, ctc_beam_reference
 from kernels.expand import FINISHED, FORCED, RUNS, Bonus, Expansion
 from kernels.expand import expand as expand_reference
+from kernels.fixed import ONE, on_grid
 from kernels.settle import Beam, Field, Limits, empty_beam
 from kernels.settle import settle as settle_reference
 from kernels.text import Argument, Kernel, Template
@@ -43,6 +45,7 @@ class Case:
     make: Callable[[int, mx.Dtype], list[mx.array]]
     run: Callable[..., mx.array]
     reference: Callable[..., mx.array]
+    slack: float = 0.0  # what the two may differ by beyond what the dtype allows
 
 
 def _make_silu(batch: int, dtype: mx.Dtype) -> list[mx.array]:
@@ -132,6 +135,8 @@ def _expand(call: Callable[..., Expansion], mode: str) -> Callable[..., mx.array
             bonus = Bonus(gains, mx.abs(alphas), weighted=True, early=mode == "early")
         if mode == "rnnt":
             return _table(call(logits[..., :WIDTH], None, scores, status, bonus))
+        if mode == "fixed":
+            return _table(call(logits, durations, on_grid(scores), status, bonus, fixed=True))
         return _table(call(logits, durations, scores, status, bonus))
 
     return run
@@ -247,13 +252,25 @@ def _ctc(call: Callable[..., CtcTrail]) -> Callable[..., mx.array]:
     return run
 
 
+def _grid(call: Callable[..., Beam]) -> Callable[..., Beam]:
+    return lambda grown, beam, limits: call(grown, beam, limits._replace(fixed=True))
+
+
 def _cases() -> Iterator[Case]:
     for mode in ("tdt", "rnnt", "late", "early"):
         yield Case(
             f"expand-{mode}", _make_expand, _expand(beam_step.expand, mode), _expand(expand_reference, mode)
         )
+    step = 1.01 / ONE  # two ways to the same score may be put on neighbours of the grid
+    fixed = partial(_expand, mode="fixed")
+    yield Case("expand-fixed", _make_expand, fixed(beam_step.expand), fixed(expand_reference), step)
     yield Case("ctc-beam", _make_ctc, _ctc(ctc_beam), _ctc(ctc_beam_reference))
+    runs = partial(ctc_beam, fixed=True), partial(ctc_beam_reference, fixed=True)
+    yield Case("ctc-beam-fixed", _make_ctc, _ctc(runs[0]), _ctc(runs[1]))
     yield Case("settle", _make_settle, _settle(beam_step.settle), _settle(settle_reference))
+    yield Case(
+        "settle-fixed", _make_settle, _settle(_grid(beam_step.settle)), _settle(_grid(settle_reference)), step
+    )
     for adds in (False, True):
         name = f"look-{'adds' if adds else 'first'}"
         yield Case(name, _make_arcs, _look(arcs.look, adds), _look(arcs.look_reference, adds))

@@ -27,7 +27,7 @@ def test_the_kernel_gives_what_its_reference_gives(case: Case, dtype: str, batch
     expected = case.reference(*inputs)
     assert made.dtype == expected.dtype
     assert made.shape == expected.shape
-    assert _distance(made, expected) <= TOLERANCE[dtype]
+    assert _distance(made, expected) <= max(TOLERANCE[dtype], case.slack)
 
 
 @every_case

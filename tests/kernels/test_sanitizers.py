@@ -39,7 +39,7 @@ NAMES = {
     "settle",
     "look-adds",
     "walk",
-    "ctc-beam",
+    "ctc-beam-fixed",
 }
 CHECKED = [case for case in CASES if case.name in NAMES]
 

@@ -15,6 +15,7 @@ import numpy as np
 from kernels.beam_step import expand, settle
 from kernels.device import compiled_for_cpu
 from kernels.expand import FINISHED
+from kernels.fixed import ONE, on_grid, rebase, totals
 from kernels.settle import Beam, Field, Limits, empty_beam
 from worker.decode.advance import joined, regrow
 from worker.decode.fusion import Fusion, FusionState
@@ -30,12 +31,13 @@ TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
 
 class _State(NamedTuple):
     """The live state. output: the projected prediction output [B * K, J], and the network's state. fused: the
-    fusion's states."""
+    fusion's states. base: int32 [B], what the beam's scores are differences to, where they are fixed."""
 
     beam: Beam
     output: mx.array
     network: LstmState
     fused: FusionState
+    base: mx.array
 
 
 class BeamSearch:
@@ -50,6 +52,7 @@ class BeamSearch:
         max_symbols: int,
         fusion: Fusion | None,
         keeper: Keeper | None,
+        fixed: bool,
     ) -> None:
         self._transducer = transducer
         self._fusion = fusion
@@ -61,6 +64,7 @@ class BeamSearch:
             bounds=mx.array([frames, max_symbols], mx.int32),
             blank=transducer.blank,
             timed=transducer.durations is not None,
+            fixed=fixed,
         )
         self._encoder = transducer.project_encoder(encoder).reshape(self._batch * frames, -1)
         self._durations = None if transducer.durations is None else mx.array(transducer.durations, mx.int32)
@@ -95,7 +99,8 @@ class BeamSearch:
     def _start(self) -> _State:
         output, network = self._transducer.start(self._batch * self._beam)
         beam = empty_beam(self._batch, self._beam, TOKEN_BLOCK, self._limits)
-        return _State(beam, output, network, self._fusion.start(self._beam) if self._fusion else ())
+        fused = self._fusion.start(self._beam) if self._fusion else ()
+        return _State(beam, output, network, fused, mx.zeros((self._batch,), mx.int32))
 
     def _step(self, state: _State) -> _State:
         before = state.beam
@@ -106,6 +111,7 @@ class BeamSearch:
             before.scores,
             before.slots[Field.STATUS],
             self._fusion.bonus(state.fused) if self._fusion else None,
+            fixed=self._limits.fixed,
         )
         beam = settle(grown, before, self._limits)
         slots = beam.slots
@@ -122,17 +128,25 @@ class BeamSearch:
         )
         self._trail.append(emission)
         if self._keeper is not None:
-            self._keeper.step(emission, grown.gains[0], beam.scores, grown.gains[2] if self._fusion else None)
-        return _State(beam, output, network, fused)
+            given = grown.gains[2] if self._fusion else None
+            gained, scores = _absolute(state.base, grown.gains[0], beam.scores)
+            self._keeper.step(emission, gained, scores, given)
+        base = state.base
+        if self._limits.fixed:
+            scores, base = rebase(beam.scores, base)
+            beam = beam._replace(scores=scores)
+        return _State(beam, output, network, fused, base)
 
     def _finish(self, state: _State) -> list[list[Hypothesis]]:
         beam, ended, closing = state.beam, state.beam.scores, None
         if self._fusion is not None:
             closing = self._fusion.ends(state.fused, sentence_end=False)
-            ended = ended + closing
+            ended = ended + (on_grid(closing) if self._limits.fixed else closing)
         if self._keeper is not None:
-            self._keeper.end(ended, np.array(self._limits.lengths), closing, sums=True)
-        scores, sound = np.array(ended), np.array(beam.sound)
+            (whole,) = _absolute(state.base, ended)
+            self._keeper.end(whole, np.array(self._limits.lengths), closing, sums=True)
+        scores = totals(ended, state.base) if self._limits.fixed else np.array(ended)
+        sound = np.array(beam.sound)
         ends = np.array(beam.slots[Field.FRAME])
         found: list[list[Hypothesis]] = []
         for utterance, paths in enumerate(self._trail.paths()):
@@ -146,6 +160,12 @@ class BeamSearch:
             ]
             found.append([hypothesis for hypothesis, _ in sorted(row, key=_rank)])
         return found
+
+
+def _absolute(base: mx.array, *scores: mx.array) -> tuple[mx.array, ...]:
+    """Scores [B, K] that are differences to `base`, as what they stand for; base is 0 where they are not."""
+    shift = base.astype(mx.float32)[:, None] / ONE
+    return tuple(each + shift for each in scores)
 
 
 def _longest(beam: Beam) -> int:
@@ -177,14 +197,17 @@ def beam_search(
     max_symbols: int,
     fusion: Fusion | None = None,
     keeper: Keeper | None = None,
+    *,
+    fixed: bool = False,
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses of each utterance, best by score / (tokens + 1) first; raw scores, float32.
 
     encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance of none has one empty hypothesis of
     score 0. A beam can hold fewer than `beam` hypotheses; a TDT beam can hold one transcript twice, with
     different ends. With `fusion` scores are fused ones. An utterance whose joint gave a NaN or infinite
-    normaliser has an empty list. `keeper` keeps what a lattice needs.
+    normaliser has an empty list. `keeper` keeps what a lattice needs. `fixed` adds and compares scores
+    in fixed point (`kernels.fixed`).
     """
     if encoder.shape[1] == 0:
         return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
-    return BeamSearch(transducer, encoder, lengths, beam, max_symbols, fusion, keeper).run()
+    return BeamSearch(transducer, encoder, lengths, beam, max_symbols, fusion, keeper, fixed).run()

@@ -13,6 +13,7 @@ import numpy as np
 
 from kernels.ctc_beam import CtcTrail, ctc_beam
 from kernels.ctc_step import CtcBeam, ctc_step, start_ctc
+from kernels.fixed import ONE, number_on_grid, on_grid, rebase, totals
 from kernels.prefix import grow
 from worker.decode.fusion import Fusion, FusionState
 from worker.decode.hypothesis import Hypothesis
@@ -26,10 +27,12 @@ THRESHOLD = 20.0  # natural logarithm; hypotheses this far behind the best are g
 
 
 class _Fused(NamedTuple):
-    """The live state. fused: the fusion's states, [B * K] each."""
+    """The live state. fused: the fusion's states, [B * K] each. base: int32 [B], what the beam's scores are
+    differences to, where they are fixed."""
 
     beam: CtcBeam
     fused: FusionState
+    base: mx.array
 
 
 class FusedCtcSearch:
@@ -43,10 +46,13 @@ class FusedCtcSearch:
         beta: float,
         fusion: Fusion,
         keeper: Keeper | None,
+        fixed: bool,
     ) -> None:
-        self._log_probs = log_probs.astype(mx.float32)
+        log_probs = log_probs.astype(mx.float32)
+        self._log_probs = on_grid(log_probs) if fixed else log_probs
+        self._fixed = fixed
         self._beam = beam
-        self._beta = beta
+        self._beta = number_on_grid(beta) if fixed else beta
         self._batch, self._frames = log_probs.shape[:2]
         self._steps = min(self._frames, int(lengths.max(initial=0)))
         self._lengths = mx.array(lengths.astype(np.int32))
@@ -56,7 +62,8 @@ class FusedCtcSearch:
 
     def run(self) -> list[list[Hypothesis]]:
         """Hypotheses of each utterance, best first; none for one with a frame that is not a number."""
-        state = _Fused(start_ctc(self._batch, self._beam, TOKEN_BLOCK), self._fusion.start(self._beam))
+        beam = start_ctc(self._batch, self._beam, TOKEN_BLOCK)
+        state = _Fused(beam, self._fusion.start(self._beam), mx.zeros((self._batch,), mx.int32))
         for begun in range(0, self._steps, CHECK_EVERY):
             block = range(begun, min(begun + CHECK_EVERY, self._steps))
             prefixes = state.beam.prefixes
@@ -74,6 +81,8 @@ class FusedCtcSearch:
         log_probs = self._log_probs[:, frame]
         looked, targets = self._fusion.look(state.fused)
         bonus = looked.reshape(self._batch, self._beam, -1)
+        if self._fixed:
+            bonus = on_grid(bonus)
         beam, step = ctc_step(
             state.beam, log_probs, frame < self._lengths, self._beta, THRESHOLD, bonus=bonus
         )
@@ -87,28 +96,42 @@ class FusedCtcSearch:
         self._trail.append(emission)
         rows = (mx.arange(self._batch)[:, None] * self._beam + step.parents).reshape(-1)
         if self._keeper is not None:
-            self._keeper.step(emission, step.gained, beam.scores, _given(bonus, rows, step.labels), beam.last)
-        return _Fused(beam, self._fusion.follow(state.fused, targets, rows, step.labels.reshape(-1)))
+            shift = state.base.astype(mx.float32)[:, None] / ONE
+            gave = _given(bonus, rows, step.labels)
+            self._keeper.step(emission, step.gained + shift, beam.scores + shift, gave, beam.last)
+        base = state.base
+        if self._fixed:
+            scores, base = rebase(beam.scores, base)
+            beam = beam._replace(scores=scores)
+        fused = self._fusion.follow(state.fused, targets, rows, step.labels.reshape(-1))
+        return _Fused(beam, fused, base)
 
     def _finish(self, state: _Fused) -> list[list[Hypothesis]]:
         scores = state.beam.scores
         closing = self._fusion.ends(state.fused, sentence_end=True).reshape(scores.shape)
-        scores = scores + closing
+        scores = scores + (on_grid(closing) if self._fixed else closing)
         if self._keeper is not None:
-            self._keeper.end(scores, np.array(self._lengths), closing, sums=False)
+            self._keeper.end(
+                scores + state.base.astype(mx.float32)[:, None] / ONE,
+                np.array(self._lengths),
+                closing,
+                sums=False,
+            )
         inside = mx.arange(self._frames) < self._lengths[:, None]
         sound = ~mx.any(inside & ~_is_number(self._log_probs), axis=1)
-        return _ranked(self._trail.paths(), np.array(scores), np.array(sound))
+        ends = totals(scores, state.base) if self._fixed else np.array(scores)
+        return _ranked(self._trail.paths(), ends, np.array(sound))
 
 
 def _search_plainly(
-    log_probs: mx.array, lengths: np.ndarray, beam: int, beta: float, keeper: Keeper | None
+    log_probs: mx.array, lengths: np.ndarray, beam: int, beta: float, keeper: Keeper | None, fixed: bool
 ) -> list[list[Hypothesis]]:
-    trail = ctc_beam(log_probs, mx.array(lengths.astype(np.int32)), beam, beta, THRESHOLD)
+    trail = ctc_beam(log_probs, mx.array(lengths.astype(np.int32)), beam, beta, THRESHOLD, fixed=fixed)
     mx.eval(trail)
     if keeper is not None:
         _keep(keeper, trail, lengths)
-    return _ranked(_paths(trail), np.array(trail.ends), np.array(trail.sound))
+    ends = totals(trail.ends, trail.base[:, -1]) if fixed else np.array(trail.ends)
+    return _ranked(_paths(trail), ends, np.array(trail.sound))
 
 
 def _paths(trail: CtcTrail) -> list[list[Path]]:
@@ -146,7 +169,10 @@ def _paths(trail: CtcTrail) -> list[list[Path]]:
 def _keep(keeper: Keeper, trail: CtcTrail, lengths: np.ndarray) -> None:
     """Tell the keeper what the launch did."""
     labels, parents, last = np.array(trail.labels), np.array(trail.parents), np.array(trail.last)
-    gained, scores, ends = np.array(trail.gained), np.array(trail.scores), np.array(trail.ends)
+    base = np.array(trail.base).astype(np.float32) / ONE
+    gained = np.array(trail.gained) + base[..., None]
+    scores = np.array(trail.scores) + base[..., None]
+    ends = np.array(trail.ends) + base[:, -1:]
     frames = np.broadcast_to(np.arange(labels.shape[1], dtype=np.int32)[:, None], labels.shape[1:])
     still = np.zeros_like(frames)
     keeper.take(
@@ -199,6 +225,8 @@ def ctc_beam_search(
     fusion: Fusion | None = None,
     keeper: Keeper | None = None,
     beta: float = 0.0,
+    *,
+    fixed: bool = False,
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses of each utterance, best raw score first.
 
@@ -207,12 +235,12 @@ def ctc_beam_search(
     token. A token's time is the frame of its first label, its duration 0, its confidence the probability
     there. A beam can hold fewer than `beam` hypotheses, and one transcript twice, with and without a blank
     behind it. An utterance with a frame that is not a number has an empty list. `keeper` keeps what a lattice
-    needs.
+    needs. `fixed` adds and compares scores in fixed point (`kernels.fixed`).
     """
     if blank != log_probs.shape[2] - 1:
         raise ValueError(f"blank is {blank}, but it must be the last of {log_probs.shape[2]} labels")
     if log_probs.shape[1] == 0:
         log_probs = mx.zeros((log_probs.shape[0], 1, log_probs.shape[2]))
     if fusion is None:
-        return _search_plainly(log_probs, lengths, beam, beta, keeper)
-    return FusedCtcSearch(log_probs, lengths, beam, beta, fusion, keeper).run()
+        return _search_plainly(log_probs, lengths, beam, beta, keeper, fixed)
+    return FusedCtcSearch(log_probs, lengths, beam, beta, fusion, keeper, fixed).run()

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
+from kernels.fixed import grid_sum, on_grid
 from worker.decode.advance import advance
 from worker.decode.fusion import Fusion, FusionState
 from worker.decode.hypothesis import Hypothesis
-from worker.decode.trail import Emission, Trail
+from worker.decode.trail import Emission, Path, Trail
 from worker.model.joint import Transducer
 from worker.model.prediction import LstmState
 
@@ -60,7 +61,9 @@ class GreedySearch:
         lengths: np.ndarray,
         max_symbols: int,
         fusion: Fusion | None,
+        fixed: bool,
     ) -> None:
+        self._fixed = fixed
         self._transducer = transducer
         self._fusion = fusion
         self._max_symbols = max_symbols
@@ -92,11 +95,14 @@ class GreedySearch:
         sound, bonus = np.array(row.sound), np.array(row.bonus)
         paths = [slots[0] for slots in self._trail.paths()]
         return [
-            [path.scored(float(np.sum(path.log_probs, dtype=np.float32) + bonus[index]))]
-            if sound[index]
-            else []
+            [path.scored(self._score(path, bonus[index]))] if sound[index] else []
             for index, path in enumerate(paths)
         ]
+
+    def _score(self, path: Path, bonus: np.float32) -> float:
+        if self._fixed:
+            return grid_sum(np.array(path.log_probs, np.float32)) + float(bonus)
+        return float(np.sum(path.log_probs, dtype=np.float32) + bonus)
 
     def _round(self, row: _Row) -> _Row:
         gains: mx.array | None = None
@@ -120,8 +126,12 @@ class GreedySearch:
             state=state,
             sound=row.sound & stop.sound,
             fused=self._follow(row.fused, stop),
-            bonus=row.bonus if gains is None else row.bonus + _earned(gains, stop),
+            bonus=row.bonus if gains is None else row.bonus + self._earned(gains, stop),
         )
+
+    def _earned(self, gains: mx.array, stop: _Stop) -> mx.array:
+        earned = _earned(gains, stop)
+        return on_grid(earned) if self._fixed else earned
 
     def _follow(self, fused: FusionState, stop: _Stop) -> FusionState:
         if self._fusion is None:
@@ -208,6 +218,8 @@ def greedy_search(
     lengths: np.ndarray,
     max_symbols: int,
     fusion: Fusion | None = None,
+    *,
+    fixed: bool = False,
 ) -> list[list[Hypothesis]]:
     """The label and duration of highest logit at each step, for each utterance.
 
@@ -219,4 +231,4 @@ def greedy_search(
     """
     if encoder.shape[1] == 0:
         return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
-    return GreedySearch(transducer, encoder, lengths, max_symbols, fusion).run()
+    return GreedySearch(transducer, encoder, lengths, max_symbols, fusion, fixed).run()

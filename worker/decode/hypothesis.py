@@ -9,6 +9,7 @@ from spool.transcript import Word
 Head = Literal["auto", "tdt", "rnnt", "ctc"]
 Decoder = Literal["greedy", "beam"]
 Pruning = Literal["late", "early"]
+Scores = Literal["float", "fixed"]
 CONTEXT_TOKENS = 256  # no n-gram is longer, and no phrase of those that are taken
 
 
@@ -57,7 +58,8 @@ class UtteranceAsk:
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
     """How to search. `auto` takes the model's TDT head, else RNNT, else CTC. beta: what the beam of a CTC
-    head adds for each token."""
+    head adds for each token. scores: added up as float32, or in fixed point, where no order of sums counts.
+    """
 
     decoder: Decoder = "greedy"
     beam: int = 4
@@ -66,6 +68,7 @@ class SearchOptions:
     max_symbols: int = 10
     fusion: FusionOptions | None = None
     beta: float = 0.0
+    scores: Scores = "float"
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,12 +105,14 @@ def _search_ctc(
     fusion: Fusion | None,
     keeper: Keeper | None,
 ) -> list[list[Hypothesis]]:
-    log_probs = head.log_probs(frames)
+    log_probs, fixed = head.log_probs(frames), options.scores == "fixed"
     if options.decoder == "beam":
-        return ctc_beam_search(log_probs, lengths, head.blank, options.beam, fusion, keeper, options.beta)
+        return ctc_beam_search(
+            log_probs, lengths, head.blank, options.beam, fusion, keeper, options.beta, fixed=fixed
+        )
     if fusion is not None:
         raise InvalidRequest(GREEDY_CTC)
-    return ctc_greedy(log_probs, lengths, head.blank)
+    return ctc_greedy(log_probs, lengths, head.blank, fixed=fixed)
 
 
 def _search_transducer(
@@ -121,9 +123,12 @@ def _search_transducer(
     fusion: Fusion | None,
     keeper: Keeper | None,
 ) -> list[list[Hypothesis]]:
+    fixed = options.scores == "fixed"
     if options.decoder == "beam":
-        return beam_search(transducer, frames, lengths, options.beam, options.max_symbols, fusion, keeper)
-    return greedy_search(transducer, frames, lengths, options.max_symbols, fusion)
+        return beam_search(
+            transducer, frames, lengths, options.beam, options.max_symbols, fusion, keeper, fixed=fixed
+        )
+    return greedy_search(transducer, frames, lengths, options.max_symbols, fusion, fixed=fixed)
 
 
 def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
@@ -165,6 +170,8 @@ def resolve_head(model: Searchable, options: SearchOptions) -> str:
     if head is None:
         has = ", ".join(sorted(model.heads)) or "none that can be searched"
         raise InvalidRequest(f"the model has no {options.head} head; it has: {has}")
+    if options.scores not in ("float", "fixed"):
+        raise InvalidRequest(f"unknown scores {options.scores!r}: float or fixed")
     if not math.isfinite(options.beta):
         raise InvalidRequest("beta must be a finite number")
     if options.beta and (head != "ctc" or options.decoder != "beam"):

@@ -15,7 +15,6 @@ from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
 from worker.decode.search import best_of, search
 from worker.model.ctc import CtcDecoder, CtcHead
 from worker.model.joint import Transducer
-from worker.model.prediction import LstmState
 from worker.model.tokenizer import Tokenizer
 
 PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
@@ -29,20 +28,18 @@ class Spoiled(Transducer):
     """Answers `poison` to every frame that carries the mark."""
 
     def __init__(self, sound: Transducer, poison: float, part: str) -> None:
+        vars(self).update(vars(sound))
         self._sound, self._poison, self._part = sound, poison, part
-        self.durations, self.blank = sound.durations, sound.blank
-
-    def start(self, batch: int) -> tuple[mx.array, LstmState]:
-        return self._sound.start(batch)
-
-    def step(self, tokens: mx.array, state: LstmState) -> tuple[mx.array, LstmState]:
-        return self._sound.step(tokens, state)
 
     def project_encoder(self, frames: mx.array) -> mx.array:
         # The mark goes beside the projection, which has no room for it.
         marked = mx.where(frames[..., :1] == MARK, 1.0, 0.0)
         clean = self._sound.project_encoder(mx.where(frames == MARK, 0.0, frames))
         return mx.concatenate([clean, marked], axis=-1)
+
+    def joined(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
+        parts = self.logits(enc_proj, pred_proj)
+        return mx.concatenate([part for part in parts if part is not None], axis=-1)
 
     def logits(self, enc_proj: mx.array, pred_proj: mx.array) -> tuple[mx.array, mx.array | None]:
         labels, spread = self._sound.logits(enc_proj[..., :-1], pred_proj)

@@ -1,0 +1,103 @@
+"""Searches in fixed point: the same hypotheses, scores on the grid, a drift that is bounded a label."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from kernels.device import use_backend
+from kernels.fixed import ONE
+from spool.errors import InvalidRequest
+from tests.worker.decode.test_bad_input import SpoiledHead
+from tests.worker.decode.test_law7 import FUSED, encoded, kinds, model
+from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
+from worker.decode.keeper import Keeper
+from worker.decode.search import search
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+DRIFT = 1e-4  # natural logarithm, a label; a path of blanks alone has one end
+
+
+def decided(rows: list[Hypothesis]) -> list[tuple[tuple[int, ...], ...]]:
+    return [(h.tokens, h.times, h.durations) for h in rows]
+
+
+def fixed(name: str, options: SearchOptions) -> SearchOptions:
+    fusion = options.fusion
+    if fusion and name != "demo":
+        fusion = FusionOptions(FUSED.lm, FUSED.alpha)
+    return replace(options, fusion=fusion, scores="fixed")
+
+
+@pytest.mark.parametrize(("name", "options"), kinds())
+def test_hypotheses_stay_and_scores_drift_little(name: str, options: SearchOptions) -> None:
+    batch = encoded(name, (0, 2, 4, 6, 7))
+    asked = fixed(name, options)
+
+    found = search(model(name), batch, asked)
+
+    for row, plain in zip(found, search(model(name), batch, replace(asked, scores="float")), strict=True):
+        assert decided(row[:1]) == decided(plain[:1])
+        assert len(row) == len(plain)
+        for one in row:
+            assert one.score * ONE == round(one.score * ONE)
+        drift = abs(row[0].score - plain[0].score)
+        assert drift <= DRIFT * (len(plain[0].tokens) + 1)
+
+
+@pytest.mark.parametrize("head", ["tdt", "ctc"])
+def test_the_reference_finds_the_same(head: str) -> None:
+    options = SearchOptions("beam", 4, 4, head, scores="fixed")  # type: ignore[arg-type]
+    batch = encoded("demo", (0, 6))
+    found = search(model("demo"), batch, options)
+    with use_backend("reference"):
+        expected = search(model("demo"), batch, options)
+    for row, plain in zip(found, expected, strict=True):
+        assert decided(row[:1]) == decided(plain[:1])
+        assert row[0].score == pytest.approx(plain[0].score, abs=DRIFT)
+
+
+@pytest.mark.parametrize("fusion", [None, FUSED])
+@pytest.mark.parametrize("head", ["tdt", "ctc"])
+def test_what_is_kept_for_a_lattice_is_whole_scores(head: str, fusion: FusionOptions | None) -> None:
+    options = SearchOptions("beam", 4, 4, head, fusion=fusion)  # type: ignore[arg-type]
+    kept = {}
+    for scores in ("float", "fixed"):
+        keeper = Keeper()
+        search(model("demo"), encoded("demo", (6,)), replace(options, scores=scores), keeper=keeper)  # type: ignore[arg-type]
+        (kept[scores],) = keeper.records()
+    alive = np.isfinite(kept["float"].scores)
+    assert alive.any()
+    assert np.array_equal(alive[:, 0], np.isfinite(kept["fixed"].scores)[:, 0])
+    best = kept["float"].scores[alive[:, 0], 0], kept["fixed"].scores[alive[:, 0], 0]
+    assert best[1] == pytest.approx(best[0], abs=1e-2)
+    assert kept["fixed"].ends == pytest.approx(kept["float"].ends, abs=1e-2)
+
+
+def test_long_utterances_outgrow_no_grid() -> None:
+    """Scores of thousands, where a float32 has no 65536ths left, are whole steps of the grid."""
+    rows = np.random.default_rng(0).normal(0, 1, (1, 3000, 10)).astype(np.float32)
+    rows -= np.log(np.exp(rows).sum(-1, keepdims=True))
+
+    class One:
+        heads, transducer, ctc, tokenizer = frozenset({"ctc"}), None, SpoiledHead(), None
+
+    class Rows:
+        frames, lengths = mx.array(rows), np.array([3000], np.int32)
+
+    found = search(One(), Rows(), SearchOptions("beam", 4, 4, "ctc", scores="fixed"))[0]  # type: ignore[arg-type]
+
+    assert found[0].score < -1500
+    assert all(h.score * ONE == round(h.score * ONE) for h in found)
+    steps = np.floor(rows[0].astype(np.float32) * np.float32(ONE) + np.float32(0.5))
+    best = (
+        float(steps.max(axis=1).astype(np.int64).sum()) / ONE
+    )  # no alignment is better than all best labels
+    assert found[0].score == best
+
+
+def test_other_names_of_scores_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="float or fixed"):
+        search(model("demo"), encoded("demo", (4,)), SearchOptions(scores="double"))  # type: ignore[arg-type]
