@@ -70,7 +70,7 @@ def joined(
     if _gathers(gather):
         ended = np.array(beam.slots[Field.STATUS], copy=None) == FINISHED
         runs = np.flatnonzero(~ended & (np.array(beam.scores, copy=None) > -np.inf))
-        # Below that the smaller product does not pay for putting its rows in their places.
+        # With nearly all of them the smaller product would not pay for putting its rows in their places.
         if len(runs) <= rows.size - rows.size // 8:
             index = mx.array(runs)
             made = transducer.joined(
