@@ -96,7 +96,8 @@ def worker_sums(tx: Connection) -> Iterator[WorkerFacts]:
         .order_by(workers.c.id)
     )
     for worker_id, state, *sums, died in tx.execute(query, execution_options=STREAMED):
-        yield WorkerFacts(worker_id, state, *map(int, sums), gone=bool(died))
+        busy_ns, engine_busy_ns, billed_ns, unbilled_ns = map(int, sums)
+        yield WorkerFacts(worker_id, state, busy_ns, engine_busy_ns, billed_ns, unbilled_ns, bool(died))
 
 
 def worker_days(tx: Connection) -> Iterator[WorkerDay]:

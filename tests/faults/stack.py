@@ -114,7 +114,7 @@ class Stack(Fleet):
             if process.poll() is None and self._name_of(process) == name:
                 return process
         process = self.launch(name)
-        until(lambda: process.poll() is not None or self._is_ready(process.pid), "the worker ready")
+        until(lambda: process.poll() is not None or self.is_ready(process), "the worker ready")
         assert process.poll() is None, "the worker ended while it started"
         return process
 
@@ -123,6 +123,10 @@ class Stack(Fleet):
         process = self._spawn("-m", "tests.faults.run_worker", SPOOL_WORKER_NAME=name, **told)
         self._workers.append(process)
         return process
+
+    def is_ready(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Whether this worker takes jobs."""
+        return self._is_ready(process.pid)
 
     def _spawn(self, *command: str, **told: str) -> "subprocess.Popen[bytes]":
         kept = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}

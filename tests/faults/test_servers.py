@@ -111,7 +111,8 @@ def test_connections_cut_in_mid_transaction(stack: Stack, postgres: PostgresServ
         fault.note = f"{cut} connections"
     assert cut >= 10
     stack.assert_done(fault.jobs)
-    assert fault.repeated == 0
+    # A busy machine may not get a chunk saved within a lease; then that one is decoded again.
+    assert fault.repeated <= len(fault.jobs)
 
 
 @long
