@@ -105,7 +105,7 @@ def _search_ctc(
     fusion: Fusion | None,
     keeper: Keeper | None,
 ) -> list[list[Hypothesis]]:
-    log_probs, fixed = head.log_probs(frames), options.scores == "fixed"
+    log_probs, fixed = _log_probs(head, frames, lengths), options.scores == "fixed"
     if options.decoder == "beam":
         return ctc_beam_search(
             log_probs, lengths, head.blank, options.beam, fusion, keeper, options.beta, fixed=fixed
@@ -113,6 +113,21 @@ def _search_ctc(
     if fusion is not None:
         raise InvalidRequest(GREEDY_CTC)
     return ctc_greedy(log_probs, lengths, head.blank, fixed=fixed)
+
+
+def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray) -> mx.array:
+    """The head's log-probabilities [B, T, V + 1]. On a CPU each utterance by itself, zeros behind its end:
+    the bits of a product depend on its number of rows there, and must not on the neighbours."""
+    if mx.default_device().type != mx.DeviceType.cpu or frames.shape[1] == 0:
+        return head.log_probs(frames)
+    longest = frames.shape[1]
+    rows = [
+        mx.pad(head.log_probs(frames[row, :length]), [(0, longest - length), (0, 0)])
+        if length
+        else mx.zeros((longest, head.blank + 1))
+        for row, length in enumerate(lengths.tolist())
+    ]
+    return mx.stack(rows)
 
 
 def _search_transducer(
