@@ -43,7 +43,7 @@ def test_operations_are_those_of_the_published_sizes() -> None:
     [
         (["ops.bench.limits", "--batches", "2x1"], "2x1 "),
         (["ops.bench.scaling", "length"], "local attention: 1 s: "),
-        (["ops.bench.cuda_rtfx", "--here", "--seconds", "1", "--batches", "2"], "product of bfloat16"),
+        (["ops.bench.cuda_rtfx", "--here", "--seconds", "1", "--batches", "2"], "product of float32"),
     ],
 )
 def test_a_bench_prints_its_table(arguments: list[str], says: str) -> None:
