@@ -21,7 +21,7 @@ from tests.api.commands import ROOT, Commands
 from tests.api.keys import admin_key, bearer, get, new_key, post
 from tests.api.running import Live, file_job, problem
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def until(condition: Callable[[], bool]) -> None:
