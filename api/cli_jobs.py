@@ -33,6 +33,8 @@ class Format(StrEnum):
     TSV = "tsv"
     CTM = "ctm"
     TTML = "ttml"
+    LATTICE = "lattice"
+    KALDI = "kaldi"
 
 
 def submit(
@@ -47,6 +49,8 @@ def submit(
     beam: told.BeamOption = None,
     channels: told.ChannelsOption = None,
     nbest: told.NbestOption = None,
+    alternatives: told.AlternativesOption = None,
+    lattice: told.LatticeOption = None,
     boost: told.BoostOption = None,
     boost_file: told.BoostFileOption = None,
     boost_weight: told.BoostWeightOption = None,
@@ -68,6 +72,8 @@ def submit(
         "beam": beam,
         "channels": channels,
         "nbest": nbest,
+        "alternatives": alternatives,
+        "lattice": lattice,
         "boost": told.boost_of(boost, boost_file, boost_weight),
         "language_model": language_model,
         "lm_weight": lm_weight,

@@ -50,6 +50,16 @@ ChannelsOption = Annotated[
 NbestOption = Annotated[
     int | None, typer.Option("--nbest", min=1, max=32, help="Hypotheses of each chunk in the transcript.")
 ]
+AlternativesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--alternatives", min=0, max=20, help="Other words that the beam heard in place of each one."
+    ),
+]
+LatticeOption = Annotated[
+    float | None,
+    typer.Option("--lattice", min=0, metavar="PRUNE", help="Keep lattices; 5 is a usual reach."),
+]
 BoostOption = Annotated[
     list[str] | None, typer.Option("--boost", metavar="PHRASE", help="Favour a word or phrase; repeat.")
 ]

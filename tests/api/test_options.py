@@ -105,6 +105,7 @@ def test_the_command_asks_for_all_of_it(
     words.write_text("fog horn\n\nkeeper\n", encoding="utf-8")
     asked = ["--boost-file", str(words), "--boost", "Heligoland", "--boost-weight", "2.5"]
     asked += ["--decoder", "beam", "--beam", "8", "--nbest", "3", "--context", "job"]
+    asked += ["--alternatives", "2", "--lattice", "7.5"]
     asked += ["--language-model", "town", "--lm-weight", "0.5", "--lm-blanks", "--pruning", "early"]
 
     def spool(*arguments: str) -> int:
@@ -119,6 +120,8 @@ def test_the_command_asks_for_all_of_it(
         "decoder": "beam",
         "beam": 8,
         "nbest": 3,
+        "alternatives": 2,
+        "lattice": 7.5,
         "context": "job",
         "language_model": "town",
         "lm_weight": 0.5,
