@@ -13,6 +13,13 @@ from tests.live.fixtures import S3Server
 from tests.live.postgres import PostgresServer
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for so many things one after another needs more than other tests, on a slow machine."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedRedis]:
     """A Redis or Valkey that these tests may kill."""

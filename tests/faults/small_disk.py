@@ -4,6 +4,7 @@ lets us mount one (as root on Linux)."""
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,13 +30,25 @@ class SmallDisk:
                 except OSError:
                     continue
 
-    def stay_full(self, seconds: float) -> None:
-        """Fill it for so long, whatever is removed from it meanwhile; then make room."""
-        ending = time.monotonic() + seconds
-        while time.monotonic() < ending:
-            self.fill()
-            time.sleep(0.05)
-        self.free()
+    @contextmanager
+    def full(self, seconds: float) -> Iterator[None]:
+        """Full during the block and for so long at least, whatever is removed from it meanwhile."""
+        ending, over = time.monotonic() + seconds, threading.Event()
+
+        def keep() -> None:
+            while not over.is_set() or time.monotonic() < ending:
+                self.fill()
+                time.sleep(0.02)
+
+        self.fill()
+        keeper = threading.Thread(target=keep)
+        keeper.start()
+        try:
+            yield
+        finally:
+            over.set()
+            keeper.join()
+            self.free()
 
     def free(self) -> None:
         """Make room again."""

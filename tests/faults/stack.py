@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +24,19 @@ from spool.jobs import JobOptions, JobState
 from spool.objects import object_store
 from spool.store.jobs import NewJob, Source, create_job
 from tests.faults.model import LIST, decodings
+from tests.worker import workshop
 from tests.worker.processes import DEADLINE, ROOT, Fleet, alive
-from tests.worker.workshop import speechlike, until, write_wav
+from tests.worker.workshop import speechlike, write_wav
 
 LOG = "SPOOL_FAULTS_LOG"  # a file to add what was measured to; the table in docs/faults.md is made from it
 TOLD = ("name", "states", "note", "seconds", "repeated", "decoded")
+PATIENCE = 240.0  # s: some recoveries take half a minute on a machine that has nothing else to do
 _levels = itertools.count(1)
+
+
+def until(condition: Callable[[], object], what: str = "the condition") -> None:
+    """Wait for it, with patience for a slow machine."""
+    workshop.until(condition, what, PATIENCE)
 
 
 @dataclass
@@ -108,12 +115,12 @@ class Stack(Fleet):
 
     # --- processes ------------------------------------------------------------------------------------------
 
-    def worker(self, name: str = "alpha") -> "subprocess.Popen[bytes]":
+    def worker(self, name: str = "alpha", **told: str) -> "subprocess.Popen[bytes]":
         """A running worker of this name: the one there is, else a new one."""
         for process in self._workers:
             if process.poll() is None and self._name_of(process) == name:
                 return process
-        process = self.launch(name)
+        process = self.launch(name, **told)
         until(lambda: process.poll() is not None or self.is_ready(process), "the worker ready")
         assert process.poll() is None, "the worker ended while it started"
         return process
@@ -152,7 +159,7 @@ class Stack(Fleet):
             process.send_signal(signal.SIGCONT)
             process.send_signal(signal.SIGTERM)
         for process in running:
-            assert process.wait(DEADLINE) == 0, "a worker drains with 0"
+            assert process.wait(PATIENCE) == 0, "a worker drains with 0"
 
     def serve(self, name: str = "api", *, port: int = 0, **told: str) -> str:
         """The address of a running API: the one of this name, else a new one."""
@@ -186,7 +193,7 @@ class Stack(Fleet):
             process.send_signal(signal.SIGCONT)
             process.terminate()
         for process in running:
-            assert process.wait(DEADLINE) == 0, "an API stops with 0"
+            assert process.wait(PATIENCE) == 0, "an API stops with 0"
 
     def submit_stored(self, path: Path, model: str = "plain") -> str:
         """A job whose recording is an upload in the object store, as the API would have left it."""

@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,9 @@ import migrations
 from spool.embedded import EmbeddedRedis
 from tests.faults.conftest import s3_settings
 from tests.faults.small_disk import SmallDisk, can_mount, small_disk
-from tests.faults.stack import Stack, in_the_middle, post_upload
+from tests.faults.stack import Stack, in_the_middle, post_upload, until
 from tests.live.fixtures import S3Server
 from tests.live.postgres import PostgresServer
-from tests.worker.workshop import until
 
 pytestmark = [
     pytest.mark.long,
@@ -26,9 +26,12 @@ pytestmark = [
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    with small_disk(tmp_path / "disk", 64) as mounted:
-        yield mounted
+def disk() -> Iterator[SmallDisk]:
+    # Not below pytest's folder, which is closed to PostgreSQL's user.
+    with tempfile.TemporaryDirectory(prefix="spool-disk-") as folder:
+        Path(folder).chmod(0o755)
+        with small_disk(Path(folder) / "disk", 64) as mounted:
+            yield mounted
 
 
 def test_the_one_disk_of_a_machine(
@@ -46,10 +49,9 @@ def test_the_one_disk_of_a_machine(
     late = stack.record(30)
     with stack.fault("no space for 5 s on a machine's one disk: SQLite, uploads, objects") as fault:
         fault.jobs = in_the_middle(stack, seconds=100)
-        disk.fill()
-        refused = post_upload(url, late, "late")
-        assert refused.status_code in {503, 507}, refused.text
-        disk.stay_full(5)
+        with disk.full(5):
+            refused = post_upload(url, late, "late")
+            assert refused.status_code in {503, 507}, refused.text
         fault.injected = time.monotonic()
         fault.note = f"counted from when there was room; an upload was answered {refused.status_code}"
         fault.jobs.append(stack.upload(late, key="late"))
@@ -67,9 +69,6 @@ def test_postgresqls_disk(
     place.mkdir()
     if postgres.user is not None:
         os.chown(place, pwd.getpwnam(postgres.user).pw_uid, -1)
-        for folder in place.parents:  # pytest's own are for us alone
-            if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o001:
-                folder.chmod(folder.stat().st_mode | 0o011)
     with postgres.admin() as admin:
         admin.execute(f"CREATE TABLESPACE small LOCATION '{place}'")
         admin.execute('CREATE DATABASE "spool-small" TABLESPACE small')
@@ -81,10 +80,8 @@ def test_postgresqls_disk(
         fault.jobs = in_the_middle(stack)
         with postgres.connect("spool-small") as other:
             other.execute("CREATE TABLE ballast (text text)")
-            disk.fill()
-            with pytest.raises(psycopg.errors.DiskFull):
+            with disk.full(5), pytest.raises(psycopg.errors.DiskFull):
                 other.execute("INSERT INTO ballast SELECT repeat('x', 100) FROM generate_series(1, 100000)")
-            disk.stay_full(5)
             fault.injected = time.monotonic()
             fault.note = "counted from when there was room"
     stack.assert_done(fault.jobs)
@@ -98,7 +95,7 @@ def test_postgresqls_disk(
 
 def test_a_workers_own_disk(disk: SmallDisk, stack: Stack) -> None:
     recordings = [stack.record(60) for _ in range(2)]
-    worker = stack.launch("gamma", SPOOL_HOME=str(disk.path))
+    worker = stack.worker("gamma", SPOOL_HOME=str(disk.path))
     with stack.fault("no space where a worker keeps what it fetches") as fault:
         disk.fill()
         fault.jobs = [stack.submit_stored(recording) for recording in recordings]

@@ -13,8 +13,7 @@ from spool.audit import Patience
 from spool.auditor import audit
 from spool.jobs import JobState
 from spool.store.jobs import cancel_job
-from tests.faults.stack import Stack, gone
-from tests.worker.workshop import until
+from tests.faults.stack import PATIENCE, Stack, gone, until
 
 long = pytest.mark.long
 
@@ -166,7 +165,7 @@ def test_sigterm_repeats_nothing(request: pytest.FixtureRequest, kind: str) -> N
         until(lambda: all(stack.chunks(job_id) for job_id in fault.jobs), "a chunk of each saved")
         fault.injected = time.monotonic()
         worker.terminate()
-        assert worker.wait(60) == 0
+        assert worker.wait(PATIENCE) == 0
         assert not stack.ended(fault.jobs), "it drained in the middle"
         stack.worker("beta")
     stack.assert_done(fault.jobs)

@@ -12,10 +12,9 @@ from spool.embedded import EmbeddedRedis
 from spool.jobs import JobState
 from tests.faults.conftest import s3_settings
 from tests.faults.faulty_s3 import FaultyS3, Rule
-from tests.faults.stack import Stack, post_upload
+from tests.faults.stack import Stack, post_upload, until
 from tests.live.fixtures import S3Server
 from tests.live.postgres import PostgresServer
-from tests.worker.workshop import until
 
 long = pytest.mark.long
 

@@ -11,9 +11,8 @@ from spool.audit import Patience
 from spool.auditor import audit
 from spool.jobs import JobState
 from spool.tables import jobs
-from tests.faults.stack import Stack
+from tests.faults.stack import Stack, until
 from tests.live.postgres import PostgresServer, find_binaries
-from tests.worker.workshop import until
 
 pytestmark = pytest.mark.long
 AGED = Patience(grace_seconds=30.0, upload_seconds=-60.0)  # as if an hour had passed

@@ -11,9 +11,8 @@ import pytest
 from spool.embedded import EmbeddedRedis
 from spool.queue import celery_app, queue_depth, queue_name
 from tests.faults.half_open import HalfOpenProxy
-from tests.faults.stack import Stack, in_the_middle
+from tests.faults.stack import Stack, in_the_middle, until
 from tests.live.postgres import PostgresServer
-from tests.worker.workshop import until
 
 long = pytest.mark.long
 
@@ -60,12 +59,13 @@ def test_what_waits_in_redis_is_in_its_file(stack: Stack) -> None:
             kept = int(client.llen(queue))
         app.close()
         fault.note = f"{kept} messages were back"
-        stack.worker()
+        stack.worker(SPOOL_LEASE_SECONDS="60")
     assert kept == len(fault.jobs)
     stack.assert_done(fault.jobs)
     assert {stack.job(job_id).attempt for job_id in fault.jobs} == {1}
     assert fault.repeated == 0
     stack.stop_apis()
+    stack.stop_workers()
 
 
 @long
@@ -140,7 +140,7 @@ def test_at_the_end_bills_and_engines_agree(stack: Stack) -> None:
 
 
 @long
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_half_open_broker(broker: EmbeddedRedis, tmp_path: Path, sqlite_url: str) -> None:
     with tempfile.TemporaryDirectory(prefix="spool-") as short:
         proxy = HalfOpenProxy(Path(short) / "redis.sock", broker.socket)

@@ -13,9 +13,9 @@ from spool.relay import Sweeper
 from spool.store.costs import job_cost
 from spool.store.outbox import SweepLimits, sweep
 from spool.tables import jobs
-from tests.faults.stack import Stack, gone, post_upload
+from tests.faults.stack import Stack, gone, post_upload, until
 from tests.worker.fake_models import ABORT, poisoned
-from tests.worker.workshop import speechlike, until, write_wav
+from tests.worker.workshop import speechlike, write_wav
 
 long = pytest.mark.long
 
@@ -124,8 +124,9 @@ def test_a_worker_that_takes_its_own_job_back_does_not_hurt_itself(stack: Stack)
 
 
 def test_the_same_message_five_times_at_once(stack: Stack) -> None:
-    stack.worker()
-    stack.worker("beta")
+    stack.stop_workers()
+    for name in ("alpha", "beta"):
+        stack.worker(name, SPOOL_LEASE_SECONDS="60")
     recordings = [stack.record(60) for _ in range(4)]
     with stack.fault("every message five times, two workers") as fault:
         fault.jobs = [stack.submit_stored(recording) for recording in recordings]
@@ -135,6 +136,7 @@ def test_the_same_message_five_times_at_once(stack: Stack) -> None:
     stack.assert_done(fault.jobs)
     assert {stack.job(job_id).attempt for job_id in fault.jobs} == {1}
     assert fault.repeated == 0
+    stack.stop_workers()
 
 
 @long

@@ -32,9 +32,9 @@ DEADLINE = 60.0
 RETRY = RetryPolicy(attempts=3, first_pause=0.001, longest_pause=0.001)
 
 
-def until(condition: Callable[[], object], what: str = "the condition") -> None:
+def until(condition: Callable[[], object], what: str = "the condition", seconds: float = DEADLINE) -> None:
     """Wait for it; the deadline is only there so that a broken test ends."""
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} never came true"
         time.sleep(0.01)
