@@ -75,7 +75,7 @@ export async function showTranscript(root, job) {
 
   root.append(
     h("div", { class: "player" }, audio ?? h("p", { class: "quiet" }, link.message), searchBar(words, shown, order, go)),
-    h("p", { class: "row small" }, "Download", FORMATS.map((form) => h("button", { type: "button", class: "small",
+    h("p", { class: "row small" }, "Download", (transcript.lattice?.length ? [...FORMATS, "lattice", "kaldi"] : FORMATS).map((form) => h("button", { type: "button", class: "small",
       onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}`, fileName(job.name, form))
         .catch((error) => notice(error.message, true)) }, form))),
     h("p", { class: "quiet small" }, "Words marked by a wavy line have a confidence under ", String(DOUBT), "."),
