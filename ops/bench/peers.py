@@ -112,7 +112,7 @@ class Target:
         if self.value is None:
             return f"{self.text:58} not measured"
         bound = f">= {self.least:.2f}" if self.least is not None else f"<= {self.most:.2f}"
-        return f"{self.text:58} {self.value:7.2f}  {bound:8} {'reached' if self.reached else 'NOT REACHED'}"
+        return f"{self.text:58} {self.value:7.3f}  {bound:8} {'reached' if self.reached else 'NOT REACHED'}"
 
 
 def targets(peers: Mapping[str, Peer]) -> list[Target]:
