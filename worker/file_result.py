@@ -13,8 +13,8 @@ one entry, put together from the best hypothesis of each chunk: its tokens withi
 scores.
 
 Where it was asked for, a word has "alternatives": [{"text", "confidence"}] (if there are any) and a file
-"lattice": each chunk's, as `spool.lattice` has it, or the text of a Kaldi archive. A file of several chunks has
-"chunks": [{"start", "end", "hypotheses": [{"text", "score"}]}] where more than one hypothesis was asked for.
+"lattice": each chunk's, as `spool.lattice` has it, or the text of a Kaldi archive. A file of several chunks
+has "chunks": [{"start", "end", "hypotheses": [{"text", "score"}]}] where more than one was asked for.
 
 Other tools read this: keep it. Plain Python.
 """
