@@ -46,7 +46,7 @@ class LstmLayer(nn.Module):
     def __call__(
         self, entering: mx.array, hidden: mx.array, cell: mx.array, of: mx.array | None
     ) -> tuple[mx.array, mx.array]:
-        """[B, 4H], [P, H], [P, H] -> the next hidden and cell state, [B, H] each; row b goes on from of[b]."""
+        """[B, 4H], [P, H], [P, H] -> the next hidden and cell state, [B, H] each; row b follows of[b]."""
         recurrent = hidden @ self.Wh.T
         if of is not None:
             recurrent, cell = recurrent[of], cell[of]
