@@ -47,7 +47,8 @@ OF_THE_ENGINE = (
 def kill_the_worker_at(stack: Stack, point: str) -> None:
     worker = stack.worker()
     recording = stack.record()
-    with stack.fault(f"kill -9 of the worker at {point}") as fault:
+    where = " (SQLite, folder)" if stack.db.dialect == "sqlite" else ""
+    with stack.fault(f"kill -9 of the worker at {point}{where}") as fault:
         stack.arm(**{point: "kill"})
         fault.jobs = [stack.submit_stored(recording)]
         gone(worker)
