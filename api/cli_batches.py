@@ -51,6 +51,7 @@ def submit(
     lm_blanks: told.LmBlanksOption = False,
     pruning: told.PruningOption = None,
     context: told.ContextOption = None,
+    scores: told.ScoresOption = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Kept with each job.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Run nothing when one line is bad.")] = False,
     no_reuse: Annotated[bool, typer.Option("--no-reuse", help="Decode again what was done before.")] = False,
@@ -74,6 +75,7 @@ def submit(
         "lm_blanks": lm_blanks or None,
         "pruning": pruning,
         "context": context,
+        "scores": scores,
     }
     request: dict[str, Any] = {
         "options": {key: value for key, value in chosen.items() if value is not None},

@@ -59,6 +59,7 @@ def submit(
     lm_blanks: told.LmBlanksOption = False,
     pruning: told.PruningOption = None,
     context: told.ContextOption = None,
+    scores: told.ScoresOption = None,
     pool: Annotated[str | None, typer.Option(help="Which pool of workers.")] = None,
     worker: Annotated[str | None, typer.Option(help="Pin to one worker, by name.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs to their end.")] = False,
@@ -80,6 +81,7 @@ def submit(
         "lm_blanks": lm_blanks or None,
         "pruning": pruning,
         "context": context,
+        "scores": scores,
     }
     options = {name: value for name, value in chosen.items() if value is not None}
     placed = {"project": project, "pool": pool, "worker": worker}

@@ -27,6 +27,13 @@ class Channels(StrEnum):
     SEPARATE = "separate"
 
 
+class ScoresName(StrEnum):
+    """How scores are added up."""
+
+    FLOAT = "float"
+    FIXED = "fixed"
+
+
 class ContextName(StrEnum):
     """Where language model and phrases begin anew."""
 
@@ -82,6 +89,9 @@ PruningOption = Annotated[
 ContextOption = Annotated[
     ContextName | None,
     typer.Option("--context", help="Let language model and phrases go on from chunk to chunk (job)."),
+]
+ScoresOption = Annotated[
+    ScoresName | None, typer.Option("--scores", help="Add scores up as floats or in fixed point.")
 ]
 
 

@@ -45,6 +45,7 @@ JOB: Example = {
         "lm_blanks": False,
         "pruning": "late",
         "context": "chunk",
+        "scores": "float",
         "boost": {"count": 2, "sha256": "5d1c…", "weight": 1.5},
     },
     "pool": "cpu",

@@ -122,6 +122,13 @@ class _Options(BaseModel):
             "recording's end; its chunks are then decoded one after another."
         ),
     ] = "chunk"
+    scores: Annotated[
+        Literal["float", "fixed"],
+        Field(
+            description="How scores are added up: as 32-bit floats, or in fixed point (Q16.16), where the "
+            "order of sums does not count."
+        ),
+    ] = "float"
 
 
 class JobOptions(_Options):

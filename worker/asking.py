@@ -59,6 +59,7 @@ def asking_of(options: JobOptions, settings: Settings, db: Database, name: str) 
             beam=options.beam,
             nbest=options.nbest,
             fusion=None if fusion == FusionOptions() else fusion,
+            scores=options.scores,
         ),
         ask,
         carries=options.context == "job",

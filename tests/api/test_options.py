@@ -106,7 +106,17 @@ def test_the_command_asks_for_all_of_it(
     asked = ["--boost-file", str(words), "--boost", "Heligoland", "--boost-weight", "2.5"]
     asked += ["--decoder", "beam", "--beam", "8", "--nbest", "3", "--context", "job"]
     asked += ["--alternatives", "2", "--lattice", "7.5"]
-    asked += ["--language-model", "town", "--lm-weight", "0.5", "--lm-blanks", "--pruning", "early"]
+    asked += [
+        "--language-model",
+        "town",
+        "--lm-weight",
+        "0.5",
+        "--lm-blanks",
+        "--pruning",
+        "early",
+        "--scores",
+        "fixed",
+    ]
 
     def spool(*arguments: str) -> int:
         with pytest.raises(SystemExit) as ended:
@@ -127,6 +137,7 @@ def test_the_command_asks_for_all_of_it(
         "lm_weight": 0.5,
         "lm_blanks": True,
         "pruning": "early",
+        "scores": "fixed",
         "boost": None,
     }
     assert job["options"]["boost"]["weight"] == 2.5
