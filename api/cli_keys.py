@@ -156,9 +156,9 @@ def _state(key: ApiKey) -> str:
 
 def _table(keys: list[ApiKey]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("key", "state", "project", "scopes", "last used", "expires"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("name", overflow="fold")
+    table.add_column("key", no_wrap=True)
+    for title in ("state", "project", "scopes", "last used", "expires", "name"):
+        table.add_column(title, overflow="fold")
     for key in keys:
         table.add_row(
             key.id,

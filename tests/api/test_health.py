@@ -130,6 +130,7 @@ def test_costs_are_grouped_and_their_groups_sum_to_the_total(
         "rtfx": 3.0,
         "billable": "0.001",
         "wasted": "0",
+        "per_audio_hour": "1.2",
     }
     assert sum(row["engine_seconds"] for row in report["rows"]) == 1.0
     assert (report["currency"], report["group_by"]) == ("USD", group_by)

@@ -22,6 +22,7 @@ from spool.errors import (
     ModelUnreadable,
 )
 from tests.worker.fake_models import ABORT, FAIL, LOADER, RAISE, RATE, poisoned, tone
+from tests.worker.workshop import taken_in
 from worker.batching import BatchLimits
 from worker.decode.hypothesis import SearchOptions, UtteranceResult
 from worker.engine import Engine
@@ -75,6 +76,7 @@ def test_utterances_of_many_jobs_share_batches_and_split_the_time_exactly(engine
     first = engine.submit("a", tone(1), f"gate={gate}", SEARCH)
     reached(gate)
     others = [engine.submit(f"job{i % 3}", tone(1 + i % 3), f"gate={gate}", SEARCH) for i in range(16)]
+    taken_in(engine)
     gate.touch()
     answers = results([first, *others])
     assert max(answer.batch_size for answer in answers) > 1
@@ -93,6 +95,7 @@ def test_a_short_job_does_not_wait_for_a_long_one(engine: Engine, gate: Path) ->
     futures += [engine.submit("short", tone(1), model, SEARCH)]
     for future, job in zip(futures, ["long"] * 21 + ["short"], strict=True):
         future.add_done_callback(lambda _, job=job: order.append(job))
+    taken_in(engine)
     gate.touch()
     results(futures)
     assert order.index("short") <= 9, "in the batch after the one that was on the device"
@@ -171,6 +174,7 @@ def test_only_the_utterance_that_ends_the_process_fails(engine: Engine, gate: Pa
     good = [engine.submit(f"good{i}", tone(2), model, SEARCH) for i in range(6)]
     bad = engine.submit("bad", poisoned(tone(2), ABORT), model, SEARCH)
     good += [engine.submit(f"late{i}", tone(2), model, SEARCH) for i in range(6)]
+    taken_in(engine)
     gate.touch()
     answers = results([first, *good])
     with pytest.raises(EngineCrashed, match="also when it runs alone"):
@@ -219,6 +223,7 @@ def test_an_exception_fails_its_utterance_and_its_time_is_on_no_bill(engine: Eng
     reached(gate)
     good = [engine.submit(f"good{i}", tone(2), model, SEARCH) for i in range(5)]
     bad = engine.submit("bad", poisoned(tone(2), RAISE), model, SEARCH)
+    taken_in(engine)
     gate.touch()
     answers = results([first, *good])
     with pytest.raises(EngineError, match="ValueError: a sample I cannot stand"):
@@ -237,10 +242,7 @@ def test_an_utterance_that_fails_in_its_batch_fails_alone_and_nobody_runs_twice(
     good = [engine.submit(f"good{i}", tone(2), model, SEARCH) for i in range(3)]
     bad = engine.submit("bad", poisoned(tone(2), FAIL), model, SEARCH)
     good += [engine.submit(f"late{i}", tone(2), model, SEARCH) for i in range(3)]
-    last = engine.submit("nobody", tone(2), model, SEARCH)
-    engine.forget("nobody")
-    with pytest.raises(JobCancelled):  # the child says so, and so has taken in what was sent before
-        last.result(DEADLINE)
+    taken_in(engine)
     gate.touch()
     answers = results([first, *good])
     with pytest.raises(EngineError, match="not a number to me"):

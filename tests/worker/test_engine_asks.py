@@ -10,7 +10,7 @@ import pytest
 from spool.errors import InvalidRequest
 from tests.worker.fake_models import LOADER, RATE, tone
 from tests.worker.gated_models import LOADER as REAL
-from tests.worker.workshop import until
+from tests.worker.workshop import taken_in, until
 from worker.batching import BatchLimits
 from worker.decode.hypothesis import FusionOptions, SearchOptions, UtteranceAsk, UtteranceResult, carried
 from worker.engine import Engine
@@ -53,6 +53,7 @@ def test_jobs_with_other_phrases_and_contexts_share_a_batch(fake: Engine, tmp_pa
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
     asks = [UtteranceAsk(phrases=(f"p{n}",), context=(7, n)) for n in range(8)]
     futures = [fake.submit(f"job{n}", tone(1), model, BEAM, ask=ask) for n, ask in enumerate(asks)]
+    taken_in(fake)
     gate.touch()
     answers = [future.result(DEADLINE) for future in futures]
     assert first.result(DEADLINE).words[0].text == "level21+first"
@@ -125,6 +126,7 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
         engine.submit(f"job{n}", clip, gated, options, ask=ask)
         for n, (clip, ask) in enumerate(zip(clips, asks, strict=False))
     ]
+    taken_in(engine)
     gate.touch()
     answers = [future.result(DEADLINE) for future in together]
     held.result(DEADLINE)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pytest
 import soundfile
 from numpy.typing import NDArray
 from sqlalchemy import func, select
 
+from spool.errors import JobCancelled
 from spool.jobs import AskedOptions
 from spool.objects import FolderStore
 from spool.settings import Settings
@@ -22,6 +24,7 @@ from spool.tables import cost_lines, workers
 from tests.spool.making import registered
 from tests.worker.fake_models import RATE
 from worker.billing import WastedTime
+from worker.decode.hypothesis import SearchOptions
 from worker.engine import Engine
 from worker.job import Workshop, run_job
 from worker.patience import RetryPolicy
@@ -30,6 +33,15 @@ from worker.workbench import Bench
 
 DEADLINE = 60.0
 RETRY = RetryPolicy(attempts=3, first_pause=0.001, longest_pause=0.001)
+
+
+def taken_in(engine: Engine) -> None:
+    """Wait until the engine's child holds all that was submitted so far: what came after it in the pipe is
+    answered."""
+    fence = engine.submit("fence", np.zeros(1600, np.float32), "plain", SearchOptions())
+    engine.forget("fence")
+    with pytest.raises(JobCancelled):
+        fence.result(DEADLINE)
 
 
 def until(condition: Callable[[], object], what: str = "the condition", seconds: float = DEADLINE) -> None:
