@@ -107,7 +107,7 @@ def audio(
     headers = {"Accept-Ranges": "bytes", "Content-Length": str(end - start), "Content-Disposition": "inline"}
     if part is not None:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
-    body: Iterator[bytes] = blocks_of(found.open(start), end - start) if found.size else iter(())
+    body: Iterator[bytes] = blocks_of(lambda: found.open(start), end - start) if found.size else iter(())
     return StreamingResponse(body, 206 if part else 200, headers, _media_type(job.name))
 
 

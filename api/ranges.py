@@ -1,7 +1,7 @@
 """Part of a recording over HTTP: which bytes were asked for (RFC 9110, section 14), and how they are sent."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 BLOCK = 256 * 1024
@@ -25,9 +25,9 @@ def asked_range(header: str | None, size: int) -> tuple[int, int] | None:
     return start, end
 
 
-def blocks_of(stream: BinaryIO, length: int) -> Iterator[bytes]:
-    """The next `length` bytes; closes the stream."""
-    with stream:
+def blocks_of(opened: Callable[[], BinaryIO], length: int) -> Iterator[bytes]:
+    """The first `length` bytes of what is opened when they are asked for: not for a client that has left."""
+    with opened() as stream:
         while length and (block := stream.read(min(BLOCK, length))):
             length -= len(block)
             yield block

@@ -4,7 +4,8 @@ Knows formats by name and when there is a transcript at all.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, BinaryIO
+from itertools import chain
+from typing import Annotated
 
 from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
@@ -15,6 +16,7 @@ from api.problems import Problem
 from api.services import ServicesDep
 from spool.formats import CONTENT_TYPES, Format, render
 from spool.jobs import JobState
+from spool.objects import ObjectStore
 from spool.store.jobs import Job
 from spool.transcript import Transcript
 
@@ -32,11 +34,11 @@ def transcript(
         job = own_job(tx, caller, job_id)
     if job.state is not JobState.DONE or job.transcript_key is None:
         raise _not_done(job)
-    record = services.objects.open(job.transcript_key)
     headers = {"ETag": f'"{job.transcript_sha256}.{form}"'}
     if form == "json":
-        return StreamingResponse(_blocks(record), headers=headers, media_type=CONTENT_TYPES["json"])
-    with record:
+        blocks = _blocks(services.objects, job.transcript_key)
+        return StreamingResponse(blocks, headers=headers, media_type=CONTENT_TYPES["json"])
+    with services.objects.open(job.transcript_key) as record:
         words = Transcript.model_validate_json(record.read())
     return Response(render(words, form), headers=headers, media_type=CONTENT_TYPES[form])
 
@@ -46,7 +48,15 @@ def _not_done(job: Job) -> Problem:
     return Problem(409, "not_done", f"Job {job.id} is {job.state}{reason}", state=job.state.value)
 
 
-def _blocks(record: BinaryIO) -> Iterator[bytes]:
-    with record:
+def _blocks(objects: ObjectStore, key: str) -> Iterator[bytes]:
+    """The object, its first block read at once, so that what is wrong with it is an answer of its own.
+    Nothing stays open for a client that leaves before the rest."""
+    with objects.open(key) as record:
+        first = record.read(_BLOCK + 1)
+    return chain([first[:_BLOCK]], _rest(objects, key) if len(first) > _BLOCK else ())
+
+
+def _rest(objects: ObjectStore, key: str) -> Iterator[bytes]:
+    with objects.open(key, start=_BLOCK) as record:
         while block := record.read(_BLOCK):
             yield block

@@ -124,6 +124,18 @@ def test_a_done_job_has_its_transcript_in_every_format(
     assert done["progress"]["fraction"] == 1.0
 
 
+def test_a_long_record_comes_block_by_block(
+    live: Live, http: httpx.Client, recordings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = submit(http, recordings)
+    live.work().finish(job["id"])
+    path = f"/v1/jobs/{job['id']}/transcript"
+    whole = http.get(path).content
+    for block in (100, len(whole) - 1, len(whole), len(whole) + 1):
+        monkeypatch.setattr("api.transcripts._BLOCK", block)
+        assert http.get(path).content == whole
+
+
 @pytest.mark.parametrize("form", ["lattice", "kaldi"])
 def test_a_lattice_is_fetched_where_it_was_asked_for(
     live: Live, http: httpx.Client, recordings: Path, form: str
