@@ -114,7 +114,7 @@ class Worker:
             heartbeat = Heartbeat(bench, self._info)
             heartbeat.start()
             stop.callback(heartbeat.stop)
-            ward = Ward(bench, self._intake, lambda hanging: self._leave(bench, hanging))
+            ward = Ward(bench, self._intake, lambda hanging: self._leave(bench, heartbeat, hanging))
             ward.start()
             stop.callback(ward.stop)
             sweeper = Sweeper(self._db, self._celery, self._settings)
@@ -172,7 +172,7 @@ class Worker:
         except SpoolError as error:
             log.warning("not signed off", error=error.message)
 
-    def _leave(self, bench: Bench, hanging: bool) -> None:
+    def _leave(self, bench: Bench, heartbeat: Heartbeat, hanging: bool) -> None:
         """End with 1, so that whoever supervises this process can start it anew. A thread that hangs cannot
         be ended but with the process: the others hand their jobs back first."""
         self._exit_code = 1
@@ -182,6 +182,7 @@ class Worker:
         deadline = time.monotonic() + self._settings.lease_seconds
         while bench.berths.taken > len(bench.health.hanging) and time.monotonic() < deadline:
             time.sleep(0.1)
+        heartbeat.stop()  # its next beat would say that the worker still lives
         bench.wasted.write()
         self._sign_off()
         self._engine.close()
