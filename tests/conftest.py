@@ -32,7 +32,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what this machine could not test."""
     for files, missing, package in (
         (not_compiled, "g++ and clang-19", "g++ clang-19"),
-        (not_looked_at, "a Chromium", "chromium"),
+        (not_looked_at, "a Chromium", "chromium libatomic1"),
     ):
         if files:
             terminalreporter.write_line(

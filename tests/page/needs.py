@@ -1,10 +1,14 @@
-"""What the page's tests need: a Chromium. Where none is found they are left out, and the run says so.
+"""What the page's tests need: a Chromium, and a driver that runs. Without them they are left out, and the run
+says so.
 
 With CI set nothing is left out: a browser that is missing there is a failure.
 """
 
 import os
 import shutil
+import subprocess
+
+from playwright._impl._driver import compute_driver_executable
 
 BROWSER = next(
     (
@@ -15,6 +19,17 @@ BROWSER = next(
     None,
 )
 
+
+def _is_driven() -> bool:
+    node, _ = compute_driver_executable()
+    try:
+        return (
+            subprocess.run([node, "--version"], capture_output=True, check=False, timeout=60).returncode == 0
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
 left_out: list[str] = []
-if not os.environ.get("CI") and BROWSER is None:
+if not os.environ.get("CI") and (BROWSER is None or not _is_driven()):
     left_out.append("test_page.py")
