@@ -17,19 +17,19 @@ from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, Field
 
-from api import examples
 from api.auth import CallerDep, count_address, let_in
 from api.caller import Caller, own_job
 from api.links import bearer_of, signed_link
 from api.problems import Problem
 from api.ranges import asked_range, blocks_of
-from api.schemas import with_example
 from api.services import Services, ServicesDep, services_of
 from api.sources import checked_source, file_path
 from spool.errors import NotFound, SourceMissing
 from spool.jobs import JobState
 from spool.objects import ObjectStore, s3_store
 from spool.store.jobs import Job, Source
+from spool.wire import examples
+from spool.wire.jobs import with_example
 
 _bearer = HTTPBearer(auto_error=False)
 

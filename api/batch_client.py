@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 
 import httpx
 
-from api.batch_schemas import BatchDetail, BatchPage, BatchRetried
 from api.client import Client, ServerUnreachable
 from spool.jobs import JobState
+from spool.wire.batches import BatchDetail, BatchPage, BatchRetried
 
 _TRIES = 3
 _NDJSON = "application/x-ndjson"

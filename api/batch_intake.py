@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from api.batch_listing import custom_id_of, listed
-from api.batch_schemas import BatchUploadRequest
 from api.caller import Caller
 from api.options import judged
 from api.sources import checked_source, source_name
@@ -21,6 +20,7 @@ from spool.errors import InvalidRequest, SpoolError
 from spool.jobs import AskedOptions
 from spool.settings import Settings
 from spool.store.jobs import NewJob, Source
+from spool.wire.batches import BatchUploadRequest
 
 
 class Intake:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from api.batch_schemas import BatchResult, ResultError
 from api.shown import shown_job
 from spool.batches import in_blocks
 from spool.errors import NotFound
@@ -19,6 +18,7 @@ from spool.objects import ObjectStore
 from spool.store import Database
 from spool.store.batches import batch_jobs
 from spool.store.jobs import Job
+from spool.wire.batches import BatchResult, ResultError
 
 NDJSON = "application/x-ndjson"
 

@@ -2,7 +2,12 @@
 
 from collections.abc import Mapping
 
-from api.batch_schemas import (
+from spool.costs import money, rtfx
+from spool.forecast import Outlook, Sums, outlook
+from spool.jobs import JobState
+from spool.store.batches import Batch
+from spool.store.standing import WINDOW_SECONDS, Standing
+from spool.wire.batches import (
     BadLineOut,
     BatchAudioOut,
     BatchCostOut,
@@ -14,11 +19,6 @@ from api.batch_schemas import (
     BatchTimesOut,
     LinesOut,
 )
-from spool.costs import money, rtfx
-from spool.forecast import Outlook, Sums, outlook
-from spool.jobs import JobState
-from spool.store.batches import Batch
-from spool.store.standing import WINDOW_SECONDS, Standing
 
 
 def shown_batch(batch: Batch, counts: Mapping[JobState, int]) -> BatchOut:

@@ -22,12 +22,10 @@ from fastapi.responses import StreamingResponse
 from api.auth import CallerDep
 from api.batch_intake import Intake, shown_bad_lines
 from api.batch_results import NDJSON, result_lines
-from api.batch_schemas import BatchDetail, BatchPage, BatchRequest, BatchRetried, BatchUploadRequest
 from api.batch_shown import shown_batch, shown_batch_detail
 from api.caller import Caller, own_batch
 from api.jobs import IdempotencyKey, parsed, small_body
 from api.problems import Problem
-from api.schemas import Project
 from api.services import Services, ServicesDep
 from api.sources import checked_source
 from api.uploads import received_body, received_upload
@@ -38,6 +36,8 @@ from spool.jobs import JobState
 from spool.objects import s3_store
 from spool.store import batches as store
 from spool.store.standing import batch_counts, batch_standing
+from spool.wire.batches import BatchDetail, BatchPage, BatchRequest, BatchRetried, BatchUploadRequest
+from spool.wire.jobs import Project
 
 BLOCK = 1000
 # Waking the relay after each block would have it look through the outbox many times for one window.

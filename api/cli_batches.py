@@ -11,11 +11,11 @@ from rich.text import Text
 
 from api import cli_options as told
 from api.batch_client import BatchClient
-from api.batch_schemas import BatchDetail, BatchOut
 from api.cli_connection import Json, Url, connected, err, out, print_json
 from api.printing import clock, money
 from spool.errors import InvalidRequest
 from spool.jobs import JobState
+from spool.wire.batches import BatchDetail, BatchOut
 
 app = typer.Typer(no_args_is_help=True, help="Hand in whole archives: manifests, prefixes, folders.")
 

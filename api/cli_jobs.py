@@ -15,9 +15,9 @@ from api.following import follow
 from api.printing import job_sheet, job_table
 from api.recordings import recordings_under
 from api.runfile import Running
-from api.schemas import JobDetail, JobOut
 from spool.errors import InvalidRequest
 from spool.jobs import JobState
+from spool.wire.jobs import JobDetail, JobOut
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="A job's id.")]
 

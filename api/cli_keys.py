@@ -20,12 +20,12 @@ from rich.table import Table
 from rich.text import Text
 
 from api.cli_connection import Json, err, out
-from api.schemas import Name, Project
 from spool.errors import InvalidRequest
 from spool.keys import Scope
 from spool.settings import load_settings
 from spool.store import Database
 from spool.store.api_keys import ApiKey, create_key, list_keys, revoke_key
+from spool.wire.jobs import Name, Project
 
 app = typer.Typer(no_args_is_help=True, help="Who may call the API: keys by project and scope.")
 

@@ -16,8 +16,8 @@ from typing import Any, Self, TypeVar
 import httpx
 from pydantic import BaseModel
 
-from api.cost_schemas import CostReportOut
-from api.schemas import JobDetail, JobOut, JobPage, Readiness, WorkerList
+from spool.wire.costs import CostReportOut
+from spool.wire.jobs import JobDetail, JobOut, JobPage, Readiness, WorkerList
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Query = Mapping[str, str | int | None]

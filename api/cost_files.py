@@ -5,7 +5,7 @@ import io
 from decimal import Decimal
 from xml.sax.saxutils import escape, quoteattr
 
-from api.cost_schemas import CostReportOut, CostRowOut
+from spool.wire.costs import CostReportOut, CostRowOut
 
 # A spreadsheet takes what begins with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -12,7 +12,14 @@ from fastapi import Query, Response
 from api.auth import CallerDep
 from api.caller import Caller
 from api.cost_files import cost_csv, cost_svg
-from api.cost_schemas import (
+from api.services import Services, ServicesDep
+from spool.costs import money
+from spool.errors import InvalidRequest
+from spool.projection import MILLION, budget_state, per_audio_hour, projected
+from spool.rates import CloudPrices
+from spool.store.bills import CostReport, CostSums
+from spool.store.cost_reports import cost_report, spent_since
+from spool.wire.costs import (
     BudgetOut,
     CloudOut,
     CostFormat,
@@ -21,14 +28,7 @@ from api.cost_schemas import (
     GroupBy,
     ProjectionOut,
 )
-from api.schemas import Day
-from api.services import Services, ServicesDep
-from spool.costs import money
-from spool.errors import InvalidRequest
-from spool.projection import MILLION, budget_state, per_audio_hour, projected
-from spool.rates import CloudPrices
-from spool.store.bills import CostReport, CostSums
-from spool.store.cost_reports import cost_report, spent_since
+from spool.wire.jobs import Day
 
 _DEFAULT_PERIOD = timedelta(days=30)
 

@@ -17,15 +17,15 @@ from rich.padding import Padding
 from rich.text import Text
 
 from api.client import Client
-from api.cost_schemas import CostReportOut
 from api.following import follow
 from api.printing import clock, cost_table, indented, money, speed
 from api.recordings import recordings_under, references_of
-from api.schemas import JobDetail
 from api.stack import Stack
 from spool.jobs import JobState
 from spool.transcript import Transcript
 from spool.wer import WordErrors, total_errors, word_errors
+from spool.wire.costs import CostReportOut
+from spool.wire.jobs import JobDetail
 
 # A demo must not write into somebody's fleet: these settings are its own, whatever the environment says.
 _OWN = (

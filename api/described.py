@@ -5,11 +5,13 @@ Words only; what the routes do is in their own modules.
 
 from typing import Any
 
-from api import cost_examples, examples
-from api.cost_schemas import CostReportOut
 from api.lattice_examples import KALDI, LATTICE
 from api.problems import MEDIA_TYPE
-from api.schemas import (
+from spool.lattice import Lattice
+from spool.transcript import Transcript
+from spool.wire import cost_examples, examples
+from spool.wire.costs import CostReportOut
+from spool.wire.jobs import (
     Health,
     JobDetail,
     JobPage,
@@ -20,8 +22,6 @@ from api.schemas import (
     UploadRequest,
     WorkerList,
 )
-from spool.lattice import Lattice
-from spool.transcript import Transcript
 
 Words = dict[str, Any]
 Answers = dict[int | str, Words]

@@ -4,16 +4,16 @@ import json
 
 from fastapi.responses import StreamingResponse
 
-from api import batch_examples as examples
 from api.batch_results import NDJSON
-from api.batch_schemas import (
+from api.described import Words, answer, problems
+from spool.wire import batch_examples as examples
+from spool.wire.batches import (
     BatchDetail,
     BatchPage,
     BatchRequest,
     BatchRetried,
     BatchUploadRequest,
 )
-from api.described import Words, answer, problems
 
 _BODY: Words = {
     "requestBody": {

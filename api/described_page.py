@@ -3,10 +3,10 @@
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from api import examples
 from api.audio import AudioLink
 from api.described import EVERYWHERE, Words, answer, problems
 from api.overview import Overview
+from spool.wire import examples
 
 OVERVIEW: Words = {
     "summary": "See where everything stands",

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from api.client import Client
 from api.printing import clock
-from api.schemas import JobDetail, JobOut
+from spool.wire.jobs import JobDetail, JobOut
 
 _POLL_S = 0.4
 # Jobs that are asked for at once; the queue serves the oldest first, so the others have not begun.

@@ -5,9 +5,9 @@ Both are open without a token and say nothing that a stranger could use.
 
 from fastapi import Response
 
-from api.schemas import Health, Readiness
 from api.services import ServicesDep
 from spool import __version__
+from spool.wire.jobs import Health, Readiness
 
 
 def healthz() -> Health:

@@ -20,7 +20,6 @@ from api.auth import CallerDep
 from api.caller import Caller, own_job
 from api.options import judged
 from api.problems import Problem, refused_fields
-from api.schemas import JobDetail, JobPage, JobRequest, Moment, Pool, Project, UploadRequest, WorkerName
 from api.services import Services, ServicesDep
 from api.shown import shown_detail, shown_job
 from api.sources import checked_source, source_name
@@ -31,6 +30,7 @@ from spool.ids import new_id
 from spool.jobs import AskedOptions, JobState
 from spool.store import jobs as store
 from spool.store.costs import job_cost
+from spool.wire.jobs import JobDetail, JobPage, JobRequest, Moment, Pool, Project, UploadRequest, WorkerName
 
 Asked = TypeVar("Asked", bound=BaseModel)
 

@@ -1,4 +1,4 @@
-"""What a request may ask of the search: judged by the settings, and shown on the OpenAPI page.
+"""What a request may ask of the search: judged by the settings.
 
 Jobs and the lines of batches are judged alike. Knows names of models, not what they are.
 """
@@ -9,8 +9,6 @@ from typing import Any
 from spool.errors import UnknownModel
 from spool.jobs import AskedOptions
 from spool.settings import Settings
-
-Schema = dict[str, Any]
 
 
 def judged(settings: Settings, *told: Mapping[str, Any]) -> AskedOptions:
@@ -28,21 +26,3 @@ def judged(settings: Settings, *told: Mapping[str, Any]) -> AskedOptions:
             f"There is no model {options.model!r}; known here: {', '.join(sorted(settings.models))}."
         )
     return options
-
-
-def option_schema() -> dict[str, Any]:
-    """The options as the OpenAPI page shows them in a request: nothing in it points elsewhere."""
-    schema = AskedOptions.model_json_schema()
-    parts = schema.get("$defs", {})
-
-    def whole(node: Any) -> Any:  # noqa: ANN401 - JSON
-        if isinstance(node, list):
-            return [whole(each) for each in node]
-        if not isinstance(node, dict):
-            return node
-        if "$ref" in node:
-            told = {key: value for key, value in node.items() if key != "$ref"}
-            return whole(parts[node["$ref"].rpartition("/")[2]]) | whole(told)
-        return {key: whole(value) for key, value in node.items()}
-
-    return {"properties": whole(schema["properties"])}

@@ -5,13 +5,13 @@ from decimal import Decimal
 
 from pydantic import BaseModel, Field
 
-from api import examples
 from api.auth import CallerDep
-from api.schemas import Money, with_example
 from api.services import ServicesDep
 from spool.costs import NANOS_PER_UNIT
 from spool.jobs import JobState
 from spool.store.gauges import Gauges, Spent, read_gauges
+from spool.wire import examples
+from spool.wire.jobs import Money, with_example
 
 
 class WaitingOut(BaseModel):

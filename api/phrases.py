@@ -2,13 +2,13 @@
 
 from pydantic import BaseModel, Field
 
-from api import examples
 from api.auth import CallerDep
 from api.caller import own_job
 from api.described import Words, answer, problems
-from api.schemas import with_example
 from api.services import ServicesDep
 from spool.store.phrases import phrases_of
+from spool.wire import examples
+from spool.wire.jobs import with_example
 
 
 class PhrasesOut(BaseModel):

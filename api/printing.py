@@ -8,9 +8,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from api.cost_schemas import BudgetOut, CostReportOut, CostRowOut
-from api.schemas import JobDetail, JobOut
 from spool.jobs import JobState
+from spool.wire.costs import BudgetOut, CostReportOut, CostRowOut
+from spool.wire.jobs import JobDetail, JobOut
 
 STATE_STYLES = {
     JobState.QUEUED: "dim",

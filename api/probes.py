@@ -11,8 +11,8 @@ from concurrent.futures import TimeoutError as Silent
 
 import structlog
 
-from api.schemas import CheckOut
 from spool.errors import SpoolError
+from spool.wire.jobs import CheckOut
 
 log = structlog.get_logger(__name__)
 

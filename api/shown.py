@@ -5,7 +5,12 @@ A lease on a job that has ended, a machine's folders and a transcript's key stay
 
 from decimal import Decimal
 
-from api.schemas import (
+from spool.costs import MICROS_PER_UNIT, NANOS_PER_SECOND
+from spool.jobs import JobState
+from spool.store.bills import JobCost
+from spool.store.jobs import Job, Source
+from spool.store.workers import Worker
+from spool.wire.jobs import (
     CostOut,
     JobDetail,
     JobErrorOut,
@@ -15,11 +20,6 @@ from api.schemas import (
     TimesOut,
     WorkerOut,
 )
-from spool.costs import MICROS_PER_UNIT, NANOS_PER_SECOND
-from spool.jobs import JobState
-from spool.store.bills import JobCost
-from spool.store.jobs import Job, Source
-from spool.store.workers import Worker
 
 
 def shown_job(job: Job) -> JobOut:

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from api.schemas import ModelList, ModelOut, WorkerList
 from api.services import ServicesDep
 from api.shown import shown_worker
 from spool.store.workers import list_workers
+from spool.wire.jobs import ModelList, ModelOut, WorkerList
 
 
 def workers(services: ServicesDep) -> WorkerList:

@@ -5,13 +5,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api import batch_examples, batch_schemas, cost_examples, cost_schemas, examples, schemas
 from api.app import create_app
 from api.lattice_examples import KALDI, LATTICE
 from spool.formats.lattices import archived
 from spool.lattice import Lattice
 from spool.settings import load_settings
 from spool.transcript import Transcript
+from spool.wire import batch_examples, cost_examples, examples
+from spool.wire import batches as batch_schemas
+from spool.wire import costs as cost_schemas
+from spool.wire import jobs as schemas
 
 METHODS = ("get", "post", "delete", "put", "patch")
 

@@ -18,11 +18,11 @@ from pydantic import SecretStr
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance, use_after_free
 
-from api import batch_examples, examples
 from spool.errors import LeaseLost
 from spool.jobs import JobState
 from spool.settings import Settings
 from spool.store.jobs import JobFilter, list_jobs
+from spool.wire import batch_examples, examples
 from tests.api.running import Live
 from tests.live.fixtures import S3Server
 

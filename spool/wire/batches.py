@@ -1,15 +1,15 @@
-"""What goes over the wire about batches; jobs are in `schemas`. Knows neither routes nor SQL."""
+"""What goes over the wire about batches; jobs are in `jobs`. Knows neither routes nor SQL."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from api import batch_examples as examples
-from api.options import option_schema
-from api.schemas import Money, Name, Pool, Project, WorkerName, with_example
 from spool.batches import Tags
 from spool.jobs import JobState
+from spool.wire import batch_examples as examples
+from spool.wire.jobs import Money, Name, Pool, Project, WorkerName, with_example
+from spool.wire.options import option_schema
 
 BatchState = Literal["receiving", "running", "ended"]
 

@@ -3,7 +3,7 @@
 Pure data; a test holds each against its schema.
 """
 
-from api.examples import JOB_ID, Example
+from spool.wire.examples import JOB_ID, Example
 
 BATCH_ID = "bat_01JD5TB3Y6M9R2V5Z8C1F4J7N0"
 

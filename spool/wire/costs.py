@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from api import cost_examples as examples
-from api.schemas import Money, with_example
+from spool.wire import cost_examples as examples
+from spool.wire.jobs import Money, with_example
 
 GroupBy = Literal["day", "project", "model", "worker", "pool", "key", "batch", "tag"]
 CostFormat = Literal["json", "csv", "svg"]

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from api import examples
-from api.options import option_schema
 from spool.batches import Tags
 from spool.jobs import JobOptions, JobState
+from spool.wire import examples
+from spool.wire.options import option_schema
 
 
 def _printable(text: str) -> str:
