@@ -1,0 +1,164 @@
+"""How many operations and bytes a batch takes, and how fast a chip could be at best (its roofline).
+
+A multiply-add is two operations. An encoder computes scores for 2T - 1 relative positions a query, so
+attention counts 4 T d a frame and layer; `needed_attention` is the 3 T d that a result takes. Norms,
+activations and softmax count as bytes, since they are bound by those. Times are seconds of audio unless said.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from spool.planning.chips import Chip
+from spool.planning.shape import FEATURE_FRAMES, ModelShape
+
+Decoder = Literal["greedy", "beam"]
+STEPS_PER_SECOND = 6.5
+"""Steps that a TDT search takes for a second of speech; assumed, and nearly tokens plus some blanks."""
+TOKENS_PER_SECOND = 3.75
+BYTES_PER_VALUE = 2  # bfloat16
+VALUES_MOVED = 70
+"""Numbers that a layer reads and writes for a frame and unit of width: the inputs and outputs of its matrices
+and of what stands between them, each once."""
+SCORES_MOVED = 5
+"""The same for a pair of frames and a head: scores by position written, shifted, masked and read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`utterances` of `seconds` each, and how they are searched. `steps_per_second` is of a TDT."""
+
+    seconds: float
+    utterances: float = 16
+    decoder: Decoder = "greedy"
+    beam: int = 4
+    steps_per_second: float = STEPS_PER_SECOND
+
+    @property
+    def audio_seconds(self) -> float:
+        """Of all utterances."""
+        return self.seconds * self.utterances
+
+    @property
+    def hypotheses(self) -> int:
+        """Kept by the search for each utterance."""
+        return self.beam if self.decoder == "beam" else 1
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one batch takes, as counts of operations, bytes and steps one after another."""
+
+    shape: ModelShape
+    batch: Batch
+
+    @cached_property
+    def frames(self) -> int:
+        """Encoder frames of one utterance."""
+        return encoder_frames(self.shape, self.batch.seconds)
+
+    @cached_property
+    def dense(self) -> float:
+        """Operations that grow with the frames alone: subsampling, feed-forward, projections,
+        convolutions."""
+        return self.batch.utterances * dense_operations(self.shape, self.batch.seconds)
+
+    @cached_property
+    def attention(self) -> float:
+        """Operations between pairs of frames."""
+        seen = self.frames if self.shape.window is None else min(self.frames, self.shape.window)
+        each = 4 * 2 * self.frames * seen * self.shape.width * self.shape.layers
+        return self.batch.utterances * each
+
+    @property
+    def needed_attention(self) -> float:
+        """The same without the positions that no pair has."""
+        return self.attention * 3 / 4
+
+    @cached_property
+    def positions(self) -> float:
+        """Operations of projecting relative positions once for the batch. Spool keeps them for utterances of
+        up to 41 s."""
+        return 2 * 2 * self.frames * self.shape.width**2 * self.shape.layers
+
+    @cached_property
+    def encoder_bytes(self) -> float:
+        """The weights once, and each frame's values."""
+        shape = self.shape
+        seen = self.frames if shape.window is None else min(self.frames, shape.window)
+        values = VALUES_MOVED * shape.width + SCORES_MOVED * shape.heads * seen
+        moved = self.batch.utterances * self.frames * shape.layers * values
+        return BYTES_PER_VALUE * (shape.encoder_weights + moved)
+
+    @cached_property
+    def steps(self) -> float:
+        """Steps of the search, one after another; utterances of a batch take them together."""
+        if self.shape.head == "ctc":
+            return float(self.frames) if self.batch.decoder == "beam" else 1.0
+        if self.shape.head == "rnnt":
+            return self.frames + TOKENS_PER_SECOND * self.batch.seconds
+        return self.batch.steps_per_second * self.batch.seconds
+
+    @cached_property
+    def rows(self) -> float:
+        """Steps of single hypotheses."""
+        return self.steps * self.batch.utterances * self.batch.hypotheses
+
+    @cached_property
+    def search(self) -> float:
+        """Operations of the search."""
+        shape, utterances = self.shape, self.batch.utterances
+        if shape.head == "ctc":
+            return utterances * self.frames * 2 * shape.width * shape.outputs
+        project = utterances * self.frames * 2 * shape.width * shape.joint
+        return project + self.rows * 2 * shape.step_weights
+
+    @cached_property
+    def search_bytes(self) -> float:
+        """The search's weights, read anew at each step."""
+        if self.shape.head == "ctc":
+            return BYTES_PER_VALUE * self.shape.width * self.shape.outputs
+        return self.steps * BYTES_PER_VALUE * self.shape.step_weights
+
+    @property
+    def operations(self) -> float:
+        """All of them."""
+        return self.dense + self.attention + self.positions + self.search
+
+    @property
+    def operations_per_second(self) -> float:
+        """Of audio."""
+        return self.operations / self.batch.audio_seconds
+
+
+def encoder_frames(shape: ModelShape, seconds: float) -> int:
+    """Encoder frames of an utterance; each stage halves and rounds up."""
+    frames = int(seconds * FEATURE_FRAMES)
+    for _ in range(shape.factor.bit_length() - 1):
+        frames = (frames + 1) // 2
+    return max(1, frames)
+
+
+def dense_operations(shape: ModelShape, seconds: float) -> float:
+    """Of one utterance: everything but attention, positions and the search."""
+    frames, bins, total = int(seconds * FEATURE_FRAMES), shape.mels, 0
+    for stage in range(shape.factor.bit_length() - 1):
+        frames, bins = (frames + 1) // 2, (bins + 1) // 2
+        total += 2 * 9 * frames * bins * shape.channels
+        if stage:
+            total += 2 * frames * bins * shape.channels**2
+    frames = max(1, frames)
+    total += 2 * frames * shape.channels * bins * shape.width
+    layer = (4 * shape.expansion + 4 + 3) * shape.width**2 + shape.kernel * shape.width
+    return float(total + shape.layers * 2 * frames * layer)
+
+
+def cap(shape: ModelShape, chip: Chip, batch: Batch) -> float:
+    """Seconds of audio a second that the chip could do if it did nothing but compute at its peak, or move
+    bytes where that takes longer. What is measured is a share of this."""
+    work = Work(shape, batch)
+    encoder = work.dense + work.attention + work.positions
+    compute, bandwidth = chip.teraflops * 1e12, chip.gigabytes * 1e9
+    seconds = max(encoder / compute, work.encoder_bytes / bandwidth)
+    seconds += max(work.search / compute, work.search_bytes / bandwidth)
+    return batch.audio_seconds / seconds

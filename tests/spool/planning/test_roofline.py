@@ -1,0 +1,117 @@
+"""The operations of a batch, against the published table and against the count of the benches."""
+
+from pathlib import Path
+
+import pytest
+
+from ops.bench.flops import needed
+from spool.errors import InvalidRequest
+from spool.planning.chips import CHIPS, chip_named, parse_fleet
+from spool.planning.roofline import Batch, Work, cap, dense_operations
+from spool.planning.shape import ModelShape, read_shape
+from worker.model.nemo_config import read_config
+
+LARGE, SMALL = read_shape("0.6b"), read_shape("110m")
+
+
+@pytest.mark.parametrize(
+    ("shape", "gigaflops"),
+    [
+        (LARGE, {15: 15.5, 30: 15.9, 120: 18.7, 1440: 59, 3600: 126}),
+        (SMALL, {15: 2.9, 30: 3.1, 120: 4.1, 1440: 18, 3600: 42}),
+    ],
+)
+def test_operations_are_those_of_the_table(shape: ModelShape, gigaflops: dict[int, float]) -> None:
+    for seconds, expected in gigaflops.items():
+        found = Work(shape, Batch(seconds, 8)).operations_per_second / 1e9
+        assert found == pytest.approx(expected, rel=0.02, abs=0.5 if seconds >= 1440 else 0), seconds
+
+
+def test_the_search_is_that_of_the_table_at_its_steps() -> None:
+    for batch, expected in ((Batch(30, 8, steps_per_second=8), 0.14), (Batch(30, 8, "beam", 5, 8), 0.63)):
+        found = Work(LARGE, batch).search / batch.audio_seconds / 1e9
+        assert found == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("folder", ["models/demo", "tests/golden/hybrid"])
+@pytest.mark.parametrize("seconds", [0.5, 7.3, 30.0])
+def test_operations_are_those_that_the_benches_count(folder: str, seconds: float) -> None:
+    encoder = read_config(Path(folder) / "config.json").encoder
+    shape = read_shape(folder)
+    counted = needed(encoder, int(seconds * 100))
+    work = Work(shape, Batch(seconds, 1))
+    assert dense_operations(shape, seconds) == counted.total - counted.attention
+    assert work.needed_attention == pytest.approx(counted.attention)
+
+
+def test_sizes_are_those_that_the_engine_reads() -> None:
+    config, shape = read_config(Path("models/demo/config.json")), read_shape("models/demo")
+    assert config.prediction is not None
+    assert config.joint is not None
+    assert (shape.mels, shape.layers, shape.width) == (
+        config.encoder.feat_in,
+        config.encoder.n_layers,
+        config.encoder.d_model,
+    )
+    assert (
+        (shape.hidden, shape.lstm_layers)
+        == (160, 1)
+        == (
+            config.prediction.pred_hidden,
+            config.prediction.pred_rnn_layers,
+        )
+    )
+    assert shape.durations == len(config.joint.durations)
+    assert shape.head == "tdt"
+
+
+def test_a_model_nobody_knows_is_refused_by_name(tmp_path: object) -> None:
+    with pytest.raises(InvalidRequest, match="'whisper'"):
+        read_shape("whisper")
+    with pytest.raises(InvalidRequest, match=r"config\.json cannot be read"):
+        read_shape(str(tmp_path))
+
+
+def test_the_caps_of_the_table() -> None:
+    """The table divides peak rates by operations alone, so it stands a little above."""
+    for name, large, small in (
+        ("M1", 163, 841),
+        ("M4", 288, 1488),
+        ("M4 Max", 1154, 5951),
+        ("M3 Ultra", 1336, 6889),
+    ):
+        chip = chip_named(name)
+        assert chip is not None
+        assert 0.94 * large < cap(LARGE, chip, Batch(30, 32)) <= large * 1.02
+        assert 0.88 * small < cap(SMALL, chip, Batch(30, 32)) <= small * 1.02
+
+
+def test_a_search_alone_in_its_batch_is_bound_by_bandwidth() -> None:
+    chip = chip_named("M4")
+    assert chip is not None
+    alone, together = Work(LARGE, Batch(30, 1)), Work(LARGE, Batch(30, 16))
+    assert alone.search_bytes == together.search_bytes
+    assert alone.search_bytes / (chip.gigabytes * 1e9) > alone.search / (chip.teraflops * 1e12)
+
+
+def test_local_attention_grows_with_the_audio() -> None:
+    local = ModelShape("local", 80, 4, 64, window=257)
+    one, ten = (Work(local, Batch(seconds, 1)).attention for seconds in (60, 600))
+    assert ten == pytest.approx(10 * one, rel=0.01)
+
+
+def test_chips_are_found_as_machines_name_them() -> None:
+    chip = chip_named("Apple M4 Pro", gpu_cores=20)
+    assert chip is not None
+    assert chip.teraflops == pytest.approx(7.4 * 20 / 16)
+    assert chip.notes
+    assert chip_named("Intel Xeon") is None
+    assert len({one.name for one in CHIPS}) == len(CHIPS)
+
+
+def test_a_fleet_is_read_as_people_write_it() -> None:
+    assert parse_fleet("4\u00d7M4, 1x m3 ultra,M1") == ((4, "M4"), (1, "M3 Ultra"), (1, "M1"))
+    assert parse_fleet("2\u00d7this machine") == ((2, "this machine"),)
+    for bad, said in (("3\u00d7M9", "'M9'"), ("0\u00d7M4", "0"), (" , ", "such as")):
+        with pytest.raises(InvalidRequest, match=said):
+            parse_fleet(bad)
