@@ -18,6 +18,7 @@ from spool.clock import UtcDateTime, now_utc
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.ids import new_id
 from spool.jobs import JobState, queue_name
+from spool.order import NORMAL
 from spool.store.cursors import read_cursor, write_cursor
 from spool.store.jobs import PAGE_LIMIT, NewJob, retried, values_of
 from spool.store.phrases import keep_phrases
@@ -64,6 +65,13 @@ class Batch:
     cancelled_at: datetime | None
     key_id: str | None = None
     """The API key that handed it in."""
+    priority: int = NORMAL
+    deadline: datetime | None = None
+    late: bool = False
+    """By the last reckoning, the deadline cannot be met any more."""
+    expected_at: datetime | None = None
+    """When it will end, by the last reckoning."""
+    expected_basis: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, insert
 
 from spool.clock import now_utc, seconds_from_now
 from spool.jobs import MOVES, JobOptions, JobState, queue_name
+from spool.order import NEVER, NORMAL
 from spool.tables import jobs, outbox
 
 SourceKind = Literal["upload", "file", "s3", "https"]
@@ -80,14 +81,22 @@ class Job:
     fingerprint: str | None = None
     """Of the options and the model's weights, once done."""
     key_id: str | None = None
+    """The API key that handed it in."""
     troubles: int = 0
     """Attempts in a row that ended with an error that may pass and kept no chunk."""
     ran_seconds: float = 0.0
     """How long workers have run it since it was submitted or retried, as of the last renewal."""
-    """The API key that handed it in."""
+    priority: int = NORMAL
+    """Its class, as `spool.order` counts them."""
+    deadline: datetime | None = None
+    due: int = NEVER
+    """The deadline in Unix seconds while it can be met; else `NEVER`."""
+    reckoned_seconds: float | None = None
+    """What `done_seconds` should come to by what its project was charged when it was claimed."""
 
 
-JOB_COLUMNS = tuple(column for column in jobs.c if column.name != "hinted_at")
+_INSIDE = {"hinted_at", "place", "not_before"}
+JOB_COLUMNS = tuple(column for column in jobs.c if column.name not in _INSIDE)
 
 
 def job_of(row: Row[Any]) -> Job:

@@ -10,7 +10,7 @@ from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
 from spool.tables.fleet import cost_lines, workers
 from spool.tables.jobs import chunks, jobs, phrase_lists
-from spool.tables.queue import idempotency, locks, outbox
+from spool.tables.queue import idempotency, locks, outbox, quota_use, turns
 
 __all__ = [
     "ID",
@@ -24,5 +24,7 @@ __all__ = [
     "metadata",
     "outbox",
     "phrase_lists",
+    "quota_use",
+    "turns",
     "workers",
 ]

@@ -7,13 +7,16 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
+    SmallInteger,
     String,
     Table,
     Text,
+    false,
     text,
 )
 
 from spool.clock import UtcDateTime
+from spool.order import NORMAL
 from spool.tables.base import ID, NAME, metadata
 
 batches = Table(
@@ -36,8 +39,20 @@ batches = Table(
     Column("closed_at", UtcDateTime),
     Column("cancelled_at", UtcDateTime),
     Column("key_id", ID),
+    Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),
+    Column("deadline", UtcDateTime),
+    # By the last reckoning: whether the deadline is out of reach, when the batch will end, and the grounds.
+    Column("late", Boolean, nullable=False, server_default=false()),
+    Column("expected_at", UtcDateTime),
+    Column("expected_basis", Text),
     CheckConstraint("accepted >= 0 AND bad >= 0", name="counts"),
     Index("ix_batches_created_at_id", "created_at", "id"),
+    Index(
+        "ix_batches_deadline",
+        "deadline",
+        sqlite_where=text("deadline IS NOT NULL"),
+        postgresql_where=text("deadline IS NOT NULL"),
+    ),
     Index("ix_batches_project_created_at_id", "project", "created_at", "id"),
     Index(
         "ix_batches_project_idempotency_key",

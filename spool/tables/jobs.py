@@ -10,6 +10,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    SmallInteger,
     String,
     Table,
     Text,
@@ -19,6 +20,7 @@ from sqlalchemy import (
 
 from spool.clock import UtcDateTime
 from spool.jobs import JobState
+from spool.order import NEVER, NORMAL
 from spool.tables.base import ID, NAME, metadata
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
@@ -72,6 +74,16 @@ jobs = Table(
     Column("fingerprint", String(64)),
     # The API key that handed it in; none where nobody was asked for one.
     Column("key_id", ID),
+    # Who goes first (`spool.order`): the class, what was asked, and what a class is sorted by: the deadline in
+    # Unix seconds while it can be met, and the place in Unix microseconds. A job taken back keeps its place.
+    Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),
+    Column("deadline", UtcDateTime),
+    Column("due", BigInteger, nullable=False, server_default=text(str(NEVER))),
+    Column("place", BigInteger, nullable=False, server_default=text("0")),
+    # A pause after an error that may pass, or while a worker makes itself free for this job alone.
+    Column("not_before", UtcDateTime),
+    # What `done_seconds` should come to by what its project was charged when it was claimed.
+    Column("reckoned_seconds", Double),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
     CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https')", name="source_kind"),
     CheckConstraint(
@@ -83,9 +95,30 @@ jobs = Table(
     Index("ix_jobs_project_created_at_id", "project", "created_at", "id"),
     Index(
         "ix_jobs_queued",
+        "pool",
+        "worker",
         "hinted_at",
         sqlite_where=text("state = 'queued'"),
         postgresql_where=text("state = 'queued'"),
+    ),
+    # Whose turn it is, read from its front: never a scan, however many wait.
+    Index(
+        "ix_jobs_next",
+        "pool",
+        "worker",
+        "project",
+        "priority",
+        "due",
+        "place",
+        "id",
+        sqlite_where=text("state = 'queued'"),
+        postgresql_where=text("state = 'queued'"),
+    ),
+    Index(
+        "ix_jobs_due",
+        "due",
+        sqlite_where=text(f"state = 'queued' AND due < {NEVER}"),
+        postgresql_where=text(f"state = 'queued' AND due < {NEVER}"),
     ),
     Index(
         "ix_jobs_running",

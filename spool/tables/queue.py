@@ -1,13 +1,16 @@
-"""What has still to be sent, what was asked before, and who holds which lock."""
+"""What has still to be sent, whose turn it is, what was asked before, and who holds which lock."""
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    Date,
+    Double,
     ForeignKey,
     Index,
     Integer,
     String,
     Table,
+    text,
 )
 
 from spool.clock import UtcDateTime
@@ -40,4 +43,33 @@ locks = Table(
     Column("name", NAME, primary_key=True),
     Column("owner", NAME, nullable=False),
     Column("held_until", UtcDateTime, nullable=False),
+)
+
+# How much of a pool each project has had, as a virtual time that grows with the seconds of audio that it was
+# charged over its share; `start` is where its last claim began.
+turns = Table(
+    "turns",
+    metadata,
+    Column("pool", NAME, primary_key=True),
+    Column("project", NAME, primary_key=True),
+    Column("share", Double, nullable=False, server_default=text("1")),
+    Column("start", Double, nullable=False, server_default=text("0")),
+    Column("served", Double, nullable=False, server_default=text("0")),
+    Column("claims", BigInteger, nullable=False, server_default=text("0")),
+    # Length of its recordings, a moving mean; none before the first one ended.
+    Column("mean_seconds", Double),
+    Column("updated_at", UtcDateTime, nullable=False),
+)
+
+# What a project with a quota has used, as of the last sweep.
+quota_use = Table(
+    "quota_use",
+    metadata,
+    Column("project", NAME, primary_key=True),
+    Column("day", Date, nullable=False),
+    Column("day_samples", BigInteger, nullable=False, server_default=text("0")),
+    Column("month_nanos", BigInteger, nullable=False, server_default=text("0")),
+    # The part of it before `day`, and when that was summed.
+    Column("before_nanos", BigInteger, nullable=False, server_default=text("0")),
+    Column("updated_at", UtcDateTime, nullable=False),
 )
