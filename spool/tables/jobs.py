@@ -75,7 +75,7 @@ jobs = Table(
     # The API key that handed it in; none where nobody was asked for one.
     Column("key_id", ID),
     # Who goes first (`spool.order`): the class, what was asked, and what a class is sorted by: the deadline
-    # in Unix seconds while it can be met, and the place in Unix microseconds. A job taken back keeps its place.
+    # in Unix seconds while it can be met, and the place in Unix microseconds. One taken back keeps its own.
     Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),
     Column("deadline", UtcDateTime),
     Column("due", BigInteger, nullable=False, server_default=text(str(NEVER))),
