@@ -1,5 +1,6 @@
 """`python -m api` as a process: where it listens, how it takes large uploads, how it ends."""
 
+import asyncio
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ import httpx
 import pytest
 
 import migrations
+from api.server import _bound
 from spool.objects import FolderStore
 from tests.api.commands import ROOT
 
@@ -138,3 +140,23 @@ def test_an_address_that_is_taken_is_told_in_one_sentence(tmp_path: Path) -> Non
         )
     assert done.returncode == 2
     assert done.stderr == f"spool: The API cannot listen on 127.0.0.1:{port}: Address already in use.\n"
+
+
+def test_answers_do_not_wait_for_the_client_to_acknowledge_their_headers() -> None:
+    """asyncio turns Nagle's algorithm off only on a socket that was made as one of TCP."""
+    delays = asyncio.Queue[int]()
+
+    def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted = writer.get_extra_info("socket")
+        delays.put_nowait(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async def ask() -> int:
+        listener = _bound("127.0.0.1", 0)
+        async with await asyncio.start_server(connected, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            no_delay = await delays.get()
+            writer.close()
+            return no_delay
+
+    assert asyncio.run(ask()) == 1
