@@ -34,6 +34,7 @@ from spool.errors import SourceMissing
 from spool.failpoints import failpoint
 from spool.jobs import JobState
 from spool.objects import s3_store
+from spool.store import batch_changes as changes
 from spool.store import batches as store
 from spool.store.standing import batch_counts, batch_standing
 from spool.wire.batches import BatchDetail, BatchPage, BatchRequest, BatchRetried, BatchUploadRequest
@@ -137,7 +138,7 @@ def retry_failed(services: ServicesDep, caller: CallerDep, batch_id: str) -> Bat
     retried = 0
     while True:
         with services.database.begin() as tx:
-            block = store.retry_failed(tx, own_batch(tx, caller, batch_id).id)
+            block = changes.retry_failed(tx, own_batch(tx, caller, batch_id).id)
         if not block:
             return BatchRetried(retried=retried)
         retried += block
@@ -147,7 +148,7 @@ def retry_failed(services: ServicesDep, caller: CallerDep, batch_id: str) -> Bat
 def cancel(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDetail:
     """Cancel what waits at once; running jobs stop at their next chunk. What is done stays."""
     with services.database.begin() as tx:
-        store.cancel_batch(tx, own_batch(tx, caller, batch_id).id)
+        changes.cancel_batch(tx, own_batch(tx, caller, batch_id).id)
     return _detail(services, batch_id)
 
 

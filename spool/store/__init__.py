@@ -4,7 +4,8 @@
     jobs       create, look up, list, cancel, retry (rows and cursors serve it)
     leases     claim, renew, progress, hand back, finish: fenced writes of a worker
     chunks     what was already decoded
-    batches    many jobs handed in at once (standing: how far they are)
+    batches    many jobs handed in at once (standing: how far they are; batch_changes: cancelled, retried)
+    events     what happened, in a log (placing gives the numbers)
     reuse      which finished transcript a job may take over
     outbox     messages still to be sent, the sweep, locks
     costs      the ledger and its reports (bills holds their records)

@@ -1,8 +1,9 @@
-"""Batches: written block by block with their jobs, looked up, listed, cancelled, their failures retried.
+"""Batches: written block by block with their jobs, looked up and listed.
 
 A block of jobs, their outbox lines and the batch's count commit together (law 2), so a submission that broke
 off has run what it had written, and the same submission under its idempotency key goes on from there: within
-a batch a `custom_id` makes one job. How far a batch is stands in `spool.store.standing`.
+a batch a `custom_id` makes one job. How far a batch is stands in `spool.store.standing`;
+`spool.store.batch_changes` cancels and retries.
 """
 
 from collections.abc import Sequence
@@ -16,13 +17,15 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.clock import UtcDateTime, now_utc
 from spool.errors import Conflict, InvalidRequest, NotFound
+from spool.events import BATCH_CREATED, BATCH_RECEIVED
 from spool.ids import new_id
 from spool.jobs import JobState, queue_name
 from spool.order import NORMAL
 from spool.store.cursors import read_cursor, write_cursor
-from spool.store.jobs import PAGE_LIMIT, NewJob, retried, values_of
+from spool.store.events import note_batch
+from spool.store.jobs import PAGE_LIMIT, NewJob, values_of
 from spool.store.phrases import keep_phrases
-from spool.store.rows import JOB_COLUMNS, Job, add_hints, job_of
+from spool.store.rows import JOB_COLUMNS, Job, job_of
 from spool.tables import ID, batches, jobs, outbox
 
 
@@ -63,6 +66,8 @@ class Batch:
     closed_at: datetime | None
     """When all was read; before that more jobs may come."""
     cancelled_at: datetime | None
+    ended_at: datetime | None = None
+    """When it was seen that all of its jobs had ended."""
     key_id: str | None = None
     """The API key that handed it in."""
     priority: int = NORMAL
@@ -108,6 +113,7 @@ def create_batch(tx: Connection, new: NewBatch) -> tuple[Batch, bool]:
         .returning(*batches.c)
     ).one_or_none()
     if row is not None:
+        note_batch(tx, BATCH_CREATED, row.id, row.project, {"name": row.name})
         return _batch_of(row), True
     first = find_batch(tx, new)
     if first is None:
@@ -160,12 +166,16 @@ def close_batch(
     tx: Connection, batch_id: str, lines: int, bad: int, bad_lines: Sequence[dict[str, Any]]
 ) -> Batch:
     """All of it was read. Closing again changes nothing."""
-    tx.execute(
+    closed = tx.execute(
         update(batches)
         .where(batches.c.id == batch_id, batches.c.closed_at.is_(None))
         .values(lines=lines, bad=bad, bad_lines=list(bad_lines), closed_at=now_utc(), updated_at=now_utc())
     )
-    return get_batch(tx, batch_id)
+    batch = get_batch(tx, batch_id)
+    if closed.rowcount:
+        told = {"accepted": batch.accepted, "lines": lines, "bad": bad}
+        note_batch(tx, BATCH_RECEIVED, batch_id, batch.project, told)
+    return batch
 
 
 def get_batch(tx: Connection, batch_id: str) -> Batch:
@@ -197,48 +207,6 @@ def list_batches(
     return BatchPage(items, write_cursor(last.created_at, last.id, asked) if last else None)
 
 
-def cancel_batch(tx: Connection, batch_id: str) -> int:
-    """Cancel every job that waits, ask the running ones to stop, and take no more; how many that concerned.
-
-    Raises NotFound, and Conflict when all has ended already.
-    """
-    get_batch(tx, batch_id)
-    tx.execute(
-        update(batches)
-        .where(batches.c.id == batch_id, batches.c.cancelled_at.is_(None))
-        .values(cancelled_at=now_utc(), updated_at=now_utc())
-    )
-    ended = {"state": JobState.CANCELLED.value, "finished_at": now_utc()}
-    waiting = _change_all(tx, batch_id, JobState.QUEUED, ended)
-    running = _change_all(tx, batch_id, JobState.RUNNING, {"cancel_requested": True})
-    if waiting + running == 0 and get_batch(tx, batch_id).closed_at is not None:
-        raise Conflict(f"Batch {batch_id} has ended; there is nothing to cancel.")
-    return waiting + running
-
-
-def retry_failed(tx: Connection, batch_id: str, limit: int = 1000) -> int:
-    """Queue up to `limit` failed jobs again, as `retry_job` does one; how many. Raises NotFound.
-
-    Call it until it says 0: so many jobs in one transaction would hold the others up.
-    """
-    get_batch(tx, batch_id)
-    failed = (
-        select(jobs.c.id)
-        .where(jobs.c.batch_id == batch_id, jobs.c.state == JobState.FAILED.value)
-        .order_by(jobs.c.batch_line)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
-    again = tx.execute(
-        update(jobs)
-        .where(jobs.c.id.in_(list(tx.scalars(failed))), jobs.c.state == JobState.FAILED.value)
-        .values(**retried())
-        .returning(jobs.c.id, jobs.c.pool, jobs.c.worker)
-    ).all()
-    add_hints(tx, [(row.id, row.pool, row.worker) for row in again])
-    return len(again)
-
-
 def batch_jobs(
     tx: Connection, batch_id: str, after: tuple[int, str] | None, limit: int, state: JobState | None = None
 ) -> list[Job]:
@@ -260,18 +228,6 @@ def _add_hints(tx: Connection, ids: Sequence[str], queue: str) -> int:
     columns = [outbox.c.job_id, outbox.c.queue, outbox.c.due_at]
     statement = insert(outbox).from_select(columns, written).execution_options(preserve_rowcount=True)
     return tx.execute(statement).rowcount
-
-
-def _change_all(tx: Connection, batch_id: str, state: JobState, values: dict[str, Any]) -> int:
-    # Locked in the order of ids, as in the relay's own update, so that the two never wait in a circle.
-    wanted = (
-        select(jobs.c.id)
-        .where(jobs.c.batch_id == batch_id, jobs.c.state == state.value)
-        .order_by(jobs.c.id)
-        .with_for_update()
-    )
-    changed = update(jobs).where(jobs.c.id.in_(wanted), jobs.c.state == state.value)
-    return tx.execute(changed.values(**values, updated_at=now_utc())).rowcount
 
 
 def _touch(tx: Connection, batch_id: str) -> bool:

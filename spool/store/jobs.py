@@ -28,6 +28,7 @@ from spool.ids import new_id
 from spool.jobs import JobOptions, JobState
 from spool.phrases import PhraseList
 from spool.store.cursors import read_cursor, write_cursor
+from spool.store.events import note_jobs
 from spool.store.idempotency import job_of_key, keep_key
 from spool.store.phrases import keep_phrases
 from spool.store.rows import JOB_COLUMNS, Job, Source, SourceKind, add_hints, job_of, may_become
@@ -174,7 +175,10 @@ def cancel_job(tx: Connection, job_id: str) -> Job:
     if row is None:
         job = get_job(tx, job_id)
         raise Conflict(f"Job {job_id} is {job.state} and cannot be cancelled.")
-    return job_of(row)
+    job = job_of(row)
+    if job.state is JobState.CANCELLED:
+        note_jobs(tx, job)
+    return job
 
 
 def retry_job(tx: Connection, job_id: str) -> Job:
@@ -197,6 +201,7 @@ def retry_job(tx: Connection, job_id: str) -> Job:
         raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job can be retried.")
     job = job_of(row)
     add_hints(tx, [(job.id, job.pool, job.worker)])
+    note_jobs(tx, job)
     return job
 
 
@@ -266,6 +271,7 @@ def _insert_job(tx: Connection, new: NewJob) -> Job:
     row = tx.execute(insert(jobs).values(**values_of(new), **times).returning(*JOB_COLUMNS)).one()
     job = job_of(row)
     add_hints(tx, [(job.id, job.pool, job.worker)])
+    note_jobs(tx, job)
     return job
 
 

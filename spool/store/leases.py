@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, n
 from spool.clock import now_utc, seconds_from_now
 from spool.errors import LeaseLost
 from spool.jobs import JobState
+from spool.store.events import note_jobs
 from spool.store.rows import JOB_COLUMNS, Job, add_hints, job_of, may_become
 from spool.tables import jobs
 
@@ -86,6 +87,7 @@ def claim_job(
         _set_aside(tx, job_id, max_deaths)
         return None
     job = job_of(row)
+    note_jobs(tx, job)
     return Claim(job, job.attempt, worker_id)
 
 
@@ -120,7 +122,8 @@ def set_progress(
     values: dict[str, Any] = {"done_seconds": done_seconds, "updated_at": now_utc()}
     if audio_seconds is not None:
         values["audio_seconds"] = audio_seconds
-    _change(tx, claim, values)
+    if tx.execute(_fenced(claim).values(**values)).rowcount != 1:
+        raise _lost(claim)
 
 
 def hand_back(
@@ -155,6 +158,7 @@ def hand_back(
     if row is None:
         raise _lost(claim)
     job = job_of(row)
+    note_jobs(tx, job)
     if job.state is JobState.QUEUED:
         add_hints(tx, [(job.id, job.pool, job.worker)], delay_seconds)
 
@@ -242,7 +246,9 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_deaths: int) -> li
         )
         .returning(*JOB_COLUMNS)
     )
-    return [job_of(row) for row in rows]
+    taken = [job_of(row) for row in rows]
+    note_jobs(tx, *taken)
+    return taken
 
 
 def _last_chance(max_deaths: int) -> ColumnElement[bool]:
@@ -251,7 +257,7 @@ def _last_chance(max_deaths: int) -> ColumnElement[bool]:
 
 
 def _set_aside(tx: Connection, job_id: str, max_deaths: int) -> None:
-    tx.execute(
+    rows = tx.execute(
         update(jobs)
         .where(jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value, jobs.c.deaths >= max_deaths)
         .values(
@@ -261,7 +267,9 @@ def _set_aside(tx: Connection, job_id: str, max_deaths: int) -> None:
             finished_at=now_utc(),
             updated_at=now_utc(),
         )
+        .returning(*JOB_COLUMNS)
     )
+    note_jobs(tx, *map(job_of, rows))
 
 
 def _fenced(claim: Claim, becomes: JobState | None = None) -> Update:
@@ -269,14 +277,13 @@ def _fenced(claim: Claim, becomes: JobState | None = None) -> Update:
     return statement if becomes is None else statement.where(may_become(becomes))
 
 
-def _change(tx: Connection, claim: Claim, values: dict[str, Any], becomes: JobState | None = None) -> None:
-    if tx.execute(_fenced(claim, becomes).values(**values)).rowcount != 1:
-        raise _lost(claim)
-
-
 def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> None:
     ending = {"state": literal(state.value), "finished_at": now_utc(), "updated_at": now_utc()}
-    _change(tx, claim, {**ending, "lease_owner": null(), "lease_until": null(), **values}, state)
+    written = _fenced(claim, state).values(**ending, lease_owner=null(), lease_until=null(), **values)
+    row = tx.execute(written.returning(*JOB_COLUMNS)).one_or_none()
+    if row is None:
+        raise _lost(claim)
+    note_jobs(tx, job_of(row))
 
 
 def _lost(claim: Claim) -> LeaseLost:

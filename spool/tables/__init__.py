@@ -8,6 +8,7 @@ databases.
 from spool.tables.access import api_keys
 from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
+from spool.tables.events import event_inbox, event_position, events, webhook_deliveries, webhooks
 from spool.tables.fleet import cost_lines, workers
 from spool.tables.jobs import chunks, jobs, phrase_lists
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turns
@@ -18,6 +19,9 @@ __all__ = [
     "batches",
     "chunks",
     "cost_lines",
+    "event_inbox",
+    "event_position",
+    "events",
     "idempotency",
     "jobs",
     "locks",
@@ -26,5 +30,7 @@ __all__ = [
     "phrase_lists",
     "quota_use",
     "turns",
+    "webhook_deliveries",
+    "webhooks",
     "workers",
 ]

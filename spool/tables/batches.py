@@ -38,6 +38,8 @@ batches = Table(
     # When the last line had been read; before that more jobs may come.
     Column("closed_at", UtcDateTime),
     Column("cancelled_at", UtcDateTime),
+    # When it was seen that all of its jobs had ended; none again after a retry.
+    Column("ended_at", UtcDateTime),
     Column("key_id", ID),
     Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),
     Column("deadline", UtcDateTime),

@@ -24,6 +24,7 @@ from spool.order import NEVER, NORMAL
 from spool.tables.base import ID, NAME, metadata
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
+STILL_OPEN = "state NOT IN ('done', 'failed', 'cancelled')"
 
 jobs = Table(
     "jobs",
@@ -140,6 +141,13 @@ jobs = Table(
         "batch_line",
         sqlite_where=text("batch_id IS NOT NULL"),
         postgresql_where=text("batch_id IS NOT NULL"),
+    ),
+    # Whether anything of a batch is still to be done.
+    Index(
+        "ix_jobs_open_in_batch",
+        "batch_id",
+        sqlite_where=text(f"batch_id IS NOT NULL AND {STILL_OPEN}"),
+        postgresql_where=text(f"batch_id IS NOT NULL AND {STILL_OPEN}"),
     ),
     # What a job may take its transcript from: the same content, or the same version of an S3 object.
     Index(

@@ -5,7 +5,7 @@ from sqlalchemy import func, select
 
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.jobs import JobState
-from spool.store import batches
+from spool.store import batch_changes, batches
 from spool.store.costs import charge
 from spool.store.database import Database
 from spool.store.jobs import NewJob
@@ -106,7 +106,7 @@ def test_cancelling_ends_what_waits_asks_what_runs_and_takes_no_more(db: Databas
     add(db, made.id, 1, 2, 3)
     running = claimed(db, in_order(db, made.id)[0])
     with db.begin() as tx:
-        assert batches.cancel_batch(tx, made.id) == 3
+        assert batch_changes.cancel_batch(tx, made.id) == 3
     states = [reread(db, job).state for job in in_order(db, made.id)]
     assert states == [JobState.RUNNING, JobState.CANCELLED, JobState.CANCELLED]
     assert reread(db, running.job.id).cancel_requested
@@ -120,7 +120,7 @@ def test_a_batch_that_ended_cannot_be_cancelled(db: Database) -> None:
     with db.begin() as tx:
         batches.close_batch(tx, made.id, 0, 0, [])
     with db.begin() as tx, pytest.raises(Conflict, match="ended"):
-        batches.cancel_batch(tx, made.id)
+        batch_changes.cancel_batch(tx, made.id)
 
 
 def test_failed_jobs_are_queued_again_a_block_at_a_time(db: Database) -> None:
@@ -135,7 +135,7 @@ def test_failed_jobs_are_queued_again_a_block_at_a_time(db: Database) -> None:
     moved = []
     while True:
         with db.begin() as tx:
-            moved.append(batches.retry_failed(tx, made.id, 2))
+            moved.append(batch_changes.retry_failed(tx, made.id, 2))
         if not moved[-1]:
             break
     assert moved == [2, 1, 0]
