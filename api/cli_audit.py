@@ -11,14 +11,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from api.cli_connection import Json, out
+from api.cli_connection import Json, err, out
+from spool import __version__
 from spool.audit import RULES, Patience
 from spool.auditor import AuditReport
 from spool.auditor import audit as run_audit
 from spool.costs import NANOS_PER_SECOND
+from spool.errors import StorageError
 from spool.objects import object_store
 from spool.settings import load_settings
 from spool.store import Database
+from spool.store.watching import Audited, keep_audit
 
 SHOWN = 20
 
@@ -43,6 +46,7 @@ def audit(
     try:
         store = object_store(settings) if objects else None
         report = run_audit(database, store, patience, remove_orphans=remove_orphans)
+        _keep(database, report, objects)
     finally:
         database.close()
     if as_json:
@@ -50,6 +54,16 @@ def audit(
     else:
         _print(report)
     raise typer.Exit(0 if report.clean else 1)
+
+
+def _keep(database: Database, report: AuditReport, objects: bool) -> None:
+    """Note the result where `/metrics` finds it; an audit that cannot be noted is one all the same."""
+    breaches = {rule: report.counts[rule] for rule in RULES}
+    try:
+        with database.begin() as tx:
+            keep_audit(tx, Audited(breaches, _looked_at(report), objects, __version__))
+    except StorageError as error:
+        err.print(f"The result was not noted for /metrics: {error.message}")
 
 
 def _document(report: AuditReport) -> dict[str, object]:

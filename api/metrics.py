@@ -1,8 +1,9 @@
 """The route of metrics, for Prometheus: what waits, runs and failed, what the fleet does, what it costs.
 
 Everything is read from the database when it is asked for, and kept for `KEPT_SECONDS`, so that several API
-processes say the same and several scrapers cost no more than one. Names end in their unit; sums since the
-start of a day or month are gauges, since they start again.
+processes say the same and several scrapers cost no more than one. Names end in their unit, what only grows in
+`_total`; sums since the start of a day or month are gauges, since they start again. What workers tell of
+themselves is in `metrics_fleet`; docs/operations.md has the table.
 """
 
 import threading
@@ -13,15 +14,16 @@ from decimal import Decimal
 from fastapi import Request, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily as Total
 from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 from prometheus_client.metrics_core import InfoMetricFamily, Metric
 
+from api.metrics_fleet import fleet_metrics
 from api.services import ServicesDep
 from spool import __version__
-from spool.costs import NANOS_PER_SECOND, NANOS_PER_UNIT
+from spool.costs import NANOS_PER_UNIT
 from spool.settings import Settings
 from spool.store.gauges import Gauges, Spent, read_gauges
-from spool.store.workers import Worker
 
 KEPT_SECONDS = 5.0
 
@@ -66,7 +68,8 @@ class _Reading:
             "spool", "This server.", value={"version": __version__, "currency": self._currency}
         )
         yield from _of_jobs(self._gauges)
-        yield from _of_workers(self._gauges)
+        yield from fleet_metrics(self._gauges)
+        yield from _of_laws(self._gauges)
         for period, spent in (("today", self._gauges.today), ("month", self._gauges.month)):
             yield from _of_money(period, spent)
         yield from _of_budgets(self._budgets, self._gauges.month_by_project)
@@ -91,22 +94,18 @@ def _of_jobs(gauges: Gauges) -> Iterator[Metric]:
     yield Gauge("spool_messages_unsent", "Messages that have still to go to the broker.", gauges.unsent)
 
 
-def _of_workers(gauges: Gauges) -> Iterator[Metric]:
-    labels = ["worker", "pool"]
-    up = Gauge("spool_worker_up", "1 while the worker is heard of; by its state.", labels=[*labels, "state"])
-    seen = Gauge("spool_worker_last_seen_seconds", "Since the last sign of life.", labels=labels)
-    busy = Gauge("spool_worker_engine_busy_seconds", "Engine time since the worker started.", labels=labels)
-    idle = Gauge("spool_worker_engine_idle_seconds", "The rest of its time since then.", labels=labels)
-    price = Gauge("spool_worker_price_per_hour", "What an engine hour of it costs.", labels=labels)
-    for worker in gauges.workers:
-        name = [worker.info.name, worker.info.pool]
-        busy_seconds = worker.engine_busy_ns / NANOS_PER_SECOND
-        up.add_metric([*name, worker.state if worker.alive else "lost"], int(worker.alive))
-        seen.add_metric(name, max((gauges.now - worker.seen_at).total_seconds(), 0))
-        busy.add_metric(name, busy_seconds)
-        idle.add_metric(name, max(_lived(worker) - busy_seconds, 0))
-        price.add_metric(name, worker.info.price_per_hour_micros / 1e6)
-    yield from (up, seen, busy, idle, price)
+def _of_laws(gauges: Gauges) -> Iterator[Metric]:
+    lost = Total("spool_leases_lost", "Leases that ran out: jobs taken back from a worker.", labels=["pool"])
+    for pool, number in gauges.leases_lost.items():
+        lost.add_metric([pool], number)
+    yield lost
+    breaches = Gauge("spool_audit_breaches", "Breaches that the last `spool audit` found.", labels=["rule"])
+    if gauges.audited is not None and gauges.audited.ended_at is not None:
+        for rule, number in gauges.audited.breaches.items():
+            breaches.add_metric([rule], number)
+        age = (gauges.now - gauges.audited.ended_at).total_seconds()
+        yield Gauge("spool_audit_age_seconds", "Since the last `spool audit`.", max(age, 0))
+    yield breaches
 
 
 def _of_money(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:
@@ -144,7 +143,3 @@ def _of_budgets(budgets: Mapping[str, Decimal], spent: Mapping[str, int]) -> Ite
         if budget:
             share.add_metric([project], spent.get(project, 0) / NANOS_PER_UNIT / float(budget))
     yield share
-
-
-def _lived(worker: Worker) -> float:
-    return (worker.seen_at - worker.started_at).total_seconds()

@@ -101,7 +101,6 @@ class Worker:
             self._engine.start()
             stop.callback(self._engine.close)
             patiently(self._register, START_SECONDS)
-            stop.callback(self._sign_off)
             bench = Bench(
                 self._settings,
                 self._db,
@@ -110,6 +109,7 @@ class Worker:
                 self._info.id,
                 self._draining,
             )
+            stop.callback(lambda: self._sign_off(bench))
             stop.callback(bench.wasted.write)
             heartbeat = Heartbeat(bench, self._info)
             heartbeat.start()
@@ -165,10 +165,11 @@ class Worker:
         with self._db.begin() as tx:
             register_worker(tx, self._info)
 
-    def _sign_off(self) -> None:
+    def _sign_off(self, bench: Bench) -> None:
+        engine = self._engine
         try:
             with self._db.begin() as tx:
-                stop_worker(tx, self._info.id, self._engine.busy_ns, self._engine.unbilled_ns)
+                stop_worker(tx, self._info.id, engine.busy_ns, engine.unbilled_ns, bench.tally.counts(engine))
         except SpoolError as error:
             log.warning("not signed off", error=error.message)
 
@@ -184,7 +185,7 @@ class Worker:
             time.sleep(0.1)
         heartbeat.stop()  # its next beat would say that the worker still lives
         bench.wasted.write()
-        self._sign_off()
+        self._sign_off(bench)
         self._engine.close()
         shutil.rmtree(self._temporary, ignore_errors=True)
         os._exit(1)

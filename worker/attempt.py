@@ -260,6 +260,7 @@ class Attempt:
             self.bench.wasted.add(self.claim.job.id, self.claim.attempt, bill, unless_saved=place)
             raise
         self._kept += 1
+        self.bench.tally.saved(piece.core)
         if chunk.tail is not None:
             self._context.keep(piece.channel, chunk.tail)
         self._take(piece, chunk)

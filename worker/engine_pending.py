@@ -12,11 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from spool.errors import EngineCrashed, EngineStopped, JobCancelled, ModelUnreadable, SpoolError
+from spool.work_counts import WorkCounts
 from worker.decode.hypothesis import UtteranceResult
 from worker.engine_protocol import (
     Describe,
@@ -44,7 +45,7 @@ AnyFuture = Future[UtteranceResult] | Future[ModelInfo]
 @dataclass(frozen=True, slots=True)
 class EngineStats:
     """Counts since the engine started. `child_busy_ns` is the running child's own total; the rest is summed
-    over children."""
+    over children. `shapes` tells of batches that answered how large and how well filled they were."""
 
     busy_ns: int = 0
     lost_ns: int = 0
@@ -54,6 +55,7 @@ class EngineStats:
     restarts: int = 0
     child_busy_ns: int = 0
     died_ns: int = 0
+    shapes: WorkCounts = field(default_factory=WorkCounts)
 
 
 @dataclass(slots=True)
@@ -226,6 +228,7 @@ class PendingRequests:
                 batches=stats.batches + 1,
                 utterances=stats.utterances + len(report.results),
                 child_busy_ns=report.busy_total_ns,
+                shapes=stats.shapes.with_batch(self._lengths([ticket for ticket, _ in report.results])),
             )
         for ticket, answer in report.results:
             entry = self._open.get(ticket)
@@ -238,6 +241,11 @@ class PendingRequests:
     def _is_control(self, ticket: int) -> bool:
         entry = self._open.get(ticket)
         return entry is not None and isinstance(entry.request, Utterance) and entry.request.control
+
+    def _lengths(self, tickets: Iterable[int]) -> tuple[int, ...]:
+        """Of the utterances of a batch, in samples."""
+        entries = [self._open.get(ticket) for ticket in tickets]
+        return tuple(e.request.samples for e in entries if e is not None and isinstance(e.request, Utterance))
 
     def _explain(self, deaths: int) -> None:
         for _ in range(min(deaths, len(self._unexplained))):

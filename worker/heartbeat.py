@@ -41,7 +41,8 @@ class Heartbeat(threading.Thread):
             with self._bench.db.begin() as tx:
                 state, reason = self._state()
                 engine = self._bench.engine
-                heartbeat(tx, self._info.id, state, engine.busy_ns, reason, engine.unbilled_ns)
+                counts = self._bench.tally.counts(engine)
+                heartbeat(tx, self._info.id, state, engine.busy_ns, reason, engine.unbilled_ns, counts)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()

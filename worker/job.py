@@ -83,7 +83,8 @@ def _run_claimed(shop: Workshop, claim: Claim) -> str:
             bench.settings.max_job_seconds,
             lambda: bench.health.hangs(job_id),
         ) as lease:
-            return _Life(shop, claim, lease).live()
+            life = _Life(shop, claim, lease)
+            return bench.tally.ended(life.live(), life.code)
     finally:
         bench.health.came_back(job_id)
         structlog.contextvars.unbind_contextvars("job", "attempt")
@@ -101,6 +102,7 @@ class _Life:
         self._lease = lease
         self._attempt = Attempt(shop.bench, claim, lease)
         self._troubles: int | None = None
+        self.code = ""  # of the error that ended it, if one did
 
     def live(self) -> str:
         """All steps, and the ending that what came of them calls for."""
@@ -235,6 +237,7 @@ class _Life:
         return patiently(read, self._bench.settings.lease_seconds)
 
     def _end_error(self, error: SpoolError) -> str:
+        self.code = error.code
         named = error.message if self._job.name in error.message else f"{self._job.name}: {error.message}"
         if not error.retryable:
             return self._end("failed", code=error.code, message=named)

@@ -9,6 +9,7 @@ from worker.berths import Berths
 from worker.billing import WastedTime
 from worker.engine import Engine
 from worker.health import Health
+from worker.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Bench:
     draining: threading.Event
     health: Health = field(default_factory=Health)
     berths: Berths = field(default_factory=Berths)
+    tally: Tally = field(default_factory=Tally)
 
     def resting(self) -> bool:
         """Whether this worker takes no jobs now."""

@@ -13,7 +13,8 @@ from spool.clock import now_utc
 from spool.costs import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.jobs import JobState
 from spool.store.cost_reports import spent_since
-from spool.store.workers import Worker, list_workers
+from spool.store.counters import LEASES_LOST, counted
+from spool.store.watching import Audited, Member, fleet, last_audit
 from spool.tables import batches, cost_lines, jobs, outbox
 
 
@@ -64,7 +65,11 @@ class Gauges:
     month: tuple[Spent, ...]
     month_by_project: dict[str, int]
     """Billable money of the month, in nano-units."""
-    workers: tuple[Worker, ...]
+    fleet: tuple[Member, ...]
+    leases_lost: dict[str, int]
+    """By pool, since ever."""
+    audited: Audited | None
+    """The last audit."""
 
 
 def read_gauges(tx: Connection, project: str | None = None) -> Gauges:
@@ -87,7 +92,9 @@ def read_gauges(tx: Connection, project: str | None = None) -> Gauges:
         today=_spent(tx, today, project),
         month=_spent(tx, today.replace(day=1), project),
         month_by_project={} if project else spent_since(tx, today.replace(day=1)),
-        workers=() if project else tuple(one for one in list_workers(tx) if one.stopped_at is None),
+        fleet=() if project else fleet(tx),
+        leases_lost={} if project else counted(tx, LEASES_LOST),
+        audited=None if project else last_audit(tx),
     )
 
 

@@ -78,6 +78,7 @@ class NewJob:
     custom_id: str | None = None
     tags: dict[str, str] | None = None
     key_id: str | None = None
+    traceparent: str | None = None
     phrases: PhraseList | None = None
     """Those whose digest `options` name."""
 
@@ -262,6 +263,7 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "custom_id": new.custom_id,
         "tags": new.tags,
         "key_id": new.key_id,
+        "traceparent": new.traceparent,
     }
 
 

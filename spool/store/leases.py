@@ -5,6 +5,7 @@ Every write after the claim is conditional on the claim's attempt and worker and
 `spool.jobs.MOVES`; a lapsed lease goes back to `queued` first, in the same transaction that claims it anew.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, n
 from spool.clock import now_utc, seconds_from_now
 from spool.errors import LeaseLost
 from spool.jobs import JobState
+from spool.store.counters import LEASES_LOST, count_up
 from spool.store.events import note_jobs
 from spool.store.rows import JOB_COLUMNS, Job, add_hints, job_of, may_become
 from spool.tables import jobs
@@ -247,6 +249,7 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_deaths: int) -> li
         .returning(*JOB_COLUMNS)
     )
     taken = [job_of(row) for row in rows]
+    count_up(tx, LEASES_LOST, Counter(job.pool for job in taken))
     note_jobs(tx, *taken)
     return taken
 

@@ -93,6 +93,8 @@ class Job:
     """The deadline in Unix seconds while it can be met; else `NEVER`."""
     reckoned_seconds: float | None = None
     """What `done_seconds` should come to by what its project was charged when it was claimed."""
+    traceparent: str | None = None
+    """The W3C trace context that it was handed in under."""
 
 
 _INSIDE = {"hinted_at", "place", "not_before"}

@@ -4,17 +4,18 @@ An id names one run of one process (a restarted worker comes back under its old 
 its uptime, and with it the fleet's idle time, is one interval. Rows are kept: cost lines point at them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, null, select, update
+from sqlalchemy import Connection, Row, Select, null, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.clock import now_utc, seconds_from_now
 from spool.errors import NotFound
 from spool.tables import workers
+from spool.work_counts import WorkCounts, counts_of
 
 WorkerState = Literal["starting", "ready", "draining", "unwell", "stopped"]
 ALIVE_SECONDS = 60.0
@@ -52,6 +53,8 @@ class Worker:
     """Why it is unwell."""
     alive: bool
     """Not stopped, and heard of within `ALIVE_SECONDS`."""
+    counts: WorkCounts = field(default_factory=WorkCounts)
+    """What it counted, as of its last sign of life."""
 
 
 def register_worker(tx: Connection, info: WorkerInfo) -> None:
@@ -85,22 +88,29 @@ def heartbeat(
     engine_busy_ns: int,
     reason: str | None = None,
     unbilled_ns: int = 0,
+    counts: WorkCounts | None = None,
 ) -> None:
     """The worker is alive, in this state (for `reason`), and its engine has been busy so long, and so long
-    with what is on no bill (now). Raises NotFound."""
-    said = {
+    with what is on no bill (now); what it counted. Raises NotFound."""
+    said: dict[str, Any] = {
         "state": state,
         "reason": reason,
         "engine_busy_ns": engine_busy_ns,
         "unbilled_ns": unbilled_ns,
         "seen_at": now_utc(),
     }
+    if counts is not None:
+        said["counts"] = counts.document()
     if tx.execute(update(workers).where(workers.c.id == worker_id).values(said)).rowcount != 1:
         raise NotFound(f"There is no worker {worker_id}.")
 
 
 def stop_worker(
-    tx: Connection, worker_id: str, engine_busy_ns: int | None = None, unbilled_ns: int | None = None
+    tx: Connection,
+    worker_id: str,
+    engine_busy_ns: int | None = None,
+    unbilled_ns: int | None = None,
+    counts: WorkCounts | None = None,
 ) -> None:
     """The worker has ended in good order. Raises NotFound."""
     said: dict[str, Any] = {"state": "stopped", "seen_at": now_utc(), "stopped_at": now_utc()}
@@ -108,17 +118,26 @@ def stop_worker(
         said["engine_busy_ns"] = engine_busy_ns
     if unbilled_ns is not None:
         said["unbilled_ns"] = unbilled_ns
+    if counts is not None:
+        said["counts"] = counts.document()
     if tx.execute(update(workers).where(workers.c.id == worker_id).values(said)).rowcount != 1:
         raise NotFound(f"There is no worker {worker_id}.")
 
 
 def list_workers(tx: Connection, *, limit: int = 1000) -> list[Worker]:
     """Workers, most recently heard of first."""
+    query = _with_alive().order_by(workers.c.seen_at.desc(), workers.c.id).limit(limit)
+    return [_worker_of(row) for row in tx.execute(query)]
+
+
+def workers_named(tx: Connection, names: Select[tuple[str]]) -> list[Worker]:
+    """Every process that ever ran under one of these names."""
+    return [_worker_of(row) for row in tx.execute(_with_alive().where(workers.c.name.in_(names)))]
+
+
+def _with_alive() -> Select[Any]:
     alive = workers.c.stopped_at.is_(None) & (workers.c.seen_at > seconds_from_now(-ALIVE_SECONDS))
-    rows = tx.execute(
-        select(workers, alive.label("alive")).order_by(workers.c.seen_at.desc(), workers.c.id).limit(limit)
-    )
-    return [_worker_of(row) for row in rows]
+    return select(workers, alive.label("alive"))
 
 
 def _worker_of(row: Row[Any]) -> Worker:
@@ -144,4 +163,5 @@ def _worker_of(row: Row[Any]) -> Worker:
         engine_busy_ns=row.engine_busy_ns,
         reason=row.reason,
         alive=bool(row.alive),
+        counts=counts_of(row.counts),
     )

@@ -12,13 +12,16 @@ from spool.tables.events import event_inbox, event_position, events, webhook_del
 from spool.tables.fleet import cost_lines, workers
 from spool.tables.jobs import chunks, jobs, phrase_lists
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turns
+from spool.tables.watch import audits, counters
 
 __all__ = [
     "ID",
     "api_keys",
+    "audits",
     "batches",
     "chunks",
     "cost_lines",
+    "counters",
     "event_inbox",
     "event_position",
     "events",

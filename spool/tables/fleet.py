@@ -45,6 +45,8 @@ workers = Table(
     # What no bill can hold: batches that raised or died with their process, and at a sign of life also how
     # long the batch on the device had run.
     Column("unbilled_ns", BigInteger, nullable=False, server_default=text("0")),
+    # What it counted since it started (`spool.work_counts`), as of its last sign of life.
+    Column("counts", JSON(none_as_null=True)),
     CheckConstraint("state IN ('starting', 'ready', 'draining', 'unwell', 'stopped')", name="state"),
     Index("ix_workers_seen_at", "seen_at"),
 )

@@ -85,6 +85,8 @@ jobs = Table(
     Column("not_before", UtcDateTime),
     # What `done_seconds` should come to by what its project was charged when it was claimed.
     Column("reckoned_seconds", Double),
+    # The W3C trace context that it was handed in under.
+    Column("traceparent", String(55)),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
     CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https')", name="source_kind"),
     CheckConstraint(

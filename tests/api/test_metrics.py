@@ -1,5 +1,6 @@
 """The overview and the metrics say what happened here."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -8,6 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from api import metrics
 from spool.keys import Scope
 from spool.store.api_keys import create_key
+from spool.store.watching import Audited, keep_audit
+from spool.store.workers import heartbeat
+from spool.work_counts import WorkCounts
 from tests.api.running import Live, file_job, problem
 
 
@@ -65,3 +69,33 @@ def test_a_project_sees_its_own_and_no_metrics(http: httpx.Client, live: Live, r
     assert http.get("/v1/overview", headers=bearer).json()["waiting"] == []
     problem(http.get("/metrics", headers=bearer), 403, "forbidden")
     problem(http.get("/metrics"), 401, "unauthorized")
+
+
+def test_what_workers_counted_is_told_under_their_names(http: httpx.Client, live: Live) -> None:
+    counts = replace(
+        WorkCounts(idle_ns=4_000_000_000, load_ns=2_000_000_000, restarts=1, audio_samples=32_000),
+        attempts={"failed/audio_empty": 2, "done/": 5},
+    )
+    counts = counts.with_batch((16_000, 8_000)).with_batch((16_000,) * 200)
+    worker = live.work()
+    with live.services.database.begin() as tx:
+        heartbeat(tx, worker.info.id, "ready", 1_500_000_000, counts=counts)
+        keep_audit(tx, Audited({"owned": 0, "billed": 2}, {"jobs": 1}, objects=True, version="1"))
+
+    found = samples(http.get("/metrics").text)
+
+    one = ("cpu", "studio-1")
+    assert found["spool_worker_engine_busy_seconds_total", one] == 1.5
+    assert found["spool_worker_engine_idle_seconds_total", one] == 4
+    assert found["spool_worker_engine_overhead_seconds_total", ("cpu", "loading", "studio-1")] == 2
+    assert found["spool_worker_engine_restarts_total", one] == 1
+    assert found["spool_worker_audio_seconds_total", one] == 2
+    assert found["spool_worker_utterance_seconds_total", one] == 201.5
+    assert found["spool_worker_padding_seconds_total", one] == 0.5
+    assert found["spool_worker_attempts_total", ("audio_empty", "cpu", "failed", "studio-1")] == 2
+    sizes = {bound: found["spool_worker_batch_utterances_bucket", (bound, *one)] for bound in ("1.0", "2.0")}
+    assert sizes == {"1.0": 0, "2.0": 1}
+    assert found["spool_worker_batch_utterances_bucket", ("+Inf", *one)] == 2
+    assert found["spool_worker_batch_utterances_sum", one] == 202
+    assert found["spool_audit_breaches", ("billed",)] == 2
+    assert 0 <= found["spool_audit_age_seconds", ()] < 60

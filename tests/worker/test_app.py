@@ -59,6 +59,12 @@ def test_a_worker_from_start_to_stop(make_fleet: Callable[..., Fleet], tmp_path:
     assert row.state == "stopped"
     assert row.busy_ns == row.engine_busy_ns == fleet.billed_ns() > 0
     assert list((tmp_path / "tmp").glob("*")) == []
+    counts = row.counts
+    assert counts.attempts == {"done/": 4, "failed/engine_crashed": 1, "failed/source_missing": 1}
+    assert 4 * 40 * 16_000 <= counts.audio_samples <= counts.utterance_samples
+    assert counts.utterances >= sum(counts.sizes) > 0
+    assert counts.restarts >= 2, "the guilty utterance ended it twice"
+    assert counts.idle_ns > 0
 
 
 def test_sigterm_hands_back_at_a_saved_chunk_and_repeats_nothing(
