@@ -76,13 +76,16 @@ class _Reading:
 
 
 def _of_jobs(gauges: Gauges) -> Iterator[Metric]:
-    queued = Gauge("spool_jobs_queued", "Jobs that wait for a worker.", labels=["pool"])
+    labels = ["pool", "priority"]
+    queued = Gauge("spool_jobs_queued", "Jobs that wait for a worker.", labels=labels)
     age = Gauge(
-        "spool_oldest_queued_seconds", "How long the job that waits longest has waited.", labels=["pool"]
+        "spool_oldest_queued_seconds", "How long the job that waits longest has waited.", labels=labels
     )
     for waiting in gauges.waiting:
-        queued.add_metric([waiting.pool], waiting.jobs)
-        age.add_metric([waiting.pool], max((gauges.now - waiting.oldest).total_seconds(), 0))
+        queued.add_metric([waiting.pool, waiting.priority], waiting.jobs)
+        age.add_metric(
+            [waiting.pool, waiting.priority], max((gauges.now - waiting.oldest).total_seconds(), 0)
+        )
     running = Gauge("spool_jobs_running", "Jobs in workers.", labels=["pool"])
     for pool, number in gauges.running.items():
         running.add_metric([pool], number)

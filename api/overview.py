@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from decimal import Decimal
+from itertools import groupby
 
 from pydantic import BaseModel, Field
 
@@ -64,19 +65,23 @@ def overview(services: ServicesDep, caller: CallerDep) -> Overview:
 def _shown(gauges: Gauges, currency: str) -> Overview:
     return Overview(
         now=gauges.now,
-        waiting=[
-            WaitingOut(
-                pool=one.pool,
-                jobs=one.jobs,
-                oldest_seconds=max((gauges.now - one.oldest).total_seconds(), 0),
-            )
-            for one in gauges.waiting
-        ],
+        waiting=_waiting(gauges),
         running=gauges.running,
         ended=[EndedOut(state=one.state, error=one.error, jobs=one.jobs) for one in gauges.ended],
         batches_receiving=gauges.open_batches,
         today=_today(gauges.today, currency),
     )
+
+
+def _waiting(gauges: Gauges) -> list[WaitingOut]:
+    shown = []
+    for pool, classes in groupby(gauges.waiting, key=lambda one: one.pool):
+        waiting = list(classes)
+        oldest = (gauges.now - min(one.oldest for one in waiting)).total_seconds()
+        shown.append(
+            WaitingOut(pool=pool, jobs=sum(one.jobs for one in waiting), oldest_seconds=max(oldest, 0))
+        )
+    return shown
 
 
 def _today(spent: tuple[Spent, ...], currency: str) -> TodayOut:

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, case, func, select, true
 from spool.clock import now_utc
 from spool.costs import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.jobs import JobState
+from spool.order import PRIORITY_NAMES, PriorityName
 from spool.store.cost_reports import spent_since
 from spool.store.counters import LEASES_LOST, counted
 from spool.store.watching import Audited, Member, fleet, last_audit
@@ -20,9 +21,10 @@ from spool.tables import batches, cost_lines, jobs, outbox
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The queued jobs of one pool, and when the one that waits longest was queued."""
+    """The queued jobs of one pool and class, and when the one that waits longest was queued."""
 
     pool: str
+    priority: PriorityName
     jobs: int
     oldest: datetime
 
@@ -104,12 +106,15 @@ def _of(column: ColumnElement[str], project: str | None) -> ColumnElement[bool]:
 
 def _waiting(tx: Connection, project: str | None) -> tuple[Waiting, ...]:
     rows = tx.execute(
-        select(jobs.c.pool, func.count(), func.min(jobs.c.queued_at))
+        select(jobs.c.pool, jobs.c.priority, func.count(), func.min(jobs.c.queued_at))
         .where(jobs.c.state == JobState.QUEUED.value, _of(jobs.c.project, project))
-        .group_by(jobs.c.pool)
-        .order_by(jobs.c.pool)
+        .group_by(jobs.c.pool, jobs.c.priority)
+        .order_by(jobs.c.pool, jobs.c.priority)
     )
-    return tuple(Waiting(pool, int(number), oldest) for pool, number, oldest in rows)
+    return tuple(
+        Waiting(pool, PRIORITY_NAMES[priority], int(number), oldest)
+        for pool, priority, number, oldest in rows
+    )
 
 
 def _running(tx: Connection, project: str | None) -> dict[str, int]:

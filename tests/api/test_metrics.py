@@ -43,7 +43,7 @@ def test_jobs_workers_and_money_are_on_both(http: httpx.Client, live: Live, reco
     answer = http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     found = samples(answer.text)
-    assert found["spool_jobs_queued", ("cpu",)] == 1
+    assert found["spool_jobs_queued", ("cpu", "normal")] == 1
     assert found["spool_jobs_ended", ("", "done")] == 1
     assert found["spool_jobs_ended", ("audio_unreadable", "failed")] == 1
     assert found["spool_worker_up", ("cpu", "ready", "studio-1")] == 1

@@ -6,6 +6,7 @@ from sqlalchemy import update
 
 from spool.clock import seconds_from_now
 from spool.jobs import JobState
+from spool.order import HIGH
 from spool.store import Database
 from spool.store.chunks import save_chunk
 from spool.store.costs import charge
@@ -14,7 +15,7 @@ from spool.store.leases import fail_job
 from spool.store.outbox import SweepLimits, sweep
 from spool.store.watching import Audited, keep_audit
 from spool.store.workers import heartbeat, stop_worker
-from spool.tables import workers
+from spool.tables import jobs, workers
 from spool.work_counts import WorkCounts
 from tests.spool.making import bill, chunk, claimed, let_lapse, queued, registered
 
@@ -30,6 +31,9 @@ def test_jobs_money_and_workers_are_counted(db: Database) -> None:
     worker, gone = registered(db), registered(db)
     first = queued(db)
     queued(db)
+    urgent_id = queued(db).id
+    with db.begin() as tx:
+        tx.execute(update(jobs).where(jobs.c.id == urgent_id).values(priority=HIGH))
     claim = claimed(db, worker_id=worker)
     broken = claimed(db, worker_id=worker)
     with db.begin() as tx:
@@ -42,13 +46,14 @@ def test_jobs_money_and_workers_are_counted(db: Database) -> None:
     with db.read() as tx:
         gauges = read_gauges(tx)
 
-    (waiting,) = gauges.waiting
+    urgent, waiting = gauges.waiting
+    assert (urgent.priority, urgent.jobs, waiting.priority) == ("high", 1, "normal")
     assert (waiting.pool, waiting.jobs, waiting.oldest) == (first.pool, 2, first.queued_at)
     assert gauges.now >= waiting.oldest
     assert gauges.running == {first.pool: 1}
     failed = [one for one in gauges.ended if one.state is JobState.FAILED]
     assert [(one.error, one.jobs) for one in failed] == [("audio_unreadable", 1)]
-    assert gauges.unsent == 4, "one a job: nothing was sent here"
+    assert gauges.unsent == 5, "one a job: nothing was sent here"
     (spent,) = gauges.today
     assert gauges.month == gauges.today
     assert (spent.engine_seconds, spent.wasted_seconds, spent.audio_seconds) == (2.0, 0.5, 30.0)
