@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from api import cli_audit, cli_batches, cli_jobs, cli_keys, cli_reports, cli_stack
+from api import cli_audit, cli_batches, cli_jobs, cli_keys, cli_plan, cli_reports, cli_stack
 from api.client import Refused, ServerUnreachable
 from spool.errors import InvalidRequest, SpoolError
 
@@ -41,6 +41,7 @@ app.add_typer(cli_batches.app, name="batch")
 app.command("costs")(cli_reports.costs)
 app.command("workers")(cli_reports.workers)
 app.command("audit")(cli_audit.audit)
+app.command("plan")(cli_plan.plan)
 app.add_typer(cli_keys.app, name="keys")
 
 

@@ -109,14 +109,23 @@ def _utterances(files: Sequence[Path], seconds: float) -> list[NDArray[np.float3
 
 def _chunks(files: Sequence[Path]) -> Iterator[NDArray[np.float32]]:
     if not files:
-        yield from (chunk.samples for chunk in plan_chunks([_made_up_speech(120.0)]))
+        yield from (chunk.samples for chunk in plan_chunks([made_up_speech(120.0)]))
     for path in files:
         with open_audio(path) as audio:
             chunks = plan_channels(audio.blocks(), audio.channels)
             yield from (chunk.samples for chunk in chunks if chunk.speech)
 
 
-def _made_up_speech(seconds: float) -> NDArray[np.float32]:
+def speech_of(*files: Path | str) -> NDArray[np.float32]:
+    """All chunks with speech of the recordings, one after another; made-up speech without any. Raises
+    AudioError."""
+    chunks = list(_chunks([Path(file) for file in files]))
+    if not chunks:
+        raise AudioEmpty("There is no speech in these recordings to measure with.")
+    return np.concatenate(chunks)
+
+
+def made_up_speech(seconds: float) -> NDArray[np.float32]:
     """Noise that swells and falls four times a second: costs an encoder what speech costs, and a search
     less."""
     count = int(seconds * SAMPLE_RATE)

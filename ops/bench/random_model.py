@@ -5,6 +5,7 @@ that greedy search emits 0.3 tokens a frame of noise, as it does of speech.
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import mlx.core as mx
 import numpy as np
@@ -12,10 +13,19 @@ from mlx.utils import tree_map
 
 from worker.decode.hypothesis import Hypothesis, SearchOptions
 from worker.decode.search import search
-from worker.model.config import EncoderConfig, JointConfig, PredictionConfig
+from worker.model.config import (
+    EncoderConfig,
+    JointConfig,
+    ModelConfig,
+    PredictionConfig,
+    PreprocessorConfig,
+)
 from worker.model.encoder import ConformerEncoder
+from worker.model.features import FeatureExtractor
 from worker.model.joint import JointNetwork, Transducer
+from worker.model.model import AsrModel
 from worker.model.prediction import PredictionNetwork
+from worker.model.tokenizer import Tokenizer
 
 DURATIONS = (0, 1, 2, 3, 4)
 FRAME_SECONDS = 0.08
@@ -116,17 +126,52 @@ def random_head(size: Size, kind: str = "tdt", dtype: mx.Dtype = mx.float32) -> 
     joint.joint_net[2].bias = mx.zeros(outputs, dtype)
     mx.eval(prediction.parameters(), joint.parameters())
     head = HeadAlone(Transducer(prediction, joint, config, labels), frozenset([kind]))
+    settle_rate(head, joint, random_frames(4, 4.0, width, dtype), kind)
+    return head
+
+
+def settle_rate(head: HeadAlone, joint: JointNetwork, sample: Frames, kind: str = "tdt") -> None:
+    """Bisect blank's bias until greedy search emits `TOKENS_A_FRAME` of the sample."""
+    bias = joint.joint_net[2].bias
+    outputs, labels, dtype = bias.shape[0], head.transducer.blank, bias.dtype
 
     def rate(blank: float) -> float:
         joint.joint_net[2].bias = mx.where(mx.arange(outputs) == labels, blank, 0.0).astype(dtype)
         return tokens_a_frame(search(head, sample, SearchOptions(head=kind)), sample)  # type: ignore[arg-type]
 
     low, high = -5.0, 40.0
-    sample = random_frames(4, 4.0, width, dtype)
     for _ in range(10):
         middle = (low + high) / 2
         low, high = (middle, high) if rate(middle) > TOKENS_A_FRAME else (low, middle)
-    return head
+
+
+def random_model(size: Size, sample: np.ndarray, name: str) -> AsrModel:
+    """A whole TDT model that speaks of `sample` (16 kHz, [N] float32) as a trained one does of speech; its
+    words make no sense."""
+    encoder, head = random_encoder(size.encoder), random_head(size)
+    transducer = head.transducer
+    joint, prediction = transducer._joint, transducer._prediction
+    front_end = PreprocessorConfig(window_size=0.025, features=size.encoder.feat_in)
+    model = AsrModel(
+        ModelConfig(
+            front_end,
+            size.encoder,
+            PredictionConfig(size.hidden, size.lstm_layers),
+            JointConfig(size.hidden, durations=DURATIONS),
+            False,
+            None,
+            {},
+        ),
+        SimpleNamespace(encoder=encoder, decoder=prediction, joint=joint),  # type: ignore[arg-type]
+        Tokenizer([f"\u2581{number}" for number in range(size.vocabulary)]),
+        FeatureExtractor(front_end),
+        name=name,
+        sha256="0" * 64,
+        dtype=mx.float32,
+    )
+    encoded = model.encode([sample])
+    settle_rate(head, joint, Frames(encoded.frames, encoded.lengths))
+    return model
 
 
 def tokens_a_frame(found: list[list[Hypothesis]], frames: Frames) -> float:

@@ -1,0 +1,150 @@
+"""Which machines a plan is for: chips by name at a share of their roofline, or machines that were measured.
+
+What was measured goes before what is assumed: a calibration run (`spool-worker bench --calibrate --json`),
+then the ledger's engine time, then half of the roofline.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spool.errors import InvalidRequest
+from spool.planning.audio import CHUNK_SECONDS
+from spool.planning.chips import THIS_MACHINE, Chip, chip_named, parse_fleet
+from spool.planning.pace import ASSUMED_EFFICIENCY, Pace, RooflinePace, Run, ScaledPace, fit
+from spool.planning.plan import Machine, Ownership
+from spool.planning.roofline import Batch, Decoder
+from spool.planning.shape import ModelShape
+
+LEDGER_SECONDS = 600.0
+"""Audio that a measurement of the ledger rests on at least."""
+UNIT = Chip("unit", 1, 1.0, 1e6)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the ledger says of one chip with one model: audio and engine seconds of chunks that were kept."""
+
+    chip: str
+    model: str
+    audio_seconds: float
+    engine_seconds: float
+    decoder: Decoder = "greedy"
+    beam: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A machine as `spool-worker bench --calibrate` measured it."""
+
+    chip: str
+    model: str
+    device: str
+    runs: tuple[Run, ...]
+
+    def pace(self, shape: ModelShape) -> Pace:
+        """What the runs come to. Raises InvalidRequest."""
+        other = "" if self.model == shape.name else f", with {self.model} instead of {shape.name}"
+        return fit(shape, self.runs, f"{len(self.runs)} batches measured on {self.chip}{other}")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of machines beside the table. `price_per_hour` is that of this machine in the settings,
+    `watts` what one says it draws."""
+
+    calibration: Calibration | None = None
+    ledger: Sequence[Measured] = ()
+    efficiency: float | None = None
+    price_per_hour: float | None = None
+    watts: float | None = None
+
+
+def read_calibration(path: Path) -> Calibration:
+    """What `spool-worker bench --calibrate --json` printed. Raises InvalidRequest."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        return Calibration(
+            str(tree["chip"]), str(tree["model"]), str(tree["device"]), tuple(map(_run, tree["runs"]))
+        )
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidRequest(
+            f"{path} is nothing that `spool-worker bench --calibrate --json` printed."
+        ) from error
+
+
+def build_fleet(text: str, shape: ModelShape, ownership: Ownership, known: Known) -> tuple[Machine, ...]:
+    """The machines of `text` (`parse_fleet`). Raises InvalidRequest for `this machine` where nothing was
+    measured."""
+    return tuple(
+        _this_machine(count, shape, known)
+        if name == THIS_MACHINE
+        else _of_chip(count, name, shape, ownership, known)
+        for count, name in parse_fleet(text)
+    )
+
+
+def _run(tree: Mapping[str, object]) -> Run:
+    batch = Batch(
+        float(str(tree["seconds"])),
+        float(str(tree["utterances"])),
+        "beam" if tree["decoder"] == "beam" else "greedy",
+        int(str(tree["beam"])),
+    )
+    return Run(batch, float(str(tree["engine_seconds"])), float(str(tree["processor_seconds"])))
+
+
+def _this_machine(count: int, shape: ModelShape, known: Known) -> Machine:
+    if known.calibration is not None:
+        pace, name = known.calibration.pace(shape), known.calibration.chip
+    else:
+        usable = _usable(known.ledger, shape, None)
+        if not usable:
+            raise InvalidRequest(
+                "Nothing is known of this machine yet: `spool-worker bench --calibrate --json > this.json` "
+                f"measures it, --calibration this.json uses that. The ledger has less than "
+                f"{LEDGER_SECONDS:.0f} s of audio with the model {shape.name}."
+            )
+        best = max(usable, key=lambda one: one.audio_seconds)
+        pace, name = _from_ledger(RooflinePace(UNIT, 1.0), shape, best), best.chip
+    return Machine(f"{THIS_MACHINE} ({name})", count, pace, known.price_per_hour, known.watts)
+
+
+def _of_chip(count: int, name: str, shape: ModelShape, ownership: Ownership, known: Known) -> Machine:
+    chip = chip_named(name)
+    assert chip is not None  # parse_fleet knows the same table
+    pace: Pace
+    calibration, usable = known.calibration, _usable(known.ledger, shape, chip)
+    if calibration is not None and chip_named(calibration.chip) == chip:
+        pace = calibration.pace(shape)
+    elif known.efficiency is not None:
+        pace = RooflinePace(chip, known.efficiency, f"{known.efficiency:.0%} of the chip's roofline, as told")
+    elif usable:
+        pace = _from_ledger(RooflinePace(chip, 1.0), shape, max(usable, key=lambda one: one.audio_seconds))
+    else:
+        pace = RooflinePace(chip, ASSUMED_EFFICIENCY)
+    return Machine(chip.name, count, pace, ownership.per_hour(chip), chip.watts, chip.notes)
+
+
+def _usable(ledger: Sequence[Measured], shape: ModelShape, chip: Chip | None) -> list[Measured]:
+    return [
+        one
+        for one in ledger
+        if one.model == shape.name
+        and one.audio_seconds >= LEDGER_SECONDS
+        and one.engine_seconds > 0
+        and (chip is None or chip_named(one.chip) == chip)
+    ]
+
+
+def _from_ledger(pace: Pace, shape: ModelShape, found: Measured) -> Pace:
+    """The pace at which the model's work takes the time that the ledger has."""
+    batch = Batch(CHUNK_SECONDS, 16, found.decoder, found.beam)
+    modelled = batch.audio_seconds / pace.parts(shape, batch).seconds
+    measured = found.audio_seconds / found.engine_seconds
+    hours = found.audio_seconds / 3600
+    basis = f"RTFx {measured:.0f} over {hours:.1f} h of audio in the ledger ({found.chip})"
+    return ScaledPace(pace, measured / modelled, basis)

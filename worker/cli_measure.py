@@ -1,0 +1,49 @@
+"""`spool-worker measure`: how long recordings are, by their headers, for `spool plan --measured`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def measure(
+    places: Annotated[
+        list[Path], typer.Argument(metavar="PLACE...", help="Recordings, and folders of them.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, each recording in it.")
+    ] = False,
+) -> None:
+    """Lengths of recordings, as their headers tell them; what cannot be read is named on stderr."""
+    from spool.errors import AudioEmpty, SourceError, SpoolError
+    from worker.audio import open_audio
+
+    found: list[dict[str, object]] = []
+    seconds, size = 0.0, 0
+    for path in _files(places):
+        try:
+            with open_audio(path) as audio:
+                length = audio.expected_seconds
+            if not length:
+                raise AudioEmpty(f"{path.name}: its header does not tell how long it is")
+        except SpoolError as error:
+            if isinstance(error, SourceError):
+                error = SpoolError(f"{path}: {error.message}")
+            typer.echo(f"spool-worker: left out: {error.message}", err=True)
+            continue
+        found.append({"seconds": round(length, 3), "bytes": path.stat().st_size})
+        seconds, size = seconds + length, size + path.stat().st_size
+    if as_json:
+        typer.echo(json.dumps({"recordings": found}))
+    else:
+        typer.echo(f"{len(found)} recordings, {seconds / 3600:.2f} h, {size / 2**20:.1f} MiB")
+
+
+def _files(places: list[Path]) -> Iterator[Path]:
+    for place in places:
+        if place.is_dir():
+            yield from (path for path in sorted(place.rglob("*")) if path.is_file())
+        else:
+            yield place
