@@ -1,11 +1,6 @@
 """The `spool` command: which subcommands there are, and how an error becomes a sentence and an exit code.
 
-    0   all went well
-    1   a job failed, the server refused, or a process was left behind
-    2   the command was called in a wrong way, or the settings contradict each other
-    3   no server answers
-    130 interrupted
-
+The exit codes are those of `cli_connection.Exit`.
 Each group of subcommands lives in its own `api/cli_<name>.py` and is only registered here.
 """
 
@@ -17,12 +12,12 @@ from rich.console import Console
 from rich.text import Text
 
 from api import cli_audit, cli_batches, cli_jobs, cli_keys, cli_plan, cli_reports, cli_stack
-from api.client import Refused, ServerUnreachable
+from api.cli_connection import Exit
+from spool.client import ClientError, Refused, Unreachable
 from spool.errors import InvalidRequest, SpoolError
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Transcribe archives: hand in recordings, follow them, fetch their words, see what they cost.",
 )
@@ -48,18 +43,20 @@ app.add_typer(cli_keys.app, name="keys")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; what Spool foresaw ends in one sentence on stderr."""
     try:
-        app(list(arguments) if arguments is not None else None)
-    except ServerUnreachable as error:
-        _fail(f"{error} `spool up` starts one on this machine.", 3)
+        app(list(arguments) if arguments is not None else None, prog_name="spool")
+    except Unreachable as error:
+        _fail(f"{error} `spool up` starts one on this machine.", Exit.UNREACHABLE)
     except Refused as error:
-        _fail(error.detail, 1)
+        _fail(error.detail, Exit.REFUSED)
+    except ClientError as error:
+        _fail(str(error), Exit.FAILED)
     except SpoolError as error:
-        _fail(error.message, 2 if isinstance(error, InvalidRequest) else 1)
+        _fail(error.message, Exit.USAGE if isinstance(error, InvalidRequest) else Exit.FAILED)
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        raise SystemExit(Exit.INTERRUPTED) from None
 
 
-def _fail(sentence: str, code: int) -> None:
+def _fail(sentence: str, code: Exit) -> None:
     Console(stderr=True).print(Text.assemble(("spool: ", "red"), sentence), soft_wrap=True)
     sys.exit(code)
 

@@ -1,17 +1,16 @@
 """The subcommands of batches: submit, status, results, retry-failed, cancel. Clients of the HTTP API."""
 
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from api import cli_options as told
-from api.batch_client import BatchClient
-from api.cli_connection import Json, Url, connected, err, out, print_json
+from api.cli_connection import Exit, Json, Url, connected, err, out, print_json
+from api.cli_options import Place, Search, takes_options
+from api.completing import complete_batch
+from api.following import follow_batch, sending
 from api.printing import clock, money
 from spool.errors import InvalidRequest
 from spool.jobs import JobState
@@ -19,12 +18,11 @@ from spool.wire.batches import BatchDetail, BatchOut
 
 app = typer.Typer(no_args_is_help=True, help="Hand in whole archives: manifests, prefixes, folders.")
 
-BatchId = Annotated[str, typer.Argument(metavar="ID", help="A batch's id.")]
-
-_POLL_S = 1.0
+BatchId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_batch, help="A batch's id.")]
 
 
 @app.command()
+@takes_options
 def submit(
     source: Annotated[
         str,
@@ -32,71 +30,27 @@ def submit(
             metavar="MANIFEST|URL", help="A JSONL file to send, or s3://bucket/prefix/, file:///folder/."
         ),
     ],
+    place: Place,
+    search: Search,
     name: Annotated[str | None, typer.Option(help="For people.")] = None,
-    project: Annotated[
-        str | None, typer.Option(help="Whom the cost is booked on; the key's own, else `default`.")
-    ] = None,
-    model: told.ModelOption = None,
-    decoder: told.DecoderOption = None,
-    beam: told.BeamOption = None,
-    channels: told.ChannelsOption = None,
-    nbest: told.NbestOption = None,
-    alternatives: told.AlternativesOption = None,
-    lattice: told.LatticeOption = None,
-    boost: told.BoostOption = None,
-    boost_file: told.BoostFileOption = None,
-    boost_weight: told.BoostWeightOption = None,
-    language_model: told.LanguageModelOption = None,
-    lm_weight: told.LmWeightOption = None,
-    lm_blanks: told.LmBlanksOption = False,
-    pruning: told.PruningOption = None,
-    context: told.ContextOption = None,
-    scores: told.ScoresOption = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Kept with each job.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Run nothing when one line is bad.")] = False,
     no_reuse: Annotated[bool, typer.Option("--no-reuse", help="Decode again what was done before.")] = False,
-    pool: Annotated[str | None, typer.Option(help="Which pool of workers.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the batch to its end.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Hand in a batch; what is wrong with a line is told by its number."""
-    chosen = {
-        "model": model,
-        "decoder": decoder,
-        "beam": beam,
-        "channels": channels,
-        "nbest": nbest,
-        "alternatives": alternatives,
-        "lattice": lattice,
-        "boost": told.boost_of(boost, boost_file, boost_weight),
-        "language_model": language_model,
-        "lm_weight": lm_weight,
-        "lm_blanks": lm_blanks or None,
-        "pruning": pruning,
-        "context": context,
-        "scores": scores,
-    }
-    request: dict[str, Any] = {
-        "options": {key: value for key, value in chosen.items() if value is not None},
-        "tags": _tags(tag or []),
-        "strict": strict,
-        "reuse": not no_reuse,
-    }
-    request |= {
-        key: value
-        for key, value in {"name": name, "pool": pool, "project": project}.items()
-        if value is not None
-    }
-    with connected(url) as (client, _):
-        batches = BatchClient(client)
+    request: dict[str, Any] = place.told() | {"options": search.told(), "name": name}
+    request |= {"strict": strict, "reuse": not no_reuse}
+    with connected(url) as (spool, _):
         if "://" in source:
-            batch = batches.submit_source(source, request)
+            batch = spool.submit_batch(source, **request)
         else:
-            batch = batches.submit_manifest(_manifest(source), request | {"name": name or Path(source).name})
+            with sending(err, source) as sent:
+                batch = spool.submit_batch(_manifest(source), **request, sent=sent)
         _tell_bad_lines(batch)
         if wait:
-            batch = _follow(batches, batch)
+            batch = follow_batch(spool, batch.id, err)
     _show(batch, as_json=as_json)
     if wait or not batch.lines.accepted:
         _exit_for(batch)
@@ -105,22 +59,22 @@ def submit(
 @app.command()
 def status(
     batch_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A batch; the latest ones without.")
+        str | None,
+        typer.Argument(
+            metavar="[ID]", autocompletion=complete_batch, help="A batch; the latest ones without."
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """How far a batch is, how long still and for how much; or the latest ones."""
-    with connected(url) as (client, _):
-        batches = BatchClient(client)
+    with connected(url) as (spool, _):
         if batch_id is None:
-            page = batches.page()
+            page = spool.batch_page(limit=20)
             print_json(page) if as_json else out.print(_table(page.items))
             return
-        batch = batches.one(batch_id)
-        if watch:
-            batch = _follow(batches, batch)
+        batch = follow_batch(spool, batch_id, err) if watch else spool.batch(batch_id)
     _show(batch, as_json=as_json)
 
 
@@ -133,8 +87,8 @@ def results(
     url: Url = None,
 ) -> None:
     """A line of JSON for each job, as they stand now."""
-    with connected(url) as (client, _):
-        lines = BatchClient(client).results(batch_id, words=words, state=state)
+    with connected(url) as (spool, _):
+        lines = spool.result_lines(batch_id, words=words, state=state)
         if output is None:
             for line in lines:
                 typer.echo(line)
@@ -150,16 +104,16 @@ def results(
 @app.command("retry-failed")
 def retry_failed(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
     """Queue every failed job of a batch again."""
-    with connected(url) as (client, _):
-        answer = BatchClient(client).retry_failed(batch_id)
+    with connected(url) as (spool, _):
+        answer = spool.retry_failed(batch_id)
     print_json(answer) if as_json else out.print(f"{answer.retried} queued again")
 
 
 @app.command()
 def cancel(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
     """Cancel what waits; running jobs stop at their next chunk."""
-    with connected(url) as (client, _):
-        batch = BatchClient(client).cancel(batch_id)
+    with connected(url) as (spool, _):
+        batch = spool.cancel_batch(batch_id)
     _show(batch, as_json=as_json)
 
 
@@ -172,33 +126,6 @@ def _manifest(source: str) -> Path:
     return path
 
 
-def _tags(pairs: list[str]) -> dict[str, str]:
-    if any("=" not in pair for pair in pairs):
-        raise InvalidRequest("A tag is NAME=VALUE.")
-    return dict(pair.split("=", 1) for pair in pairs)
-
-
-def _follow(batches: BatchClient, batch: BatchDetail) -> BatchDetail:
-    columns = (
-        TextColumn("  transcribing"),
-        BarColumn(bar_width=32, complete_style="cyan", finished_style="green"),
-        TextColumn("{task.fields[files]} files"),
-        TextColumn("[dim]{task.fields[left]}[/dim]"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err) as progress:
-        bar = progress.add_task("", total=None, files="", left="")
-        while True:
-            total = sum(batch.counts.values())
-            ended = sum(number for state, number in batch.counts.items() if state.terminal)
-            left = "" if batch.time.left_seconds is None else f"{clock(batch.time.left_seconds)} left"
-            progress.update(bar, total=total, completed=ended, files=f"{ended}/{total}", left=left)
-            if batch.state == "ended":
-                return batch
-            time.sleep(_POLL_S)
-            batch = batches.one(batch.id)
-
-
 def _tell_bad_lines(batch: BatchDetail) -> None:
     for bad in batch.bad_lines:
         err.print(Text.assemble((f"line {bad.line}: ", "red"), bad.message), soft_wrap=True)
@@ -208,7 +135,7 @@ def _tell_bad_lines(batch: BatchDetail) -> None:
 
 def _exit_for(batch: BatchDetail) -> None:
     if batch.lines.bad or batch.counts[JobState.FAILED] or batch.counts[JobState.CANCELLED]:
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.FAILED)
 
 
 def _show(batch: BatchDetail, *, as_json: bool) -> None:

@@ -1,96 +1,46 @@
 """The subcommands about jobs: submit, status, watch, transcript, cancel, retry. Clients of the HTTP API."""
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from api import cli_options as told
-from api.cli_connection import Json, Url, connected, err, out, print_json
-from api.client import Client, Refused
-from api.following import follow
+from api.cli_connection import Exit, Json, Url, connected, err, out, print_json
+from api.cli_options import Place, Search, takes_options
+from api.completing import complete_batch, complete_job
+from api.following import follow, sending
 from api.printing import job_sheet, job_table
 from api.recordings import recordings_under
 from api.runfile import Running
+from spool.client import Refused, Spool
 from spool.errors import InvalidRequest
+from spool.formats import Format
 from spool.jobs import JobState
 from spool.wire.jobs import JobDetail, JobOut
 
-JobId = Annotated[str, typer.Argument(metavar="ID", help="A job's id.")]
+JobId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_job, help="A job's id.")]
 
 
-class Format(StrEnum):
-    """How to render a transcript."""
-
-    JSON = "json"
-    TXT = "txt"
-    SRT = "srt"
-    VTT = "vtt"
-    PARAGRAPHS = "paragraphs"
-    TSV = "tsv"
-    CTM = "ctm"
-    TTML = "ttml"
-    LATTICE = "lattice"
-    KALDI = "kaldi"
-
-
+@takes_options
 def submit(
     sources: Annotated[
         list[str], typer.Argument(metavar="PATH|URL…", help="Files, folders, https:// or s3:// addresses.")
     ],
-    project: Annotated[
-        str | None, typer.Option(help="Whom the cost is booked on; the key's own, else `default`.")
-    ] = None,
-    model: told.ModelOption = None,
-    decoder: told.DecoderOption = None,
-    beam: told.BeamOption = None,
-    channels: told.ChannelsOption = None,
-    nbest: told.NbestOption = None,
-    alternatives: told.AlternativesOption = None,
-    lattice: told.LatticeOption = None,
-    boost: told.BoostOption = None,
-    boost_file: told.BoostFileOption = None,
-    boost_weight: told.BoostWeightOption = None,
-    language_model: told.LanguageModelOption = None,
-    lm_weight: told.LmWeightOption = None,
-    lm_blanks: told.LmBlanksOption = False,
-    pruning: told.PruningOption = None,
-    context: told.ContextOption = None,
-    scores: told.ScoresOption = None,
-    pool: Annotated[str | None, typer.Option(help="Which pool of workers.")] = None,
-    worker: Annotated[str | None, typer.Option(help="Pin to one worker, by name.")] = None,
+    place: Place,
+    search: Search,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs to their end.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Hand in recordings; a folder stands for every recording below it."""
-    chosen = {
-        "model": model,
-        "decoder": decoder,
-        "beam": beam,
-        "channels": channels,
-        "nbest": nbest,
-        "alternatives": alternatives,
-        "lattice": lattice,
-        "boost": told.boost_of(boost, boost_file, boost_weight),
-        "language_model": language_model,
-        "lm_weight": lm_weight,
-        "lm_blanks": lm_blanks or None,
-        "pruning": pruning,
-        "context": context,
-        "scores": scores,
-    }
-    options = {name: value for name, value in chosen.items() if value is not None}
-    placed = {"project": project, "pool": pool, "worker": worker}
-    request: dict[str, Any] = {name: value for name, value in placed.items() if value is not None}
+    request = place.told() | {"options": search.told()}
     wanted = list(_expanded(sources))
-    with connected(url) as (client, running):
-        jobs, refused = _submit_all(client, running, wanted, request | {"options": options}, quiet=as_json)
+    with connected(url) as (spool, running):
+        jobs, refused = _submit_all(spool, running, wanted, request, quiet=as_json)
         if wait and jobs:
-            jobs = follow(client, jobs, err)
+            jobs = follow(spool, jobs, err)
     if as_json:
         print_json(jobs)
     elif wait:
@@ -100,21 +50,25 @@ def submit(
 
 def status(
     job_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A job; the latest ones without.")
+        str | None,
+        typer.Argument(metavar="[ID]", autocompletion=complete_job, help="A job; the latest ones without."),
     ] = None,
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
     project: Annotated[str | None, typer.Option(help="Only jobs of this project.")] = None,
+    batch: Annotated[
+        str | None, typer.Option(autocompletion=complete_batch, help="Only jobs of this batch.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """How one job stands, or the latest ones."""
-    with connected(url) as (client, _):
+    with connected(url) as (spool, _):
         if job_id is not None:
-            job = client.job(job_id)
+            job = spool.job(job_id)
             print_json(job) if as_json else out.print(job_sheet(job))
             return
-        page = client.jobs({"state": state, "project": project, "limit": limit})
+        page = spool.job_page(state=state, project=project, batch=batch, limit=limit)
     if as_json:
         print_json(page)
     elif page.items:
@@ -125,18 +79,21 @@ def status(
 
 def watch(
     job_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID…]", help="Jobs; all unfinished ones without.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID…]", autocompletion=complete_job, help="Jobs; all unfinished ones without."
+        ),
     ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Follow jobs until they have ended."""
-    with connected(url) as (client, _):
+    with connected(url) as (spool, _):
         if job_ids:
-            jobs: list[JobOut] = [client.job(job_id) for job_id in job_ids]
+            jobs: list[JobOut] = [spool.job(job_id) for job_id in job_ids]
         else:
-            jobs = [*client.all_jobs({"state": "running"}), *client.all_jobs({"state": "queued"})]
-        ended = follow(client, list({job.id: job for job in jobs}.values()), err) if jobs else []
+            jobs = [*spool.jobs(state="running"), *spool.jobs(state="queued")]
+        ended = follow(spool, list({job.id: job for job in jobs}.values()), err) if jobs else []
     if as_json:
         print_json(ended)
     elif ended:
@@ -148,13 +105,13 @@ def watch(
 
 def transcript(
     job_id: JobId,
-    form: Annotated[Format, typer.Option("--format", help="How to render it.")] = Format.TXT,
+    form: Annotated[Format, typer.Option("--format", help="How to render it.")] = "txt",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file to write to.")] = None,
     url: Url = None,
 ) -> None:
     """Print a transcript."""
-    with connected(url) as (client, _):
-        text = client.transcript(job_id, form)
+    with connected(url) as (spool, _):
+        text = spool.transcript(job_id, form)
     if output is None:
         typer.echo(text, nl=not text.endswith("\n"))
     else:
@@ -163,16 +120,16 @@ def transcript(
 
 def cancel(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
     """Cancel a job; a running one stops at its next chunk."""
-    with connected(url) as (client, _):
-        job = client.cancel(job_id)
+    with connected(url) as (spool, _):
+        job = spool.cancel(job_id)
     asked = "cancelled" if job.state is JobState.CANCELLED else "asked to stop"
     print_json(job) if as_json else out.print(f"{job.id} {asked}")
 
 
 def retry(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
     """Queue a failed or cancelled job again."""
-    with connected(url) as (client, _):
-        job = client.retry(job_id)
+    with connected(url) as (spool, _):
+        job = spool.retry(job_id)
     print_json(job) if as_json else out.print(f"{job.id} {job.state}")
 
 
@@ -185,7 +142,7 @@ def _expanded(sources: Sequence[str]) -> Iterator[str | Path]:
 
 
 def _submit_all(
-    client: Client,
+    spool: Spool,
     running: Running | None,
     wanted: Sequence[str | Path],
     request: dict[str, Any],
@@ -196,7 +153,7 @@ def _submit_all(
     refused = 0
     for source in wanted:
         try:
-            job = _submit_one(client, running, source, request)
+            job = _submit_one(spool, running, source, request)
         except Refused as error:
             # One recording that is refused must not keep the others from being handed in.
             refused += 1
@@ -209,17 +166,18 @@ def _submit_all(
 
 
 def _submit_one(
-    client: Client, running: Running | None, source: str | Path, request: dict[str, Any]
+    spool: Spool, running: Running | None, source: str | Path, request: dict[str, Any]
 ) -> JobDetail:
     if isinstance(source, str):
-        return client.submit_source(source, request)
+        return spool.submit(source, **request)
     path = source.resolve()
     # Only a stack of this machine sees the same files; any other server gets the bytes.
     roots = [Path(root) for root in running.source_roots] if running else []
     if any(path.is_relative_to(root) for root in roots):
-        return client.submit_source(path.as_uri(), request)
+        return spool.submit(path.as_uri(), **request)
     try:
-        return client.submit_file(path, request)
+        with sending(err, path.name) as sent:
+            return spool.submit(path, **request, sent=sent)
     except OSError as error:
         raise InvalidRequest(f"{source} cannot be read: {error.strerror}.") from None
 
@@ -230,4 +188,4 @@ def _exit_for(jobs: Sequence[JobOut], refused: int) -> None:
         reason = job.error.message if job.error else job.state.value
         err.print(Text.assemble((f"{job.name}: ", "red"), reason), soft_wrap=True)
     if failed or refused:
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.FAILED)

@@ -1,98 +1,127 @@
-"""What `spool submit` and `spool batch submit` may ask of the search, as options of the command line.
+"""Options that several subcommands take, each written down once as the field of a dataclass.
 
-Knows their names and how they become a request's `options`; the server judges them.
+A command names the dataclass as one of its parameters; `takes_options` shows Typer the fields in its place.
+Knows names and how they become a request; the server judges what they say.
 """
 
-from collections.abc import Sequence
-from enum import StrEnum
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
+from api.completing import complete_model
 from spool.errors import InvalidRequest
 
-
-class Decoder(StrEnum):
-    """How to search."""
-
-    GREEDY = "greedy"
-    BEAM = "beam"
+Result = TypeVar("Result")
 
 
-class Channels(StrEnum):
-    """What to do with more than one channel."""
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What may be asked of the search."""
 
-    MIX = "mix"
-    SEPARATE = "separate"
+    model: Annotated[
+        str | None, typer.Option(autocompletion=complete_model, help="A model the server knows.")
+    ] = None
+    decoder: Annotated[Literal["greedy", "beam"] | None, typer.Option(help="How to search.")] = None
+    beam: Annotated[int | None, typer.Option(min=1, max=32, help="Hypotheses kept by the beam.")] = None
+    channels: Annotated[
+        Literal["mix", "separate"] | None, typer.Option(help="Mix channels or keep them apart.")
+    ] = None
+    nbest: Annotated[
+        int | None, typer.Option(min=1, max=32, help="Hypotheses of each chunk in the transcript.")
+    ] = None
+    alternatives: Annotated[
+        int | None, typer.Option(min=0, max=20, help="Other words that the beam heard in place of each one.")
+    ] = None
+    lattice: Annotated[
+        float | None, typer.Option(min=0, metavar="PRUNE", help="Keep lattices; 5 is a usual reach.")
+    ] = None
+    boost: Annotated[
+        list[str] | None, typer.Option(metavar="PHRASE", help="Favour a word or phrase; repeat.")
+    ] = None
+    boost_file: Annotated[Path | None, typer.Option(help="Favour words and phrases, one a line.")] = None
+    boost_weight: Annotated[
+        float | None, typer.Option(help="How much phrases are favoured; 1 unless given.")
+    ] = None
+    language_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A language model the server knows.")
+    ] = None
+    lm_weight: Annotated[float | None, typer.Option(help="The language model's weight.")] = None
+    lm_blanks: Annotated[
+        bool, typer.Option("--lm-blanks", help="Let the language model have a say in blanks too.")
+    ] = False
+    pruning: Annotated[
+        Literal["late", "early"] | None,
+        typer.Option(help="Fuse before the beam is cut (late) or after (early)."),
+    ] = None
+    context: Annotated[
+        Literal["chunk", "job"] | None,
+        typer.Option(help="Let language model and phrases go on from chunk to chunk (job)."),
+    ] = None
+    scores: Annotated[
+        Literal["float", "fixed"] | None, typer.Option(help="Add scores up as floats or in fixed point.")
+    ] = None
+
+    def told(self) -> dict[str, Any]:
+        """The request's `options`: what was said. Raises InvalidRequest."""
+        chosen = {field.name: getattr(self, field.name) for field in fields(self)}
+        boost = boost_of(chosen.pop("boost"), chosen.pop("boost_file"), chosen.pop("boost_weight"))
+        chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
+        return {name: value for name, value in chosen.items() if value is not None}
 
 
-class ScoresName(StrEnum):
-    """How scores are added up."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose it is, what it is called by, and who may take it."""
 
-    FLOAT = "float"
-    FIXED = "fixed"
+    project: Annotated[
+        str | None, typer.Option(help="Whom the cost is booked on; the key's own, else `default`.")
+    ] = None
+    tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Kept with each job.")] = None
+    pool: Annotated[str | None, typer.Option(help="Which pool of workers.")] = None
+    worker: Annotated[str | None, typer.Option(help="Pin to one worker, by name.")] = None
+
+    def told(self) -> dict[str, Any]:
+        """The fields of the request. Raises InvalidRequest."""
+        pairs = self.tag or []
+        if any("=" not in pair for pair in pairs):
+            raise InvalidRequest("A tag is NAME=VALUE.")
+        tags = dict(pair.split("=", 1) for pair in pairs)
+        return {"project": self.project, "pool": self.pool, "worker": self.worker, "tags": tags}
 
 
-class ContextName(StrEnum):
-    """Where language model and phrases begin anew."""
+def takes_options(command: Callable[..., Result]) -> Callable[..., Result]:
+    """The command with the fields of its dataclass parameters as parameters of its own."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind) and isinstance(kind, type)}
 
-    CHUNK = "chunk"
-    JOB = "job"
+    def run(**given: Any) -> Result:  # noqa: ANN401 - whatever Typer read
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        return command(**given)
+
+    shown = list(_shown(inspect.signature(command), hints, groups))
+    run.__doc__, run.__name__, run.__module__ = command.__doc__, command.__name__, command.__module__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    return run
 
 
-class Pruning(StrEnum):
-    """When language model and phrases have their say."""
-
-    LATE = "late"
-    EARLY = "early"
-
-
-ModelOption = Annotated[str | None, typer.Option("--model", help="A model the server knows.")]
-DecoderOption = Annotated[Decoder | None, typer.Option("--decoder", help="How to search.")]
-BeamOption = Annotated[int | None, typer.Option("--beam", min=1, max=32, help="Hypotheses kept by the beam.")]
-ChannelsOption = Annotated[
-    Channels | None, typer.Option("--channels", help="Mix channels or keep them apart.")
-]
-NbestOption = Annotated[
-    int | None, typer.Option("--nbest", min=1, max=32, help="Hypotheses of each chunk in the transcript.")
-]
-AlternativesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--alternatives", min=0, max=20, help="Other words that the beam heard in place of each one."
-    ),
-]
-LatticeOption = Annotated[
-    float | None,
-    typer.Option("--lattice", min=0, metavar="PRUNE", help="Keep lattices; 5 is a usual reach."),
-]
-BoostOption = Annotated[
-    list[str] | None, typer.Option("--boost", metavar="PHRASE", help="Favour a word or phrase; repeat.")
-]
-BoostFileOption = Annotated[
-    Path | None, typer.Option("--boost-file", help="Favour words and phrases, one a line.")
-]
-BoostWeightOption = Annotated[
-    float | None, typer.Option("--boost-weight", help="How much phrases are favoured; 1 unless given.")
-]
-LanguageModelOption = Annotated[
-    str | None, typer.Option("--language-model", metavar="NAME", help="A language model the server knows.")
-]
-LmWeightOption = Annotated[float | None, typer.Option("--lm-weight", help="The language model's weight.")]
-LmBlanksOption = Annotated[
-    bool, typer.Option("--lm-blanks", help="Let the language model have a say in blanks too.")
-]
-PruningOption = Annotated[
-    Pruning | None, typer.Option("--pruning", help="Fuse before the beam is cut (late) or after (early).")
-]
-ContextOption = Annotated[
-    ContextName | None,
-    typer.Option("--context", help="Let language model and phrases go on from chunk to chunk (job)."),
-]
-ScoresOption = Annotated[
-    ScoresName | None, typer.Option("--scores", help="Add scores up as floats or in fixed point.")
-]
+def _shown(
+    signature: inspect.Signature, hints: dict[str, Any], groups: dict[str, type]
+) -> Iterator[inspect.Parameter]:
+    parameter = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    for name, own in signature.parameters.items():
+        if name not in groups:
+            yield parameter(name, default=own.default, annotation=hints[name])
+            continue
+        of_group = get_type_hints(groups[name], include_extras=True)
+        for field in fields(groups[name]):
+            yield parameter(field.name, default=field.default, annotation=of_group[field.name])
 
 
 def boost_of(words: Sequence[str] | None, file: Path | None, weight: float | None) -> dict[str, Any] | None:

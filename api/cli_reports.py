@@ -1,7 +1,6 @@
 """The subcommands that report: costs and workers. Clients of the HTTP API."""
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -11,23 +10,12 @@ from rich.text import Text
 from api.cli_connection import Json, Url, connected, out, print_json
 from api.cost_files import cost_csv
 from api.printing import clock, cost_table
-
-
-class GroupBy(StrEnum):
-    """What a line of the report stands for."""
-
-    DAY = "day"
-    PROJECT = "project"
-    MODEL = "model"
-    WORKER = "worker"
-    POOL = "pool"
-    KEY = "key"
-    BATCH = "batch"
-    TAG = "tag"
+from spool.wire.costs import GroupBy
+from spool.wire.jobs import WorkerList
 
 
 def costs(
-    group_by: Annotated[GroupBy, typer.Option(help="What a line stands for.")] = GroupBy.DAY,
+    group_by: Annotated[GroupBy, typer.Option(help="What a line stands for.")] = "day",
     start: Annotated[
         datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First UTC day; 30 days ago.")
     ] = None,
@@ -40,12 +28,9 @@ def costs(
     as_json: Json = False,
 ) -> None:
     """What a period cost."""
-    period = {
-        "from": start.date().isoformat() if start else None,
-        "to": end.date().isoformat() if end else None,
-    }
-    with connected(url) as (client, _):
-        report = client.costs({**period, "group_by": group_by, "tag": tag})
+    period = {"start": start.date() if start else None, "end": end.date() if end else None}
+    with connected(url) as (spool, _):
+        report = spool.costs(**period, group_by=group_by, tag=tag)
     if as_csv:
         typer.echo(cost_csv(report), nl=False)
     elif as_json:
@@ -56,14 +41,14 @@ def costs(
 
 def workers(url: Url = None, as_json: Json = False) -> None:
     """Who works, and how busy each has been."""
-    with connected(url) as (client, _):
-        listed = client.workers()
+    with connected(url) as (spool, _):
+        listed = WorkerList(items=spool.workers())
     if as_json:
         print_json(listed)
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("worker", "pool", "state", "chip", "models", "busy"):
-        table.add_column(title, no_wrap=True)
+    for title in ("worker", "pool", "state", "chip", "models", "busy", "reason"):
+        table.add_column(title, no_wrap=title != "reason", overflow="fold")
     for worker in listed.items:
         state = worker.state if worker.alive or worker.state == "stopped" else "silent"
         table.add_row(
@@ -73,5 +58,6 @@ def workers(url: Url = None, as_json: Json = False) -> None:
             Text(worker.chip),
             ", ".join(worker.models),
             clock(worker.busy_seconds),
+            Text(worker.reason or "", style="red"),
         )
     out.print(table)

@@ -16,13 +16,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from api.client import Client
 from api.following import follow
 from api.printing import clock, cost_table, indented, money, speed
 from api.recordings import recordings_under, references_of
 from api.stack import Stack
+from spool.client import Spool
 from spool.jobs import JobState
-from spool.transcript import Transcript
 from spool.wer import WordErrors, total_errors, word_errors
 from spool.wire.costs import CostReportOut
 from spool.wire.jobs import JobDetail
@@ -132,27 +131,27 @@ def _transcribed(
     stack: Stack, samples: Path, files: list[Path], console: Console
 ) -> tuple[list[Heard], CostReportOut]:
     references = references_of(samples if samples.is_dir() else samples.parent)
-    with Client(stack.url) as client:
+    with Spool(stack.url) as spool:
         jobs = []
         for number, file in enumerate(files):
-            request = {"name": _name(file, samples), "project": "demo"}
+            name = _name(file, samples)
             if number % 2:
-                jobs.append(client.submit_file(file, request))
+                jobs.append(spool.submit(file, name=name, project="demo"))
             else:
-                jobs.append(client.submit_source(file.resolve().as_uri(), request))
+                jobs.append(spool.submit(file.resolve().as_uri(), name=name, project="demo"))
         uploads = len(files) // 2
         console.print(f"  submitted     {len(files) - uploads} by address, {uploads} uploaded")
-        ended = follow(client, jobs, console, stack.check)
+        ended = follow(spool, jobs, console, stack.check)
         heard = [
-            _heard(client, file, job, references.get(file)) for file, job in zip(files, ended, strict=True)
+            _heard(spool, file, job, references.get(file)) for file, job in zip(files, ended, strict=True)
         ]
-        return heard, client.costs({"group_by": "model"})
+        return heard, spool.costs(group_by="model")
 
 
-def _heard(client: Client, file: Path, job: JobDetail, reference: str | None) -> Heard:
+def _heard(spool: Spool, file: Path, job: JobDetail, reference: str | None) -> Heard:
     if job.state is not JobState.DONE:
         return Heard(file, job.name, job, "", None)
-    text = Transcript.model_validate_json(client.transcript(job.id, "json")).text
+    text = spool.words(job.id).text
     errors = None if reference is None else word_errors(reference, text)
     return Heard(file, job.name, job, text, errors)
 

@@ -1,22 +1,30 @@
-"""Follows jobs to their end with one calm progress line. Knows how to ask and draw; decides nothing."""
+"""Follows uploads, jobs and batches with one calm progress line. Knows how to ask and draw; decides nothing.
+
+Without a terminal nothing is drawn.
+"""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
-from api.client import Client
 from api.printing import clock
+from spool.client import Spool
+from spool.client.steps import Sent
+from spool.wire.batches import BatchDetail
 from spool.wire.jobs import JobDetail, JobOut
 
 _POLL_S = 0.4
 # Jobs that are asked for at once; the queue serves the oldest first, so the others have not begun.
 _WINDOW = 64
+# A file that is sent in a moment needs no line of its own.
+_WORTH_A_LINE = 4 * 2**20
 
 
 def follow(
-    client: Client, jobs: Sequence[JobOut], console: Console, between: Callable[[], None] = lambda: None
+    spool: Spool, jobs: Sequence[JobOut], console: Console, between: Callable[[], None] = lambda: None
 ) -> list[JobDetail]:
     """Wait until every job has ended; the jobs as they ended, in the order given.
 
@@ -24,33 +32,63 @@ def follow(
     """
     ended: dict[str, JobDetail] = {}
     last: dict[str, JobOut] = {job.id: job for job in jobs}
-    with _progress(console) as progress:
-        bar = progress.add_task("", total=float(len(last)), audio="", files=f"0/{len(last)}")
+    with _progress(console, "transcribing", *_fields("files", "audio"), TimeElapsedColumn()) as progress:
+        bar = progress.add_task("", total=float(len(last)), audio="", files="")
         while True:
             between()
             for job_id in [job_id for job_id in last if job_id not in ended][:_WINDOW]:
-                job = client.job(job_id)
+                job = spool.job(job_id)
                 last[job_id] = job
                 if job.state.terminal:
                     ended[job_id] = job
             shares = [
                 1.0 if job_id in ended else job.progress.fraction or 0.0 for job_id, job in last.items()
             ]
-            audio = sum(job.progress.done_seconds for job in last.values())
-            progress.update(bar, completed=sum(shares), audio=clock(audio), files=f"{len(ended)}/{len(last)}")
+            audio = clock(sum(job.progress.done_seconds for job in last.values()))
+            files = f"{len(ended)}/{len(last)} files"
+            progress.update(bar, completed=sum(shares), audio=f"{audio} of audio", files=files)
             if len(ended) == len(last):
                 return [ended[job.id] for job in jobs]
             time.sleep(_POLL_S)
 
 
-def _progress(console: Console) -> Progress:
+def follow_batch(spool: Spool, batch_id: str, console: Console) -> BatchDetail:
+    """Wait until no job of the batch is open; the batch as it ended."""
+    with _progress(console, "transcribing", *_fields("files", "left"), TimeElapsedColumn()) as progress:
+        bar = progress.add_task("", total=None, files="", left="")
+
+        def show(batch: BatchDetail) -> None:
+            total = sum(batch.counts.values())
+            ended = sum(number for state, number in batch.counts.items() if state.terminal)
+            left = "" if batch.time.left_seconds is None else f"{clock(batch.time.left_seconds)} left"
+            progress.update(bar, total=total, completed=ended, files=f"{ended}/{total} files", left=left)
+
+        return spool.wait_batch(batch_id, progress=show)
+
+
+@contextmanager
+def sending(console: Console, name: str) -> Iterator[Sent]:
+    """A line while a large file is on its way; call what is given with bytes sent and bytes in all."""
+    columns = (DownloadColumn(), TextColumn("{task.description}", markup=False))
+    with _progress(console, "sending", *columns) as progress:
+        bar = progress.add_task(name, visible=False)
+
+        def show(done: int, total: int) -> None:
+            progress.update(bar, total=total, completed=done, visible=done < total and total > _WORTH_A_LINE)
+
+        yield show
+        progress.update(bar, visible=False)
+
+
+def _fields(first: str, second: str) -> tuple[ProgressColumn, ProgressColumn]:
+    return TextColumn(f"{{task.fields[{first}]}}"), TextColumn(f"[dim]{{task.fields[{second}]}}[/dim]")
+
+
+def _progress(console: Console, doing: str, *columns: ProgressColumn) -> Progress:
     return Progress(
-        TextColumn("  transcribing"),
+        TextColumn(f"  {doing}"),
         BarColumn(bar_width=32, complete_style="cyan", finished_style="green"),
-        TextColumn("{task.fields[files]} files"),
-        TextColumn("[dim]{task.fields[audio]} of audio[/dim]"),
-        TimeElapsedColumn(),
+        *columns,
         console=console,
-        # Piped, a bar is noise: only its end is printed.
-        transient=False,
+        disable=not console.is_terminal,
     )

@@ -79,6 +79,7 @@ def listed(
     project: Project | None = None,
     pool: Pool | None = None,
     worker: WorkerName | None = None,
+    batch: Annotated[str | None, Query(max_length=64, description="Of this batch.")] = None,
     created_from: Annotated[Moment | None, Query(description="Created then or later (ISO 8601).")] = None,
     created_to: Annotated[Moment | None, Query(description="Created before then (ISO 8601).")] = None,
     cursor: Annotated[str | None, Query(max_length=500, description="`next_cursor` of a page.")] = None,
@@ -92,6 +93,7 @@ def listed(
         project=caller.project or project,
         pool=pool,
         worker=worker,
+        batch=batch,
         created_from=aware(created_from),
         created_to=aware(created_to),
     )

@@ -92,6 +92,7 @@ class JobFilter:
     project: str | None = None
     pool: str | None = None
     worker: str | None = None
+    batch: str | None = None
     created_from: datetime | None = None
     created_to: datetime | None = None
 
@@ -283,6 +284,7 @@ def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
         jobs.c.project: wanted.project,
         jobs.c.pool: wanted.pool,
         jobs.c.worker: wanted.worker,
+        jobs.c.batch_id: wanted.batch,
     }
     conditions: list[ColumnElement[bool]] = [c == value for c, value in equal.items() if value is not None]
     if wanted.created_from is not None:

@@ -69,9 +69,9 @@ def test_what_goes_wrong_has_its_exit_code(spool: Any, manifest: Path, recording
     assert "no file" in spool("submit", "gone.jsonl", code=2)[1]
     assert "is a folder" in spool("submit", str(recordings), code=2)[1]
     assert "NAME=VALUE" in spool("submit", str(manifest), "--tag", "box", code=2)[1]
-    assert "none runs" in spool("submit", str(manifest), "--strict", code=1)[1]
-    assert "no batch" in spool("status", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=1)[1]
-    assert "no batch" in spool("results", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=1)[1]
+    assert "none runs" in spool("submit", str(manifest), "--strict", code=4)[1]
+    assert "no batch" in spool("status", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=4)[1]
+    assert "no batch" in spool("results", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=4)[1]
 
 
 def test_a_folder_under_a_root_of_the_server(spool: Any, recordings: Path) -> None:

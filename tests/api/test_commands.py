@@ -75,9 +75,9 @@ def test_what_cannot_be_done_ends_in_one_sentence_and_a_code(up: Commands) -> No
     job_id = up.run("submit", str(SAMPLES / "words" / "bed-1.flac"), "--wait", "--json").stdout
     job_id = json.loads(job_id)[0]["id"]
 
-    refused = up.run("cancel", job_id, code=1)
+    refused = up.run("cancel", job_id, code=4)
     assert refused.stderr == f"spool: Job {job_id} is done and cannot be cancelled.\n"
-    assert up.run("status", "job_x", code=1).stderr == "spool: There is no job job_x.\n"
+    assert up.run("status", "job_x", code=4).stderr == "spool: There is no job job_x.\n"
     assert "There is no file" in up.run("submit", "gone.wav", code=2).stderr
     assert "decoder" in up.run("submit", "gone.wav", "--decoder", "magic", code=2).stderr
     assert "no model 'x'" in up.run("submit", str(SAMPLES / "words"), "--model", "x", code=1).stderr

@@ -1,0 +1,126 @@
+"""The calls about batches: hand in an archive, see how far it is, read its results, retry, cancel."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from spool.client.jobs import LONGEST_PAGE, new_key, waited
+from spool.client.steps import Ask, Flow, Lines, Pages, Sent, Upload, read
+from spool.jobs import JobState
+from spool.wire.batches import BatchDetail, BatchOut, BatchPage, BatchResult, BatchRetried
+
+_NDJSON = "application/x-ndjson"
+
+
+def submit_batch(
+    source: str | Path | Iterable[Mapping[str, Any]],
+    *,
+    name: str | None = None,
+    project: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] | None = None,
+    strict: bool | None = None,
+    reuse: bool | None = None,
+    pool: str | None = None,
+    worker: str | None = None,
+    idempotency_key: str | None = None,
+    sent: Sent | None = None,
+) -> Flow[BatchDetail]:
+    """Hand in many recordings at once and return their batch; `bad_lines` says which lines make no job.
+
+    `source`: an address that the server lists or reads (`s3://bucket/prefix/`, `file:///folder/`, a manifest
+    that ends in `.jsonl`); a manifest here, which is sent, with `sent(bytes, of)` called as it goes; a folder
+    here, for a server that sees the same files; or the lines of a manifest themselves, each with its
+    `source`. What is said here is for lines that do not say.
+
+    Raises OSError for a manifest that cannot be read; InvalidRequest (`code` `bad_lines`) when no line is
+    good, or with `strict` when one is bad; Refused and Unreachable.
+    """
+    told = {
+        "name": name,
+        "project": project,
+        "pool": pool,
+        "worker": worker,
+        "strict": strict,
+        "reuse": reuse,
+    }
+    request: dict[str, Any] = {field: value for field, value in told.items() if value is not None}
+    request |= {"options": dict(options or {}), "tags": dict(tags or {})}
+    ask = _handing_in(source, request, idempotency_key or new_key(), sent)
+    return (yield from read(ask, BatchDetail))
+
+
+def batch(batch_id: str) -> Flow[BatchDetail]:
+    """One batch: counts by state, audio, speed, time left, cost."""
+    return (yield from read(Ask("GET", f"/v1/batches/{batch_id}"), BatchDetail))
+
+
+def batch_page(
+    *, project: str | None = None, limit: int = LONGEST_PAGE, cursor: str | None = None
+) -> Flow[BatchPage]:
+    """Up to `limit` (1 to 200) batches, newest first, after the `next_cursor` of another page."""
+    query = {"project": project, "limit": limit, "cursor": cursor}
+    return (yield from read(Ask("GET", "/v1/batches", query), BatchPage))
+
+
+def batches(*, project: str | None = None) -> Pages[BatchOut]:
+    """Every batch, newest first, fetched a page at a time while they are asked for."""
+    return Pages(lambda cursor: batch_page(project=project, limit=LONGEST_PAGE, cursor=cursor))
+
+
+def wait_batch(
+    batch_id: str, *, progress: Callable[[BatchDetail], object] | None = None, timeout: float | None = None
+) -> Flow[BatchDetail]:
+    """Wait until no job of the batch is open, and return it.
+
+    `progress` is called with the batch each time it was looked at. Raises TimedOut after `timeout` seconds.
+    """
+    return (yield from waited(lambda: batch(batch_id), lambda it: it.state == "ended", progress, timeout))
+
+
+def results(batch_id: str, *, words: bool = False, state: JobState | str | None = None) -> Lines[BatchResult]:
+    """What became of each line, in the order of the manifest, as the answer arrives: text, or an error.
+
+    Raises Unreachable when it breaks off before its end.
+    """
+    return Lines(_results(batch_id, words=words, state=state), BatchResult.model_validate_json)
+
+
+def result_lines(batch_id: str, *, words: bool = False, state: JobState | str | None = None) -> Lines[str]:
+    """The same as the lines of JSON that the server sends."""
+    return Lines(_results(batch_id, words=words, state=state), str)
+
+
+def retry_failed(batch_id: str, *, idempotency_key: str | None = None) -> Flow[BatchRetried]:
+    """Queue every failed job of the batch again; how many."""
+    path = f"/v1/batches/{batch_id}/retry-failed"
+    ask = Ask("POST", path, key=idempotency_key or new_key(), slow=True)
+    return (yield from read(ask, BatchRetried))
+
+
+def cancel_batch(batch_id: str) -> Flow[BatchDetail]:
+    """Cancel what waits; running jobs stop at their next chunk. What is done stays."""
+    return (yield from read(Ask("DELETE", f"/v1/batches/{batch_id}", slow=True), BatchDetail))
+
+
+def _handing_in(
+    source: str | Path | Iterable[Mapping[str, Any]], request: dict[str, Any], key: str, sent: Sent | None
+) -> Ask:
+    path = "/v1/batches"
+    if isinstance(source, str) and "://" in source:
+        return Ask("POST", path, json={"source": source, **request}, key=key, slow=True)
+    if not isinstance(source, str | Path):
+        lines = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in source).encode()
+        return Ask("POST", path, upload=Upload(request, lines, "manifest.jsonl", _NDJSON), key=key)
+    here = Path(source)
+    if here.is_dir():
+        address = f"{here.resolve().as_uri()}/"
+        return Ask("POST", path, json={"source": address, **request}, key=key, slow=True)
+    named = request if "name" in request else request | {"name": here.name}
+    return Ask("POST", path, upload=Upload(named, here, here.name, _NDJSON, sent), key=key)
+
+
+def _results(batch_id: str, *, words: bool, state: JobState | str | None) -> Ask:
+    query = {"include": "words" if words else None, "state": state}
+    return Ask("GET", f"/v1/batches/{batch_id}/results", query, slow=True, stream=True)

@@ -1,0 +1,176 @@
+"""The calls about jobs: hand in, look at, wait for, fetch the words, cancel, try again, delete.
+
+Each is a generator of steps (`spool.client.steps`); `Spool` and `AsyncSpool` have it as a method.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from spool.client.errors import TimedOut
+from spool.client.steps import Ask, Flow, Pages, Pause, Sent, Upload, kind_of, read
+from spool.formats import Format
+from spool.jobs import JobState
+from spool.transcript import Transcript
+from spool.wire.batches import BatchDetail
+from spool.wire.jobs import JobDetail, JobOut, JobPage
+
+POLL_FIRST_S, POLL_LONGEST_S, POLL_GROWTH = 0.3, 5.0, 1.25
+LONGEST_PAGE = 200
+It = TypeVar("It", JobDetail, BatchDetail)
+
+
+def submit(
+    source: str | Path,
+    *,
+    name: str | None = None,
+    project: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    pool: str | None = None,
+    worker: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    reuse: bool | None = None,
+    idempotency_key: str | None = None,
+    sent: Sent | None = None,
+) -> Flow[JobDetail]:
+    """Hand in one recording and return its job, which has yet to run.
+
+    `source`: an address (`https://…`, `s3://bucket/key`, `file:///…` as the server sees it), which workers
+    fetch; or a file here, which is uploaded, with `sent(bytes, of)` called as it goes. What is not given has
+    the server's default. `idempotency_key` is made up unless given, so that an answer lost on the way makes
+    no second job; give your own to make a repeat of the whole call harmless too.
+
+    Raises OSError for a file that cannot be read; Refused and Unreachable.
+    """
+    told = {"name": name, "project": project, "pool": pool, "worker": worker, "reuse": reuse}
+    request: dict[str, Any] = {field: value for field, value in told.items() if value is not None}
+    request |= {"options": dict(options or {}), "tags": dict(tags or {})}
+    key = idempotency_key or new_key()
+    if isinstance(source, str) and "://" in source:
+        ask = Ask("POST", "/v1/jobs", json={"source": source, **request}, key=key)
+    else:
+        path = Path(source)
+        upload = Upload(request, path, path.name, kind_of(path), sent)
+        ask = Ask("POST", "/v1/jobs", upload=upload, key=key)
+    return (yield from read(ask, JobDetail))
+
+
+def job(job_id: str) -> Flow[JobDetail]:
+    """One job, with its cost so far."""
+    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}"), JobDetail))
+
+
+def job_page(
+    *,
+    state: JobState | str | None = None,
+    project: str | None = None,
+    pool: str | None = None,
+    worker: str | None = None,
+    batch: str | None = None,
+    created_from: datetime | None = None,
+    created_to: datetime | None = None,
+    limit: int = LONGEST_PAGE,
+    cursor: str | None = None,
+) -> Flow[JobPage]:
+    """Up to `limit` (1 to 200) jobs that fit, newest first, after the `next_cursor` of another page."""
+    query: dict[str, str | int | None] = {
+        "state": state,
+        "project": project,
+        "pool": pool,
+        "worker": worker,
+        "batch": batch,
+        "created_from": created_from.isoformat() if created_from else None,
+        "created_to": created_to.isoformat() if created_to else None,
+        "limit": limit,
+        "cursor": cursor,
+    }
+    return (yield from read(Ask("GET", "/v1/jobs", query), JobPage))
+
+
+def jobs(
+    *,
+    state: JobState | str | None = None,
+    project: str | None = None,
+    pool: str | None = None,
+    worker: str | None = None,
+    batch: str | None = None,
+    created_from: datetime | None = None,
+    created_to: datetime | None = None,
+) -> Pages[JobOut]:
+    """Every job that fits, newest first, fetched a page at a time while they are asked for."""
+    return Pages(
+        lambda cursor: job_page(
+            state=state,
+            project=project,
+            pool=pool,
+            worker=worker,
+            batch=batch,
+            created_from=created_from,
+            created_to=created_to,
+            limit=LONGEST_PAGE,
+            cursor=cursor,
+        )
+    )
+
+
+def wait(
+    job_id: str, *, progress: Callable[[JobDetail], object] | None = None, timeout: float | None = None
+) -> Flow[JobDetail]:
+    """Wait until the job has ended, in whichever way, and return it: look at its `state`.
+
+    `progress` is called with the job each time it was looked at. Raises TimedOut after `timeout` seconds.
+    """
+    return (yield from waited(lambda: job(job_id), lambda it: it.state.terminal, progress, timeout))
+
+
+def transcript(job_id: str, format: Format = "txt") -> Flow[str]:  # noqa: A002 - the name users know it by
+    """The words as text, in one of `spool.formats.FORMATS`. Raises Conflict while the job is not done."""
+    response = yield Ask("GET", f"/v1/jobs/{job_id}/transcript", {"format": format}, slow=True)
+    assert response is not None
+    return response.text
+
+
+def words(job_id: str) -> Flow[Transcript]:
+    """The whole record: words with times and confidence, segments, coverage. Raises Conflict before that."""
+    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/transcript", slow=True), Transcript))
+
+
+def cancel(job_id: str) -> Flow[JobDetail]:
+    """Cancel a job: at once when it waits; a running one stops at its next chunk."""
+    return (yield from read(Ask("DELETE", f"/v1/jobs/{job_id}"), JobDetail))
+
+
+def retry(job_id: str, *, idempotency_key: str | None = None) -> Flow[JobDetail]:
+    """Queue a failed or cancelled job again; chunks that were decoded are kept."""
+    ask = Ask("POST", f"/v1/jobs/{job_id}/retry", key=idempotency_key or new_key())
+    return (yield from read(ask, JobDetail))
+
+
+def new_key() -> str:
+    """An idempotency key that nobody has."""
+    return uuid.uuid4().hex
+
+
+def waited(
+    look: Callable[[], Flow[It]],
+    ended: Callable[[It], bool],
+    progress: Callable[[It], object] | None,
+    timeout: float | None,
+) -> Flow[It]:
+    """Look until it has ended, less and less often. Raises TimedOut."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    pause = POLL_FIRST_S
+    while True:
+        it = yield from look()
+        if progress is not None:
+            progress(it)
+        if ended(it):
+            return it
+        left = pause if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            raise TimedOut(f"{it.id} is {it.state} after {timeout:g} s.")
+        yield Pause(min(pause, left))
+        pause = min(POLL_LONGEST_S, pause * POLL_GROWTH)

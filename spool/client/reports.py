@@ -1,0 +1,42 @@
+"""The calls that report: costs, workers, models, whether the server is ready."""
+
+from datetime import date
+
+from spool.client.steps import Ask, Flow, read
+from spool.wire.costs import CostReportOut, GroupBy
+from spool.wire.jobs import ModelList, ModelOut, Readiness, WorkerList, WorkerOut
+
+
+def costs(
+    *,
+    start: date | None = None,
+    end: date | None = None,
+    group_by: GroupBy = "day",
+    tag: str | None = None,
+) -> Flow[CostReportOut]:
+    """What a period cost: whole UTC days from `start` to before `end`, the last 30 days unless given.
+
+    `tag` names the tag of `group_by="tag"`.
+    """
+    query = {
+        "from": start.isoformat() if start else None,
+        "to": end.isoformat() if end else None,
+        "group_by": group_by,
+        "tag": tag,
+    }
+    return (yield from read(Ask("GET", "/v1/costs", query), CostReportOut))
+
+
+def workers() -> Flow[list[WorkerOut]]:
+    """Every worker that registered, the latest heard of first; for a key of the scope `admin`."""
+    return (yield from read(Ask("GET", "/v1/workers"), WorkerList)).items
+
+
+def models() -> Flow[list[ModelOut]]:
+    """The models that jobs may name."""
+    return (yield from read(Ask("GET", "/v1/models"), ModelList)).items
+
+
+def readiness() -> Flow[Readiness]:
+    """Whether every part behind the server answers, also when one does not."""
+    return (yield from read(Ask("GET", "/readyz", any_status=True), Readiness))

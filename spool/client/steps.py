@@ -1,0 +1,245 @@
+"""What a call of the client is made of: things to ask and pauses, as a generator that somebody drives.
+
+A call is written once and driven by `Spool` (which blocks) and `AsyncSpool` (which awaits): it yields an
+`Ask` and gets the response, or yields a `Pause`. Here is also when an ask is sent again: while the server is
+busy or away, as long as `Retries` allows, and only where a second time does no harm. Opens no connection.
+"""
+
+import json
+import mimetypes
+import random
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from io import BufferedReader, BytesIO, FileIO
+from pathlib import Path
+from typing import Any, BinaryIO, Generic, Protocol, TypeAlias, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from spool.client.errors import ClientError, ServerFailed, Unreachable, refusal
+
+Result = TypeVar("Result")
+Answer = TypeVar("Answer", bound=BaseModel)
+Item = TypeVar("Item")
+Sent: TypeAlias = Callable[[int, int], object]
+"""Told how many bytes of a file have been sent, and how many there are."""
+Query: TypeAlias = Mapping[str, str | int | bool | None]
+
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+# An answer to an upload waits until the server has stored the file.
+SLOW = httpx.Timeout(600.0, connect=5.0)
+_BUSY = frozenset({429, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often an ask is sent, and how long to wait between: `first_s` doubled each time with some chance in
+    it, or as `Retry-After` says, never longer than `longest_s`. A server that has never answered this client
+    is tried `greetings` times."""
+
+    tries: int = 6
+    greetings: int = 6
+    first_s: float = 0.5
+    longest_s: float = 30.0
+
+    def pause(self, failures: int, response: httpx.Response | None) -> float:
+        """Seconds to wait after so many failures, the last of which may have been an answer."""
+        told = None if response is None else _told_seconds(response.headers.get("retry-after", ""))
+        backed_off = self.first_s * 2 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        return min(self.longest_s, backed_off if told is None else told)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A form of two parts: `request` as JSON, and `file` from a path or from memory, opened for each try."""
+
+    request: Mapping[str, Any]
+    file: Path | bytes
+    name: str
+    kind: str
+    sent: Sent | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[dict[str, Any]]:
+        """The form as httpx takes it. Raises OSError for a file that cannot be read."""
+        words = (None, json.dumps(self.request, ensure_ascii=False), "application/json")
+        with self._stream() as stream:
+            yield {"request": words, "file": (self.name, stream, self.kind)}
+
+    def _stream(self) -> BinaryIO:
+        if isinstance(self.file, bytes):
+            return BytesIO(self.file)
+        return _Watched(self.file, self.sent) if self.sent else self.file.open("rb")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request. `again`: whether it may be sent once more when nobody knows if it arrived."""
+
+    method: str
+    path: str
+    params: Query = field(default_factory=dict)
+    json: Any = None
+    upload: Upload | None = None
+    key: str | None = None
+    """The `Idempotency-Key`."""
+    slow: bool = False
+    stream: bool = False
+    any_status: bool = False
+
+    @property
+    def again(self) -> bool:
+        """A GET changes nothing, and a POST with a key happens once however often it comes."""
+        return self.method == "GET" or self.key is not None
+
+    @contextmanager
+    def parts(self) -> Iterator[dict[str, Any]]:
+        """The request as httpx takes it, a file in it open for as long as the block lasts."""
+        told: dict[str, Any] = {
+            "params": {name: each for name, each in self.params.items() if each is not None}
+        }
+        told["timeout"] = SLOW if self.slow or self.upload else TIMEOUT
+        told["headers"] = {"Idempotency-Key": self.key} if self.key else {}
+        if self.upload is None:
+            yield told if self.json is None else told | {"json": self.json}
+            return
+        with self.upload.opened() as form:
+            yield told | {"files": form}
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait so long."""
+
+    seconds: float
+
+
+Flow: TypeAlias = Generator[Ask | Pause, httpx.Response | None, Result]
+"""A call: yields what is to be asked, gets the responses, returns what came of it. A connection that failed
+is raised into it as `Unreachable`."""
+
+
+class Page(Protocol[Item]):
+    """A page of a list."""
+
+    @property
+    def items(self) -> "list[Item]":
+        """What is on it."""
+
+    @property
+    def next_cursor(self) -> str | None:
+        """Fetches the next one; None on the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pages(Generic[Item]):
+    """A list, fetched a page at a time by its cursor (None to begin with)."""
+
+    fetch: Callable[[str | None], Flow[Page[Item]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines(Generic[Item]):
+    """A long answer, read line by line as it arrives."""
+
+    ask: Ask
+    read: Callable[[str], Item]
+
+
+@dataclass
+class Contact:
+    """What a client knows of its server: whether it ever answered."""
+
+    retries: Retries = field(default_factory=Retries)
+    answered: bool = False
+
+    def tried_enough(self, failures: int) -> bool:
+        """Whether to give up."""
+        return failures >= (self.retries.tries if self.answered else self.retries.greetings)
+
+
+def persistent(ask: Ask, contact: Contact) -> Flow[httpx.Response]:
+    """Ask until there is an answer. Raises Refused and Unreachable."""
+    failures = 0
+    while True:
+        response: httpx.Response | None = None
+        try:
+            response = yield ask
+            assert response is not None
+            contact.answered = True
+            if response.is_success or ask.any_status:
+                return response
+            failures += 1
+            # Asked too often: nothing was done. Anything else may have been done, and only its answer lost.
+            harmless = ask.again or response.status_code == httpx.codes.TOO_MANY_REQUESTS
+            if response.status_code not in _BUSY or not harmless or contact.tried_enough(failures):
+                raise refusal(response)
+        except Unreachable:
+            failures += 1
+            if not ask.again or contact.tried_enough(failures):
+                raise
+        yield Pause(contact.retries.pause(failures, response))
+
+
+def insistent(flow: Flow[Result], contact: Contact) -> Flow[Result]:
+    """The same call with each of its asks made persistent."""
+    response: httpx.Response | None = None
+    failed: ClientError | None = None
+    while True:
+        try:
+            step = flow.send(response) if failed is None else flow.throw(failed)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        response = failed = None
+        if isinstance(step, Pause):
+            yield step
+            continue
+        try:
+            response = yield from persistent(step, contact)
+        except ClientError as error:
+            failed = error
+
+
+def read(ask: Ask, kind: type[Answer]) -> Flow[Answer]:
+    """Ask, and read the answer as a `kind`."""
+    response = yield ask
+    assert response is not None
+    try:
+        return kind.model_validate_json(response.content)
+    except ValidationError:
+        told = f"What {response.url} answered is not what Spool answers there."
+        raise ServerFailed(response.status_code, "http", told, {}) from None
+
+
+def kind_of(path: Path) -> str:
+    """The media type that a file's name tells."""
+    return mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+
+
+class _Watched(BufferedReader):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, path: Path, sent: Sent) -> None:
+        super().__init__(FileIO(path))
+        self._sent = sent
+        self._size = path.stat().st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        block = super().read(size)
+        self._sent(self.tell(), self._size)
+        return block
+
+
+def _told_seconds(text: str) -> float | None:
+    """`Retry-After`: seconds, or a date."""
+    if text.strip().isdecimal():
+        return float(text)
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None
