@@ -20,7 +20,7 @@ from spool.planning.fleet import Known, Measured, build_fleet, read_calibration
 from spool.planning.pace import ASSUMED_EFFICIENCY
 from spool.planning.plan import Ownership, Surroundings, Workload, by_chip, make_plan, what_if
 from spool.planning.shape import ModelShape, read_shape
-from spool.settings import Settings, load_settings
+from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings
 from spool.store import Database
 from spool.store.paces import measured_paces
 
@@ -75,8 +75,8 @@ def plan(
         "beam" if decoder is Search.BEAM else "greedy",
         beam,
         chunk,
-        settings.frame_budget,
-        settings.max_batch,
+        settings.frame_budget or FRAME_BUDGET,
+        settings.max_batch or MAX_BATCH,
     )
     own = Ownership(years, duty, kwh)
     known = Known(

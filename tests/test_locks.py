@@ -29,7 +29,10 @@ def locked(file: str) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize(("file", "extras"), [("run.txt", RUN), ("dev.txt", (*RUN, "dev"))])
+LOCKS = {"run.txt": RUN, "dev.txt": (*RUN, "dev"), "api.txt": ("api",), "worker.txt": ("worker",)}
+
+
+@pytest.mark.parametrize(("file", "extras"), LOCKS.items())
 def test_every_dependency_is_locked(file: str, extras: tuple[str, ...]) -> None:
     versions = locked(file)
     asked = PROJECT["dependencies"] + [
@@ -40,7 +43,7 @@ def test_every_dependency_is_locked(file: str, extras: tuple[str, ...]) -> None:
     assert "setuptools" in versions  # what builds Spool itself
 
 
-@pytest.mark.parametrize("file", ["run.txt", "dev.txt"])
+@pytest.mark.parametrize("file", LOCKS)
 def test_the_lock_has_the_versions_that_were_tested(file: str) -> None:
     pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
     versions = locked(file)

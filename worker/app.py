@@ -30,7 +30,7 @@ from spool.ids import new_id
 from spool.objects import object_store
 from spool.queue import TASK, celery_app, queue_name
 from spool.relay import Sweeper
-from spool.settings import Settings
+from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings
 from spool.store.database import Database
 from spool.store.workers import WorkerInfo, register_worker, stop_worker
 from worker.batching import BatchLimits
@@ -55,7 +55,8 @@ DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOptions:
     """The engine that the settings ask for."""
-    limits = BatchLimits(utterances=settings.max_batch, samples=settings.frame_budget * FRAME_SAMPLES)
+    frames = settings.frame_budget or FRAME_BUDGET
+    limits = BatchLimits(utterances=settings.max_batch or MAX_BATCH, samples=frames * FRAME_SAMPLES)
     return EngineOptions(slots=settings.engine_slots, limits=limits, loader=loader)
 
 

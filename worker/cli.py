@@ -13,6 +13,7 @@ from worker.cli_bench import bench
 from worker.cli_check import check
 from worker.cli_measure import measure
 from worker.cli_run import run
+from worker.cli_status import status
 from worker.cli_transcribe import transcribe
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -27,6 +28,7 @@ app.command("bench")(bench)
 app.command("check")(check)
 app.command("measure")(measure)
 app.command("run")(run)
+app.command("status")(status)
 app.command("transcribe")(transcribe)
 
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Writes run.txt and dev.txt: the versions of constraints.txt with the hashes of every file that the index has of
-# them, for Linux and macOS and every Python from 3.11 on. uv, since pip resolves for one platform alone.
+# Writes run.txt, dev.txt, api.txt and worker.txt: the versions of constraints.txt with the hashes of every file that
+# the index has of them, for Linux and macOS and every Python from 3.11 on. uv, since pip resolves for one platform
+# alone.
 set -eu
 cd "$(dirname "$0")/../.."
 python=$1
@@ -20,3 +21,6 @@ lock() {
 
 lock ops/locks/run.txt --extra api --extra worker --extra embedded
 lock ops/locks/dev.txt --extra api --extra worker --extra embedded --extra dev
+# What the container images install (ops/images/Dockerfile).
+lock ops/locks/api.txt --extra api
+lock ops/locks/worker.txt --extra worker

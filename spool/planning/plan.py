@@ -13,6 +13,7 @@ from spool.planning.chips import CHIPS, Chip
 from spool.planning.pace import Pace, Parts, RooflinePace
 from spool.planning.roofline import Batch, Decoder, Work
 from spool.planning.shape import ModelShape
+from spool.settings import FRAME_BUDGET, MAX_BATCH
 
 HOURS_A_YEAR = 8766.0
 FRAMES_A_SECOND = 100
@@ -23,7 +24,8 @@ BEAMS = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is to be transcribed, and how. `frame_budget` and `max_batch` as in the settings."""
+    """What is to be transcribed, and how. `frame_budget` and `max_batch` as in the settings, which may leave
+    them to the machine."""
 
     hours: float
     lengths: Lengths
@@ -31,8 +33,8 @@ class Workload:
     decoder: Decoder = "greedy"
     beam: int = 4
     chunk_seconds: float = CHUNK_SECONDS
-    frame_budget: int = 48_000
-    max_batch: int = 64
+    frame_budget: int = FRAME_BUDGET
+    max_batch: int = MAX_BATCH
 
     def batches(self) -> tuple[tuple[Batch, float], ...]:
         """The batches that it comes to, each with its share of the audio."""

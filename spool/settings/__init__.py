@@ -1,7 +1,15 @@
 """Every setting of Spool in one frozen object, read from `SPOOL_*` variables."""
 
+from spool.settings.checks import FRAME_BUDGET, LONGEST_CHUNK_FRAMES, MAX_BATCH
 from spool.settings.environment import load_settings
 from spool.settings.fields import Settings
 from spool.settings.unknown import unknown_variables
 
-__all__ = ["Settings", "load_settings", "unknown_variables"]
+__all__ = [
+    "FRAME_BUDGET",
+    "LONGEST_CHUNK_FRAMES",
+    "MAX_BATCH",
+    "Settings",
+    "load_settings",
+    "unknown_variables",
+]

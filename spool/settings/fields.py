@@ -29,6 +29,7 @@ from pydantic import (
 from spool.addresses import AddressRules, normal_host
 from spool.costs import price_micros
 from spool.embedded import default_url
+from spool.hours import parse_hours
 from spool.rates import CLOUDS, CloudPrices, Rate, price_of
 from spool.settings.checks import refuse_contradictions
 
@@ -107,10 +108,14 @@ class Settings(BaseModel):
     worker_name: Name = Field(default_factory=_host_name)
     concurrency: int = Field(8, ge=1, le=256)
     """Jobs in flight in one worker."""
-    frame_budget: int = Field(48_000, ge=1)
-    """Feature frames of 10 ms in one batch, padding included."""
-    max_batch: int = Field(64, ge=1)
-    """Utterances in one batch."""
+    frame_budget: int | None = Field(None, ge=1)
+    """Feature frames of 10 ms in one batch, padding included; None: as many as the machine has memory for."""
+    max_batch: int | None = Field(None, ge=1)
+    """Utterances in one batch; None: as the memory allows."""
+    work_hours: str = ""
+    """When to work by this machine's clock (`19:00-07:00,sat,sun`); empty: always."""
+    work_share: float = Field(1.0, gt=0, le=1)
+    """Of the time within these hours, the share that the engine may be busy."""
     engine_slots: int = Field(32, ge=1)
     """Chunks that may wait in the engine before job threads are held back."""
     yield_seconds: Seconds = 600.0
@@ -167,6 +172,12 @@ class Settings(BaseModel):
         if any("*" in pattern.removeprefix("*.") or "/" in pattern for pattern in patterns):
             raise ValueError("has to be a list of hosts such as example.org,*.example.net")
         return patterns
+
+    @field_validator("work_hours")
+    @classmethod
+    def _hours(cls, value: str) -> str:
+        parse_hours(value)
+        return value
 
     @field_validator("models", "language_models", "rate_card", "budgets", mode="before")
     @classmethod

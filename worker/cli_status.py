@@ -1,0 +1,78 @@
+"""`spool-worker status`: whether the worker of this name is at work, as the database knows it.
+
+For health checks and for whoever upgrades a machine. Knows the row of the worker, printing and the exit code;
+touches no device.
+"""
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from spool.store.database import Database
+from spool.store.workers import Worker, list_workers
+
+POLL_SECONDS = 0.5
+WELL = frozenset({"ready", "resting"})
+
+
+def status(
+    wait: Annotated[
+        float, typer.Option(min=0, help="Give it so many seconds to be at work.", metavar="SECONDS")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Whether the worker of this machine is at work; exit code 1 when it is not."""
+    from spool.settings import load_settings
+
+    settings = load_settings()
+    db = Database(settings.database_url)
+    deadline = time.monotonic() + wait
+    try:
+        worker = find_worker(db, settings.worker_name)
+        while not at_work(worker) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            worker = find_worker(db, settings.worker_name)
+    finally:
+        db.close()
+    typer.echo(_as_json(worker) if as_json else _sentence(settings.worker_name, worker))
+    if not at_work(worker):
+        raise typer.Exit(1)
+
+
+def find_worker(db: Database, name: str) -> Worker | None:
+    """The latest run of the worker of this name. Raises StorageError."""
+    with db.read() as tx:
+        return next((worker for worker in list_workers(tx) if worker.info.name == name), None)
+
+
+def at_work(worker: Worker | None) -> bool:
+    """Alive, and taking jobs now or, by its hours, later."""
+    return worker is not None and worker.alive and worker.state in WELL
+
+
+def _sentence(name: str, worker: Worker | None) -> str:
+    if worker is None:
+        return f"{name}: no worker of this name has ever started"
+    state = worker.state if worker.alive or worker.state == "stopped" else f"lost (was {worker.state})"
+    reason = f": {worker.reason}" if worker.reason else ""
+    seen = f"{worker.seen_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{name}: {state}{reason}; version {worker.info.version}, last heard of {seen}"
+
+
+def _as_json(worker: Worker | None) -> str:
+    if worker is None:
+        return json.dumps(None)
+    info = worker.info
+    return json.dumps(
+        {
+            "id": info.id,
+            "name": info.name,
+            "state": worker.state,
+            "alive": worker.alive,
+            "reason": worker.reason,
+            "version": info.version,
+            "pid": info.pid,
+        }
+    )
