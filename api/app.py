@@ -18,7 +18,9 @@ from api import (
     costs,
     described,
     described_batches,
+    described_events,
     described_page,
+    events,
     health,
     jobs,
     metrics,
@@ -93,6 +95,7 @@ def create_app(settings: Settings) -> FastAPI:
         "/jobs/{job_id}/phrases", phrases.phrases, methods=["GET"], tags=["jobs"], **phrases.PHRASES
     )
     _add_batches(v1)
+    _add_events(v1)
     _add_views(app, v1)
     v1.add_api_route("/costs", costs.costs, methods=["GET"], tags=["costs"], **described.COSTS)
     v1.add_api_route("/workers", workers.workers, methods=["GET"], tags=["fleet"], **described.WORKERS)
@@ -130,6 +133,14 @@ def _add_batches(v1: APIRouter) -> None:
     v1.add_api_route(one, batches.cancel, methods=["DELETE"], tags=tags, **told.CANCEL)
     v1.add_api_route(f"{one}/results", batches.results, methods=["GET"], tags=tags, **told.RESULTS)
     v1.add_api_route(f"{one}/retry-failed", batches.retry_failed, methods=["POST"], tags=tags, **told.RETRY)
+
+
+def _add_events(v1: APIRouter) -> None:
+    told = described_events
+    v1.add_api_route("/jobs/{job_id}/events", events.of_job, methods=["GET"], tags=["jobs"], **told.OF_JOB)
+    v1.add_api_route(
+        "/batches/{batch_id}/events", events.of_batch, methods=["GET"], tags=["batches"], **told.OF_BATCH
+    )
 
 
 @asynccontextmanager

@@ -37,6 +37,11 @@ class Caller:
         """The key, if it came with one."""
         return self.name if is_id(self.name, "key") else None
 
+    @property
+    def is_anybody(self) -> bool:
+        """Whether it was let in where no key was asked for."""
+        return self.name == "anybody"
+
     def may(self, scope: Scope | None) -> bool:
         """Whether it has the scope; None is what any caller has."""
         return scope is None or scope in self.scopes or Scope.ADMIN in self.scopes

@@ -53,6 +53,7 @@ _DETAILS = {
     "unknown_model": (422, "There is no model 'parakeet-9'; known here: demo."),
     "rate_limited": (429, "Too many requests; try again in 1 s."),
     "storage": (503, "The database does not answer."),
+    "too_many_streams": (503, "Too many streams of events are open here; ask again."),
     "too_long": (504, "The recording was not done within 900 s; submit it as a job."),
     "disk_full": (507, "No space is left where uploads are received."),
 }

@@ -17,6 +17,7 @@ RULES: Mapping[str, Scope | None] = {
     "GET /v1/jobs/{job_id}/phrases": Scope.READ,
     "POST /v1/jobs/{job_id}/audio-link": Scope.READ,
     "GET /v1/jobs/{job_id}/audio": Scope.READ,
+    "GET /v1/jobs/{job_id}/events": Scope.READ,
     "GET /v1/overview": Scope.READ,
     # Whoever hands in hears the words: they are the answer.
     "POST /v1/audio/transcriptions": Scope.SUBMIT,
@@ -26,6 +27,7 @@ RULES: Mapping[str, Scope | None] = {
     "DELETE /v1/batches/{batch_id}": Scope.SUBMIT,
     "GET /v1/batches/{batch_id}/results": Scope.READ,
     "POST /v1/batches/{batch_id}/retry-failed": Scope.SUBMIT,
+    "GET /v1/batches/{batch_id}/events": Scope.READ,
     "GET /v1/costs": Scope.READ,
     # Hosts and busy seconds tell of everybody's work.
     "GET /v1/workers": Scope.ADMIN,

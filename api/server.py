@@ -12,6 +12,7 @@ from pathlib import Path
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import create_app
 from api.slowness import PatientProtocol
@@ -31,8 +32,9 @@ _GRACE_S = 20  # how long a request may go on after SIGTERM
 class _Server(uvicorn.Server):
     """uvicorn's server that says where it listens once it does."""
 
-    def __init__(self, config: uvicorn.Config, url: str, announce: Path | None) -> None:
+    def __init__(self, app: FastAPI, config: uvicorn.Config, url: str, announce: Path | None) -> None:
         super().__init__(config)
+        self._app = app
         self._url = url
         self._announce = announce
 
@@ -40,6 +42,13 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._announce is not None:
             _write_whole(self._announce, json.dumps({"url": self._url, "pid": os.getpid()}))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A stream of events has no end of its own that could be waited for.
+        services = getattr(self._app.state, "services", None)
+        if services is not None:
+            services.feed.close_streams()
+        await super().shutdown(sockets)
 
 
 def serve(settings: Settings, announce: Path | None = None) -> None:
@@ -51,8 +60,9 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
     for sentence in unknown_variables():
         log.warning("unknown variable", reason=sentence)
     log.info("listening", url=url)
+    app = create_app(settings)
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=_GRACE_S,
@@ -65,7 +75,7 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
     # uvicorn raises the signal anew after its own shutdown; unheeded here, it lets us end in good order.
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        _Server(config, url, announce).run(sockets=[listener])
+        _Server(app, config, url, announce).run(sockets=[listener])
     finally:
         listener.close()
         if announce is not None:

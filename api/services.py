@@ -10,6 +10,7 @@ from typing import Annotated, cast
 from celery import Celery
 from fastapi import Depends, Request
 
+from api.feed import Feed
 from api.keyring import Keyring
 from api.limits import Buckets
 from api.probes import Probes
@@ -38,6 +39,7 @@ class Services:
     keyring: Keyring
     limits: Buckets
     misses: Buckets
+    feed: Feed
 
     @property
     def upload_folder(self) -> Path:
@@ -46,6 +48,7 @@ class Services:
 
     def close(self) -> None:
         """Stop sweeping and let the connections go."""
+        self.feed.stop()
         self.sweeper.stop()
         self.keyring.close()
         self.probes.close()
@@ -72,6 +75,7 @@ def open_services(settings: Settings) -> Services:
             "objects": objects.check,
         }
     )
+    keyring = Keyring(database, settings)
     services = Services(
         settings=settings,
         database=database,
@@ -79,13 +83,15 @@ def open_services(settings: Settings) -> Services:
         queue=queue,
         sweeper=Sweeper(database, queue, settings),
         probes=probes,
-        keyring=Keyring(database, settings),
+        keyring=keyring,
         limits=Buckets(settings.rate_limit, settings.rate_burst),
         misses=Buckets(_GUESSES_A_SECOND, _GUESSES),
+        feed=Feed(database, settings, lambda: keyring.asks, lambda: None),
     )
     drop_remains(services.upload_folder)
     services.sweeper.start()
     services.keyring.start()
+    services.feed.start()
     return services
 
 

@@ -1,4 +1,5 @@
-// Which view the address names, and what stands around it. A view draws once and may return { refresh, leave }.
+// Which view the address names, and what stands around it. A view draws once and may return { refresh, leave, live }:
+// `live` is a stream of events that tells when to refresh.
 
 import { showBatch, showBatches } from "./batches.js";
 import { showCosts } from "./costs.js";
@@ -7,9 +8,11 @@ import { listenForDrops, openHandIn } from "./handin.js";
 import { Problem } from "./http.js";
 import { showJob } from "./job.js";
 import { showJobs } from "./jobs.js";
+import { stayLive } from "./live.js";
 import { showOverview } from "./overview.js";
 
 const REFRESH_MS = 2000;
+const CALM_BEATS = 5; // what events do not tell, such as the time left, is asked for so much more seldom
 const VIEWS = [
   [/^\/$/, showOverview, "Overview"],
   [/^\/jobs$/, showJobs, "Jobs"],
@@ -22,11 +25,14 @@ const VIEWS = [
 const main = document.getElementById("main");
 let drawn = 0;
 let view = null;
+let stream = null;
+let beats = 0;
 
 async function draw(moved) {
   const mine = ++drawn;
   view?.leave?.();
-  view = null;
+  stream?.leave();
+  view = stream = null;
   const [path, query = ""] = (location.hash.slice(1) || "/").split("?");
   const found = VIEWS.map(([pattern, show, title]) => [pattern.exec(path), show, title]).find(([match]) => match);
   for (const link of document.querySelectorAll(".bar nav a")) {
@@ -45,6 +51,7 @@ async function draw(moved) {
     const shown = await show(root, ...match.slice(1), new URLSearchParams(query));
     if (mine !== drawn) return shown?.leave?.();
     view = shown ?? null;
+    stream = view?.live ? stayLive(view.live, view.refresh) : null;
     main.replaceChildren(root);
   } catch (error) {
     if (mine !== drawn) return;
@@ -58,7 +65,7 @@ async function draw(moved) {
 }
 
 async function beat() {
-  if (!document.hidden && view?.refresh) {
+  if (!document.hidden && view?.refresh && (!stream?.isLive() || ++beats % CALM_BEATS === 0)) {
     try {
       await view.refresh();
     } catch (error) {

@@ -63,7 +63,7 @@ export async function showBatch(root, id) {
       facts(one));
   }
   await refresh();
-  return { refresh };
+  return { refresh, live: JSON.parse(last).state === "ended" ? null : `/v1/batches/${id}/events` };
 }
 
 const tile = (value, label, title) =>

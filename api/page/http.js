@@ -39,6 +39,28 @@ export const send = async (method, path, body) =>
     body: body === undefined ? undefined : JSON.stringify(body),
   })).json();
 
+// Server-sent events by fetch, since an EventSource cannot send a key. Ends where the server says so, throws where
+// the stream breaks; `place.last` is then where it goes on.
+export async function follow(path, place, heard, signal) {
+  const after = place.last === null ? {} : { "Last-Event-ID": place.last };
+  const response = await ask(path, { headers: { Accept: "text/event-stream", ...after }, signal });
+  if (response.status === 204) return;
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let kept = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) throw new Error("The stream broke off.");
+    const messages = (kept + value).split("\n\n");
+    kept = messages.pop();
+    for (const message of messages) {
+      const fields = Object.fromEntries(message.split("\n").map((line) => line.split(/: (.*)/s, 2)));
+      if (fields.id) place.last = fields.id;
+      if (fields.event === "end") return;
+      if (fields.event) heard(fields.event, JSON.parse(fields.data));
+    }
+  }
+}
+
 export async function save(path, name) {
   const link = h("a", { href: URL.createObjectURL(await (await ask(path)).blob()), download: name });
   link.click();

@@ -45,7 +45,7 @@ export async function showJob(root, id) {
     }
   }
   await refresh();
-  return { refresh, leave: () => words?.leave() };
+  return { refresh, leave: () => words?.leave(), live: ENDED.includes(last.state) ? null : `/v1/jobs/${id}/events` };
 }
 
 function summary(job) {

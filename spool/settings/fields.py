@@ -98,6 +98,15 @@ class Settings(BaseModel):
     max_job_seconds: Seconds = 24 * 3600.0
     """How long workers may run one job, over all its attempts since it was submitted or retried."""
 
+    event_days: float = Field(30.0, gt=0)
+    """How long it stays known what happened to jobs and batches."""
+    event_streams: int = Field(200, ge=1)
+    """Streams of events that one API process keeps open."""
+    webhook_private_hosts: tuple[str, ...] = ()
+    """Hosts that webhooks may reach at private addresses and without TLS, such as a server of one's own."""
+    webhook_disable_days: float = Field(5.0, gt=0)
+    """After so long with failures alone an endpoint is disabled."""
+
     models: dict[str, str] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
     """Model names that jobs may ask for, each a folder, a `.nemo` file or a hub id `owner/name`."""
     default_model: str = "demo"
@@ -163,7 +172,7 @@ class Settings(BaseModel):
     def _json(cls, value: Any) -> Any:  # noqa: ANN401
         return json.loads(value, parse_float=Decimal) if isinstance(value, str) else value
 
-    @field_validator("source_hosts", "source_private_hosts", mode="before")
+    @field_validator("source_hosts", "source_private_hosts", "webhook_private_hosts", mode="before")
     @classmethod
     def _host_patterns(cls, value: Any) -> Any:  # noqa: ANN401
         if isinstance(value, str):
@@ -209,6 +218,11 @@ class Settings(BaseModel):
     def source_addresses(self) -> AddressRules:
         """Which hosts `https://` sources may be fetched from."""
         return AddressRules(self.source_hosts, self.source_private_hosts)
+
+    @property
+    def webhook_addresses(self) -> AddressRules:
+        """Which hosts webhooks may be sent to."""
+        return AddressRules((), self.webhook_private_hosts)
 
     @property
     def own_folders(self) -> tuple[Path, ...]:

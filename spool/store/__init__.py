@@ -6,6 +6,7 @@
     chunks     what was already decoded
     batches    many jobs handed in at once (standing: how far they are; batch_changes: cancelled, retried)
     events     what happened, in a log (placing gives the numbers)
+    webhooks   who is told of it (deliveries: what they are sent, and what came of it)
     reuse      which finished transcript a job may take over
     outbox     messages still to be sent, the sweep, locks
     costs      the ledger and its reports (bills holds their records)

@@ -78,6 +78,13 @@ def find_key(tx: Connection, key_id: str) -> ApiKey | None:
     return None if row is None else _key_of(row)
 
 
+def alive_keys(tx: Connection, key_ids: Sequence[str]) -> set[str]:
+    """Those of the keys that are neither revoked nor expired."""
+    if not key_ids:
+        return set()
+    return {row.id for row in tx.execute(_keys().where(api_keys.c.id.in_(key_ids))) if row.alive}
+
+
 def list_keys(tx: Connection) -> list[ApiKey]:
     """Every key there ever was, the newest first."""
     return [_key_of(row) for row in tx.execute(_keys().order_by(api_keys.c.created_at.desc(), api_keys.c.id))]

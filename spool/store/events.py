@@ -35,6 +35,17 @@ class Event:
     custom_id: str | None
     data: dict[str, Any]
 
+    def told(self) -> dict[str, Any]:
+        """As streams and webhooks tell it."""
+        return {
+            "project": self.project,
+            "job": self.job_id,
+            "batch": self.batch_id,
+            "custom_id": self.custom_id,
+            "at": self.at.isoformat(),
+            **self.data,
+        }
+
 
 def note_jobs(tx: Connection, *changed: Job) -> None:
     """Each of the jobs came into the state that it is in."""

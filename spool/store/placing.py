@@ -3,7 +3,8 @@
 An id that is given out before the commit may become visible after a higher one (PostgreSQL), and who reads by
 id would miss it. So a number is given only to what is committed already, under a lock that is held until the
 numbers are committed themselves. Any process may do it at any time. A batch's end shows in no single job's
-commit, since its two last jobs may end at once; it is seen here, after both.
+commit, since its two last jobs may end at once; it is seen here, after both. Webhooks get their deliveries in
+the same commit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,16 +16,17 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from spool.clock import now_utc
 from spool.events import BATCH_CANCELLED, BATCH_DONE, BATCH_RECEIVED, BATCH_RETRIED, JOB_ENDS, JOB_EVENTS
 from spool.jobs import TERMINAL, JobState
+from spool.store.deliveries import add_deliveries
 from spool.store.events import POSITION, Event
 from spool.store.standing import batch_counts
 from spool.tables import batches, event_inbox, event_position, events, jobs
 
 _MAY_END = JOB_ENDS | {BATCH_RECEIVED, BATCH_CANCELLED}
 _REOPEN = frozenset({JOB_EVENTS[JobState.QUEUED], JOB_EVENTS[JobState.RUNNING], BATCH_RETRIED})
-_BLOCK = 500
+PLACED_AT_ONCE = 500
 
 
-def place_events(tx: Connection, limit: int = _BLOCK) -> list[Event]:
+def place_events(tx: Connection, limit: int = PLACED_AT_ONCE) -> list[Event]:
     """Move up to `limit` committed events into the log; they, and the ends of batches that they led to."""
     position = _locked_position(tx)
     first = select(event_inbox.c.id).order_by(event_inbox.c.id).limit(limit)
@@ -40,6 +42,7 @@ def place_events(tx: Connection, limit: int = _BLOCK) -> list[Event]:
         if batch_id is not None:
             placed.extend(_end(tx, batch_id, position + len(placed) + 1))
     tx.execute(insert(events), [_row(event) for event in placed])
+    add_deliveries(tx, placed)
     tx.execute(
         update(event_position).where(event_position.c.name == POSITION).values(value=position + len(placed))
     )

@@ -6,6 +6,7 @@ expected) is in `spool.forecast`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, case, func, select
 
@@ -50,6 +51,8 @@ class Standing:
 def batch_counts(tx: Connection, batch_ids: Sequence[str]) -> dict[str, dict[JobState, int]]:
     """Jobs by state (all five, zeros too) for each batch."""
     found: dict[str, dict[JobState, int]] = {batch_id: dict.fromkeys(JobState, 0) for batch_id in batch_ids}
+    if not found:
+        return found
     rows = tx.execute(
         select(jobs.c.batch_id, jobs.c.state, func.count())
         .where(jobs.c.batch_id.in_(batch_ids))
@@ -58,6 +61,18 @@ def batch_counts(tx: Connection, batch_ids: Sequence[str]) -> dict[str, dict[Job
     for batch_id, state, number in rows:
         found[batch_id][JobState(state)] = int(number)
     return found
+
+
+def jobs_progress(tx: Connection, job_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """State and seconds of audio, done and in all, of each job that there is."""
+    if not job_ids:
+        return {}
+    columns = (jobs.c.id, jobs.c.state, jobs.c.done_seconds, jobs.c.audio_seconds)
+    rows = tx.execute(select(*columns).where(jobs.c.id.in_(job_ids)))
+    return {
+        row.id: {"state": row.state, "done_seconds": row.done_seconds, "audio_seconds": row.audio_seconds}
+        for row in rows
+    }
 
 
 def batch_standing(tx: Connection, batch_id: str) -> Standing:

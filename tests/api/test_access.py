@@ -19,6 +19,7 @@ from api.rules import OPEN, RULES
 from spool.keys import Scope, key_id_of, mint
 from spool.settings import Settings, load_settings
 from spool.store.api_keys import revoke_key
+from spool.store.batches import batch_jobs
 from spool.store.jobs import get_job
 from tests.api.keys import BOTH, admin_key, bearer, get, new_key, post
 from tests.api.running import Live, file_job, problem, start
@@ -87,10 +88,10 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
     }
     with database.begin() as tx:
         revoke_key(tx, key_id_of(keys["revoked"] or "") or "")
-    line = f'{{"source": "{file_job(recordings)["source"]}", "name": "{SECRET}"}}'
+    manifest = f'{{"source": "{file_job(recordings)["source"]}", "name": "{SECRET}"}}'
     bodies: dict[str, dict[str, Any]] = {
         "POST /v1/jobs": {"json": file_job(recordings)},
-        "POST /v1/batches": {"content": line, "headers": NDJSON},
+        "POST /v1/batches": {"content": manifest, "headers": NDJSON},
         "POST /v1/audio/transcriptions": {"files": {"file": b"RIFF"}},
     }
     http = httpx.Client(timeout=60, verify=False)
@@ -99,6 +100,9 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         job = made.ask("POST /v1/jobs", "submitter").json()
         batch = made.ask("POST /v1/batches", "submitter").json()
         live.work().finish(job["id"])
+        with database.read() as tx:
+            (line,) = batch_jobs(tx, batch["id"], None, 2)
+        live.work().finish(line.id)  # so that a stream of its events ends
         made.parameters = {"job_id": job["id"], "batch_id": batch["id"]}
         yield made
     finally:

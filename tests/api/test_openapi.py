@@ -44,11 +44,13 @@ def test_every_route_is_on_the_page() -> None:
         "GET /readyz",
         "GET /v1/batches",
         "GET /v1/batches/{batch_id}",
+        "GET /v1/batches/{batch_id}/events",
         "GET /v1/batches/{batch_id}/results",
         "GET /v1/costs",
         "GET /v1/jobs",
         "GET /v1/jobs/{job_id}",
         "GET /v1/jobs/{job_id}/audio",
+        "GET /v1/jobs/{job_id}/events",
         "GET /v1/jobs/{job_id}/phrases",
         "GET /v1/jobs/{job_id}/transcript",
         "GET /v1/models",
@@ -69,6 +71,8 @@ def test_every_answer_has_an_example(name: str, operation: dict[str, Any]) -> No
     assert operation["description"]
     assert operation["tags"]
     for status, answer in operation["responses"].items():
+        if status == "204":
+            continue
         assert answer["content"], (name, status)
         for kind, content in answer["content"].items():
             assert "example" in content or content.get("examples"), (name, status, kind)

@@ -73,7 +73,7 @@ def attempt(operation: Any, mode: GenerationMode, known: Parameters) -> set[int]
 def existing(http: httpx.Client, path: str) -> list[Parameters]:
     """Path parameters of something that exists, where the path has any."""
     name = path.partition("{")[2].partition("}")[0]
-    if not name:
+    if not name or path.endswith("/events"):  # a stream, open for as long as there is something to wait for
         return []
     return [{name: http.get("/v1/jobs" if name == "job_id" else "/v1/batches").json()["items"][-1]["id"]}]
 

@@ -125,6 +125,18 @@ def test_sigterm_lets_a_request_finish_and_ends_in_good_order(server: Server) ->
     assert list((server.home / "uploads").iterdir()) == []
 
 
+def test_streams_of_events_end_in_good_order_when_it_stops(server: Server) -> None:
+    with httpx.Client(base_url=server.url, timeout=60, verify=False) as client:
+        job = client.post("/v1/jobs", files={"file": ("a.wav", b"RIFF")}).json()
+        with client.stream("GET", f"/v1/jobs/{job['id']}/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "retry: 2000"
+            server.process.send_signal(signal.SIGTERM)
+            # Were it cut off, httpx would say so
+            assert "event: end" not in list(lines)
+    assert server.process.wait(60) == 0
+
+
 def test_an_address_that_is_taken_is_told_in_one_sentence(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -14,6 +14,7 @@ from spool.jobs import JobOptions
 from spool.keys import Scope
 from spool.store import leases
 from spool.store.api_keys import create_key
+from spool.store.batches import NewBatch, add_jobs, batch_jobs, close_batch, create_batch
 from spool.store.jobs import NewJob, Source, create_job
 from tests.api.running import Live, transcript_of
 
@@ -142,6 +143,68 @@ def test_a_failed_job_says_why(page: Page, live: Live) -> None:
     page.goto("/#/jobs?state=failed")
     page.get_by_role("link", name="a.wav").click()
     expect(page.locator(".card.error")).to_have_text("audio_unreadable It is a text file.")
+
+
+NO_BEAT = (
+    "const real = setTimeout; window.setTimeout = (f, ms, ...more) => ms === 2000 ? 0 : real(f, ms, ...more)"
+)
+
+
+def new_job_of(live: Live, name: str) -> str:
+    with live.services.database.begin() as tx:
+        source = Source(kind="file", uri="file:///archive/a.wav", size=None, etag=None)
+        return create_job(tx, NewJob(source=source, options=JobOptions(), name=name))[0].id
+
+
+def test_an_open_job_follows_its_events_without_asking(page: Page, live: Live) -> None:
+    """The page's own clock is stopped: what it shows can only have come by the stream."""
+    page.add_init_script(NO_BEAT)
+    job_id = new_job_of(live, "a.wav")
+    page.goto(f"/#/jobs/{job_id}")
+    expect(page.locator(".state")).to_have_text("queued")
+    worker = live.work()
+    claim = worker.claim(job_id)
+    expect(page.locator(".state")).to_have_text("running")
+    worker.progress(claim, 30.0, 90.0)
+    expect(page.locator("progress, .bar").first).to_be_visible()
+    expect(page.get_by_text("30 s of 2 min")).to_be_visible()
+    with live.services.database.begin() as tx:
+        leases.fail_job(tx, claim, "audio_unreadable", "It is a text file.")
+    expect(page.locator(".card.error")).to_have_text("audio_unreadable It is a text file.")
+
+
+def test_an_open_batch_follows_its_jobs_and_without_a_stream_it_asks(page: Page, live: Live) -> None:
+    with live.services.database.begin() as tx:
+        made, _ = create_batch(tx, NewBatch("default", "reels", "manifest", True, "a"))
+        lines = [
+            NewJob(
+                source=Source("file", f"file:///{n}.wav"),
+                options=JobOptions(),
+                name="x",
+                batch_id=made.id,
+                batch_line=n,
+                custom_id=str(n),
+            )
+            for n in range(2)
+        ]
+        add_jobs(tx, made.id, lines)
+        close_batch(tx, made.id, 2, 0, [])
+        first, second = (job.id for job in batch_jobs(tx, made.id, None, 2))
+    page.add_init_script(NO_BEAT)
+    page.goto(f"/#/batches/{made.id}")
+    expect(page.get_by_text("0 of 2 jobs ended")).to_be_visible()
+    live.work().finish(first)
+    expect(page.get_by_text("1 of 2 jobs ended")).to_be_visible()
+
+    # A tab of its own, where the clock runs and no stream comes through
+    asking = page.context.browser.new_page(base_url=live.url)
+    asking.route("**/events", lambda route: route.abort())
+    asking.goto(f"/#/batches/{made.id}")
+    expect(asking.get_by_text("1 of 2 jobs ended")).to_be_visible()
+    live.work().finish(second)
+    expect(asking.get_by_text("2 of 2 jobs ended")).to_be_visible()
+    expect(page.get_by_text("2 of 2 jobs ended")).to_be_visible()
+    asking.close()
 
 
 def test_costs_are_a_plot_and_a_table(page: Page, live: Live) -> None:
