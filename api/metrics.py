@@ -103,12 +103,12 @@ def _of_laws(gauges: Gauges) -> Iterator[Metric]:
         lost.add_metric([pool], number)
     yield lost
     breaches = Gauge("spool_audit_breaches", "Breaches that the last `spool audit` found.", labels=["rule"])
+    age = Gauge("spool_audit_age_seconds", "Since the last `spool audit`; nothing where there was none.")
     if gauges.audited is not None and gauges.audited.ended_at is not None:
         for rule, number in gauges.audited.breaches.items():
             breaches.add_metric([rule], number)
-        age = (gauges.now - gauges.audited.ended_at).total_seconds()
-        yield Gauge("spool_audit_age_seconds", "Since the last `spool audit`.", max(age, 0))
-    yield breaches
+        age.add_metric([], max((gauges.now - gauges.audited.ended_at).total_seconds(), 0))
+    yield from (breaches, age)
 
 
 def _of_money(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:

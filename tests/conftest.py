@@ -21,6 +21,7 @@ from tests.live.fixtures import (  # noqa: F401 - fixtures are found by name her
     sqlite_url,
 )
 from tests.page.needs import left_out as not_looked_at
+from tests.watch.needs import left_out as not_tried
 
 # A fixed set of examples where the answer has to be about the commit alone; elsewhere every run tries others.
 settings.register_profile("ci", derandomize=True)
@@ -33,6 +34,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for files, missing, package in (
         (not_compiled, "g++ and clang-19", "g++ clang-19"),
         (not_looked_at, "a Chromium", "chromium libatomic1"),
+        (not_tried, "promtool", "--no-install-recommends prometheus"),
     ):
         if files:
             terminalreporter.write_line(
