@@ -11,7 +11,7 @@ from api.cli_connection import Json, Url, connected, out, print_json
 from api.cost_files import cost_csv
 from api.printing import clock, cost_table
 from spool.wire.costs import GroupBy
-from spool.wire.jobs import WorkerList
+from spool.wire.jobs import WorkerList, WorkerOut
 
 
 def costs(
@@ -39,6 +39,9 @@ def costs(
         out.print(cost_table(report))
 
 
+STANDING_STYLES = {"ready": "green", "unwell": "red", "lost": "red", "draining": "yellow", "resting": "cyan"}
+
+
 def workers(url: Url = None, as_json: Json = False) -> None:
     """Who works, and how busy each has been."""
     with connected(url) as (spool, _):
@@ -50,14 +53,28 @@ def workers(url: Url = None, as_json: Json = False) -> None:
     for title in ("worker", "pool", "state", "chip", "models", "busy", "reason"):
         table.add_column(title, no_wrap=title != "reason", overflow="fold")
     for worker in listed.items:
-        state = worker.state if worker.alive or worker.state == "stopped" else "silent"
         table.add_row(
             Text(worker.name),
             worker.pool,
-            Text(state, style="green" if worker.alive else "dim"),
-            Text(worker.chip),
-            ", ".join(worker.models),
+            Text(worker.state, style=STANDING_STYLES.get(worker.state, "dim")),
+            Text(_machine(worker)),
+            _models(worker),
             clock(worker.busy_seconds),
-            Text(worker.reason or "", style="red"),
+            Text(worker.reason or ""),
         )
     out.print(table)
+
+
+def _machine(worker: WorkerOut) -> str:
+    cores = f", {worker.gpu_cores} GPU cores" if worker.gpu_cores else ""
+    memory = f", {worker.memory_bytes / 2**30:.0f} GiB" if worker.memory_bytes else ""
+    return f"{worker.chip}{cores}{memory}"
+
+
+def _models(worker: WorkerOut) -> Text:
+    """Those in its memory first and bright, those it could load dim."""
+    loaded = [name for name in worker.loaded_models or () if name in worker.models]
+    rest = [name for name in worker.models if name not in loaded]
+    return Text(", ").join(
+        [*(Text(name, style="bold") for name in loaded), *(Text(name, "dim") for name in rest)]
+    )

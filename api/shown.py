@@ -82,16 +82,31 @@ def shown_worker(worker: Worker) -> WorkerOut:
         host=info.host,
         chip=info.chip,
         version=info.version,
-        state=worker.state,
-        reason=worker.reason,
+        state=worker.standing,
+        reason=_why(worker),
         alive=worker.alive,
         models=list(info.models),
+        loaded_models=_listed(worker.loaded),
+        pinned_models=_listed(info.pinned),
+        gpu_cores=info.gpu_cores,
+        memory_bytes=info.memory_bytes,
         concurrency=info.concurrency,
         price_per_hour=Decimal(info.price_per_hour_micros) / MICROS_PER_UNIT,
         busy_seconds=worker.busy_ns / NANOS_PER_SECOND,
         started_at=worker.started_at,
         seen_at=worker.seen_at,
     )
+
+
+def _why(worker: Worker) -> str | None:
+    if worker.standing != "lost":
+        return worker.reason
+    before = f"; it was {worker.state}{f': {worker.reason}' if worker.reason else ''}"
+    return f"nothing was heard of it since {worker.seen_at:%Y-%m-%d %H:%M:%S} UTC{before}"
+
+
+def _listed(names: tuple[str, ...] | None) -> list[str] | None:
+    return None if names is None else list(names)
 
 
 def _public(source: Source) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -36,7 +37,7 @@ from spool.store.workers import WorkerInfo, register_worker, stop_worker
 from worker.batching import BatchLimits
 from worker.billing import WastedTime
 from worker.engine import Engine
-from worker.engine_protocol import DEFAULT_LOADER, EngineOptions
+from worker.engine_protocol import DEFAULT_LOADER, EngineOptions, ShelfOptions
 from worker.hardware import refuse_wrong_pool, this_machine
 from worker.heartbeat import Heartbeat
 from worker.intake import QueueIntake
@@ -55,9 +56,15 @@ DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOptions:
     """The engine that the settings ask for."""
+    shelf = ShelfOptions(
+        most=sys.maxsize,
+        budget_bytes=settings.model_memory_bytes or this_machine().memory // 4,
+        stay_seconds=settings.model_stay_seconds,
+        pinned=frozenset(settings.models[name] for name in settings.pinned_models),
+    )
     frames = settings.frame_budget or FRAME_BUDGET
     limits = BatchLimits(utterances=settings.max_batch or MAX_BATCH, samples=frames * FRAME_SAMPLES)
-    return EngineOptions(slots=settings.engine_slots, limits=limits, loader=loader)
+    return EngineOptions(slots=settings.engine_slots, limits=limits, loader=loader, shelf=shelf)
 
 
 class Worker:
@@ -90,6 +97,9 @@ class Worker:
             models=tuple(sorted(settings.models)),
             price_per_hour_micros=settings.price_per_hour_micros(),
             concurrency=settings.concurrency,
+            gpu_cores=hardware.gpu_cores,
+            memory_bytes=hardware.memory,
+            pinned=tuple(sorted(settings.pinned_models)),
         )
 
     def run(self) -> int:
@@ -102,6 +112,8 @@ class Worker:
             self._engine.start()
             stop.callback(self._engine.close)
             patiently(self._register, START_SECONDS)
+            for name in self._settings.pinned_models:
+                self._engine.describe(self._settings.models[name])  # what fails here fails its jobs
             bench = Bench(
                 self._settings,
                 self._db,

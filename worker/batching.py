@@ -12,7 +12,7 @@ under a share of the whole. Nothing waits for a better batch: an idle device is 
 """
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 
@@ -96,14 +96,16 @@ class WaitingList:
         self._remove({item.ticket for item in dropped})
         return dropped
 
-    def next_batch(self) -> list[Waiting]:
-        """Take out the next batch, in the order it was filled; empty only when nothing waits."""
+    def next_batch(self, first: Callable[[Hashable], bool] | None = None) -> list[Waiting]:
+        """Take out the next batch, in the order it was filled; empty only when nothing waits. Jobs whose
+        group `first` holds for go before all others, which lose nothing of what they are owed."""
         if self._suspects:
             return [self._suspects.popleft()]
         if not self._queues:
             return []
-        seed = self._queues[min(self._queues, key=self._turn)][0]
-        self._level = self._served[seed.job]
+        self._level = min(self._served[job] for job in self._queues)
+        among = [job for job, queue in self._queues.items() if first is None or first(queue[0].group)]
+        seed = self._queues[min(among or self._queues, key=self._turn)][0]
         batch = _Batch()
         for item in self._fair_order(seed):
             if len(batch.items) >= self._limits.utterances:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from spool.errors import EngineStopped, JobCancelled
 from worker.decode.hypothesis import SearchOptions, UtteranceAsk, UtteranceResult
-from worker.engine_pending import AnyFuture, EngineStats, PendingRequests
+from worker.engine_pending import AnyFuture, PendingRequests
 from worker.engine_process import EngineProcess
 from worker.engine_protocol import (
     NOTHING,
@@ -32,6 +32,7 @@ from worker.engine_protocol import (
     ModelInfo,
     Utterance,
 )
+from worker.engine_stats import EngineStats
 from worker.shared_audio import AudioSlots
 
 WATCHER_SECONDS = 10.0
@@ -192,6 +193,11 @@ class Engine:
     def stats(self) -> EngineStats:
         """The counts as of now."""
         return self._pending.stats
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The models (paths or hub ids) in the child's memory, the newest at the end."""
+        return self._pending.loaded
 
     @property
     def stopped(self) -> str | None:

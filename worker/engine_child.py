@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import cast
@@ -39,14 +39,18 @@ from worker.engine_protocol import (
     Recognizer,
     Report,
     Request,
+    ShelfOptions,
     Started,
     Stop,
+    Unloaded,
     Utterance,
 )
 from worker.shared_audio import AudioView, SlotLayout
+from worker.shelf import Shelf
 
 Loader = Callable[[str], Recognizer]
 Answer = UtteranceResult | SpoolError
+_Group = tuple[str, SearchOptions]  # what may share a batch: one model, asked alike
 
 
 def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options: EngineOptions) -> None:
@@ -60,11 +64,11 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     inbox = _Inbox(options, reports)
     threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
     loader = cast("Loader", getattr(importlib.import_module(module), name))
-    device = _Device(reports, AudioView(layout), loader, options.models_kept)
+    device = _Device(reports, AudioView(layout), loader, options.shelf)
     reports.send(Ready(os.getpid()))
     try:
         while True:
-            work = inbox.next()
+            work = inbox.next(device.may_serve)
             if isinstance(work, Describe):
                 device.describe(work)
             else:
@@ -122,25 +126,31 @@ class _Inbox:
                 self._errands.append(request)
             self._arrived.notify()
 
-    def next(self) -> Describe | list[Utterance]:
-        """Wait for something to do: an errand, or the best batch there is now."""
+    def next(self, may_serve: Callable[[str], bool]) -> Describe | list[Utterance]:
+        """Wait for something to do: an errand, or the best batch there is now. What needs a model that may
+        not be served yet comes last."""
         with self._arrived:
             while not self._errands and not len(self._waiting):
                 self._arrived.wait()
-            if self._errands:
+            for errand in self._errands:
+                if may_serve(errand.model):
+                    self._errands.remove(errand)
+                    return errand
+            batch = self._waiting.next_batch(lambda group: may_serve(cast("_Group", group)[0]))
+            if not batch:
                 return self._errands.popleft()
-            return [self._utterances.pop(item.ticket) for item in self._waiting.next_batch()]
+            return [self._utterances.pop(item.ticket) for item in batch]
 
 
 class _Device:
     """The loaded models and the one thread that runs them."""
 
-    def __init__(self, reports: _Reports, view: AudioView, loader: Loader, kept: int) -> None:
+    def __init__(self, reports: _Reports, view: AudioView, loader: Loader, shelf: ShelfOptions) -> None:
         self._reports = reports
         self._view = view
         self._loader = loader
-        self._kept = kept
-        self._models: OrderedDict[str, Recognizer] = OrderedDict()
+        self._shelf: Shelf[Recognizer] = Shelf(shelf)
+        self.may_serve = self._shelf.may_serve
         self._busy_total_ns = 0
 
     def describe(self, request: Describe) -> None:
@@ -198,25 +208,28 @@ class _Device:
         return answers, busy_ns - lost_ns, lost_ns
 
     def _model(self, path: str) -> Recognizer:
-        if path in self._models:
-            self._models.move_to_end(path)
-            return self._models[path]
+        model = self._shelf.get(path)
+        if model is not None:
+            return model
+        self._let_go(self._shelf.make_room(path))  # first: two models may not fit at once
         self._reports.send(Loading(path))
         failpoint("engine.loading")
         begun = time.monotonic_ns()
         try:
-            while len(self._models) >= self._kept:  # make room first: two models may not fit at once
-                self._models.popitem(last=False)
-            self._models[path] = self._loader(path)
+            model = self._loader(path)
         except SpoolError:
             raise
         except Exception as error:
             raise ModelUnreadable(f"The model {path} cannot be loaded: {_one_line(error)}") from error
         finally:
-            loaded = self._models.get(path)
-            info = loaded.info if loaded is not None else None
+            info = None if model is None else model.info
             self._reports.send(Loaded(path, time.monotonic_ns() - begun, info))
-        return self._models[path]
+        self._let_go(self._shelf.take_in(path, model, model.info.size))
+        return model
+
+    def _let_go(self, models: tuple[str, ...]) -> None:
+        if models:
+            self._reports.send(Unloaded(models))
 
     def _report(self, results: Sequence[tuple[int, Answer]], busy_ns: int, lost_ns: int) -> None:
         self._busy_total_ns += busy_ns

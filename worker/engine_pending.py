@@ -12,12 +12,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import structlog
 
 from spool.errors import EngineCrashed, EngineStopped, JobCancelled, ModelUnreadable, SpoolError
-from spool.work_counts import WorkCounts
 from worker.decode.hypothesis import UtteranceResult
 from worker.engine_protocol import (
     Describe,
@@ -30,8 +29,10 @@ from worker.engine_protocol import (
     Ready,
     Report,
     Started,
+    Unloaded,
     Utterance,
 )
+from worker.engine_stats import EngineStats
 
 log = structlog.get_logger(__name__)
 
@@ -40,22 +41,6 @@ DEATHS_KEPT = 100
 LOAD_DEATHS = 2  # of children that died while they loaded the same model
 
 AnyFuture = Future[UtteranceResult] | Future[ModelInfo]
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStats:
-    """Counts since the engine started. `child_busy_ns` is the running child's own total; the rest is summed
-    over children. `shapes` tells of batches that answered how large and how well filled they were."""
-
-    busy_ns: int = 0
-    lost_ns: int = 0
-    load_ns: int = 0
-    batches: int = 0
-    utterances: int = 0
-    restarts: int = 0
-    child_busy_ns: int = 0
-    died_ns: int = 0
-    shapes: WorkCounts = field(default_factory=WorkCounts)
 
 
 @dataclass(slots=True)
@@ -81,6 +66,7 @@ class PendingRequests:
         self._loading: str | None = None
         self._load_deaths: dict[str, int] = {}
         self._models: dict[str, ModelInfo] = {}
+        self._loaded: list[str] = []
         self._starts_without_ready = 0
         self._stats = EngineStats()
         self._stopped: str | None = None
@@ -108,6 +94,12 @@ class PendingRequests:
         """Which weights were last loaded for this model; None before the first time."""
         with self._lock:
             return self._models.get(path)
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The models in the child's memory, the newest at the end."""
+        with self._lock:
+            return tuple(self._loaded)
 
     def refuse_when_stopped(self) -> None:
         """Raise EngineStopped once `stop` was called."""
@@ -176,7 +168,12 @@ class PendingRequests:
                 self._load_deaths.pop(report.model, None)
                 if report.info is not None:
                     self._models[report.model] = report.info
-                self._stats = replace(self._stats, load_ns=self._stats.load_ns + report.load_ns)
+                    self._loaded.append(report.model)
+                loads = self._stats.loads + (report.info is not None)
+                load_ns = self._stats.load_ns + report.load_ns
+                self._stats = replace(self._stats, load_ns=load_ns, loads=loads)
+            elif isinstance(report, Unloaded):
+                self._loaded = [model for model in self._loaded if model not in report.models]
             elif isinstance(report, Started):
                 self._on_device, self._began_ns = report.tickets, time.monotonic_ns()
             elif isinstance(report, Finished):
@@ -208,7 +205,7 @@ class PendingRequests:
                 self._blame_model(self._loading, ending)
             else:
                 self._blame_utterances(ending)
-            self._loading, self._on_device = None, ()
+            self._loading, self._on_device, self._loaded = None, (), []
 
     def _out_ns(self) -> int:
         return time.monotonic_ns() - self._began_ns if self._on_device else 0

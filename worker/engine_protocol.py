@@ -23,6 +23,17 @@ NOTHING = UtteranceAsk()
 
 
 @dataclass(frozen=True, slots=True)
+class ShelfOptions:
+    """Which models stay in memory (`worker.shelf`): at most so many, whose weights take so many bytes;
+    `pinned` paths never leave, and one that was loaded stays for so long while it has work."""
+
+    most: int = 2
+    budget_bytes: float = float("inf")
+    stay_seconds: float = 20.0
+    pinned: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class EngineOptions:
     """How the engine is built. `loader` names the function ("module:name") that the child calls with a
     model's path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz
@@ -31,7 +42,7 @@ class EngineOptions:
     slots: int = 96
     slot_samples: int = 40 * SAMPLE_RATE
     limits: BatchLimits = field(default_factory=BatchLimits)
-    models_kept: int = 2
+    shelf: ShelfOptions = field(default_factory=ShelfOptions)
     loader: str = DEFAULT_LOADER
     start_seconds: float = 120.0
 
@@ -39,7 +50,8 @@ class EngineOptions:
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """Which weights a recognizer runs. `sha256` is of the weights file; `device` is where MLX computes;
-    `language_model` is the SHA-256 of the file that was asked about, if any."""
+    `language_model` is the SHA-256 of the file that was asked about, if any; `size` are the weights' bytes in
+    memory, 0 where that is not known."""
 
     name: str
     sha256: str
@@ -47,6 +59,7 @@ class ModelInfo:
     frame_seconds: float = 0.08
     device: str = ""
     language_model: str | None = None
+    size: int = 0
 
     @property
     def files(self) -> tuple[str, str | None]:
@@ -164,6 +177,13 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Unloaded:
+    """These models have left the memory."""
+
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """These utterances are on the device now, in one batch."""
 
@@ -198,4 +218,4 @@ class Dropped:
 
 
 Request = Utterance | Describe | DropJob | Stop
-Report = Ready | Loading | Loaded | Started | Finished | Described | Dropped
+Report = Ready | Loading | Loaded | Unloaded | Started | Finished | Described | Dropped

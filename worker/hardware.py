@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,13 @@ class Hardware:
     cores: int
     memory: int
     apple_gpu: bool
+    gpu_cores: int | None = None
+    """Of the Apple GPU; None where there is none, or it does not tell."""
 
     def __str__(self) -> str:
-        return f"{self.chip}, {self.cores} cores, {self.memory / 2**30:.0f} GiB, {self.system} {self.machine}"
+        gpu = f", {self.gpu_cores} GPU cores" if self.gpu_cores else ""
+        memory = f"{self.memory / 2**30:.0f} GiB"
+        return f"{self.chip}, {self.cores} cores{gpu}, {memory}, {self.system} {self.machine}"
 
 
 def this_machine() -> Hardware:
@@ -39,6 +44,7 @@ def this_machine() -> Hardware:
         cores=_cores(),
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         apple_gpu=system == "Darwin" and machine == "arm64",
+        gpu_cores=_gpu_cores(system),
     )
 
 
@@ -62,6 +68,16 @@ def _chip(system: str) -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _gpu_cores(system: str) -> int | None:
+    if system != "Darwin":
+        return None
+    answer = subprocess.run(
+        ["ioreg", "-r", "-c", "AGXAccelerator", "-d", "1"], capture_output=True, text=True, check=False
+    )
+    found = re.search(r'"gpu-core-count"\s*=\s*(\d+)', answer.stdout)
+    return int(found[1]) if found else None
 
 
 def _cores() -> int:

@@ -42,12 +42,18 @@ class Heartbeat(threading.Thread):
                 state, reason = self._state()
                 engine = self._bench.engine
                 counts = self._bench.tally.counts(engine)
-                heartbeat(tx, self._info.id, state, engine.busy_ns, reason, engine.unbilled_ns, counts)
+                told = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
+                heartbeat(tx, self._info.id, state, *told)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()
         except SpoolError as error:
             log.warning("no heartbeat", error=error.message)
+
+    def _loaded(self) -> list[str]:
+        """The models in memory by the names that jobs use."""
+        models = self._bench.settings.models
+        return [name for path in self._bench.engine.loaded for name in sorted(models) if models[name] == path]
 
     def _register(self) -> None:
         try:

@@ -36,6 +36,7 @@ class ModelRecognizer:
             heads=tuple(sorted(model.heads)),
             frame_seconds=model.frame_seconds,
             device=str(mx.default_device()),
+            size=model.size,
         )
 
     def prepare(self, options: SearchOptions, ask: UtteranceAsk) -> ModelInfo:

@@ -52,7 +52,8 @@ function fleetOf(fleet) {
   if (!shown.length) return h("p", { class: "card error" }, "No worker is running: jobs wait until one is started with ",
     h("code", {}, "spool-worker run"), ".");
   const columns = [
-    { title: "Worker", class: "name" }, { title: "State" }, { title: "Pool" }, { title: "Machine" }, { title: "Busy" },
+    { title: "Worker", class: "name" }, { title: "State" }, { title: "Pool" }, { title: "Machine" }, { title: "Models" },
+    { title: "Busy" },
     { title: "Engine", number: true }, { title: "Heard of" },
   ];
   columns.label = "Workers";
@@ -61,9 +62,22 @@ function fleetOf(fleet) {
     const share = lived > 0 ? one.busy_seconds / lived : 0;
     return [
       one.name,
-      [state(one.alive ? one.state : "lost"), one.reason ? h("div", { class: "small quiet" }, one.reason) : null],
-      one.pool, one.chip,
+      [state(one.state), one.reason ? h("div", { class: "small quiet" }, one.reason) : null],
+      one.pool, [one.chip, h("div", { class: "small quiet" }, machine(one))], modelsOf(one),
       [bar(share, `${one.name}: engine busy`), h("span", { class: "small quiet" }, `${Math.round(share * 100)} % of ${clock(lived)}`)],
       hours(one.busy_seconds), moment(one.seen_at)];
   }));
+}
+
+const machine = (one) => [
+  one.gpu_cores ? `${one.gpu_cores} GPU cores` : null,
+  one.memory_bytes ? `${Math.round(one.memory_bytes / 2 ** 30)} GiB` : null,
+  one.version,
+].filter(Boolean).join(", ");
+
+// Those in its memory now; those that it could load stand quietly beside them.
+function modelsOf(one) {
+  const loaded = (one.loaded_models || []).filter((name) => one.models.includes(name));
+  const rest = one.models.filter((name) => !loaded.includes(name));
+  return [loaded.join(", "), rest.length ? h("div", { class: "small quiet" }, rest.join(", ")) : null];
 }

@@ -5,7 +5,6 @@ that greedy search emits 0.3 tokens a frame of noise, as it does of speech.
 """
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import mlx.core as mx
 import numpy as np
@@ -23,7 +22,7 @@ from worker.model.config import (
 from worker.model.encoder import ConformerEncoder
 from worker.model.features import FeatureExtractor
 from worker.model.joint import JointNetwork, Transducer
-from worker.model.model import AsrModel
+from worker.model.model import AsrModel, Network
 from worker.model.prediction import PredictionNetwork
 from worker.model.tokenizer import Tokenizer
 
@@ -152,23 +151,20 @@ def random_model(size: Size, sample: np.ndarray, name: str) -> AsrModel:
     transducer = head.transducer
     joint, prediction = transducer._joint, transducer._prediction
     front_end = PreprocessorConfig(window_size=0.025, features=size.encoder.feat_in)
-    model = AsrModel(
-        ModelConfig(
-            front_end,
-            size.encoder,
-            PredictionConfig(size.hidden, size.lstm_layers),
-            JointConfig(size.hidden, durations=DURATIONS),
-            False,
-            None,
-            {},
-        ),
-        SimpleNamespace(encoder=encoder, decoder=prediction, joint=joint),  # type: ignore[arg-type]
-        Tokenizer([f"\u2581{number}" for number in range(size.vocabulary)]),
-        FeatureExtractor(front_end),
-        name=name,
-        sha256="0" * 64,
-        dtype=mx.float32,
+    config = ModelConfig(
+        front_end,
+        size.encoder,
+        PredictionConfig(size.hidden, size.lstm_layers),
+        JointConfig(size.hidden, durations=DURATIONS),
+        False,
+        None,
+        {},
     )
+    network = Network(config, size.vocabulary)
+    network.encoder, network.decoder, network.joint = encoder, prediction, joint
+    pieces = Tokenizer([f"\u2581{number}" for number in range(size.vocabulary)])
+    features = FeatureExtractor(front_end)
+    model = AsrModel(config, network, pieces, features, name=name, sha256="0" * 64, dtype=mx.float32)
     encoded = model.encode([sample])
     settle_rate(head, joint, Frames(encoded.frames, encoded.lengths))
     return model

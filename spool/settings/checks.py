@@ -55,6 +55,9 @@ def _check_api(settings: "Settings") -> None:
 def _check_worker(settings: "Settings") -> None:
     if settings.default_model not in settings.models:
         raise SettingsError(f"SPOOL_DEFAULT_MODEL {settings.default_model} is not among SPOOL_MODELS.")
+    unknown = sorted(set(settings.pinned_models) - set(settings.models))
+    if unknown:
+        raise SettingsError(f"SPOOL_PINNED_MODELS names {', '.join(unknown)}, not among SPOOL_MODELS.")
     if settings.lease_seconds <= 2 * settings.heartbeat_seconds:
         raise SettingsError(
             "SPOOL_LEASE_SECONDS has to be more than twice SPOOL_HEARTBEAT_SECONDS, or one late "

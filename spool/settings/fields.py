@@ -110,6 +110,12 @@ class Settings(BaseModel):
     models: dict[str, str] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
     """Model names that jobs may ask for, each a folder, a `.nemo` file or a hub id `owner/name`."""
     default_model: str = "demo"
+    pinned_models: tuple[str, ...] = ()
+    """Models that a worker loads when it starts and never lets go."""
+    model_memory_bytes: int | None = Field(None, gt=0)
+    """What the weights of loaded models may take; a quarter of the machine's memory unless told."""
+    model_stay_seconds: float = Field(20.0, ge=0)
+    """How long a loaded model with work stays, though jobs of one for which there is no room wait."""
     language_models: dict[str, str] = Field(default_factory=dict)
     """Language models that jobs may ask for, each an ARPA file over the acoustic model's tokens."""
 
@@ -187,6 +193,11 @@ class Settings(BaseModel):
     def _hours(cls, value: str) -> str:
         parse_hours(value)
         return value
+
+    @field_validator("pinned_models", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:  # noqa: ANN401
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
     @field_validator("models", "language_models", "rate_card", "budgets", mode="before")
     @classmethod

@@ -4,6 +4,7 @@ An id names one run of one process (a restarted worker comes back under its old 
 its uptime, and with it the fleet's idle time, is one interval. Rows are kept: cost lines point at them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -17,7 +18,8 @@ from spool.errors import NotFound
 from spool.tables import workers
 from spool.work_counts import WorkCounts, counts_of
 
-WorkerState = Literal["starting", "ready", "draining", "unwell", "stopped"]
+WorkerState = Literal["starting", "ready", "draining", "resting", "unwell", "stopped"]
+Standing = WorkerState | Literal["lost"]
 ALIVE_SECONDS = 60.0
 
 
@@ -35,6 +37,10 @@ class WorkerInfo:
     models: tuple[str, ...]
     price_per_hour_micros: int
     concurrency: int
+    gpu_cores: int | None = None
+    memory_bytes: int | None = None
+    pinned: tuple[str, ...] | None = None
+    """Models that stay loaded. None, as the two before it, of a worker that does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +56,18 @@ class Worker:
     busy_ns: int
     engine_busy_ns: int
     reason: str | None
-    """Why it is unwell."""
+    """Why it is unwell, or until when it rests."""
     alive: bool
     """Not stopped, and heard of within `ALIVE_SECONDS`."""
     counts: WorkCounts = field(default_factory=WorkCounts)
     """What it counted, as of its last sign of life."""
+    loaded: tuple[str, ...] | None = None
+    """Models in its memory, as of then, the one needed last at the end; None where it does not say."""
+
+    @property
+    def standing(self) -> Standing:
+        """Its state; `lost` where it said nothing for too long."""
+        return self.state if self.alive or self.state == "stopped" else "lost"
 
 
 def register_worker(tx: Connection, info: WorkerInfo) -> None:
@@ -70,6 +83,10 @@ def register_worker(tx: Connection, info: WorkerInfo) -> None:
         "models": list(info.models),
         "price_per_hour_micros": info.price_per_hour_micros,
         "concurrency": info.concurrency,
+        "gpu_cores": info.gpu_cores,
+        "memory_bytes": info.memory_bytes,
+        "pinned_models": None if info.pinned is None else list(info.pinned),
+        "loaded_models": None,
         "state": "starting",
         "seen_at": now_utc(),
         "stopped_at": null(),
@@ -89,9 +106,10 @@ def heartbeat(
     reason: str | None = None,
     unbilled_ns: int = 0,
     counts: WorkCounts | None = None,
+    loaded: Sequence[str] | None = None,
 ) -> None:
     """The worker is alive, in this state (for `reason`), and its engine has been busy so long, and so long
-    with what is on no bill (now); what it counted. Raises NotFound."""
+    with what is on no bill (now); what it counted, and which models it has loaded. Raises NotFound."""
     said: dict[str, Any] = {
         "state": state,
         "reason": reason,
@@ -99,6 +117,8 @@ def heartbeat(
         "unbilled_ns": unbilled_ns,
         "seen_at": now_utc(),
     }
+    if loaded is not None:
+        said["loaded_models"] = list(loaded)
     if counts is not None:
         said["counts"] = counts.document()
     if tx.execute(update(workers).where(workers.c.id == worker_id).values(said)).rowcount != 1:
@@ -152,6 +172,9 @@ def _worker_of(row: Row[Any]) -> Worker:
         models=tuple(row.models),
         price_per_hour_micros=row.price_per_hour_micros,
         concurrency=row.concurrency,
+        gpu_cores=row.gpu_cores,
+        memory_bytes=row.memory_bytes,
+        pinned=None if row.pinned_models is None else tuple(row.pinned_models),
     )
     return Worker(
         info=info,
@@ -164,4 +187,5 @@ def _worker_of(row: Row[Any]) -> Worker:
         reason=row.reason,
         alive=bool(row.alive),
         counts=counts_of(row.counts),
+        loaded=None if row.loaded_models is None else tuple(row.loaded_models),
     )

@@ -33,7 +33,7 @@ workers = Table(
     Column("price_per_hour_micros", BigInteger, nullable=False),
     Column("concurrency", Integer, nullable=False),
     Column("state", String(16), nullable=False),
-    # Why it is unwell.
+    # Why it is unwell, or until when it rests.
     Column("reason", Text),
     Column("started_at", UtcDateTime, nullable=False),
     Column("seen_at", UtcDateTime, nullable=False),
@@ -47,7 +47,15 @@ workers = Table(
     Column("unbilled_ns", BigInteger, nullable=False, server_default=text("0")),
     # What it counted since it started (`spool.work_counts`), as of its last sign of life.
     Column("counts", JSON(none_as_null=True)),
-    CheckConstraint("state IN ('starting', 'ready', 'draining', 'unwell', 'stopped')", name="state"),
+    # What the machine has, the models that stay loaded, and those that are loaded now; unknown of a worker of
+    # an earlier version.
+    Column("gpu_cores", Integer),
+    Column("memory_bytes", BigInteger),
+    Column("pinned_models", JSON(none_as_null=True)),
+    Column("loaded_models", JSON(none_as_null=True)),
+    CheckConstraint(
+        "state IN ('starting', 'ready', 'draining', 'resting', 'unwell', 'stopped')", name="state"
+    ),
     Index("ix_workers_seen_at", "seen_at"),
 )
 

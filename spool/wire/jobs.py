@@ -189,10 +189,19 @@ class WorkerOut(BaseModel):
     host: str
     chip: str
     version: str
-    state: str
-    reason: str | None = Field(description="Why it is unwell and takes no jobs.")
+    state: str = Field(
+        description="starting, ready, draining, resting (outside its hours), unwell, stopped, or lost: it "
+        "said nothing for a minute."
+    )
+    reason: str | None = Field(description="Why it is unwell, lost or resting, and takes no jobs.")
     alive: bool = Field(description="Whether it reported lately.")
-    models: list[str]
+    models: list[str] = Field(description="Models that it is able to load.")
+    loaded_models: list[str] | None = Field(
+        None, description="Models in its memory now, the one needed last at the end."
+    )
+    pinned_models: list[str] | None = Field(None, description="Models that stay in its memory.")
+    gpu_cores: int | None = None
+    memory_bytes: int | None = None
     concurrency: int
     price_per_hour: Money
     busy_seconds: float

@@ -26,7 +26,7 @@ from tests.worker.workshop import taken_in
 from worker.batching import BatchLimits
 from worker.decode.hypothesis import SearchOptions, UtteranceResult
 from worker.engine import Engine
-from worker.engine_protocol import EngineOptions
+from worker.engine_protocol import EngineOptions, ShelfOptions
 
 SEARCH = SearchOptions()
 DEADLINE = 60.0
@@ -273,7 +273,7 @@ def test_describe_loads_the_model_and_names_it(engine: Engine) -> None:
 
 
 def test_models_are_kept_up_to_the_limit() -> None:
-    engine = Engine(options(models_kept=1)).start()
+    engine = Engine(options(shelf=ShelfOptions(most=1))).start()
     try:
         for model in ["plain", "sleep=0", "plain"]:
             engine.submit("a", tone(1), model, SEARCH).result(DEADLINE)

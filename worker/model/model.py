@@ -10,6 +10,7 @@ from functools import cached_property
 import mlx.core as mx
 import numpy as np
 from mlx import nn
+from mlx.utils import tree_flatten
 from numpy.typing import NDArray
 
 from worker.model.config import ModelConfig
@@ -77,6 +78,12 @@ class AsrModel:
         if self.config.joint is not None:
             found.add("tdt" if self.config.joint.durations else "rnnt")
         return frozenset(found)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the weights in memory."""
+        parameters: list[tuple[str, mx.array]] = tree_flatten(self.network.parameters())  # type: ignore[assignment]
+        return sum(value.nbytes for _, value in parameters)
 
     @property
     def frame_seconds(self) -> float:
