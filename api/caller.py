@@ -14,6 +14,8 @@ from spool.ids import is_id
 from spool.keys import Scope
 from spool.store.api_keys import ApiKey
 from spool.store.batches import Batch, get_batch
+from spool.store.bills import CostSums
+from spool.store.costs import job_with_cost
 from spool.store.jobs import Job, get_job
 
 _CLIMBS = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)
@@ -87,6 +89,15 @@ def own_job(tx: Connection, caller: Caller, job_id: str) -> Job:
         job = get_job(tx, job_id)
         if caller.sees(job.project):
             return job
+    raise NotFound(f"There is no job {job_id}.")
+
+
+def own_job_with_cost(tx: Connection, caller: Caller, job_id: str) -> tuple[Job, CostSums]:
+    """The caller's job and what it cost so far, in one statement. Raises as `own_job`."""
+    if is_id(job_id, "job"):
+        job, cost = job_with_cost(tx, job_id)
+        if caller.sees(job.project):
+            return job, cost
     raise NotFound(f"There is no job {job_id}.")
 
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection
 
 from api.auth import CallerDep
-from api.caller import Caller, own_job
+from api.caller import Caller, own_job, own_job_with_cost
 from api.options import judged
 from api.problems import Problem, refused_fields
 from api.services import Services, ServicesDep
@@ -29,6 +29,7 @@ from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.jobs import AskedOptions, JobState
 from spool.store import jobs as store
+from spool.store.bills import NOTHING
 from spool.store.costs import job_cost
 from spool.wire.jobs import JobDetail, JobPage, JobRequest, Moment, Pool, Project, UploadRequest, WorkerName
 
@@ -84,10 +85,10 @@ def listed(
     created_to: Annotated[Moment | None, Query(description="Created before then (ISO 8601).")] = None,
     cursor: Annotated[str | None, Query(max_length=500, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> JobPage:
+) -> Response:
     """Jobs, newest first, a page at a time."""
     if project is not None and not caller.sees(project):
-        return JobPage(items=[], next_cursor=None)
+        return told(JobPage(items=[], next_cursor=None))
     wanted = store.JobFilter(
         state=state,
         project=caller.project or project,
@@ -97,15 +98,16 @@ def listed(
         created_from=aware(created_from),
         created_to=aware(created_to),
     )
-    with services.database.read() as tx:
+    with services.database.look() as tx:
         page = store.list_jobs(tx, wanted, cursor, limit)
-    return JobPage(items=[shown_job(job) for job in page.items], next_cursor=page.next_cursor)
+    return told(JobPage(items=[shown_job(job) for job in page.items], next_cursor=page.next_cursor))
 
 
-def one(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
+def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
     """One job: its state, progress, attempts, times, cost so far and error."""
-    with services.database.read() as tx:
-        return _detail(services, tx, own_job(tx, caller, job_id))
+    with services.database.look() as tx:
+        job, cost = own_job_with_cost(tx, caller, job_id)
+    return told(shown_detail(job, cost, services.settings.currency))
 
 
 def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
@@ -223,13 +225,18 @@ def _new_job(
 def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
     with services.database.begin() as tx:
         job, created = store.create_job(tx, new)
-        answer = _detail(services, tx, job), created
+        cost = NOTHING if created else job_cost(tx, job.id).sums
     failpoint("create.committed")
-    return answer
+    return shown_detail(job, cost, services.settings.currency), created
 
 
 def _detail(services: Services, tx: Connection, job: store.Job) -> JobDetail:
-    return shown_detail(job, job_cost(tx, job.id, services.settings.currency))
+    return shown_detail(job, job_cost(tx, job.id).sums, services.settings.currency)
+
+
+def told(answer: BaseModel) -> Response:
+    """An answer as it is, at once: FastAPI would send it to a thread to be looked at again."""
+    return Response(answer.model_dump_json(), media_type="application/json")
 
 
 def _options(services: Services, body: UploadRequest) -> AskedOptions:

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -15,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
+from api.crew import Crew
 from api.slowness import PatientProtocol
 from spool.errors import SettingsError
 from spool.logs import configure_logs
@@ -30,18 +32,17 @@ _GRACE_S = 20  # how long a request may go on after SIGTERM
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server that says where it listens once it does."""
+    """uvicorn's server that says once it answers."""
 
-    def __init__(self, app: FastAPI, config: uvicorn.Config, url: str, announce: Path | None) -> None:
+    def __init__(self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._app = app
-        self._url = url
-        self._announce = announce
+        self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started and self._announce is not None:
-            _write_whole(self._announce, json.dumps({"url": self._url, "pid": os.getpid()}))
+        if self.started:
+            self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # A stream of events has no end of its own that could be waited for.
@@ -52,14 +53,33 @@ class _Server(uvicorn.Server):
 
 
 def serve(settings: Settings, announce: Path | None = None) -> None:
-    """Answer requests until SIGTERM or SIGINT; requests under way are finished first."""
+    """Answer requests until SIGTERM or SIGINT; requests under way are finished first. Raises CrewError."""
     _refuse_open_doors(settings)
     listener = _bound(settings.api_host, settings.api_port)
     url = _url(settings.api_host, listener)
     configure_logs(settings.log_json)
     for sentence in unknown_variables():
         log.warning("unknown variable", reason=sentence)
-    log.info("listening", url=url)
+    log.info("listening", url=url, processes=settings.api_processes)
+
+    def ready() -> None:
+        if announce is not None:
+            _write_whole(announce, json.dumps({"url": url, "pid": os.getpid()}))
+
+    try:
+        if settings.api_processes > 1:
+            Crew(settings, listener, _answer, settings.api_processes).run(ready)
+        else:
+            _answer(settings, listener, ready)
+    finally:
+        listener.close()
+        if announce is not None:
+            announce.unlink(missing_ok=True)
+
+
+def _answer(settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Answer requests in this process."""
+    configure_logs(settings.log_json)
     app = create_app(settings)
     config = uvicorn.Config(
         app,
@@ -74,12 +94,7 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
     )
     # uvicorn raises the signal anew after its own shutdown; unheeded here, it lets us end in good order.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    try:
-        _Server(app, config, url, announce).run(sockets=[listener])
-    finally:
-        listener.close()
-        if announce is not None:
-            announce.unlink(missing_ok=True)
+    _Server(app, config, ready).run(sockets=[listener])
 
 
 def _refuse_open_doors(settings: Settings) -> None:

@@ -100,4 +100,9 @@ def services_of(request: Request) -> Services:
     return cast("Services", request.app.state.services)
 
 
-ServicesDep = Annotated[Services, Depends(services_of)]
+async def _services(request: Request) -> Services:
+    # A dependency that is no coroutine would be sent to a thread and back with each request.
+    return services_of(request)
+
+
+ServicesDep = Annotated[Services, Depends(_services)]

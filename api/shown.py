@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from spool.costs import MICROS_PER_UNIT, NANOS_PER_SECOND
 from spool.jobs import JobState
-from spool.store.bills import JobCost
+from spool.store.bills import CostSums
 from spool.store.jobs import Job, Source
 from spool.store.workers import Worker
 from spool.wire.jobs import (
@@ -55,12 +55,12 @@ def shown_job(job: Job) -> JobOut:
     )
 
 
-def shown_detail(job: Job, cost: JobCost) -> JobDetail:
+def shown_detail(job: Job, cost: CostSums, currency: str) -> JobDetail:
     """A job with its cost so far."""
-    return JobDetail(**shown_job(job).model_dump(), cost=shown_cost(cost))
+    return JobDetail(**dict(shown_job(job)), cost=shown_cost(cost, currency))
 
 
-def shown_cost(cost: JobCost) -> CostOut:
+def shown_cost(cost: CostSums, currency: str) -> CostOut:
     """What one job cost so far."""
     return CostOut(
         audio_seconds=cost.audio_seconds,
@@ -68,7 +68,7 @@ def shown_cost(cost: JobCost) -> CostOut:
         rtfx=cost.rtfx,
         billable=cost.billable_cost,
         wasted=cost.wasted_cost,
-        currency=cost.currency,
+        currency=currency,
     )
 
 

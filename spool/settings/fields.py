@@ -75,6 +75,8 @@ class Settings(BaseModel):
     """Hosts that may have private addresses, such as a file server of one's own."""
     api_host: str = "127.0.0.1"
     api_port: int = Field(8700, ge=0, le=65535)
+    api_processes: int = Field(1, ge=1, le=64)
+    """Processes that answer requests, all on the one port."""
     api_token: SecretStr | None = None
     """The operator's own, with every right; other callers have keys (`spool keys`)."""
     api_key: SecretStr | None = None

@@ -9,7 +9,18 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    case,
+    delete,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -17,7 +28,8 @@ from spool.clock import now_utc, today_utc
 from spool.costs import MICROS_PER_UNIT, cost_nanos, money
 from spool.errors import InvalidRequest, NotFound
 from spool.store.bills import NOTHING, CostLine, CostReport, CostRow, CostSums, GroupBy, JobCost
-from spool.tables import cost_lines, workers
+from spool.store.rows import JOB_COLUMNS, Job, job_of
+from spool.tables import cost_lines, jobs, workers
 
 __all__ = [
     "Charge",
@@ -29,6 +41,7 @@ __all__ = [
     "JobCost",
     "charge",
     "job_cost",
+    "job_with_cost",
     "waste",
     "wasted_ns",
 ]
@@ -144,6 +157,41 @@ def job_cost(tx: Connection, job_id: str, currency: str = "USD") -> JobCost:
         .order_by(cost_lines.c.attempt, cost_lines.c.day, cost_lines.c.worker_id, cost_lines.c.wasted)
     ).all()
     return JobCost(sum(map(sums_of, rows), NOTHING), currency, tuple(_line_of(row) for row in rows))
+
+
+def _with_cost() -> Select[Any]:
+    def total(column: ColumnElement[int], *, wasted: bool) -> ColumnElement[int]:
+        return func.coalesce(func.sum(case((cost_lines.c.wasted.is_(wasted), column), else_=0)), 0)
+
+    return (
+        select(
+            *JOB_COLUMNS,
+            total(cost_lines.c.audio_samples, wasted=False).label("sum_audio_samples"),
+            total(cost_lines.c.engine_ns, wasted=False).label("sum_billable_ns"),
+            total(cost_lines.c.engine_ns, wasted=True).label("sum_wasted_ns"),
+            total(cost_lines.c.cost_nanos, wasted=False).label("sum_billable_nanos"),
+            total(cost_lines.c.cost_nanos, wasted=True).label("sum_wasted_nanos"),
+        )
+        .join(cost_lines, cost_lines.c.job_id == jobs.c.id, isouter=True)
+        .where(jobs.c.id == bindparam("job_id"))
+        .group_by(jobs.c.id)
+    )
+
+
+_WITH_COST = _with_cost()  # once: building it takes longer than the database takes to answer
+
+
+def job_with_cost(tx: Connection, job_id: str) -> tuple[Job, CostSums]:
+    """The job and the sums of its bill, in one statement: what is asked most. Raises NotFound."""
+    row = tx.execute(_WITH_COST, {"job_id": job_id}).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no job {job_id}.")
+    told = dict(row._mapping)
+    samples, billable, wasted, *money_of = (
+        int(told.pop(f"sum_{name}"))
+        for name in ("audio_samples", "billable_ns", "wasted_ns", "billable_nanos", "wasted_nanos")
+    )
+    return job_of(told), CostSums(samples, billable, wasted, *map(money, money_of))
 
 
 def sums_of(row: Row[Any]) -> CostSums:

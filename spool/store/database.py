@@ -4,6 +4,7 @@ Knows each dialect's habits (write-ahead log, BEGIN IMMEDIATE, busy timeout; sta
 turns a database that does not answer into `StorageError`. Knows no table.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, text
 from sqlalchemy.engine import URL
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from spool.errors import DiskFull, SettingsError, StorageError
 
@@ -18,6 +20,7 @@ BUSY_TIMEOUT_S = 30  # SQLite: how long a writer waits for the one before it
 CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_S = 60
 LOCK_TIMEOUT_S = 30
+PING_AFTER_S = 1.0  # a pooled connection that was used within this time is taken to be alive
 IDLE_IN_TRANSACTION_S = 120  # a stopped process must not hold rows for ever
 # A server that vanished without a word is given up after so long; TCP alone would wait for hours.
 KEEPALIVE = {
@@ -61,12 +64,17 @@ class Database:
             parsed,
             pool_size=pool_size,
             max_overflow=pool_size,
-            pool_pre_ping=self.dialect == "postgresql",
             connect_args=_connect_args(self.dialect),
         )
+        self._single = self.engine
         if self.dialect == "sqlite":
             event.listen(self.engine, "connect", _sqlite_connect)
             event.listen(self.engine, "begin", _sqlite_begin)
+        else:
+            # Shares the pool. Without BEGIN and ROLLBACK around it a statement is one way there and back.
+            self._single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+            event.listen(self.engine, "checkin", _note_use)
+            event.listen(self.engine, "checkout", self._ping_if_idle)
 
     def __repr__(self) -> str:
         return f"Database({self.engine.url.render_as_string(hide_password=True)!r})"
@@ -89,6 +97,16 @@ class Database:
             with connection.begin():
                 yield connection
 
+    @contextmanager
+    def look(self) -> Iterator[Connection]:
+        """For one SELECT that stands by itself: a `read` at a third of the cost on PostgreSQL."""
+        if self.dialect == "sqlite":
+            with self.read() as tx:
+                yield tx
+            return
+        with _storage_errors(), self._single.connect() as connection:
+            yield connection
+
     def ping(self) -> None:
         """Ask the database for a sign of life. Raises StorageError."""
         with self.read() as tx:
@@ -97,6 +115,18 @@ class Database:
     def close(self) -> None:
         """Close all pooled connections."""
         self.engine.dispose()
+
+    def _ping_if_idle(self, connection: Any, record: ConnectionPoolEntry, _proxy: object) -> None:  # noqa: ANN401
+        if time.monotonic() - record.info.get("used", time.monotonic()) < PING_AFTER_S:
+            return
+        try:
+            self.engine.dialect.do_ping(connection)
+        except self.engine.dialect.loaded_dbapi.Error as error:
+            raise exc.DisconnectionError from error  # the pool connects anew
+
+
+def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
+    record.info["used"] = time.monotonic()
 
 
 def _connect_args(dialect: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Knows how columns become fields and which states SQL lets through; runs nothing 
 line that has to go with a change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -101,9 +101,9 @@ _INSIDE = {"hinted_at", "place", "not_before"}
 JOB_COLUMNS = tuple(column for column in jobs.c if column.name not in _INSIDE)
 
 
-def job_of(row: Row[Any]) -> Job:
+def job_of(row: Row[Any] | Mapping[str, Any]) -> Job:
     """A row that selects `JOB_COLUMNS` as a Job."""
-    fields = dict(row._mapping)
+    fields = dict(row._mapping if isinstance(row, Row) else row)
     source = Source(
         kind=fields.pop("source_kind"),
         uri=fields.pop("source_uri"),

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,11 +36,22 @@ def find_binaries() -> Path:
 
 
 class PostgresServer:
-    """One cluster in a temporary folder, from `start` to `stop`; `restart` keeps its data."""
+    """One cluster in a temporary folder, from `start` to `stop`; `restart` keeps its data.
 
-    def __init__(self, binaries: Path | None = None) -> None:
+    In a `folder` of one's own it outlives `close`. `settings` go before those of a throw-away cluster.
+    """
+
+    def __init__(
+        self,
+        binaries: Path | None = None,
+        folder: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._binaries = binaries or find_binaries()
-        self.folder = Path(tempfile.mkdtemp(prefix="spool-pg-"))
+        self._kept = folder is not None
+        self._settings = dict(settings or {})
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="spool-pg-"))
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.user = _other_user() if os.getuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -61,7 +73,7 @@ class PostgresServer:
             "shared_buffers": "64MB",
             "fsync": "off",
             "full_page_writes": "off",
-        }
+        } | self._settings
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -83,7 +95,8 @@ class PostgresServer:
 
     def close(self) -> None:
         self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not self._kept:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def create_database(self, name: str) -> str:
         """An empty database of this name (an older one of that name is dropped first); its URL."""

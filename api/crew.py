@@ -1,0 +1,140 @@
+"""The API's processes where there are several: on one socket, replaced when one dies, ended together.
+
+Each is spawned, inherits the listening socket, says when it answers, and ends by itself once its parent is
+gone. Knows processes; what they serve is the caller's.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+
+import structlog
+
+from spool.errors import SpoolError
+from spool.settings import Settings
+
+Target = Callable[[Settings, socket.socket, Callable[[], None]], None]
+"""What a process does: serve on the socket, and call the callable once it answers."""
+
+_PATIENCE_S = 30.0  # for requests under way, after SIGTERM
+_PAUSE_S = 1.0  # between a death and the next start, so that what cannot live does not spin
+
+log = structlog.get_logger(__name__)
+
+
+class CrewError(SpoolError):
+    """A process of the API ended before it answered a request."""
+
+    code = "api"
+
+
+@dataclass(slots=True)
+class _Member:
+    process: SpawnProcess
+    parent: "Connection[object, None]"
+    answers: bool = False
+
+
+@dataclass
+class Crew:
+    """`size` processes that run `target` on one listening socket."""
+
+    settings: Settings
+    listener: socket.socket
+    target: Target
+    size: int
+    _members: list[_Member] = field(default_factory=list)
+    _stopping: bool = False
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Serve until SIGTERM or SIGINT; `ready` is called once all answer. Raises CrewError."""
+        told, tell = multiprocessing.Pipe(duplex=False)
+        before = {
+            number: signal.signal(number, lambda *_: self._stop(tell))
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        try:
+            self._members = [self._start() for _ in range(self.size)]
+            answering = False
+            while not self._stopping:
+                self._look(told)
+                if not answering and all(member.answers for member in self._members):
+                    answering = True
+                    ready()
+        finally:
+            self._end()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, tell: "Connection[None, None]") -> None:
+        self._stopping = True
+        tell.send(None)
+
+    def _look(self, told: "Connection[None, None]") -> None:
+        """Wait until something happens: a process answers or ends, or we are to stop."""
+        silent = {member.parent: member for member in self._members if not member.answers}
+        ends = {member.process.sentinel: member for member in self._members}
+        for event in wait([told, *silent, *ends]):
+            if event in silent:
+                with contextlib.suppress(EOFError):
+                    silent[event].parent.recv()
+                    silent[event].answers = True
+        if self._stopping:
+            return
+        for number, member in enumerate(self._members):
+            if member.process.exitcode is not None:
+                self._members[number] = self._replacement(member)
+
+    def _replacement(self, dead: _Member) -> _Member:
+        dead.process.join()
+        dead.parent.close()
+        if not dead.answers:
+            raise CrewError(
+                f"A process of the API ended before it answered (exit code {dead.process.exitcode})."
+            )
+        log.error("a process of the API ended", pid=dead.process.pid, exit_code=dead.process.exitcode)
+        time.sleep(_PAUSE_S)
+        return self._start()
+
+    def _start(self) -> _Member:
+        context = multiprocessing.get_context("spawn")
+        parent, child = context.Pipe()
+        process = context.Process(
+            target=_serve, args=(self.target, self.settings, self.listener, child), name="spool-api"
+        )
+        process.start()
+        child.close()  # or the child's end would never be noticed
+        return _Member(process, parent)
+
+    def _end(self) -> None:
+        for member in self._members:
+            if member.process.is_alive():
+                member.process.terminate()
+        deadline = time.monotonic() + _PATIENCE_S
+        for member in self._members:
+            member.process.join(max(0.0, deadline - time.monotonic()))
+            if member.process.is_alive():
+                member.process.kill()
+                member.process.join()
+            member.parent.close()
+
+
+def _serve(
+    target: Target, settings: Settings, listener: socket.socket, parent: "Connection[None, object]"
+) -> None:
+    threading.Thread(target=_end_with_parent, args=(parent,), name="api-parent", daemon=True).start()
+    target(settings, listener, lambda: parent.send(None))
+
+
+def _end_with_parent(parent: "Connection[None, object]") -> None:
+    with contextlib.suppress(EOFError, OSError):
+        parent.recv()
+    os.kill(os.getpid(), signal.SIGTERM)
