@@ -9,7 +9,7 @@ index can be searched by it.
 from datetime import UTC, date, datetime
 from typing import Any
 
-from sqlalchemy import Date, DateTime, Dialect, Float, literal
+from sqlalchemy import BigInteger, Date, DateTime, Dialect, Float, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
@@ -97,3 +97,21 @@ def _later_postgresql(element: seconds_from_now, compiler: SQLCompiler, **kw: An
 def _later_sqlite(element: seconds_from_now, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401
     seconds = compiler.process(element.clauses, **kw)
     return f"(strftime('{_SQLITE_FORMAT}', 'now', {seconds} || ' seconds') || '000')"
+
+
+class epoch_us(FunctionElement[int]):  # noqa: N801
+    """The database's clock at the start of the statement, in Unix microseconds (SQLite: to the
+    millisecond)."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(epoch_us, "postgresql")
+def _micros_postgresql(element: epoch_us, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401, ARG001
+    return "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
+
+
+@compiles(epoch_us, "sqlite")
+def _micros_sqlite(element: epoch_us, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401, ARG001
+    return "(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)"

@@ -1,10 +1,14 @@
 """Who goes first: the classes, and the numbers by which the jobs of a class are sorted.
 
-Pure. How these combine with fairness between projects is in `spool.store.turns`.
+Pure. How these combine with fairness between projects is told in `spool.store.choosing`.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
+
+from spool.quotas import Quota
 
 PriorityName = Literal["low", "normal", "high"]
 
@@ -21,3 +25,13 @@ NEVER = 253_402_300_799
 def due_of(deadline: datetime | None) -> int:
     """The deadline in Unix seconds, as jobs are sorted by it; `NEVER` without one."""
     return NEVER if deadline is None else min(NEVER - 1, int(deadline.timestamp()))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How projects share: weights (1 unless named), quotas, and the seconds after which a waiting job is
+    aged."""
+
+    shares: Mapping[str, float] = field(default_factory=dict)
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    aging_seconds: float = 3600.0

@@ -19,8 +19,10 @@ from spool.ids import new_id
 from spool.queue import queue_depth, send_hint
 from spool.settings import Settings
 from spool.store import outbox
+from spool.store.choosing import waiting_by_queue
 from spool.store.database import Database
 from spool.store.outbox import Hint, SweepLimits, SweepReport
+from spool.upkeep import upkeep
 
 LOCK = "sweep"
 HINT_WINDOW = 1000
@@ -56,10 +58,15 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
         if not outbox.try_lock(tx, LOCK, owner, 3 * settings.sweep_seconds):
             return None
     failpoint("sweep.locked")
+    upkeep(db, settings)
     with db.read() as tx:
-        waiting = outbox.queued_by_queue(tx)
+        waiting = waiting_by_queue(tx, settings.rules, settings.hint_window)
+        missing = {
+            queue: number - outbox.unsent(tx, queue, settings.hint_window)
+            for queue, number in waiting.items()
+        }
     try:
-        room = _room(app, waiting, settings.hint_window)
+        room = _room(app, missing)
     except StorageError:
         room = {}  # without Redis there is nothing to send again, and still leases to take back
     limits = SweepLimits(
@@ -156,9 +163,9 @@ def _send(db: Database, app: Celery, hints: Sequence[Hint]) -> int:
     return done
 
 
-def _room(app: Celery, waiting: Mapping[str, int], window: int) -> dict[str, int]:
-    """How many messages Redis may be missing, by queue: a queue as long as its jobs are many misses none."""
-    return {queue: max(0, min(number, window) - queue_depth(app, queue)) for queue, number in waiting.items()}
+def _room(app: Celery, missing: Mapping[str, int]) -> dict[str, int]:
+    """How many messages Redis may be missing, by queue: with as many as jobs that may run it misses none."""
+    return {queue: number - queue_depth(app, queue) for queue, number in missing.items() if number > 0}
 
 
 def _jittered(seconds: float) -> float:

@@ -41,7 +41,7 @@ from worker.engine_protocol import DEFAULT_LOADER, EngineOptions, ShelfOptions
 from worker.hardware import refuse_wrong_pool, this_machine
 from worker.heartbeat import Heartbeat
 from worker.intake import QueueIntake
-from worker.job import Workshop, run_job
+from worker.job import Workshop, run_next
 from worker.patience import RetryPolicy, patiently
 from worker.sources import Sources
 from worker.ward import Ward
@@ -140,8 +140,11 @@ class Worker:
         shop = Workshop(bench, objects, Sources(self._settings, objects, self._temporary), self._retry)
 
         def transcribe(job_id: str) -> None:
-            run_job(shop, job_id)
-            sweeper.wake()  # what went back into the queue is sent at once
+            hinted: str | None = job_id
+            # On without a message while there is work: jobs held by a quota used theirs up when it came.
+            while run_next(shop, hinted) is not None:
+                sweeper.wake()  # what went back into the queue is sent at once
+                hinted = None
 
         self._celery.task(name=TASK, ignore_result=True)(transcribe)
         self._catch_signals()

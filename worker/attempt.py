@@ -21,11 +21,10 @@ from spool.errors import (
     WeightsChanged,
 )
 from spool.failpoints import failpoint
-from spool.queue import queue_name
+from spool.store.choosing import goes_before
 from spool.store.chunks import SavedChunk, drop_stale, saved_chunks
+from spool.store.claims import Claim
 from spool.store.costs import Charge
-from spool.store.leases import Claim
-from spool.store.outbox import queued_by_queue
 from worker.asking import Asking
 from worker.assemble import Heard, Piece
 from worker.audio import SAMPLE_RATE
@@ -47,6 +46,10 @@ CALLS_PER_YIELD = 10
 class GiveBack(Exception):
     """The job goes back into the queue at a saved chunk: the worker drains, or others have waited long
     enough."""
+
+
+class TurnOver(GiveBack):
+    """Others have waited long enough: the job goes behind them."""
 
 
 @dataclass(slots=True)
@@ -161,11 +164,13 @@ class Attempt:
         if now - self._asked < settings.yield_seconds / CALLS_PER_YIELD:
             return
         self._asked = now
+        job = self.claim.job
         with self.bench.db.read() as tx:
-            waiting = queued_by_queue(tx)
-        queues = (queue_name(settings.pool), queue_name(settings.pool, settings.worker_name))
-        if any(waiting.get(queue, 0) for queue in queues):
-            raise GiveBack("others have waited long enough")
+            over = goes_before(
+                tx, settings.pool, settings.worker_name, job.project, job.priority, settings.rules
+            )
+        if over:
+            raise TurnOver("others have waited long enough")
 
     @property
     def troubles(self) -> int:

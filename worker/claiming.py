@@ -1,17 +1,23 @@
 """How a worker takes a job: not while it drains or is unwell, and a job on its last chance only by itself.
 
-Knows the order of asking; what a claim is, is said in `spool.store.leases`.
+A message says that there is work; which job it is, is asked in `spool.store.choosing`. Knows the order of
+asking; what a claim is, is said in `spool.store.claims`.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import structlog
+from sqlalchemy import Connection
 
 from spool.errors import SpoolError
-from spool.store.leases import Claim, claim_job, needs_alone
-from spool.store.outbox import hint_again
+from spool.store.choosing import Asker, NeedsAlone, claim_next
+from spool.store.claims import Claim, claim_job
+from spool.store.outbox import hint_again, hint_used_up
 from worker.workbench import Bench
+
+Answer = TypeVar("Answer")
 
 log = structlog.get_logger(__name__)
 
@@ -19,50 +25,63 @@ ELSEWHERE_SECONDS = 1.0  # a message given back comes again after so long, to wh
 
 
 @contextlib.contextmanager
-def claimed(bench: Bench, job_id: str) -> Iterator[Claim | None]:
-    """The claim for as long as the block runs; None when there is nothing to take, or nobody to take it."""
-    with bench.berths.shared(bench.resting) as here:
-        claim = _claim(bench, job_id, alone=False) if here else None
-        if claim is not None or not here or not _on_its_last_chance(bench, job_id):
-            if not here:
-                _give_back(bench, job_id)
-            yield claim
-            return
-    with bench.berths.alone(bench.resting) as here:
-        if not here:
-            _give_back(bench, job_id)
-        yield _claim(bench, job_id, alone=True) if here else None
+def claimed_next(bench: Bench, hinted: str | None) -> Iterator[Claim | None]:
+    """The claim to the job whose turn it is, for as long as the block runs; None when none may run here now.
+
+    `hinted` is the job whose message brought the worker here, if one did.
+    """
+    while True:
+        with bench.berths.shared(bench.resting) as here:
+            found = _next(bench) if here else None
+            if not isinstance(found, NeedsAlone):
+                if found is None and hinted is not None:
+                    _used_up(bench, hinted) if here else _give_back(bench, hinted)
+                yield found
+                return
+        with bench.berths.alone(bench.resting) as here:
+            claim = _claim_alone(bench, found.job_id) if here else None
+            if claim is not None or not here:
+                if not here:
+                    _give_back(bench, hinted or found.job_id)
+                yield claim
+                return
 
 
-def _claim(bench: Bench, job_id: str, *, alone: bool) -> Claim | None:
+def _next(bench: Bench) -> Claim | NeedsAlone | None:
     settings = bench.settings
-    try:
-        with bench.db.begin() as tx:
-            return claim_job(
-                tx,
-                job_id,
-                bench.worker_id,
-                settings.lease_seconds,
-                max_deaths=settings.max_deaths,
-                alone=alone,
-            )
-    except SpoolError as error:
-        log.warning("not claimed", job=job_id, error=error.message)  # the sweep sends it again
-        return None
+    asker = Asker(
+        bench.worker_id,
+        settings.pool,
+        settings.worker_name,
+        settings.lease_seconds,
+        settings.max_deaths,
+        alone=False,
+    )
+    return _written(bench, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
 
 
-def _on_its_last_chance(bench: Bench, job_id: str) -> bool:
-    try:
-        with bench.db.read() as tx:
-            return needs_alone(tx, job_id, bench.settings.max_deaths)
-    except SpoolError:
-        return False
+def _claim_alone(bench: Bench, job_id: str) -> Claim | None:
+    settings = bench.settings
+    who = (job_id, bench.worker_id, settings.lease_seconds)
+    return _written(
+        bench, "not claimed", lambda tx: claim_job(tx, *who, max_deaths=settings.max_deaths, alone=True)
+    )
 
 
 def _give_back(bench: Bench, job_id: str) -> None:
     """The message came to the wrong worker: let it be sent again."""
+    _written(bench, "message not given back", lambda tx: hint_again(tx, job_id, ELSEWHERE_SECONDS))
+
+
+def _used_up(bench: Bench, job_id: str) -> None:
+    _written(bench, "message not noted as used up", lambda tx: hint_used_up(tx, job_id))
+
+
+def _written(bench: Bench, otherwise: str, write: Callable[[Connection], Answer]) -> Answer | None:
+    """What the write answers; None where the database does not. The sweep then sends the message again."""
     try:
         with bench.db.begin() as tx:
-            hint_again(tx, job_id, ELSEWHERE_SECONDS)
+            return write(tx)
     except SpoolError as error:
-        log.warning("message not given back", job=job_id, error=error.message)  # the sweep sends it again
+        log.warning(otherwise, error=error.message)
+        return None

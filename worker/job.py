@@ -7,7 +7,7 @@ Every ending is one of the moves of `spool.jobs`, fenced by the claim:
 - an error that may pass: back into the queue after a growing pause; after so many of them in a row in which
   no chunk was kept (`RetryPolicy`), failed with that error. A full disk is one of these: it concerns this
   worker and this hour, not the recording.
-- drain, or its turn is over: back into the queue at a saved chunk.
+- drain: back to its place in the queue at a saved chunk; its turn is over: to the end of it.
 - a person's cancel: cancelled.
 - a lost lease: nothing; the job is somebody else's, and what was not saved is billed as wasted.
 
@@ -27,23 +27,16 @@ from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, Sto
 from spool.failpoints import failpoint
 from spool.jobs import JobState
 from spool.objects import ObjectStore
+from spool.store.claims import Claim
 from spool.store.jobs import get_job
-from spool.store.leases import (
-    Claim,
-    Outcome,
-    cancel_claimed,
-    fail_job,
-    finish_job,
-    hand_back,
-    set_progress,
-)
+from spool.store.leases import Outcome, cancel_claimed, fail_job, finish_job, hand_back, set_progress
 from spool.transcript import AudioFacts, ModelFacts, Transcript
 from worker.asking import Asking, asking_of
 from worker.assemble import transcript_of
-from worker.attempt import WAIT_SECONDS, Attempt, GiveBack
+from worker.attempt import WAIT_SECONDS, Attempt, GiveBack, TurnOver
 from worker.audio import AudioStream, open_audio
 from worker.chunks import plan_channels
-from worker.claiming import claimed
+from worker.claiming import claimed_next
 from worker.delivery import deliver, withdraw
 from worker.engine_protocol import ModelInfo
 from worker.lease import Lease
@@ -65,13 +58,15 @@ class Workshop:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
-def run_job(shop: Workshop, job_id: str) -> str | None:
-    """Do what can be done for the job now; how that ended, or None when there was nothing to take."""
-    with claimed(shop.bench, job_id) as claim:
-        return None if claim is None else _run_claimed(shop, claim)
+def run_next(shop: Workshop, hinted: str | None) -> str | None:
+    """Do the job whose turn it is; how that ended, or None when none may run here now. `hinted` is the one
+    whose message came."""
+    with claimed_next(shop.bench, hinted) as claim:
+        return None if claim is None else run_claimed(shop, claim)
 
 
-def _run_claimed(shop: Workshop, claim: Claim) -> str:
+def run_claimed(shop: Workshop, claim: Claim) -> str:
+    """Do this job; how that ended."""
     failpoint("claim.committed")
     bench, job_id = shop.bench, claim.job.id
     structlog.contextvars.bind_contextvars(job=job_id, attempt=claim.attempt)
@@ -103,6 +98,7 @@ class _Life:
         self._attempt = Attempt(shop.bench, claim, lease)
         self._troubles: int | None = None
         self.code = ""  # of the error that ended it, if one did
+        self._turn_over = False
 
     def live(self) -> str:
         """All steps, and the ending that what came of them calls for."""
@@ -110,6 +106,7 @@ class _Life:
             transcript, facts = self._transcribe()
             self._finish(transcript, facts)
         except GiveBack as reason:
+            self._turn_over = isinstance(reason, TurnOver)
             return self._end("handed back", reason=str(reason))
         except LeaseLost:
             return self._end("lost")
@@ -268,8 +265,8 @@ class _Life:
                 elif ending == "cancelled":
                     cancel_claimed(tx, self._claim)
                 else:
-                    ran = self._lease.ran_seconds
-                    hand_back(tx, self._claim, pause, ran_seconds=ran, troubles=self._troubles)
+                    past = {"ran_seconds": self._lease.ran_seconds, "troubles": self._troubles}
+                    hand_back(tx, self._claim, pause, **past, to_the_end=self._turn_over)
                 failpoint("ending.written")
             failpoint("ending.committed")
 

@@ -15,8 +15,9 @@ from typing import Self
 import structlog
 
 from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError, TimeLimit
+from spool.store.claims import Claim
 from spool.store.database import Database
-from spool.store.leases import Claim, fail_job, renew_lease
+from spool.store.leases import fail_job, renew_lease
 
 log = structlog.get_logger(__name__)
 

@@ -30,8 +30,10 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = ".".join(str(part) for part in first["loc"][:1]) or "settings"
+        # A mapping's key, and the member below it: whose value it is that cannot be read.
+        where = "".join(f"{part}: " for part in [".".join(map(str, first["loc"][1:]))] if part)
         message = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{PREFIX}{field.upper()}: {message}.") from None
+        raise SettingsError(f"{PREFIX}{field.upper()}: {where}{message}.") from None
 
 
 def _secrets_from_files(environ: Mapping[str, str]) -> dict[str, str]:

@@ -30,6 +30,8 @@ from spool.addresses import AddressRules, normal_host
 from spool.costs import price_micros
 from spool.embedded import default_url
 from spool.hours import parse_hours
+from spool.order import Rules
+from spool.quotas import Quota
 from spool.rates import CLOUDS, CloudPrices, Rate, price_of
 from spool.settings.checks import refuse_contradictions
 
@@ -45,6 +47,7 @@ def _plain_name(value: str) -> str:
 
 Name = Annotated[str, AfterValidator(_plain_name)]
 Seconds = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0.001, le=1000)]
 
 
 def _host_name() -> str:
@@ -137,6 +140,12 @@ class Settings(BaseModel):
     """Chunks that may wait in the engine before job threads are held back."""
     yield_seconds: Seconds = 600.0
     """After so long a running job goes back into the queue if others wait."""
+    shares: dict[str, Share] = Field(default_factory=dict)
+    """A project's weight where projects wait for the same pool; 1 unless named."""
+    quotas: dict[str, Quota] = Field(default_factory=dict)
+    """What a project may use; the rest of its jobs is held. `*`: each project that is not named."""
+    aging_seconds: Seconds = 3600.0
+    """After so long a waiting job may go before those of a higher priority, one claim in ten."""
 
     lease_seconds: Seconds = 60.0
     heartbeat_seconds: Seconds = 10.0
@@ -201,7 +210,7 @@ class Settings(BaseModel):
     def _names(cls, value: Any) -> Any:  # noqa: ANN401
         return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
-    @field_validator("models", "language_models", "rate_card", "budgets", mode="before")
+    @field_validator("models", "language_models", "rate_card", "budgets", "shares", "quotas", mode="before")
     @classmethod
     def _pairs(cls, value: Any) -> Any:  # noqa: ANN401
         if not isinstance(value, str):
@@ -226,6 +235,11 @@ class Settings(BaseModel):
         """The price of an engine hour of this worker (or another) today, in millionths of the currency."""
         name, day = worker or self.worker_name, datetime.now(UTC).date()
         return price_micros(price_of(name, pool or self.pool, self.rate_card, self.price_per_hour, day))
+
+    @property
+    def rules(self) -> Rules:
+        """Who goes first."""
+        return Rules(self.shares, self.quotas, self.aging_seconds)
 
     @property
     def source_addresses(self) -> AddressRules:

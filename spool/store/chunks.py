@@ -14,8 +14,9 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from spool.clock import now_utc
 from spool.lattice import Lattice
 from spool.store import costs
+from spool.store.claims import Claim
 from spool.store.costs import Charge
-from spool.store.leases import Claim, hold
+from spool.store.leases import hold
 from spool.tables import chunks
 from spool.transcript import NbestText, Word
 

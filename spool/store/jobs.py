@@ -9,23 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    case,
-    func,
-    insert,
-    literal,
-    null,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, case, func, insert, literal, null, select, tuple_, update
 
-from spool.clock import UtcDateTime, now_utc
+from spool.clock import UtcDateTime, epoch_us, now_utc
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.ids import new_id
 from spool.jobs import JobOptions, JobState
+from spool.order import NORMAL, due_of
 from spool.phrases import PhraseList
 from spool.store.cursors import read_cursor, write_cursor
 from spool.store.events import note_jobs
@@ -81,6 +71,8 @@ class NewJob:
     traceparent: str | None = None
     phrases: PhraseList | None = None
     """Those whose digest `options` name."""
+    priority: int = NORMAL
+    deadline: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +215,7 @@ def retry_job_once(tx: Connection, job_id: str, key: str) -> tuple[Job, bool]:
 
 def retried() -> dict[str, Any]:
     """What a retry sets: queued as if new, with nothing left of how it ended."""
-    emptied = ("hinted_at", "started_at", "finished_at", "error_code", "error_message")
+    emptied = ("hinted_at", "started_at", "finished_at", "error_code", "error_message", "not_before")
     return {
         "state": JobState.QUEUED.value,
         "deaths": 0,
@@ -231,6 +223,7 @@ def retried() -> dict[str, Any]:
         "ran_seconds": 0.0,
         "cancel_requested": False,
         "queued_at": now_utc(),
+        "place": epoch_us(),
         "updated_at": now_utc(),
     } | dict.fromkeys(emptied, null())
 
@@ -265,11 +258,14 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "tags": new.tags,
         "key_id": new.key_id,
         "traceparent": new.traceparent,
+        "priority": new.priority,
+        "deadline": new.deadline,
+        "due": due_of(new.deadline),
     }
 
 
 def _insert_job(tx: Connection, new: NewJob) -> Job:
-    times = {"created_at": now_utc(), "queued_at": now_utc(), "updated_at": now_utc()}
+    times = {"created_at": now_utc(), "queued_at": now_utc(), "updated_at": now_utc(), "place": epoch_us()}
     keep_phrases(tx, [new.phrases])
     row = tx.execute(insert(jobs).values(**values_of(new), **times).returning(*JOB_COLUMNS)).one()
     job = job_of(row)

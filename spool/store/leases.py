@@ -1,36 +1,22 @@
-"""What a worker does to a job: claim it, keep it, and end it.
+"""What a worker does to a job that it has claimed: keep it, and end it.
 
 Every write after the claim is conditional on the claim's attempt and worker and on the job still running (law
 3): a worker that was taken for dead finds `LeaseLost` and changes nothing. The moves of state are those of
 `spool.jobs.MOVES`; a lapsed lease goes back to `queued` first, in the same transaction that claims it anew.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, true, update
+from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, update
 
-from spool.clock import now_utc, seconds_from_now
+from spool.clock import epoch_us, now_utc, seconds_from_now
 from spool.errors import LeaseLost
 from spool.jobs import JobState
-from spool.store.counters import LEASES_LOST, count_up
+from spool.store.claims import Claim, settle_job
 from spool.store.events import note_jobs
-from spool.store.rows import JOB_COLUMNS, Job, add_hints, job_of, may_become
+from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.tables import jobs
-
-MAX_DEATHS = 3
-POISON_CODE = "poison"
-POISON_MESSAGE = "Set aside: {} attempts ended with a dead worker process."
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to work on a job: the fence that every later write carries."""
-
-    job: Job
-    attempt: int
-    worker_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,56 +34,6 @@ class Outcome:
     source_size: int | None = None
     reused_from: str | None = None
     """The job that decoded the transcript, where this one took it over."""
-
-
-def claim_job(
-    tx: Connection,
-    job_id: str,
-    worker_id: str,
-    lease_seconds: float,
-    *,
-    max_deaths: int = MAX_DEATHS,
-    alone: bool = True,
-) -> Claim | None:
-    """Take the job if it is queued, or running under a lease that ran out (which counts a death).
-
-    None when there is nothing to take: unknown, ended, cancelled, owned by a live worker, or set aside as
-    poison just now. Of many callers at once exactly one gets the claim. `alone`: nothing else runs in the
-    worker's process; others do not get a job that the next death would set aside (`needs_alone`), since that
-    death might be a neighbour's.
-    """
-    take_back(tx, jobs.c.id == job_id, max_deaths)
-    row = tx.execute(
-        update(jobs)
-        .where(
-            jobs.c.id == job_id,
-            may_become(JobState.RUNNING),
-            jobs.c.deaths < max_deaths,
-            true() if alone else ~_last_chance(max_deaths),
-        )
-        .values(
-            state=JobState.RUNNING.value,
-            attempt=jobs.c.attempt + 1,
-            lease_owner=worker_id,
-            lease_until=seconds_from_now(lease_seconds),
-            started_at=case((jobs.c.started_at.is_(None), now_utc()), else_=jobs.c.started_at),
-            updated_at=now_utc(),
-        )
-        .returning(*JOB_COLUMNS)
-    ).one_or_none()
-    if row is None:
-        _set_aside(tx, job_id, max_deaths)
-        return None
-    job = job_of(row)
-    note_jobs(tx, job)
-    return Claim(job, job.attempt, worker_id)
-
-
-def needs_alone(tx: Connection, job_id: str, max_deaths: int = MAX_DEATHS) -> bool:
-    """Whether the job waits for a worker that runs nothing else."""
-    waiting = (jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value)
-    found = select(jobs.c.id).where(*waiting, jobs.c.deaths < max_deaths, _last_chance(max_deaths))
-    return tx.execute(found).one_or_none() is not None
 
 
 def renew_lease(tx: Connection, claim: Claim, lease_seconds: float, ran_seconds: float | None = None) -> bool:
@@ -135,11 +71,13 @@ def hand_back(
     *,
     ran_seconds: float | None = None,
     troubles: int | None = None,
+    to_the_end: bool = False,
 ) -> None:
-    """Put the job back in the queue without counting a death, to be sent again after `delay_seconds`, and
+    """Put the job back in the queue without counting a death, to be taken again after `delay_seconds`, and
     note how long it has run and how many errors that may pass it has met in a row (None: as before).
 
-    A job that a person asked to cancel is cancelled instead. Raises LeaseLost.
+    It keeps its place, ahead of what came after it; `to_the_end`: its turn is over, others go first. A job
+    that a person asked to cancel is cancelled instead. Raises LeaseLost.
     """
     cancelled = jobs.c.cancel_requested
     row = tx.execute(
@@ -149,6 +87,8 @@ def hand_back(
             finished_at=case((cancelled, now_utc()), else_=null()),
             queued_at=case((cancelled, jobs.c.queued_at), else_=now_utc()),
             hinted_at=null(),
+            place=epoch_us() if to_the_end else jobs.c.place,
+            not_before=seconds_from_now(delay_seconds) if delay_seconds > 0 else null(),
             lease_owner=null(),
             lease_until=null(),
             ran_seconds=jobs.c.ran_seconds if ran_seconds is None else ran_seconds,
@@ -160,6 +100,7 @@ def hand_back(
     if row is None:
         raise _lost(claim)
     job = job_of(row)
+    settle_job(tx, job)
     note_jobs(tx, job)
     if job.state is JobState.QUEUED:
         add_hints(tx, [(job.id, job.pool, job.worker)], delay_seconds)
@@ -218,75 +159,25 @@ def fence(claim: Claim) -> ColumnElement[bool]:
     )
 
 
-def take_back(tx: Connection, which: ColumnElement[bool], max_deaths: int) -> list[Job]:
-    """Take the jobs of `which` whose lease ran out from their workers, count a death, and return them.
-
-    They go back to `queued` (the caller adds the hint), to `cancelled` if that was asked for, or to `failed`
-    as poison at the `max_deaths`-th death.
-    """
-    poisoned = jobs.c.deaths + 1 >= max_deaths
-    ended = jobs.c.cancel_requested | poisoned
-    message = POISON_MESSAGE.format(max_deaths)
-    rows = tx.execute(
-        update(jobs)
-        .where(which, jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc())
-        .values(
-            state=case(
-                (jobs.c.cancel_requested, JobState.CANCELLED.value),
-                (poisoned, JobState.FAILED.value),
-                else_=JobState.QUEUED.value,
-            ),
-            deaths=jobs.c.deaths + 1,
-            error_code=case((~jobs.c.cancel_requested & poisoned, POISON_CODE), else_=jobs.c.error_code),
-            error_message=case((~jobs.c.cancel_requested & poisoned, message), else_=jobs.c.error_message),
-            finished_at=case((ended, now_utc()), else_=null()),
-            queued_at=case((ended, jobs.c.queued_at), else_=now_utc()),
-            hinted_at=null(),
-            lease_owner=null(),
-            lease_until=null(),
-            updated_at=now_utc(),
-        )
-        .returning(*JOB_COLUMNS)
-    )
-    taken = [job_of(row) for row in rows]
-    count_up(tx, LEASES_LOST, Counter(job.pool for job in taken))
-    note_jobs(tx, *taken)
-    return taken
-
-
-def _last_chance(max_deaths: int) -> ColumnElement[bool]:
-    """SQL: one more death sets the job aside, and there has been one."""
-    return and_(jobs.c.deaths > 0, jobs.c.deaths >= max_deaths - 1)
-
-
-def _set_aside(tx: Connection, job_id: str, max_deaths: int) -> None:
-    rows = tx.execute(
-        update(jobs)
-        .where(jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value, jobs.c.deaths >= max_deaths)
-        .values(
-            state=JobState.FAILED.value,
-            error_code=POISON_CODE,
-            error_message=POISON_MESSAGE.format(max_deaths),
-            finished_at=now_utc(),
-            updated_at=now_utc(),
-        )
-        .returning(*JOB_COLUMNS)
-    )
-    note_jobs(tx, *map(job_of, rows))
-
-
 def _fenced(claim: Claim, becomes: JobState | None = None) -> Update:
     statement = update(jobs).where(fence(claim))
     return statement if becomes is None else statement.where(may_become(becomes))
 
 
+def _change(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
+    if tx.execute(_fenced(claim).values(**values)).rowcount != 1:
+        raise _lost(claim)
+
+
 def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> None:
     ending = {"state": literal(state.value), "finished_at": now_utc(), "updated_at": now_utc()}
-    written = _fenced(claim, state).values(**ending, lease_owner=null(), lease_until=null(), **values)
-    row = tx.execute(written.returning(*JOB_COLUMNS)).one_or_none()
+    ending |= {"lease_owner": null(), "lease_until": null()}
+    row = tx.execute(_fenced(claim, state).values(**ending, **values).returning(*JOB_COLUMNS)).one_or_none()
     if row is None:
         raise _lost(claim)
-    note_jobs(tx, job_of(row))
+    job = job_of(row)
+    settle_job(tx, job, claim.job.done_seconds)
+    note_jobs(tx, job)
 
 
 def _lost(claim: Claim) -> LeaseLost:

@@ -14,11 +14,13 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.clock import now_utc, seconds_from_now
 from spool.jobs import JobState, queue_name
-from spool.store.leases import MAX_DEATHS, take_back
+from spool.store.claims import MAX_DEATHS, take_back
+from spool.store.lanes import distinct_values, in_lane, lanes_waiting
 from spool.store.rows import add_hints
 from spool.tables import idempotency, jobs, locks, outbox
 
 SEND_SECONDS = 30.0  # a relay that took hints and died gives them up after this
+LONG_AGO_SECONDS = 30 * 24 * 3600.0
 IDEMPOTENCY_SECONDS = 7 * 24 * 3600.0
 
 
@@ -35,8 +37,8 @@ class Hint:
 class SweepLimits:
     """How patient a sweep is and how much it does at once.
 
-    `room` bounds by queue how many jobs may be sent anew, so that a long queue does not fill Redis with
-    repeats; None bounds them by `batch` alone.
+    `room` says by queue how many messages are missing, so that a long queue does not fill Redis with repeats;
+    None asks no more than that each was sent long ago.
     """
 
     hint_stale_seconds: float = 30.0
@@ -57,7 +59,19 @@ class SweepReport:
 
 def due_queues(tx: Connection) -> list[str]:
     """The queues that have hints due."""
-    return list(tx.scalars(select(outbox.c.queue).where(outbox.c.due_at <= now_utc()).distinct()))
+    queues = tx.scalars(distinct_values(outbox.c.queue)).all()
+    due = [(outbox.c.queue == queue) & (outbox.c.due_at <= now_utc()) for queue in queues]
+    return [
+        queue
+        for queue, condition in zip(queues, due, strict=True)
+        if tx.scalar(select(literal(1)).where(condition).limit(1)) is not None
+    ]
+
+
+def unsent(tx: Connection, queue: str, most: int) -> int:
+    """How many hints of the queue have still to be sent, counted up to `most`."""
+    some = select(outbox.c.id).where(outbox.c.queue == queue).limit(most).subquery()
+    return tx.scalar(select(func.count()).select_from(some)) or 0
 
 
 def due_hints(tx: Connection, limit: int, queue: str | None = None) -> list[Hint]:
@@ -112,14 +126,13 @@ def hint_again(tx: Connection, job_id: str, delay: float) -> None:
     add_hints(tx, [(row.id, row.pool, row.worker) for row in tx.execute(waiting)], delay)
 
 
-def queued_by_queue(tx: Connection) -> dict[str, int]:
-    """How many jobs wait in each queue."""
-    rows = tx.execute(
-        select(jobs.c.pool, jobs.c.worker, func.count())
-        .where(jobs.c.state == JobState.QUEUED.value)
-        .group_by(jobs.c.pool, jobs.c.worker)
+def hint_used_up(tx: Connection, job_id: str) -> None:
+    """The job's message brought a worker that found nothing it may run: the next sweep may send another."""
+    tx.execute(
+        update(jobs)
+        .where(jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value)
+        .values(hinted_at=seconds_from_now(-LONG_AGO_SECONDS))
     )
-    return {queue_name(pool, worker): int(number) for pool, worker, number in rows}
 
 
 def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
@@ -148,25 +161,24 @@ def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
 
 def _hint_again(tx: Connection, limits: SweepLimits) -> list[str]:
     stale = seconds_from_now(-limits.hint_stale_seconds)
-    forgotten = (
-        select(jobs.c.id, jobs.c.pool, jobs.c.worker)
-        .where(
-            jobs.c.state == JobState.QUEUED.value,
-            or_(jobs.c.hinted_at < stale, jobs.c.hinted_at.is_(None) & (jobs.c.queued_at < stale)),
-            ~exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id)),
+    chosen: list[tuple[str, str, str | None]] = []
+    for pool, worker in lanes_waiting(tx):
+        room = limits.batch - len(chosen)
+        if limits.room is not None:
+            room = min(room, limits.room.get(queue_name(pool, worker), 0))
+        if room <= 0:
+            continue
+        forgotten = (
+            select(jobs.c.id)
+            .where(
+                *in_lane((pool, worker)),
+                or_(jobs.c.hinted_at < stale, jobs.c.hinted_at.is_(None) & (jobs.c.queued_at < stale)),
+                ~exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id)),
+            )
+            .order_by(jobs.c.hinted_at)
+            .limit(room)
         )
-        .order_by(jobs.c.hinted_at, jobs.c.id)
-        .limit(limits.batch)
-    )
-    room = None if limits.room is None else dict(limits.room)
-    chosen = []
-    for job_id, pool, worker in tx.execute(forgotten).all():
-        queue = queue_name(pool, worker)
-        if room is not None:
-            if room.get(queue, 0) <= 0:
-                continue
-            room[queue] -= 1
-        chosen.append((job_id, pool, worker))
+        chosen.extend((job_id, pool, worker) for job_id in tx.scalars(forgotten))
     add_hints(tx, chosen)
     return [job_id for job_id, _, _ in chosen]
 

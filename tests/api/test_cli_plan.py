@@ -10,7 +10,7 @@ from api.cli import app
 from spool.planning.roofline import Batch
 from spool.store import Database
 from spool.store.chunks import save_chunk
-from spool.store.leases import claim_job
+from spool.store.claims import claim_job
 from spool.store.paces import measured_paces
 from tests.spool.making import bill, chunk, queued, registered
 from worker import calibration

@@ -6,10 +6,10 @@ from spool.clock import seconds_from_now
 from spool.ids import new_id
 from spool.jobs import JobOptions
 from spool.store.chunks import SavedChunk
+from spool.store.claims import Claim, claim_job
 from spool.store.costs import Charge
 from spool.store.database import Database
 from spool.store.jobs import Job, NewJob, Source, create_job, get_job
-from spool.store.leases import Claim, claim_job
 from spool.store.workers import WorkerInfo, register_worker
 from spool.tables import jobs
 from spool.transcript import Word

@@ -27,19 +27,10 @@ from spool.jobs import MOVES, JobState
 from spool.objects import FolderStore
 from spool.store import Database
 from spool.store.chunks import save_chunk, saved_chunks
+from spool.store.claims import Claim, claim_job, is_last_chance
 from spool.store.costs import charge
 from spool.store.jobs import cancel_job, retry_job
-from spool.store.leases import (
-    Claim,
-    Outcome,
-    cancel_claimed,
-    claim_job,
-    fail_job,
-    finish_job,
-    hand_back,
-    needs_alone,
-    renew_lease,
-)
+from spool.store.leases import Outcome, cancel_claimed, fail_job, finish_job, hand_back, renew_lease
 from spool.store.outbox import SweepLimits, due_hints, mark_sent, sweep, try_lock
 from spool.tables import chunks, cost_lines, jobs, outbox, workers
 from tests.spool.making import LEASE, bill, chunk, let_lapse, queued, registered, reread
@@ -167,7 +158,6 @@ class LeaseMachine(RuleBasedStateMachine):
         owner = self.workers[worker]
         with self.db.begin() as tx:
             claim = claim_job(tx, job_id, owner, LEASE, max_deaths=MAX_DEATHS, alone=alone)
-            suspect = needs_alone(tx, job_id, MAX_DEATHS)
         if was.lapsed:
             was.take_back()
         last_chance = was.deaths == MAX_DEATHS - 1
@@ -180,7 +170,7 @@ class LeaseMachine(RuleBasedStateMachine):
             self.claims.append(claim)
         else:
             assert claim is None
-        assert suspect == (was.state is JobState.QUEUED and last_chance)
+        assert is_last_chance(was.deaths, MAX_DEATHS) == last_chance
 
     @rule(pick=PICK, index=st.integers(0, CHUNKS - 1), engine_ns=st.integers(1, 10**9), wasted=st.booleans())
     @precondition(lambda self: self.claims)

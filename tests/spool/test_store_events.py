@@ -6,9 +6,10 @@ from sqlalchemy import func, select, update
 
 from spool.clock import seconds_from_now
 from spool.store import batch_changes, batches, events, jobs
+from spool.store.claims import claim_job
 from spool.store.database import Database
 from spool.store.events import Event
-from spool.store.leases import Outcome, claim_job, fail_job, finish_job, hand_back
+from spool.store.leases import Outcome, fail_job, finish_job, hand_back
 from spool.store.outbox import SweepLimits, sweep
 from spool.store.placing import batch_is_open, place_events
 from spool.tables import event_inbox

@@ -10,12 +10,11 @@ from spool.errors import LeaseLost
 from spool.jobs import JobState
 from spool.store import Database
 from spool.store.chunks import save_chunk, saved_chunks
+from spool.store.claims import Claim, claim_job
 from spool.store.jobs import cancel_job, retry_job
 from spool.store.leases import (
-    Claim,
     Outcome,
     cancel_claimed,
-    claim_job,
     fail_job,
     finish_job,
     hand_back,

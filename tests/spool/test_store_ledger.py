@@ -18,9 +18,10 @@ from spool.ids import new_id
 from spool.store import Database
 from spool.store.bills import CostReport, GroupBy
 from spool.store.chunks import save_chunk, saved_chunks
+from spool.store.claims import Claim, claim_job
 from spool.store.cost_reports import cost_report
 from spool.store.costs import Charge, charge, job_cost
-from spool.store.leases import Claim, claim_job, hand_back
+from spool.store.leases import hand_back
 from spool.store.workers import heartbeat, list_workers, stop_worker
 from spool.tables import cost_lines, workers
 from tests.spool.making import bill, chunk, claimed, let_lapse, queued, registered

@@ -7,7 +7,9 @@ from sqlalchemy import select, update
 
 from spool.clock import seconds_from_now
 from spool.jobs import JobState
+from spool.order import Rules
 from spool.store import Database
+from spool.store.choosing import waiting_by_queue
 from spool.store.jobs import NewJob, cancel_job, create_job
 from spool.store.leases import fail_job, hand_back
 from spool.store.outbox import (
@@ -18,7 +20,6 @@ from spool.store.outbox import (
     due_queues,
     give_back_hints,
     mark_sent,
-    queued_by_queue,
     sweep,
     try_lock,
     unlock,
@@ -107,7 +108,7 @@ def test_queues_are_counted_and_taken_apart(db: Database) -> None:
 
     with db.read() as tx:
         assert sorted(due_queues(tx)) == ["spool.cpu", "spool.metal.at.mini"]
-        assert queued_by_queue(tx) == {"spool.cpu": 1, "spool.metal.at.mini": 1}
+        assert waiting_by_queue(tx, Rules(), 10) == {"spool.cpu": 1, "spool.metal.at.mini": 1}
     assert [hint.job_id for hint in take(db, queue="spool.metal.at.mini")] == [pinned.id]
     with db.read() as tx:
         assert due_queues(tx) == ["spool.cpu"]

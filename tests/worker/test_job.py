@@ -17,9 +17,9 @@ from spool.formats import STORED
 from spool.jobs import JobState
 from spool.objects import FolderStore, ObjectInfo
 from spool.settings import Settings
+from spool.store.claims import claim_job
 from spool.store.database import Database
 from spool.store.jobs import Source, cancel_job, create_job, retry_job
-from spool.store.leases import claim_job
 from spool.transcript import Transcript
 from tests.spool.making import let_lapse, new_job, registered
 from tests.worker.fake_models import ABORT, LOADER, RAISE, RATE, poisoned

@@ -17,6 +17,7 @@ from spool.jobs import AskedOptions
 from spool.objects import FolderStore
 from spool.settings import Settings
 from spool.store.chunks import SavedChunk, saved_chunks
+from spool.store.claims import claim_job
 from spool.store.costs import JobCost, job_cost
 from spool.store.database import Database
 from spool.store.jobs import Job, NewJob, Source, create_job, get_job
@@ -26,7 +27,7 @@ from tests.worker.fake_models import RATE
 from worker.billing import WastedTime
 from worker.decode.hypothesis import SearchOptions
 from worker.engine import Engine
-from worker.job import Workshop, run_job
+from worker.job import Workshop, run_claimed
 from worker.patience import RetryPolicy
 from worker.sources import Sources
 from worker.workbench import Bench
@@ -99,7 +100,10 @@ class Shop:
             return create_job(tx, NewJob(source, asked.kept(), path.name, phrases=asked.phrases))[0].id
 
     def run(self, job_id: str) -> str | None:
-        return run_job(self.workshop, job_id)
+        """Run this very job, whosever turn it is."""
+        with self.db.begin() as tx:
+            claim = claim_job(tx, job_id, self.worker_id, self.settings.lease_seconds)
+        return None if claim is None else run_claimed(self.workshop, claim)
 
     def start(self, job_id: str) -> "Running":
         return Running(self, job_id)
