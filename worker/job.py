@@ -265,8 +265,10 @@ class _Life:
                 elif ending == "cancelled":
                     cancel_claimed(tx, self._claim)
                 else:
-                    past = {"ran_seconds": self._lease.ran_seconds, "troubles": self._troubles}
-                    hand_back(tx, self._claim, pause, **past, to_the_end=self._turn_over)
+                    ran, over = self._lease.ran_seconds, self._turn_over
+                    hand_back(
+                        tx, self._claim, pause, ran_seconds=ran, troubles=self._troubles, to_the_end=over
+                    )
                 failpoint("ending.written")
             failpoint("ending.committed")
 
