@@ -18,6 +18,7 @@ from api.sources import checked_source, source_name
 from spool.batches import LINES, BadLine, Report, Seen, manifest_lines
 from spool.errors import InvalidRequest, SpoolError
 from spool.jobs import AskedOptions
+from spool.order import PRIORITIES, PriorityName
 from spool.settings import Settings
 from spool.store.jobs import NewJob, Source
 from spool.wire.batches import BatchUploadRequest
@@ -75,7 +76,8 @@ class Intake:
             with self._manifest.open("rb") as stream:
                 for number, line in manifest_lines(stream, report):
                     custom_id = line.custom_id or f"line-{number}"
-                    yield number, _Line(custom_id, line.source, line.name, line.options, line.tags)
+                    told = (line.name, line.options, line.tags, line.priority)
+                    yield number, _Line(custom_id, line.source, *told)
             return
         for found in listed(self._address, self._settings, self.caller):
             report.lines += 1
@@ -111,6 +113,8 @@ class Intake:
             batch_line=number,
             custom_id=line.custom_id,
             tags=self._asked.tags | line.tags,
+            priority=PRIORITIES[line.priority or self._asked.priority],
+            deadline=self._asked.deadline,
         )
 
 
@@ -123,6 +127,7 @@ class _Line:
     name: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
+    priority: PriorityName | None = None
 
 
 def shown_bad_lines(report: Report) -> list[dict[str, Any]]:

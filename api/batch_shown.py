@@ -1,10 +1,15 @@
 """A batch's records as the wire shows them. Pure: one function a record, no queries."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Literal
 
+from api.shown import shown_hold
 from spool.costs import money, rtfx
 from spool.forecast import Outlook, Sums, outlook
 from spool.jobs import JobState
+from spool.order import PRIORITY_NAMES
+from spool.quotas import Hold
 from spool.store.batches import Batch
 from spool.store.standing import WINDOW_SECONDS, Standing
 from spool.wire.batches import (
@@ -19,10 +24,13 @@ from spool.wire.batches import (
     BatchTimesOut,
     LinesOut,
 )
+from spool.wire.order import DeadlineOut
 
 
-def shown_batch(batch: Batch, counts: Mapping[JobState, int]) -> BatchOut:
-    """A batch with its jobs by state."""
+def shown_batch(
+    batch: Batch, counts: Mapping[JobState, int], holds: Mapping[str, Hold] | None = None
+) -> BatchOut:
+    """A batch with its jobs by state; `holds` by project."""
     return BatchOut(
         id=batch.id,
         name=batch.name,
@@ -38,14 +46,19 @@ def shown_batch(batch: Batch, counts: Mapping[JobState, int]) -> BatchOut:
             cancelled_at=batch.cancelled_at,
             updated_at=batch.updated_at,
         ),
+        priority=PRIORITY_NAMES[batch.priority],
+        deadline=_deadline(batch, counts),
+        held=shown_hold((holds or {}).get(batch.project)) if counts.get(JobState.QUEUED) else None,
     )
 
 
-def shown_batch_detail(batch: Batch, standing: Standing, currency: str) -> BatchDetail:
+def shown_batch_detail(
+    batch: Batch, standing: Standing, currency: str, holds: Mapping[str, Hold] | None = None
+) -> BatchDetail:
     """A batch with what is known and expected of it."""
     look = outlook(_sums(standing))
     return BatchDetail(
-        **shown_batch(batch, standing.counts).model_dump(),
+        **shown_batch(batch, standing.counts, holds).model_dump(),
         bad_lines=[BadLineOut.model_validate(bad) for bad in batch.bad_lines],
         reused=standing.reused,
         audio=BatchAudioOut(
@@ -57,6 +70,20 @@ def shown_batch_detail(batch: Batch, standing: Standing, currency: str) -> Batch
         time=BatchTimeOut(left_seconds=look.time_left_seconds, basis=look.time_basis),
         cost=_cost(standing, look, currency),
     )
+
+
+def _deadline(batch: Batch, counts: Mapping[JobState, int]) -> DeadlineOut | None:
+    if batch.deadline is None:
+        return None
+    basis, expected = batch.expected_basis or "Not reckoned yet.", batch.expected_at
+    state: Literal["unknown", "on_time", "late", "passed", "ended"] = "on_time" if expected else "unknown"
+    if _state(batch, counts) == "ended":
+        state, basis, expected = "ended", "No job is waiting or running.", None
+    elif batch.deadline <= datetime.now(UTC):
+        state = "passed"
+    elif batch.late:
+        state = "late"
+    return DeadlineOut(at=batch.deadline, state=state, expected_at=expected, basis=basis)
 
 
 def _state(batch: Batch, counts: Mapping[JobState, int]) -> BatchState:

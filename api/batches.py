@@ -19,6 +19,7 @@ from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from api.asking import asked_words, refuse_past
 from api.auth import CallerDep
 from api.batch_intake import Intake, shown_bad_lines
 from api.batch_results import NDJSON, result_lines
@@ -34,8 +35,10 @@ from spool.errors import SourceMissing
 from spool.failpoints import failpoint
 from spool.jobs import JobState
 from spool.objects import s3_store
+from spool.order import PRIORITIES
 from spool.store import batch_changes as changes
 from spool.store import batches as store
+from spool.store.quotas import holds
 from spool.store.standing import batch_counts, batch_standing
 from spool.wire.batches import BatchDetail, BatchPage, BatchRequest, BatchRetried, BatchUploadRequest
 from spool.wire.jobs import Project
@@ -105,7 +108,8 @@ def listed(
     with services.database.read() as tx:
         page = store.list_batches(tx, caller.project or project, cursor, limit)
         counts = batch_counts(tx, [batch.id for batch in page.items])
-    items = [shown_batch(batch, counts[batch.id]) for batch in page.items]
+        held = holds(tx, services.settings.quotas, {batch.project for batch in page.items})
+    items = [shown_batch(batch, counts[batch.id], held) for batch in page.items]
     return BatchPage(items=items, next_cursor=page.next_cursor)
 
 
@@ -156,7 +160,8 @@ def _detail(services: Services, batch_id: str) -> BatchDetail:
     with services.database.read() as tx:
         batch = store.get_batch(tx, batch_id)
         standing = batch_standing(tx, batch_id)
-    return shown_batch_detail(batch, standing, services.settings.currency)
+        held = holds(tx, services.settings.quotas, [batch.project])
+    return shown_batch_detail(batch, standing, services.settings.currency, held)
 
 
 def _from_address(
@@ -218,7 +223,7 @@ def _run(
     idempotency_key: str | None,
 ) -> tuple[BatchDetail, bool]:
     """Check all first if so asked, then write block after block; the batch, and whether it is new."""
-    told = asked.model_dump(mode="json") | {"project": intake.project}
+    told = asked_words(asked, intake.project)
     words = json.dumps([told, source, content], sort_keys=True)
     new = store.NewBatch(
         project=intake.project,
@@ -228,11 +233,15 @@ def _run(
         request_hash=hashlib.sha256(words.encode()).hexdigest(),
         idempotency_key=idempotency_key,
         key_id=intake.caller.key_id,
+        priority=PRIORITIES[asked.priority],
+        deadline=asked.deadline,
     )
     with services.database.read() as tx:
         known = store.find_batch(tx, new)
     if known is not None and known.closed_at is not None:
         return _detail(services, known.id), False
+    if known is None:
+        refuse_past(asked.deadline)
     if asked.strict:
         _refuse_bad(intake)
     report = Report()

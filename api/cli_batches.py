@@ -1,5 +1,6 @@
 """The subcommands of batches: submit, status, results, retry-failed, cancel. Clients of the HTTP API."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from api.cli_connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli_options import Place, Search, takes_options
 from api.completing import complete_batch
 from api.following import follow_batch, sending
-from api.printing import clock, money
+from api.printing import clock, held_words, money
 from spool.errors import InvalidRequest
 from spool.jobs import JobState
 from spool.wire.batches import BatchDetail, BatchOut
@@ -159,9 +160,20 @@ def _show(batch: BatchDetail, *, as_json: bool) -> None:
         ("RTFx now", rate),
         ("time left", f"{clock(batch.time.left_seconds)} ({batch.time.basis})"),
         ("cost", f"{money(cost.billable, cost.currency)} so far, {expected} in all ({cost.basis})"),
+        *_order_of(batch),
     ):
         sheet.add_row(title, Text(value))
     out.print(sheet)
+
+
+def _order_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
+    if batch.priority != "normal":
+        yield "priority", batch.priority
+    if batch.deadline is not None:
+        at = batch.deadline
+        yield "deadline", f"{at.at:%Y-%m-%d %H:%M} UTC, {at.state.replace('_', ' ')} ({at.basis})"
+    if batch.held is not None:
+        yield "held", held_words(batch.held)
 
 
 def _table(batches: list[BatchOut]) -> Table:

@@ -15,6 +15,7 @@ import typer
 
 from api.completing import complete_model
 from spool.errors import InvalidRequest
+from spool.order import PriorityName
 
 Result = TypeVar("Result")
 
@@ -84,6 +85,12 @@ class Place:
     tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Kept with each job.")] = None
     pool: Annotated[str | None, typer.Option(help="Which pool of workers.")] = None
     worker: Annotated[str | None, typer.Option(help="Pin to one worker, by name.")] = None
+    priority: Annotated[
+        PriorityName | None, typer.Option(help="Who goes first among the project's own: high, normal or low.")
+    ] = None
+    deadline: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When it should be done, as 2026-11-20T18:00Z.")
+    ] = None
 
     def told(self) -> dict[str, Any]:
         """The fields of the request. Raises InvalidRequest."""
@@ -91,7 +98,8 @@ class Place:
         if any("=" not in pair for pair in pairs):
             raise InvalidRequest("A tag is NAME=VALUE.")
         tags = dict(pair.split("=", 1) for pair in pairs)
-        return {"project": self.project, "pool": self.pool, "worker": self.worker, "tags": tags}
+        told = {"project": self.project, "pool": self.pool, "worker": self.worker, "tags": tags}
+        return told | {"priority": self.priority, "deadline": self.deadline}
 
 
 def takes_options(command: Callable[..., Result]) -> Callable[..., Result]:

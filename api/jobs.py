@@ -16,6 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection
 
+from api.asking import asked_words, refuse_past
 from api.auth import CallerDep
 from api.caller import Caller, own_job, own_job_with_cost
 from api.options import judged
@@ -28,9 +29,12 @@ from spool.errors import InvalidRequest, NotFound, StorageError
 from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.jobs import AskedOptions, JobState
+from spool.order import PRIORITIES
+from spool.quotas import Hold
 from spool.store import jobs as store
 from spool.store.bills import NOTHING
 from spool.store.costs import job_cost
+from spool.store.quotas import holds
 from spool.wire.jobs import JobDetail, JobPage, JobRequest, Moment, Pool, Project, UploadRequest, WorkerName
 
 Asked = TypeVar("Asked", bound=BaseModel)
@@ -100,14 +104,17 @@ def listed(
     )
     with services.database.look() as tx:
         page = store.list_jobs(tx, wanted, cursor, limit)
-    return told(JobPage(items=[shown_job(job) for job in page.items], next_cursor=page.next_cursor))
+        held = holds(tx, services.settings.quotas, {job.project for job in page.items})
+    items = [shown_job(job, held) for job in page.items]
+    return told(JobPage(items=items, next_cursor=page.next_cursor))
 
 
 def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
     """One job: its state, progress, attempts, times, cost so far and error."""
     with services.database.look() as tx:
         job, cost = own_job_with_cost(tx, caller, job_id)
-    return told(shown_detail(job, cost, services.settings.currency))
+        held = _holds(services, tx, job)
+    return told(shown_detail(job, cost, services.settings.currency, held))
 
 
 def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
@@ -204,7 +211,7 @@ def _new_job(
     job_id: str | None = None,
 ) -> store.NewJob:
     project = caller.project_for(body.project)
-    asked = json.dumps([body.model_dump(mode="json") | {"project": project}, content], sort_keys=True)
+    asked = json.dumps([asked_words(body, project), content], sort_keys=True)
     return store.NewJob(
         id=job_id,
         source=source,
@@ -219,19 +226,30 @@ def _new_job(
         idempotency_key=idempotency_key,
         request_hash=hashlib.sha256(asked.encode()).hexdigest(),
         key_id=caller.key_id,
+        priority=PRIORITIES[body.priority],
+        deadline=body.deadline,
     )
 
 
 def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
     with services.database.begin() as tx:
         job, created = store.create_job(tx, new)
+        if created:
+            refuse_past(new.deadline)
         cost = NOTHING if created else job_cost(tx, job.id).sums
+        held = _holds(services, tx, job)
     failpoint("create.committed")
-    return shown_detail(job, cost, services.settings.currency), created
+    return shown_detail(job, cost, services.settings.currency, held), created
 
 
 def _detail(services: Services, tx: Connection, job: store.Job) -> JobDetail:
-    return shown_detail(job, job_cost(tx, job.id).sums, services.settings.currency)
+    sums, held = job_cost(tx, job.id).sums, _holds(services, tx, job)
+    return shown_detail(job, sums, services.settings.currency, held)
+
+
+def _holds(services: Services, tx: Connection, job: store.Job) -> dict[str, Hold]:
+    """Why the job's project is held, if it is, and the job waits."""
+    return holds(tx, services.settings.quotas, [job.project]) if job.state is JobState.QUEUED else {}
 
 
 def told(answer: BaseModel) -> Response:

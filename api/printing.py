@@ -11,6 +11,7 @@ from rich.text import Text
 from spool.jobs import JobState
 from spool.wire.costs import BudgetOut, CostReportOut, CostRowOut
 from spool.wire.jobs import JobDetail, JobOut
+from spool.wire.order import HeldOut
 
 STATE_STYLES = {
     JobState.QUEUED: "dim",
@@ -45,6 +46,18 @@ def speed(rtfx: float | None) -> str:
     return "RTFx —" if rtfx is None else f"RTFx {rtfx:.1f}"
 
 
+def held_words(held: HeldOut) -> str:
+    """Why jobs wait, and until when."""
+    return (
+        held.reason if held.until is None else f"{held.reason} They go on at {held.until:%Y-%m-%d %H:%M} UTC."
+    )
+
+
+def deadline_words(job: JobOut) -> str:
+    """The deadline, and whether it is out of reach."""
+    return f"{job.deadline:%Y-%m-%d %H:%M} UTC{', out of reach' if job.late else ''}"
+
+
 def job_table(jobs: list[JobOut]) -> Table:
     """Jobs, one a line."""
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -57,7 +70,7 @@ def job_table(jobs: list[JobOut]) -> Table:
         fraction = job.progress.fraction
         table.add_row(
             job.id,
-            Text(job.state.value, style=STATE_STYLES[job.state]),
+            Text("held" if job.held else job.state.value, style=STATE_STYLES[job.state]),
             clock(job.progress.audio_seconds),
             "—" if fraction is None else f"{fraction:.0%}",
             Text(job.name),
@@ -78,6 +91,9 @@ def job_sheet(job: JobDetail) -> Table:
         ("state", Text(job.state.value, style=STATE_STYLES[job.state])),
         ("source", Text(job.source.uri)),
         ("project", job.project),
+        *((("priority", job.priority),) if job.priority != "normal" else ()),
+        *((("deadline", deadline_words(job)),) if job.deadline else ()),
+        *((("held", Text(held_words(job.held))),) if job.held else ()),
         ("model", Text(f"{job.options.model}, {job.options.decoder}")),
         ("audio", done),
         ("attempts", str(job.attempts)),

@@ -3,10 +3,13 @@
 A lease on a job that has ended, a machine's folders and a transcript's key stay inside.
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
 
 from spool.costs import MICROS_PER_UNIT, NANOS_PER_SECOND
 from spool.jobs import JobState
+from spool.order import NEVER, PRIORITY_NAMES
+from spool.quotas import Hold
 from spool.store.bills import CostSums
 from spool.store.jobs import Job, Source
 from spool.store.workers import Worker
@@ -20,10 +23,12 @@ from spool.wire.jobs import (
     TimesOut,
     WorkerOut,
 )
+from spool.wire.order import HeldOut
 
 
-def shown_job(job: Job) -> JobOut:
-    """A job without its cost."""
+def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
+    """A job without its cost; `holds` by project."""
+    waits = job.state is JobState.QUEUED
     return JobOut(
         id=job.id,
         name=job.name,
@@ -52,12 +57,23 @@ def shown_job(job: Job) -> JobOut:
         custom_id=job.custom_id,
         tags=job.tags or {},
         reused_from=job.reused_from,
+        priority=PRIORITY_NAMES[job.priority],
+        deadline=job.deadline,
+        late=waits and job.deadline is not None and job.due == NEVER,
+        held=shown_hold((holds or {}).get(job.project)) if waits else None,
     )
 
 
-def shown_detail(job: Job, cost: CostSums, currency: str) -> JobDetail:
+def shown_detail(
+    job: Job, cost: CostSums, currency: str, holds: Mapping[str, Hold] | None = None
+) -> JobDetail:
     """A job with its cost so far."""
-    return JobDetail(**dict(shown_job(job)), cost=shown_cost(cost, currency))
+    return JobDetail(**dict(shown_job(job, holds)), cost=shown_cost(cost, currency))
+
+
+def shown_hold(hold: Hold | None) -> HeldOut | None:
+    """Why a project's jobs wait."""
+    return None if hold is None else HeldOut(by=hold.by, reason=hold.reason, until=hold.until)
 
 
 def shown_cost(cost: CostSums, currency: str) -> CostOut:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, BinaryIO, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from spool.errors import InvalidRequest
+from spool.order import PriorityName
 
 Item = TypeVar("Item")
 
@@ -50,6 +51,7 @@ class ManifestLine(BaseModel):
     name: Text | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     tags: Tags = Field(default_factory=dict)
+    priority: PriorityName | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from spool.client.jobs import LONGEST_PAGE, new_key, waited
+from spool.client.jobs import LONGEST_PAGE, new_key, ordered, waited
 from spool.client.steps import Ask, Flow, Lines, Pages, Sent, Upload, read
 from spool.jobs import JobState
+from spool.order import PriorityName
 from spool.wire.batches import BatchDetail, BatchOut, BatchPage, BatchResult, BatchRetried
 
 _NDJSON = "application/x-ndjson"
@@ -24,6 +26,8 @@ def submit_batch(
     reuse: bool | None = None,
     pool: str | None = None,
     worker: str | None = None,
+    priority: PriorityName | None = None,
+    deadline: datetime | str | None = None,
     idempotency_key: str | None = None,
     sent: Sent | None = None,
 ) -> Flow[BatchDetail]:
@@ -46,7 +50,7 @@ def submit_batch(
         "reuse": reuse,
     }
     request: dict[str, Any] = {field: value for field, value in told.items() if value is not None}
-    request |= {"options": dict(options or {}), "tags": dict(tags or {})}
+    request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
     ask = _handing_in(source, request, idempotency_key or new_key(), sent)
     return (yield from read(ask, BatchDetail))
 

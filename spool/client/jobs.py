@@ -14,6 +14,7 @@ from spool.client.errors import TimedOut
 from spool.client.steps import Ask, Flow, Pages, Pause, Sent, Upload, kind_of, read
 from spool.formats import Format
 from spool.jobs import JobState
+from spool.order import PriorityName
 from spool.transcript import Transcript
 from spool.wire.batches import BatchDetail
 from spool.wire.jobs import JobDetail, JobOut, JobPage
@@ -33,6 +34,8 @@ def submit(
     worker: str | None = None,
     tags: Mapping[str, str] | None = None,
     reuse: bool | None = None,
+    priority: PriorityName | None = None,
+    deadline: datetime | str | None = None,
     idempotency_key: str | None = None,
     sent: Sent | None = None,
 ) -> Flow[JobDetail]:
@@ -47,7 +50,7 @@ def submit(
     """
     told = {"name": name, "project": project, "pool": pool, "worker": worker, "reuse": reuse}
     request: dict[str, Any] = {field: value for field, value in told.items() if value is not None}
-    request |= {"options": dict(options or {}), "tags": dict(tags or {})}
+    request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
     key = idempotency_key or new_key()
     if isinstance(source, str) and "://" in source:
         ask = Ask("POST", "/v1/jobs", json={"source": source, **request}, key=key)
@@ -174,3 +177,9 @@ def waited(
             raise TimedOut(f"{it.id} is {it.state} after {timeout:g} s.")
         yield Pause(min(pause, left))
         pause = min(POLL_LONGEST_S, pause * POLL_GROWTH)
+
+
+def ordered(priority: PriorityName | None, deadline: datetime | str | None) -> dict[str, str]:
+    """What the request says of who goes first."""
+    at = deadline.isoformat() if isinstance(deadline, datetime) else deadline
+    return {name: value for name, value in (("priority", priority), ("deadline", at)) if value is not None}

@@ -10,6 +10,7 @@ from spool.jobs import JobState
 from spool.wire import batch_examples as examples
 from spool.wire.jobs import Money, Name, Pool, Project, WorkerName, with_example
 from spool.wire.options import option_schema
+from spool.wire.order import Deadline, DeadlineOut, HeldOut, Priority
 
 BatchState = Literal["receiving", "running", "ended"]
 
@@ -36,6 +37,8 @@ class BatchUploadRequest(BaseModel):
     )
     pool: Pool | None = Field(None, description="Which pool of workers; the server's default unless given.")
     worker: WorkerName | None = Field(None, description="Pin all jobs to one worker, by name.")
+    priority: Priority = Field("normal", description="For lines that do not say: high, normal or low.")
+    deadline: Deadline | None = None
 
 
 class BatchRequest(BatchUploadRequest):
@@ -89,6 +92,9 @@ class BatchOut(BaseModel):
     lines: LinesOut
     counts: dict[JobState, int] = Field(description="Jobs by state.")
     times: BatchTimesOut
+    priority: Priority = "normal"
+    deadline: DeadlineOut | None = None
+    held: HeldOut | None = Field(None, description="Why its jobs wait, where a quota is used up.")
 
 
 class BatchAudioOut(BaseModel):

@@ -14,6 +14,7 @@ from spool.batches import Tags
 from spool.jobs import JobOptions, JobState
 from spool.wire import examples
 from spool.wire.options import option_schema
+from spool.wire.order import Deadline, HeldOut, Priority
 
 
 def _printable(text: str) -> str:
@@ -78,6 +79,8 @@ class UploadRequest(BaseModel):
     reuse: bool = Field(
         False, description="Take over a transcript of the same content, options and model instead of paying."
     )
+    priority: Priority = "normal"
+    deadline: Deadline | None = None
 
 
 class JobRequest(UploadRequest):
@@ -161,6 +164,10 @@ class JobOut(BaseModel):
     custom_id: str | None = Field(None, description="What its submitter calls it, once a batch.")
     tags: dict[str, str] = Field(default_factory=dict)
     reused_from: str | None = Field(None, description="The job whose transcript was taken over, for nothing.")
+    priority: Priority = "normal"
+    deadline: datetime | None = None
+    late: bool = Field(False, description="It waits, and cannot make its deadline any more.")
+    held: HeldOut | None = Field(None, description="Why it waits, where a quota of its project is used up.")
 
 
 class JobDetail(JobOut):
