@@ -13,10 +13,24 @@ from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, n
 from spool.clock import epoch_us, now_utc, seconds_from_now
 from spool.errors import LeaseLost
 from spool.jobs import JobState
-from spool.store.claims import Claim, settle_job
+from spool.store.claims import Claim, claim_job, settle_job
 from spool.store.events import note_jobs
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.tables import jobs
+
+__all__ = [
+    "Claim",
+    "Outcome",
+    "cancel_claimed",
+    "claim_job",
+    "fail_job",
+    "fence",
+    "finish_job",
+    "hand_back",
+    "hold",
+    "renew_lease",
+    "set_progress",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from spool.lattice import Lattice
 from spool.queue import queue_depth
 from spool.settings import Settings
 from spool.store import leases
+from spool.store.claims import Claim, claim_job
 from spool.store.costs import Charge, charge
 from spool.store.workers import WorkerInfo, heartbeat, register_worker
 from spool.transcript import (
@@ -73,13 +74,13 @@ class FakeWorker:
             register_worker(tx, self.info)
             heartbeat(tx, self.info.id, "ready", 0)
 
-    def claim(self, job_id: str) -> leases.Claim:
+    def claim(self, job_id: str) -> Claim:
         with self.services.database.begin() as tx:
-            claim = leases.claim_job(tx, job_id, self.info.id, 60)
+            claim = claim_job(tx, job_id, self.info.id, 60)
         assert claim is not None
         return claim
 
-    def progress(self, claim: leases.Claim, done: float, total: float) -> None:
+    def progress(self, claim: Claim, done: float, total: float) -> None:
         with self.services.database.begin() as tx:
             leases.set_progress(tx, claim, done, total)
             self._charge(tx, claim, done)
@@ -105,7 +106,7 @@ class FakeWorker:
         with self.services.database.begin() as tx:
             leases.fail_job(tx, claim, code, message)
 
-    def _charge(self, tx: Connection, claim: leases.Claim, audio_seconds: float) -> None:
+    def _charge(self, tx: Connection, claim: Claim, audio_seconds: float) -> None:
         bill = Charge(
             worker_id=self.info.id,
             engine_ns=500_000_000,
