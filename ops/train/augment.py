@@ -89,6 +89,14 @@ def gap(mels: Mels, frames: int, rng: Rng) -> Mels:
     return np.maximum(bed, np.float32(FLOOR)).astype(np.float32)
 
 
+def trimmed(mels: Mels, rng: Rng) -> Mels:
+    """Without the quiet at either end, but for a few frames of it."""
+    level = mels.mean(axis=1)
+    loud = np.flatnonzero(level > np.percentile(level, 95) - 4.0)
+    start = max(0, int(loud[0]) - int(rng.integers(1, 8)))
+    return mels[start : int(loud[-1]) + int(rng.integers(2, 9))]
+
+
 def masked(mels: Mels, rng: Rng, bands: int = 20) -> Mels:
     """SpecAugment (Park et al. 2019) on normalised features: bands and short times set to the mean."""
     out = mels.copy()

@@ -29,7 +29,7 @@ from ops.train.synth import placed, say
 from ops.train.voices import FOREIGN, HELD_LANGUAGES, HELD_VARIANTS
 from spool.transcript import Word
 from spool.wer import WordErrors, total_errors, word_errors
-from worker.chunks import plan_chunks
+from worker.chunks import Chunk, ChunkOptions, plan_chunks
 from worker.decode.hypothesis import SearchOptions
 from worker.decode.search import best_of, search
 from worker.decode.words import words_of
@@ -117,20 +117,27 @@ def decoded(model: AsrModel, audio: Sequence[Audio], options: SearchOptions) -> 
     return texts
 
 
+def through_chunks(
+    model: AsrModel, audio: Audio, options: SearchOptions, lengths: ChunkOptions | None = None
+) -> tuple[list[Word], list[Chunk]]:
+    """The words of a recording as the worker hears it, chunk by chunk and stitched, and the chunks."""
+    heard, chunks = [], list(plan_chunks([audio], lengths))
+    for chunk in chunks:
+        words = []
+        if chunk.speech:
+            (hypotheses,) = search(model, model.encode([chunk.samples]), options)
+            words = words_of(best_of(hypotheses), model.tokenizer, model.frame_seconds, chunk.start / RATE)
+        heard.append(ChunkWords(chunk.core_start, chunk.core_end, chunk.start, chunk.end, words))
+    return stitch(heard), chunks
+
+
 def long_recording(
     model: AsrModel, path: Path, options: SearchOptions
 ) -> tuple[WordErrors, WordErrors, float]:
     """Errors through chunks and stitching, errors cut at the reference segments, median error of starts."""
     told = json.loads(path.with_suffix(".json").read_text())
     audio = read_audio(path.with_name(told["audio"]))
-    heard = []
-    for chunk in plan_chunks([audio]):
-        words = []
-        if chunk.speech:
-            (hypotheses,) = search(model, model.encode([chunk.samples]), options)
-            words = words_of(best_of(hypotheses), model.tokenizer, model.frame_seconds, chunk.start / RATE)
-        heard.append(ChunkWords(chunk.core_start, chunk.core_end, chunk.start, chunk.end, words))
-    words = stitch(heard)
+    words, _ = through_chunks(model, audio, options)
     whole = word_errors(told["text"], " ".join(word.text for word in words))
     pieces = [audio[int(s["start"] * RATE) : int(s["end"] * RATE)] for s in told["segments"]]
     texts = decoded(model, pieces, options)

@@ -6,10 +6,14 @@ Knows the cache and the augmentations; knows no network.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,15 +30,26 @@ Utterance = tuple[Mels, str]
 T = TypeVar("T")
 DIGITS = frozenset(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "oh"])
 
-SHARES = {
-    "phrase": 0.15,  # a sentence of the recordings, or two
-    "spelled": 0.08,  # a string of digits, spoken as one
-    "digits": 0.24,  # single digits of a speaker, one or joined
-    "words": 0.12,  # command words, one to four
-    "synthetic": 0.20,
+# What is drawn how often while most of the learning is done, and for the last part of it.
+OPEN = {
+    "phrase": 0.29,  # a sentence of the recordings, or two
+    "spelled": 0.05,  # a string of digits, spoken as one
+    "digits": 0.10,  # single digits of a speaker, one or joined
+    "words": 0.06,  # command words, one to four
+    "synthetic": 0.36,
     "wordless": 0.08,
-    "medley": 0.13,  # digits, words and phrases with long pauses between them
+    "medley": 0.06,  # digits, words and phrases with long pauses between them
 }
+FINAL = {
+    "phrase": 0.24,
+    "spelled": 0.05,
+    "digits": 0.17,
+    "words": 0.08,
+    "synthetic": 0.29,
+    "wordless": 0.09,
+    "medley": 0.08,
+}
+MIXTURES = {"open": OPEN, "final": FINAL}
 
 
 @dataclass(frozen=True)
@@ -49,21 +64,29 @@ class Batch:
     def to(self, device: str) -> Batch:
         return Batch(*(x.to(device) for x in (self.features, self.frames, self.targets, self.labels)))
 
+    def rows(self, chosen: Tensor) -> Batch:
+        """Some of the utterances, their targets no wider than they need."""
+        labels = self.labels[chosen]
+        targets = self.targets[chosen, : max(1, int(labels.max()))]
+        return Batch(self.features[chosen], self.frames[chosen], targets, labels)
+
 
 @dataclass(frozen=True)
 class BatchOptions:
     seed: int = 0
-    seconds: float = 200.0  # padded audio a batch
+    seconds: float = 130.0  # padded audio a batch
     lattice: int = 120_000  # states (t, u) of the TDT loss a batch
-    round: int = 192  # utterances drawn together and sorted by length
-    longest: int = 2600  # frames; longer ones are drawn anew
-    shares: dict[str, float] = field(default_factory=lambda: dict(SHARES))
+    round: int = 256  # utterances drawn together and sorted by length
+    longest: int = 1700  # frames; longer ones are drawn anew
+    shares: dict[str, float] = field(default_factory=lambda: dict(OPEN))
+    process: bool = False  # whether batches are made in a process of their own, on another core
 
 
 class Mixture:
     """Draws utterances by kind from the sets under a cache folder."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.train, self.synth = FeatureSet(folder, "train"), FeatureSet(folder, "synth")
         self.noise = FeatureSet(folder, "wordless")
         by_domain: dict[str, list[Clip]] = defaultdict(list)
@@ -75,7 +98,13 @@ class Mixture:
         self.speakers: dict[str, list[Clip]] = defaultdict(list)
         for clip in by_domain["digits"]:
             self.speakers[clip.speaker].append(clip)
+        self.cut = FeatureSet(folder, "cut") if (folder / "cut.jsonl").exists() else None
+        self.cut_speakers: dict[str, list[Clip]] = defaultdict(list)
+        for clip in self.cut or ():
+            self.cut_speakers[clip.speaker].append(clip)
+        self.lone = [c for c in self.synth if c.text in DIGITS]
         self.beds = [c for c in self.noise if c.domain != "foreign" and c.frames > 100]
+        self.foreign = [c for c in self.noise if c.domain == "foreign"]
         self.kinds: dict[str, Callable[[Rng], Utterance]] = {
             "phrase": self._phrase,
             "spelled": lambda rng: self._single(self.train, self.spelled, rng, strong=True),
@@ -110,11 +139,23 @@ class Mixture:
         return augment.varied(mels, self._bed(rng), rng), text
 
     def _digits(self, rng: Rng) -> Utterance:
-        clips = self.speakers[_one(sorted(self.speakers), rng)]
+        source, clips, trim = self._voice_of_digits(rng)
         count = 1 if rng.random() < 0.5 else int(rng.integers(2, 10))
         chosen = [_one(clips, rng) for _ in range(count)]
-        mels, text = joined([(self.train.mels(c), c.text) for c in chosen], rng, 35)
+        parts = [(source.mels(c), c.text) for c in chosen]
+        if trim:
+            parts = [(augment.trimmed(mels, rng), text) for mels, text in parts]
+        mels, text = joined(parts, rng, 35)
         return augment.varied(mels, self._bed(rng), rng, strong=True), text
+
+    def _voice_of_digits(self, rng: Rng) -> tuple[FeatureSet, list[Clip], bool]:
+        """One speaker's single digits: recorded as such, cut from strings, or synthetic (trimmed later)."""
+        kind = rng.random()
+        if kind < 0.25 and self.cut is not None and self.cut_speakers:
+            return self.cut, self.cut_speakers[_one(sorted(self.cut_speakers), rng)], False
+        if kind < 0.45 and self.lone:
+            return self.synth, self.lone, True
+        return self.train, self.speakers[_one(sorted(self.speakers), rng)], False
 
     def _words(self, rng: Rng) -> Utterance:
         count = 1 if rng.random() < 0.6 else int(rng.integers(2, 5))
@@ -123,6 +164,9 @@ class Mixture:
         return augment.varied(mels, self._bed(rng), rng), text
 
     def _wordless(self, rng: Rng) -> Utterance:
+        if self.foreign and rng.random() < 0.5:
+            clip = _one(self.foreign, rng)
+            return augment.varied(self.noise.mels(clip), self._bed(rng), rng), ""
         mels = self.noise.mels(_one(self.noise.clips, rng))
         if rng.random() < 0.3:
             mels = np.concatenate([mels, self._bed(rng)])
@@ -215,11 +259,35 @@ def batches(
     within: int = 0,
 ) -> Iterator[tuple[int, int, Batch]]:
     """Without end, from that round and place: round, place in it, batch. The next round is made ahead."""
-    with ThreadPoolExecutor(1) as pool:
-        ahead = pool.submit(one_round, mixture, encode, options, round_)
+    with _pool(mixture, encode, options) as pool:
+        ahead = pool.submit(_made, round_)
         while True:
             ready = ahead.result()
-            ahead = pool.submit(one_round, mixture, encode, options, round_ + 1)
+            ahead = pool.submit(_made, round_ + 1)
             for place in range(within, len(ready)):
                 yield round_, place, ready[place]
             round_, within = round_ + 1, 0
+
+
+def _pool(mixture: Mixture, encode: Callable[[str], list[int]], options: BatchOptions) -> Executor:
+    if options.process:
+        given = (mixture.folder, encode, options)
+        return ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_process, initargs=given)
+    return ThreadPoolExecutor(1, initializer=_begin, initargs=(mixture, encode, options))
+
+
+_here = threading.local()
+
+
+def _begin_process(folder: Path, encode: Callable[[str], list[int]], options: BatchOptions) -> None:
+    os.nice(3)  # training goes first
+    torch.set_num_threads(1)
+    _begin(Mixture(folder), encode, options)
+
+
+def _begin(mixture: Mixture, encode: Callable[[str], list[int]], options: BatchOptions) -> None:
+    _here.round = partial(one_round, mixture, encode, options)
+
+
+def _made(number: int) -> list[Batch]:
+    return _here.round(number)

@@ -1,4 +1,4 @@
-"""Synthetic speech by espeak-ng, seeded: many voices saying spans of the training texts, digits and words.
+"""Synthetic speech, seeded: many voices of espeak-ng, and flite's where there is one, saying sentences.
 
 Voices and texts of the held-out set are in no other. Writes features into the cache, and the held-out set
 also as files, for `evaluate`. Also writes the set of sound without words (`noises`), to which speech in
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,13 @@ import soundfile
 import soxr
 
 from ops.train import cache, noises
-from ops.train.features import RATE, Audio, log_mel, read_audio
+from ops.train.features import RATE, Audio, Mels, log_mel, read_audio
 from ops.train.prepare import manifest
-from ops.train.voices import ACCENTS, FOREIGN, HELD_LANGUAGES, HELD_VARIANTS, VARIANTS
+from ops.train.texts import Sentences, messages
+from ops.train.voices import ACCENTS, FLITE, FOREIGN, HELD_VARIANTS, TRAINED_LANGUAGES, VARIANTS
 
 Rng = np.random.Generator
-DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-WORDS = ["bed", "cat", "happy"]
+FLITE_SHARE = 0.12
 
 
 def say(text: str, voice: str, rng: Rng) -> Audio | None:
@@ -34,7 +35,20 @@ def say(text: str, voice: str, rng: Rng) -> Audio | None:
     rate, pitch, loud = int(rng.integers(115, 215)), int(rng.integers(15, 86)), int(rng.integers(60, 160))
     settings = ["-s", str(rate), "-p", str(pitch), "-a", str(loud), "-g", str(rng.choice([0, 0, 1, 2, 4, 8]))]
     command = ["espeak-ng", "-v", voice, *settings, "--stdout", text]
-    sound = subprocess.run(command, capture_output=True, check=False).stdout
+    return _heard(subprocess.run(command, capture_output=True, check=False).stdout, rng)
+
+
+def say_flite(text: str, voice: str, rng: Rng) -> Audio | None:
+    """The same by one of flite's voices, which are cut from recordings."""
+    stretch, pitch = rng.uniform(0.8, 1.3), rng.uniform(0.8, 1.25) * FLITE[voice]
+    with tempfile.NamedTemporaryFile(suffix=".wav") as file:
+        settings = ["--setf", f"duration_stretch={stretch:.2f}", "--setf", f"int_f0_target_mean={pitch:.0f}"]
+        command = ["flite", "-voice", voice, *settings, "-t", text, "-o", file.name]
+        subprocess.run(command, capture_output=True, check=False)
+        return _heard(Path(file.name).read_bytes(), rng)
+
+
+def _heard(sound: bytes, rng: Rng) -> Audio | None:
     try:
         samples, source_rate = soundfile.read(io.BytesIO(sound), dtype="float32")
     except soundfile.LibsndfileError:
@@ -58,50 +72,46 @@ def placed(samples: Audio, rng: Rng) -> Audio:
     return (samples + floor * rng.standard_normal(len(samples))).astype(np.float32)
 
 
-def sentences(texts: list[str], rng: Rng) -> Iterator[str]:
-    """Without end: spans of the texts, words of them in no order, strings of digits, command words."""
-    vocabulary = sorted({word for text in texts for word in text.split()})
-    while True:
-        kind = rng.random()
-        if kind < 0.6:
-            words = texts[int(rng.integers(len(texts)))].split()
-            size = int(rng.integers(2, 15))
-            start = int(rng.integers(0, max(1, len(words) - size + 1)))
-            yield " ".join(words[start : start + size])
-        elif kind < 0.75:
-            yield " ".join(rng.choice(vocabulary, int(rng.integers(1, 7))))
-        elif kind < 0.95:
-            yield " ".join(rng.choice(DIGITS, int(rng.integers(1, 9))))
-        else:
-            yield " ".join(rng.choice(WORDS, int(rng.integers(1, 4))))
-
-
-def spoken(texts: list[str], variants: list[str], seed: int) -> Iterator[tuple[str, str, Audio]]:
-    """Without end: text, voice, samples. The same for the same seed."""
-    source = sentences(texts, np.random.default_rng(seed))
-
-    def one(job: tuple[int, str]) -> tuple[str, str, Audio] | None:
-        number, text = job
-        rng = np.random.default_rng((seed, number))
-        voice = f"{rng.choice(ACCENTS)}+{rng.choice(variants)}"
+def utter(job: tuple[int, int, str]) -> tuple[str, Mels] | None:
+    """Voice and log-mel of text `number` of a seed; the same for the same job."""
+    seed, number, text = job
+    rng = np.random.default_rng((seed, number))
+    if rng.random() < FLITE_SHARE and shutil.which("flite"):
+        voice = str(rng.choice(sorted(FLITE)))
+        samples = say_flite(text, voice, rng)
+    else:
+        voice = f"{rng.choice(ACCENTS)}+{rng.choice(VARIANTS)}"
         samples = say(text, voice, rng)
-        return None if samples is None else (text, voice, placed(samples, rng))
+    return None if samples is None else (voice, log_mel(placed(samples, rng)))
 
-    number = 0
-    with ThreadPoolExecutor(1) as pool:
-        while True:
-            jobs = list(enumerate(islice(source, 64), number))
+
+def _speech(source: Sentences, hours: float, seed: int, workers: int) -> Iterator[cache.Named]:
+    rng, total, number = np.random.default_rng(seed), 0, 0
+    with ProcessPoolExecutor(workers) as pool:
+        while total < hours * 360_000:
+            jobs = [(seed, number + k, source.draw(rng)) for k in range(512)]
+            for (_, place, text), said in zip(jobs, pool.map(utter, jobs, chunksize=16), strict=True):
+                if said is not None:
+                    yield cache.Named(f"synth-{place}", text, "synth", "train", *said)
+                    total += len(said[1])
             number += len(jobs)
-            yield from (item for item in pool.map(one, jobs) if item is not None)
 
 
-def _speech(texts: list[str], hours: float, seed: int) -> Iterator[cache.Named]:
-    total = 0
-    for number, (text, voice, samples) in enumerate(spoken(texts, VARIANTS, seed)):
-        yield cache.Named(f"synth-{number}", text, "synth", "train", voice, log_mel(samples))
-        total += len(samples)
-        if total >= hours * 3600 * RATE:
-            return
+def foreign(texts: dict[str, list[str]], rng: Rng) -> Audio | None:
+    """One to three sentences of a language that is in no test, in one voice; None where espeak-ng fails."""
+    language = str(rng.choice(sorted(texts)))
+    lines = texts[language]
+    said = ". ".join(lines[int(rng.integers(len(lines)))] for _ in range(int(rng.integers(1, 4))))
+    samples = say(said, f"{language}+{rng.choice(VARIANTS)}", rng)
+    return None if samples is None else placed(samples[: 20 * RATE], rng)
+
+
+def foreign_texts() -> dict[str, list[str]]:
+    """Sentences by espeak-ng's name of the language."""
+    found = {voice: messages(folder) for voice, folder in TRAINED_LANGUAGES.items()}
+    return {
+        voice: lines + FOREIGN.get(voice, []) for voice, lines in found.items() if lines or voice in FOREIGN
+    }
 
 
 def wordless(speech: Path, minutes: float, seed: int) -> Iterator[tuple[str, Audio]]:
@@ -111,33 +121,34 @@ def wordless(speech: Path, minutes: float, seed: int) -> Iterator[tuple[str, Aud
         row for row in manifest(speech) if row["split"] == "train" and row["domain"] in ("so762", "libri")
     ]
     voices = [read_audio(speech / rows[int(i)]["path"]) for i in rng.choice(len(rows), 80, replace=False)]
-    languages = [name for name in FOREIGN if name not in HELD_LANGUAGES]
+    texts = foreign_texts()
     left = minutes * 60
     while left > 0:
         count = int(rng.uniform(0.5, 15.0) * RATE)
-        kind = str(
-            rng.choice(
-                [*noises.KINDS, "babble", "foreign"], p=[0.12, 0.2, 0.12, 0.12, 0.12, 0.18, 0.08, 0.06]
-            )
-        )
+        shares = [0.06, 0.1, 0.06, 0.06, 0.06, 0.09, 0.05, 0.52]
+        kind = str(rng.choice([*noises.KINDS, "babble", "foreign"], p=shares))
         if kind == "babble":
             samples = noises.babble(count, rng, voices)
         elif kind == "foreign":
-            language = str(rng.choice(languages))
-            said = say(str(rng.choice(FOREIGN[language])), f"{language}+{rng.choice(VARIANTS)}", rng)
+            said = foreign(texts, rng)
             if said is None:
                 continue
-            samples = placed(said, rng)
+            samples = said
         else:
             samples = noises.KINDS[kind](count, rng)
         left -= len(samples) / RATE
         yield kind, samples
 
 
-def synthesise(speech: Path, folder: Path, hours: float, minutes: float, seed: int) -> None:
+def synthesise(speech: Path, folder: Path, hours: float, minutes: float, seed: int, workers: int = 1) -> None:
     """Writes the sets `synth` and `wordless` and the folder `synth_test`, unless they are there."""
     rows = manifest(speech)
     texts = [row["text"] for row in rows if row["split"] == "train" and row["domain"] in ("so762", "libri")]
+    held = {
+        row["text"] for row in rows if row["split"] != "train" and row["domain"] not in ("digits", "words")
+    }
+    unseen = [row["text"] for row in rows if row["split"] == "test" and row["domain"] == "so762"]
+    write_held(folder / "synth_test", [text for text in unseen if text not in set(texts)], seed)
     if not (folder / "wordless.jsonl").exists():
         named = (
             cache.Named(f"wordless-{n}", "", kind, "train", "", log_mel(samples))
@@ -145,12 +156,9 @@ def synthesise(speech: Path, folder: Path, hours: float, minutes: float, seed: i
         )
         print(f"wordless: {cache.write(folder, 'wordless', named) / 6000:.0f} minutes", flush=True)
     if not (folder / "synth.jsonl").exists():
-        print(
-            f"synth: {cache.write(folder, 'synth', _speech(texts, hours, seed)) / 360_000:.2f} h", flush=True
-        )
-    known = set(texts)
-    unseen = [row["text"] for row in rows if row["split"] == "test" and row["domain"] == "so762"]
-    write_held(folder / "synth_test", [text for text in unseen if text not in known], seed)
+        source = Sentences(texts, held)
+        frames = cache.write(folder, "synth", _speech(source, hours, seed, workers))
+        print(f"synth: {frames / 360_000:.2f} h", flush=True)
 
 
 def write_held(folder: Path, texts: list[str], seed: int, count: int = 150) -> None:

@@ -63,8 +63,15 @@ def tdt_log_likelihood(
     logits [batch, T, U + 1, V + 1 + D], blank at V, unnormalised; targets int64 [batch, U]; frames and labels
     the valid lengths, int64 [batch]. sigma is taken off every token score (logit under-normalisation).
     """
-    batch, size, states = logits.shape[:3]
     blank, label = move_scores(logits, targets, frames, durations, sigma)
+    return lattice_log_likelihood(blank, label, frames, labels, durations)
+
+
+def lattice_log_likelihood(
+    blank: Tensor, label: Tensor, frames: Tensor, labels: Tensor, durations: Sequence[int]
+) -> Tensor:
+    """The same from the log-probabilities of the moves, two of [D, batch, T, U + 1]."""
+    batch, size, states = blank.shape[1:]
     count = size + max(durations) + states
     blank_spans = [d for d in durations if d > 0]
     blank_moves = torch.stack([_diagonals(blank[k], d, count) for k, d in enumerate(durations) if d > 0])
@@ -72,8 +79,8 @@ def tdt_log_likelihood(
     # A label comes from the state one to the left.
     label_moves = label_moves.roll(1, -1)
     label_moves[..., 0] = IMPOSSIBLE
-    u = torch.arange(states, device=logits.device)
-    before = logits.new_full((batch, states), IMPOSSIBLE, dtype=torch.float32)
+    u = torch.arange(states, device=blank.device)
+    before = blank.new_full((batch, states), IMPOSSIBLE)
     start = before.clone()
     start[:, 0] = 0.0
     alphas = [start]
@@ -85,5 +92,5 @@ def tdt_log_likelihood(
         arrivals = torch.cat([from_blank + blank_moves[:, n], by_label])
         reached = (t >= 0) & (t <= frames[:, None]) & (u <= labels[:, None])
         alphas.append(arrivals.logsumexp(0).masked_fill(~reached, IMPOSSIBLE))
-    rows = torch.arange(batch, device=logits.device)
+    rows = torch.arange(batch, device=blank.device)
     return torch.stack(alphas)[frames + labels, rows, labels]

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ops.train.joint_scores import joint_scores
 from ops.train.mixture import Batch, BatchOptions, Mixture, batches
 from ops.train.network import Network, Shape
-from ops.train.tdt_loss import tdt_log_likelihood
+from ops.train.tdt_loss import lattice_log_likelihood
 from ops.train.weights import load_into
 
 
@@ -32,8 +33,13 @@ class TrainOptions:
     rate: float = 1.0e-3
     warmup: int = 200
     ctc: float = 0.3  # share of the CTC loss
+    heard_by_tdt: float = (
+        1.0  # share of a batch's utterances that the TDT loss, the dearer one, is taken over
+    )
     sigma: float = 0.02
+    dropout: float = 0.0  # the few hours of an hour's training are heard too seldom to be learnt by heart
     decay: float = 0.999  # of the averaged weights, which are the ones exported
+    stored: bool = False  # batch norm by the stored statistics, as when transcribing, instead of the batch's
     save_minutes: float = 4.0
     threads: int = 1
     device: str = "cpu"
@@ -49,7 +55,7 @@ def keep_memory() -> None:
             libc.mallopt(setting, value)
 
 
-def losses(network: Network, batch: Batch, sigma: float) -> tuple[Tensor, Tensor]:
+def losses(network: Network, batch: Batch, sigma: float, share: float = 1.0) -> tuple[Tensor, Tensor]:
     """CTC and TDT loss, the mean over utterances of nats per label (and per tenth frame)."""
     with torch.autocast(batch.features.device.type, dtype=torch.bfloat16):
         frames, lengths = network.encoder(batch.features, batch.frames)
@@ -59,10 +65,22 @@ def losses(network: Network, batch: Batch, sigma: float) -> tuple[Tensor, Tensor
     ctc = F.ctc_loss(
         log_probs, batch.targets, lengths, batch.labels, blank, reduction="none", zero_infinity=True
     )
-    logits = network.joint(frames.float(), network.prediction(batch.targets))
-    tdt = -tdt_log_likelihood(logits, batch.targets, lengths, batch.labels, network.shape.durations, sigma)
     size = batch.labels + lengths / 10 + 1
-    return (ctc / size).mean(), (tdt / size).mean()
+    some = torch.randperm(len(size))[: math.ceil(share * len(size))].to(size.device)
+    tdt = -_tdt(network, frames.float()[some], batch.rows(some), lengths[some], sigma)
+    return (ctc / size).mean(), (tdt / size[some]).mean()
+
+
+def _tdt(network: Network, frames: Tensor, batch: Batch, lengths: Tensor, sigma: float) -> Tensor:
+    joint, durations = network.joint, network.shape.durations
+    outputs = joint.pred(network.prediction(batch.targets))
+    sizes = list(zip(lengths.tolist(), (batch.labels + 1).tolist(), strict=True))
+    parts = (joint.enc(frames), outputs, joint.out.weight, joint.out.bias, batch.targets, sizes)
+    blank, label, spans = joint_scores(*parts, network.shape.vocabulary, torch.bfloat16)
+    spans = spans.permute(3, 0, 1, 2)
+    return lattice_log_likelihood(
+        blank - sigma + spans, label - sigma + spans, lengths, batch.labels, durations
+    )
 
 
 class Run:
@@ -74,10 +92,13 @@ class Run:
         self.network = Network(shape).to(options.device)
         if init is not None:
             load_into(self.network, init)
+        for part in self.network.modules():
+            if isinstance(part, torch.nn.Dropout):
+                part.p = options.dropout
         matrices = [p for p in self.network.parameters() if p.ndim > 1]
         vectors = [p for p in self.network.parameters() if p.ndim <= 1]
         groups = [{"params": matrices, "weight_decay": 1e-2}, {"params": vectors, "weight_decay": 0.0}]
-        self.optimiser = torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.98))
+        self.optimiser = torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.98), fused=True)
         self.average = {k: v.detach().clone().float() for k, v in self.network.state_dict().items()}
         self.step, self.round, self.within, self.seconds, self.audio = 0, 0, 0, 0.0, 0.0
 
@@ -117,7 +138,9 @@ class Run:
         rate = self.options.rate * min(1.0, (self.step + 1) / self.options.warmup) * max(0.01, cosine)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        ctc, tdt = losses(self.network, batch.to(self.options.device), self.options.sigma)
+        ctc, tdt = losses(
+            self.network, batch.to(self.options.device), self.options.sigma, self.options.heard_by_tdt
+        )
         (self.options.ctc * ctc + (1 - self.options.ctc) * tdt).backward()
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         if torch.isfinite(norm):
@@ -127,11 +150,19 @@ class Run:
         self._average()
         return ctc.item(), tdt.item()
 
+    def _fix_statistics(self) -> None:
+        """Batches hold utterances of one length, and short ones' statistics are not those of long ones."""
+        for name, part in self.network.named_modules():
+            if isinstance(part, torch.nn.BatchNorm1d):
+                part.running_mean.copy_(self.average[f"{name}.running_mean"])
+                part.running_var.copy_(self.average[f"{name}.running_var"])
+                part.eval()
+
     @torch.no_grad()
     def _average(self) -> None:
         decay = min(self.options.decay, (1 + self.step) / (20 + self.step))
-        for name, value in self.network.state_dict().items():
-            self.average[name].lerp_(value.float(), 1 - decay)
+        values = [value.float() for value in self.network.state_dict().values()]
+        torch._foreach_lerp_(list(self.average.values()), values, 1 - decay)
 
     def work(
         self,
@@ -144,6 +175,8 @@ class Run:
         torch.set_num_threads(self.options.threads)
         keep_memory()
         self.network.train()
+        if self.options.stored:
+            self._fix_statistics()
         before, saved, sums, count = time.monotonic(), time.monotonic(), [0.0, 0.0], 0
         source = batches(mixture, encode, self.options.batches, self.round, self.within)
         while self.progress() < 1 and not until():

@@ -12,14 +12,15 @@ ACCENTS = [
     "en-029",
 ]
 _VARIANTS = """
-adam Alex Alicia Andrea Andy Annie antonio aunty belinda benjamin boris caleb david Denis diogo ed
-edward Gene Gene2 Gustave Henrique Hugo iven iven2 Jacky john kaukovalta Lee linda marcelo Marco
-Mario max michael miguel mike Nguyen pablo paul pedro quincy rob robert steph steph2 steph3 f1 f2 f3
+adam Alex Alicia Andrea Andy Annie antonio aunty belinda benjamin boris caleb david Denis ed
+edward Gene Gene2 gustave Henrique Hugo iven iven2 Jacky john kaukovalta Lee linda marcelo Marco
+Mario max Michael miguel Nguyen pablo paul pedro quincy rob robert steph steph2 steph3 f1 f2 f3
 f4 m1 m2 m3 m4 m5 m6 klatt klatt2 klatt3 travis victor sandro grandma grandpa
+AnxiousAndy Tweaky announcer norbert shelby zac Storm
 """
 VARIANTS = _VARIANTS.split()
 # For the evaluation alone.
-HELD_VARIANTS = ["f5", "m7", "m8", "anika", "Michel", "Diogo", "edward2", "klatt4", "iven3", "RicishayMax"]
+HELD_VARIANTS = ["f5", "m7", "m8", "anika", "michel", "Diogo", "edward2", "klatt4", "iven3", "RicishayMax"]
 HELD_LANGUAGES = ("nl", "sv", "pt")
 _LINES = """
 de: das Wetter ist heute sehr schön / wir fahren morgen mit dem Zug nach Hause / er hat das Buch gelesen
@@ -33,4 +34,11 @@ nl: het weer is vandaag erg mooi / morgen gaan we met de trein naar huis / zij h
 sv: vädret är mycket fint idag / imorgon tar vi tåget hem / hon läste boken igår kväll
 pt: hoje o tempo está muito bonito / amanhã vamos para casa de trem / ela leu o livro ontem à noite
 """  # noqa: RUF001
+# Languages by espeak-ng's names; Debian's translations, under the part before the hyphen, give the texts.
+_LANGUAGES = """
+de fr-fr es it ru pl tr da nb cs sk hu ro uk el id ca fi gl eo hr sr bg lt lv et sl eu vi
+"""
+TRAINED_LANGUAGES = {name: name.split("-")[0] for name in _LANGUAGES.split()}
 FOREIGN = {line[:2]: line[4:].split(" / ") for line in _LINES.strip().splitlines()}
+# flite's voices and the pitch they were recorded at, hertz.
+FLITE = {"awb": 125.0, "kal16": 105.0, "rms": 95.0, "slt": 170.0}

@@ -107,3 +107,12 @@ def test_babble_is_made_of_many_voices(rng: np.random.Generator) -> None:
     sound = noises.babble(2000, rng, voices)
     assert sound.shape == (2000,)
     assert np.abs(sound).max() > 0.0
+
+
+def test_trimming_takes_the_quiet_at_either_end_alone(mels: np.ndarray, rng: np.random.Generator) -> None:
+    padded = np.concatenate(
+        [np.full((60, MELS), FLOOR, np.float32), mels, np.full((80, MELS), FLOOR, np.float32)]
+    )
+    trimmed = augment.trimmed(padded, rng)
+    assert len(mels) < len(trimmed) <= len(mels) + 16
+    assert np.isin(mels[:, 0], trimmed[:, 0]).all()

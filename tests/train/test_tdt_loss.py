@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ops.train.tdt_loss import tdt_log_likelihood
+from ops.train.joint_scores import joint_scores
+from ops.train.tdt_loss import lattice_log_likelihood, tdt_log_likelihood
 
 DURATIONS = (0, 1, 2, 4)
 VOCABULARY = 5
@@ -110,3 +111,26 @@ def test_a_label_that_cannot_be_reached_has_no_probability() -> None:
         logits, torch.tensor([[0, 1]]), torch.tensor([2]), torch.tensor([2]), durations=(1,)
     )
     assert score.item() < -1e29
+
+
+def test_scores_made_twice_give_the_loss_and_gradients_of_the_written_out_lattice() -> None:
+    torch.manual_seed(3)
+    frames, outputs = torch.randn(3, 11, 8), torch.randn(3, 6, 8)
+    weight, bias = (
+        torch.randn(VOCABULARY + 1 + len(DURATIONS), 8),
+        torch.randn(VOCABULARY + 1 + len(DURATIONS)),
+    )
+    leaves = [x.requires_grad_() for x in (frames, outputs, weight, bias)]
+    targets = torch.randint(0, VOCABULARY, (3, 5))
+    lengths, labels = torch.tensor([11, 8, 5]), torch.tensor([5, 3, 0])
+    logits = torch.relu(frames[:, :, None] + outputs[:, None]) @ weight.T + bias
+    expected = tdt_log_likelihood(logits, targets, lengths, labels, DURATIONS, 0.02)
+    sizes = list(zip(lengths.tolist(), (labels + 1).tolist(), strict=True))
+    blank, label, spans = joint_scores(*leaves, targets, sizes, VOCABULARY)
+    moves = (scores - 0.02 + spans.permute(3, 0, 1, 2) for scores in (blank, label))
+    found = lattice_log_likelihood(*moves, lengths, labels, DURATIONS)
+    assert torch.allclose(found, expected, rtol=1e-5)
+    for ours, theirs in zip(
+        torch.autograd.grad(found.sum(), leaves), torch.autograd.grad(expected.sum(), leaves), strict=True
+    ):
+        assert torch.allclose(ours, theirs, atol=1e-5)

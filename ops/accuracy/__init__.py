@@ -1,0 +1,1 @@
+"""What each way of decoding is worth, measured by Spool's own engine: writes docs/accuracy.md."""

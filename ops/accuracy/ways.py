@@ -1,0 +1,101 @@
+"""The ways of decoding that are compared, and the sets they are compared on.
+
+Knows search options and the speech folder; measures nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ops.accuracy.measure import Way
+from ops.accuracy.ngram import write_arpa
+from ops.train.evaluate import SEED, Sets, Utterance, recorded
+from ops.train.features import read_audio
+from ops.train.prepare import manifest
+from ops.train.texts import Sentences
+from worker.decode.hypothesis import FusionOptions, SearchOptions, UtteranceAsk
+
+ORDER = 5
+LEAST_LETTERS = 4  # of a word that is boosted: nobody lists "the"
+OTHERS = 50
+BASE = "TDT greedy"
+GREEDY = SearchOptions(head="tdt")
+BEAM = SearchOptions(decoder="beam", beam=4, head="tdt")
+CTC = SearchOptions(head="ctc")
+CTC_BEAM = SearchOptions(decoder="beam", beam=4, head="ctc")
+OPEN = ("open, read", "open, non-native", "open, other")
+
+
+def sampled(speech: Path, synthetic: Path | None, most: int) -> Sets:
+    """The sets of `ops.train.evaluate`, at most that many utterances of each, drawn with a fixed seed."""
+    sets = dict(recorded(speech))
+    if synthetic is not None:
+        rows = manifest(synthetic)
+        sets["synthetic"] = [Utterance(read_audio(synthetic / row["path"]), row["text"]) for row in rows]
+    rng = np.random.default_rng(SEED)
+    return {name: [each[i] for i in rng.permutation(len(each))[:most]] for name, each in sorted(sets.items())}
+
+
+def training_text(speech: Path) -> list[str]:
+    """What training said: transcripts, and synthetic speech's prose where Debian's packages are."""
+    rows = manifest(speech)
+    told = [row["text"] for row in rows if row["split"] == "train"]
+    held = {row["text"] for row in rows if row["split"] != "train"}
+    return told + Sentences([row["text"] for row in rows if row["split"] == "train"], held).prose
+
+
+def language_model(
+    path: Path, lines: Sequence[str], encode: Callable[[str], list[int]], pieces: Sequence[str]
+) -> int:
+    """Writes the lines' n-gram model of pieces; gives how many n-grams it has."""
+    spelled = ([pieces[token] for token in encode(line)] for line in lines)
+    return write_arpa(path, spelled, pieces, ORDER)
+
+
+def own_words(utterance: Utterance) -> tuple[str, ...]:
+    """The words somebody who knows the file would list: each of four letters and more."""
+    return tuple(sorted({word for word in utterance.text.split() if len(word) >= LEAST_LETTERS}))
+
+
+def boosting(boost: float, others: Sequence[str] = ()) -> Callable[[Utterance], UtteranceAsk]:
+    """Asks for the words that the file holds, and for others that it doesn't."""
+
+    def asks(utterance: Utterance) -> UtteranceAsk:
+        words = own_words(utterance)
+        rng = np.random.default_rng(len(utterance.audio))
+        drawn = rng.choice(others, OTHERS, replace=False).tolist() if len(others) else []
+        return UtteranceAsk(phrases=tuple(dict.fromkeys([*words, *drawn])), boost=boost)
+
+    return asks
+
+
+def fused(options: SearchOptions, lm: Path, alpha: float) -> SearchOptions:
+    """The options with the language model."""
+    return replace(options, fusion=FusionOptions(lm=str(lm), alpha=alpha))
+
+
+def all_ways(lm: Path, vocabulary: Sequence[str]) -> list[Way]:
+    """Every way but those that need another model in memory (bfloat16) or other batches."""
+    beams = [Way(f"TDT beam {k}", replace(BEAM, beam=k)) for k in (2, 4, 8, 16)]
+    ctc = [
+        Way("CTC greedy", CTC),
+        Way("CTC beam 4", CTC_BEAM),
+        Way("CTC beam 16", replace(CTC_BEAM, beam=16)),
+    ]
+    fusions = [
+        Way("TDT beam 4, LM 0.2", fused(BEAM, lm, 0.2)),
+        Way("TDT beam 4, LM 0.4", fused(BEAM, lm, 0.4)),
+        Way("CTC beam 4, LM 0.4", fused(CTC_BEAM, lm, 0.4)),
+        Way("TDT greedy, its words boosted", GREEDY, boosting(1.0)),
+        Way("TDT beam 4, its words boosted", BEAM, boosting(1.0)),
+        Way(f"TDT beam 4, its words and {OTHERS} others", BEAM, boosting(1.0, vocabulary)),
+    ]
+    fixed = [
+        Way("TDT greedy, fixed scores", replace(GREEDY, scores="fixed")),
+        Way("TDT beam 4, fixed scores", replace(BEAM, scores="fixed")),
+    ]
+    return [Way(BASE, GREEDY), *beams, *ctc, *fusions, *fixed]

@@ -1,0 +1,95 @@
+"""Single digits cut out of spoken strings of them: there are few speakers of single ones.
+
+The CTC head (Graves et al. 2006) of the weights that training begins from places the words, by Viterbi; each
+cut is at the quietest frame between two words. Writes the set `cut` into the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ops.train import cache
+from ops.train.cache import FeatureSet
+from ops.train.features import Mels, normalise
+from ops.train.mixture import DIGITS
+from ops.train.network import Network
+
+FACTOR = 8  # features a frame of the encoder
+SHORTEST, LONGEST = 16, 90  # features in a cut digit
+
+
+def aligned(log_probs: npt.NDArray[np.float32], tokens: list[int]) -> list[int] | None:
+    """The frame in which each token is likeliest to be out first; None where there are too few frames.
+
+    log_probs [T, V + 1], the blank last.
+    """
+    blank = log_probs.shape[1] - 1
+    states = [blank] + [s for token in tokens for s in (token, blank)]
+    count = len(states)
+    best = np.full(count, -np.inf)
+    best[:2] = log_probs[0, states[:2]]
+    came = np.zeros((len(log_probs), count), np.int64)
+    skips = np.array([s >= 2 and states[s] != blank and states[s] != states[s - 2] for s in range(count)])
+    for t in range(1, len(log_probs)):
+        one, two = np.roll(best, 1), np.where(skips, np.roll(best, 2), -np.inf)
+        one[0] = -np.inf
+        came[t] = np.argmax([best, one, two], axis=0)
+        best = np.choose(came[t], [best, one, two]) + log_probs[t, states]
+    state = count - 1 if best[-1] >= best[-2] else count - 2
+    if not np.isfinite(best[state]):
+        return None
+    path = []
+    for t in range(len(log_probs) - 1, -1, -1):
+        path.append(state)
+        state -= int(came[t, state])
+    path.reverse()
+    return [path.index(2 * k + 1) for k in range(len(tokens))]
+
+
+def words_cut(mels: Mels, peaks: list[int], starts: list[int]) -> list[Mels]:
+    """The features of each word: between the quietest frames that separate the peaks of neighbouring words.
+
+    peaks: the encoder frame of each token; starts: the index of each word's first token.
+    """
+    level = mels.mean(axis=1)
+    last = [*(s - 1 for s in starts[1:]), len(peaks) - 1]
+    bounds = [max(0, peaks[0] * FACTOR - 30)]
+    for end, start in zip(last[:-1], starts[1:], strict=True):
+        a, b = peaks[end] * FACTOR, max(peaks[end] * FACTOR + 1, peaks[start] * FACTOR + 4)
+        bounds.append(a + int(np.argmin(level[a:b])))
+    bounds.append(min(len(mels), peaks[-1] * FACTOR + 40))
+    return [mels[a:b] for a, b in pairwise(bounds)]
+
+
+@torch.no_grad()
+def _cuts(network: Network, spoken: FeatureSet, encode: Callable[[str], list[int]]) -> Iterator[cache.Named]:
+    network.eval()
+    for clip in spoken:
+        words = clip.text.split()
+        if clip.domain != "so762" or len(words) < 2 or not set(words) <= DIGITS:
+            continue
+        mels = spoken.mels(clip)
+        features = torch.from_numpy(normalise(mels))[None]
+        frames, _ = network.encoder(features, torch.tensor([len(mels)]))
+        scores = network.ctc(frames.transpose(1, 2))[0].log_softmax(0).T.numpy()
+        pieces = [encode(word) for word in words]
+        peaks = aligned(scores, [p for word in pieces for p in word])
+        if peaks is None:
+            continue
+        starts = np.cumsum([0, *map(len, pieces[:-1])]).tolist()
+        for number, part in enumerate(words_cut(mels, peaks, starts)):
+            if SHORTEST <= len(part) <= LONGEST:
+                yield cache.Named(f"{clip.id}-{number}", words[number], "cut", "train", clip.speaker, part)
+
+
+def cut_digits(folder: Path, network: Network, encode: Callable[[str], list[int]]) -> None:
+    """Writes the set `cut` from the set `train`, unless it is there."""
+    if not (folder / "cut.jsonl").exists():
+        frames = cache.write(folder, "cut", _cuts(network, FeatureSet(folder, "train"), encode))
+        print(f"cut: {frames / 6000:.1f} minutes of single digits", flush=True)
