@@ -14,6 +14,7 @@ if [ $locked = yes ]; then
     case "$extras" in
         api,worker,embedded) lock=ops/locks/run.txt ;;
         api,worker,embedded,dev) lock=ops/locks/dev.txt ;;
+        worker) lock=ops/locks/worker.txt ;;
     esac
 fi
 

@@ -31,7 +31,7 @@ from spool.ids import new_id
 from spool.objects import object_store
 from spool.queue import TASK, celery_app, queue_name
 from spool.relay import Sweeper
-from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings
+from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.workers import WorkerInfo, register_worker, stop_worker
 from worker.batching import BatchLimits
@@ -42,6 +42,8 @@ from worker.hardware import refuse_wrong_pool, this_machine
 from worker.heartbeat import Heartbeat
 from worker.intake import QueueIntake
 from worker.job import Workshop, run_next
+from worker.memory_budget import budget_of
+from worker.off_hours import OffHours
 from worker.patience import RetryPolicy, patiently
 from worker.sources import Sources
 from worker.ward import Ward
@@ -56,15 +58,21 @@ DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOptions:
     """The engine that the settings ask for."""
+    budget = budget_of(settings, this_machine())
     shelf = ShelfOptions(
         most=sys.maxsize,
-        budget_bytes=settings.model_memory_bytes or this_machine().memory // 4,
+        budget_bytes=budget.models,
         stay_seconds=settings.model_stay_seconds,
         pinned=frozenset(settings.models[name] for name in settings.pinned_models),
     )
-    frames = settings.frame_budget or FRAME_BUDGET
-    limits = BatchLimits(utterances=settings.max_batch or MAX_BATCH, samples=frames * FRAME_SAMPLES)
-    return EngineOptions(slots=settings.engine_slots, limits=limits, loader=loader, shelf=shelf)
+    limits = BatchLimits(utterances=budget.utterances, samples=budget.frames * FRAME_SAMPLES)
+    return EngineOptions(
+        slots=settings.engine_slots,
+        limits=limits,
+        shelf=shelf,
+        loader=loader,
+        share=settings.work_share,
+    )
 
 
 class Worker:
@@ -121,6 +129,7 @@ class Worker:
                 WastedTime(self._db),
                 self._info.id,
                 self._draining,
+                off=OffHours(self._settings.work_hours),
             )
             stop.callback(lambda: self._sign_off(bench))
             stop.callback(bench.wasted.write)
@@ -128,6 +137,7 @@ class Worker:
             heartbeat.start()
             stop.callback(heartbeat.stop)
             ward = Ward(bench, self._intake, lambda hanging: self._leave(bench, heartbeat, hanging))
+            ward.keep_hours()
             ward.start()
             stop.callback(ward.stop)
             sweeper = Sweeper(self._db, self._celery, self._settings)

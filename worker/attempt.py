@@ -151,10 +151,8 @@ class Attempt:
     def check(self) -> None:
         """Raise what should stop the attempt now."""
         self.lease.check()
-        if self.bench.draining.is_set():
-            raise GiveBack("the worker drains")
-        if self.bench.health.reason is not None:
-            raise GiveBack("the worker is unwell")
+        if (why := self.bench.rests_because()) is not None:
+            raise GiveBack(why)
         settings = self.bench.settings
         now = time.monotonic()
         # A turn in which nothing was kept is not over: handing back then would change nothing but the

@@ -72,9 +72,17 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
             if isinstance(work, Describe):
                 device.describe(work)
             else:
+                before = device.worked_ns
                 device.run(work)
+                time.sleep(pause_seconds(device.worked_ns - before, options.share))
     except (BrokenPipeError, ConnectionResetError):  # the parent is gone, noticed while sending
         os._exit(0)
+
+
+def pause_seconds(worked_ns: int, share: float) -> float:
+    """How long the device rests after so much work, so that it is busy for `share` of the time. Idle time:
+    on nobody's bill."""
+    return worked_ns / 1e9 * (1 - share) / share
 
 
 class _Reports:
@@ -152,6 +160,7 @@ class _Device:
         self._shelf: Shelf[Recognizer] = Shelf(shelf)
         self.may_serve = self._shelf.may_serve
         self._busy_total_ns = 0
+        self.worked_ns = 0
 
     def describe(self, request: Describe) -> None:
         try:
@@ -200,6 +209,8 @@ class _Device:
                 raise EngineError(f"The model answered {len(found)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
             return _as_spool_error(error), 0, time.monotonic_ns() - begun
+        finally:
+            self.worked_ns += time.monotonic_ns() - begun
         failpoint("engine.computed")
         shares = split_exactly(busy_ns, [answer.frames for answer in found])
         pairs = list(zip(found, shares, strict=True))

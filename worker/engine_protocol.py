@@ -37,7 +37,7 @@ class ShelfOptions:
 class EngineOptions:
     """How the engine is built. `loader` names the function ("module:name") that the child calls with a
     model's path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz
-    samples."""
+    samples; `share` is how much of the time the device may be busy, 0 to 1."""
 
     slots: int = 96
     slot_samples: int = 40 * SAMPLE_RATE
@@ -45,6 +45,7 @@ class EngineOptions:
     shelf: ShelfOptions = field(default_factory=ShelfOptions)
     loader: str = DEFAULT_LOADER
     start_seconds: float = 120.0
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

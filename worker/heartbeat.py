@@ -65,5 +65,7 @@ class Heartbeat(threading.Thread):
     def _state(self) -> tuple[WorkerState, str | None]:
         if self._bench.draining.is_set():
             return "draining", None
-        reason = self._bench.health.reason
-        return ("ready", None) if reason is None else ("unwell", reason)
+        if (reason := self._bench.health.reason) is not None:
+            return "unwell", reason
+        reason = self._bench.off.reason
+        return ("ready", None) if reason is None else ("resting", reason)

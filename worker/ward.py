@@ -1,4 +1,4 @@
-"""Takes an unwell worker out of service, and puts it back when a self-test passes.
+"""Takes a worker out of service that is unwell or outside its hours, and puts it back.
 
 Unwell: no message is taken from the queue, running jobs go back into it at their next saved chunk, and the
 row in `workers` says why. Every so often the engine is started anew where it stopped and has to transcribe a
@@ -58,10 +58,24 @@ class Ward(threading.Thread):
             except Exception:
                 log.exception("the ward failed")  # the worker goes on as it was
 
+    def keep_hours(self) -> None:
+        """Rest when the hours of the settings are over, work again when they begin."""
+        off = self._bench.off
+        if not off.look():
+            return
+        if off.reason is not None:
+            log.info("resting", reason=off.reason)
+            self._intake.pause()
+            return
+        log.info("at work again")
+        if self._bench.health.reason is None:
+            self._take_messages()
+
     def round(self) -> None:
         """Look once, and act on it."""
         if self._bench.draining.is_set():
             return
+        self.keep_hours()
         health = self._bench.health
         if health.reason is None:
             problem = self._problem()
@@ -121,5 +135,9 @@ class Ward(threading.Thread):
     def _return(self) -> None:
         log.info("well again", was=self._bench.health.reason)
         self._bench.health.set(None)
+        if self._bench.off.reason is None:
+            self._take_messages()
+
+    def _take_messages(self) -> None:
         with contextlib.suppress(SpoolError):
             self._intake.resume()

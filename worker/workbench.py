@@ -9,6 +9,7 @@ from worker.berths import Berths
 from worker.billing import WastedTime
 from worker.engine import Engine
 from worker.health import Health
+from worker.off_hours import OffHours
 from worker.tally import Tally
 
 
@@ -23,9 +24,18 @@ class Bench:
     worker_id: str
     draining: threading.Event
     health: Health = field(default_factory=Health)
+    off: OffHours = field(default_factory=OffHours)
     berths: Berths = field(default_factory=Berths)
     tally: Tally = field(default_factory=Tally)
 
     def resting(self) -> bool:
         """Whether this worker takes no jobs now."""
-        return self.draining.is_set() or self.health.reason is not None
+        return self.rests_because() is not None
+
+    def rests_because(self) -> str | None:
+        """Why, in words for a log; None while it takes jobs."""
+        if self.draining.is_set():
+            return "the worker drains"
+        if self.health.reason is not None:
+            return "the worker is unwell"
+        return "the worker is outside its hours" if self.off.reason is not None else None

@@ -47,8 +47,8 @@ class Fleet:
         self.db = Database(database_url)
         self._workers: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *command: str, name: str = "alpha") -> "subprocess.Popen[bytes]":
-        """Start a worker and wait until it is ready."""
+    def start(self, *command: str, name: str = "alpha", state: str = "ready") -> "subprocess.Popen[bytes]":
+        """Start a worker and wait until it is in this state."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
         worker = subprocess.Popen(
             [sys.executable, *(command or FAKE)],
@@ -56,12 +56,12 @@ class Fleet:
             cwd=ROOT,
         )
         self._workers.append(worker)
-        until(lambda: worker.poll() is not None or self._is_ready(worker.pid), "the worker ready")
+        until(lambda: worker.poll() is not None or self._is(worker.pid, state), f"the worker {state}")
         assert worker.poll() is None, "the worker ended while it started"
         return worker
 
-    def _is_ready(self, pid: int) -> bool:
-        return any(worker.info.pid == pid and worker.state == "ready" for worker in self.workers())
+    def _is(self, pid: int, state: str) -> bool:
+        return any(worker.info.pid == pid and worker.state == state for worker in self.workers())
 
     def submit(self, path: Path, model: str = "plain", pin: str | None = None, **fields: str) -> str:
         source = Source("file", path.as_uri(), path.stat().st_size if path.exists() else None)

@@ -1,5 +1,7 @@
 """A whole worker process for tests: `spool-worker run` with the tiny model, or with TEST_LOADER.
 
+Where TEST_CLOCK names a file, its hours go by the time in it, in Unix seconds.
+
 A recording whose name is TEST_HANGS never gives its samples, one whose name is TEST_SEGFAULT ends the
 process once the file TEST_GO is there, as holes in a decoder would.
 """
@@ -30,6 +32,15 @@ def break_readers() -> None:
     stream.AudioStream.blocks = blocks  # type: ignore[method-assign]
 
 
+def set_clock() -> None:
+    """Let the hours go by a clock that a test sets."""
+    from worker import app
+    from worker.off_hours import OffHours
+
+    clock = Path(os.environ["TEST_CLOCK"])
+    app.OffHours = lambda hours: OffHours(hours, lambda: float(clock.read_text()))  # type: ignore[misc,assignment]
+
+
 def main() -> int:
     from spool.logs import configure_logs
     from spool.settings import load_settings
@@ -38,6 +49,8 @@ def main() -> int:
     from worker.patience import RetryPolicy
 
     break_readers()
+    if "TEST_CLOCK" in os.environ:
+        set_clock()
     settings = load_settings()
     configure_logs(settings.log_json)
     return Worker(
