@@ -55,10 +55,9 @@ def at_work(worker: Worker | None) -> bool:
 def _sentence(name: str, worker: Worker | None) -> str:
     if worker is None:
         return f"{name}: no worker of this name has ever started"
-    state = worker.state if worker.alive or worker.state == "stopped" else f"lost (was {worker.state})"
     reason = f": {worker.reason}" if worker.reason else ""
     seen = f"{worker.seen_at:%Y-%m-%d %H:%M:%S} UTC"
-    return f"{name}: {state}{reason}; version {worker.info.version}, last heard of {seen}"
+    return f"{name}: {worker.standing}{reason}; version {worker.info.version}, last heard of {seen}"
 
 
 def _as_json(worker: Worker | None) -> str:
@@ -69,7 +68,7 @@ def _as_json(worker: Worker | None) -> str:
         {
             "id": info.id,
             "name": info.name,
-            "state": worker.state,
+            "state": worker.standing,
             "alive": worker.alive,
             "reason": worker.reason,
             "version": info.version,

@@ -51,6 +51,7 @@ class Engine:
         self._sending = threading.Lock()  # one request is registered and sent at a time
         self._process: EngineProcess | None = None
         self._watcher = threading.Thread()
+        self._renewed: EngineProcess | None = None
         self._closed = False
 
     def start(self) -> "Engine":
@@ -166,6 +167,14 @@ class Engine:
             if self._process is not None:
                 self._process.send(DropJob(job))
 
+    def renew(self) -> None:
+        """Replace the child, while nothing is asked of it: what its models held of the memory is free, and
+        the next one loads what is needed then."""
+        with self._sending:
+            process, self._renewed = self._process, self._process
+        if process is not None:
+            process.stop()
+
     def close(self) -> None:
         """End the child and fail what has no answer with EngineStopped. Closing twice is harmless."""
         self._closed = True
@@ -253,7 +262,7 @@ class Engine:
             assert process is not None
             while (report := process.receive()) is not None:
                 self._pending.take(report)
-            self._pending.take_death(process.bury())
+            self._pending.take_death(process.bury(), asked=process is self._renewed)
             if self.stopped is not None:
                 return
             try:

@@ -183,8 +183,9 @@ class PendingRequests:
             elif isinstance(report, Dropped):
                 self._answer_all(report.tickets, JobCancelled())
 
-    def take_death(self, ending: str) -> None:
-        """Decide what the death of the child means for what it had not answered; may end in `stopped`."""
+    def take_death(self, ending: str, asked: bool = False) -> None:
+        """Decide what the death of the child means for what it had not answered; may end in `stopped`. One
+        that was `asked` for is nobody's fault."""
         with self._lock:
             if self._stopped is not None:
                 return
@@ -192,11 +193,12 @@ class PendingRequests:
                 "engine process ended", ending=ending, loading=self._loading, on_device=len(self._on_device)
             )
             died_ns = self._stats.died_ns + self._out_ns()
-            restarts = self._stats.restarts + 1
+            restarts = self._stats.restarts + (not asked)
             self._stats = replace(self._stats, restarts=restarts, child_busy_ns=0, died_ns=died_ns)
             self._answer_all([t for t, entry in self._open.items() if entry.dropped], JobCancelled())
-            self._starts_without_ready += 1
-            self._unexplained.append(time.monotonic())
+            if not asked:
+                self._starts_without_ready += 1
+                self._unexplained.append(time.monotonic())
             if self._starts_without_ready > STARTS_WITHOUT_READY:
                 self.stop(
                     f"its process ended {self._starts_without_ready} times before it was ready ({ending})"

@@ -12,7 +12,6 @@ half of that in bfloat16; MLX keeps about as much again in its cache. Pure but f
 """
 
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,8 +73,6 @@ def memory_budget(
 
 def wired_limit() -> int | None:
     """What a person has allowed the GPU by `sysctl iogpu.wired_limit_mb`, in bytes; None where nobody has."""
-    if sys.platform != "darwin":
-        return None
     try:
         answer = subprocess.run(
             ["sysctl", "-n", "iogpu.wired_limit_mb"], capture_output=True, text=True, check=False

@@ -45,6 +45,7 @@ class Ward(threading.Thread):
         self._leave = leave
         self._stopping = threading.Event()
         self._next_try = 0.0
+        self._freed = False
 
     def stop(self) -> None:
         """Look after it no more."""
@@ -71,11 +72,20 @@ class Ward(threading.Thread):
         if self._bench.health.reason is None:
             self._take_messages()
 
+    def _free_memory(self) -> None:
+        """Whose machine it is now may want the memory of the models."""
+        if self._bench.off.reason is None:
+            self._freed = False
+        elif not self._freed and not self._bench.berths.taken:
+            self._freed = True
+            self._bench.engine.renew()
+
     def round(self) -> None:
         """Look once, and act on it."""
         if self._bench.draining.is_set():
             return
         self.keep_hours()
+        self._free_memory()
         health = self._bench.health
         if health.reason is None:
             problem = self._problem()

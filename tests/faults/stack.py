@@ -133,7 +133,7 @@ class Stack(Fleet):
 
     def is_ready(self, process: "subprocess.Popen[bytes]") -> bool:
         """Whether this worker takes jobs."""
-        return self._is_ready(process.pid)
+        return self._is(process.pid, "ready")
 
     def _spawn(self, *command: str, **told: str) -> "subprocess.Popen[bytes]":
         kept = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
