@@ -17,10 +17,12 @@ def run(
     from spool.logs import configure_logs
     from spool.settings import load_settings, unknown_variables
     from worker.app import Worker
+    from worker.log_file import log_into
 
     given: dict[str, Any] = {"pool": pool, "worker_name": name, "concurrency": concurrency}
     settings = load_settings(**{key: value for key, value in given.items() if value is not None})
-    configure_logs(settings.log_json)
-    for sentence in unknown_variables():
-        structlog.get_logger(__name__).warning("unknown variable", reason=sentence)
-    raise typer.Exit(Worker(settings).run())
+    with log_into(settings.log_file, settings.home):
+        configure_logs(settings.log_json)
+        for sentence in unknown_variables():
+            structlog.get_logger(__name__).warning("unknown variable", reason=sentence)
+        raise typer.Exit(Worker(settings).run())

@@ -165,6 +165,8 @@ class Settings(BaseModel):
     """What a report is held against."""
     currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
     log_json: bool = False
+    log_file: Path | None = None
+    """Where a worker writes what it says; opened anew after SIGUSR1."""
 
     @model_validator(mode="before")
     @classmethod
