@@ -16,6 +16,7 @@ from api import (
     audio,
     batches,
     costs,
+    deletions,
     described,
     described_batches,
     described_events,
@@ -83,6 +84,9 @@ def create_app(settings: Settings) -> FastAPI:
     v1.add_api_route("/jobs", jobs.listed, methods=["GET"], tags=["jobs"], **described.LIST)
     v1.add_api_route("/jobs/{job_id}", jobs.one, methods=["GET"], tags=["jobs"], **described.ONE)
     v1.add_api_route("/jobs/{job_id}", jobs.cancel, methods=["DELETE"], tags=["jobs"], **described.CANCEL)
+    v1.add_api_route(
+        "/jobs/{job_id}/content", deletions.delete, methods=["DELETE"], tags=["jobs"], **deletions.DELETE
+    )
     v1.add_api_route("/jobs/{job_id}/retry", jobs.retry, methods=["POST"], tags=["jobs"], **described.RETRY)
     v1.add_api_route(
         "/jobs/{job_id}/transcript",

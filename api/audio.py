@@ -27,7 +27,9 @@ from api.sources import checked_source, file_path
 from spool.errors import NotFound, SourceMissing
 from spool.jobs import JobState
 from spool.objects import ObjectStore, s3_store
+from spool.retention import Content
 from spool.store.jobs import Job, Source
+from spool.store.rows import refuse_deleted
 from spool.wire import examples
 from spool.wire.jobs import with_example
 
@@ -118,6 +120,7 @@ def _recording(services: Services, caller: Caller, job: Job) -> _Recording:
         raise Problem(409, "not_here", "The recording can be heard once a worker has decoded some of it.")
     match source.kind:
         case "upload":
+            refuse_deleted(job, Content.SOURCE)
             return _stored(services.objects, source.uri, None)
         case "s3":
             bucket, _, key = source.uri.removeprefix("s3://").partition("/")

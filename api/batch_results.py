@@ -57,7 +57,10 @@ def _line(objects: ObjectStore, job: Job, *, words: bool) -> bytes:
         reused_from=job.reused_from,
         error=ResultError(code=shown.error.code, message=shown.error.message) if shown.error else None,
     )
-    if job.state is JobState.DONE and job.transcript_key is not None:
+    if job.transcript_deleted_at is not None:
+        told = ResultError(code="deleted", message="The transcript was deleted.")
+        result = result.model_copy(update={"error": result.error or told})
+    elif job.state is JobState.DONE and job.transcript_key is not None:
         result = result.model_copy(update=_heard(objects, job.transcript_key, words=words))
     return result.model_dump_json(exclude=None if words else {"words"}).encode() + b"\n"
 

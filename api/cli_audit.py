@@ -45,7 +45,9 @@ def audit(
     patience = Patience(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
     try:
         store = object_store(settings) if objects else None
-        report = run_audit(database, store, patience, remove_orphans=remove_orphans)
+        report = run_audit(
+            database, store, patience, remove_orphans=remove_orphans, retention=settings.retention
+        )
         _keep(database, report, objects)
     finally:
         database.close()

@@ -1,8 +1,8 @@
-"""The subcommands about jobs: submit, status, watch, transcript, cancel, retry. Clients of the HTTP API."""
+"""The subcommands about jobs, from submit to delete. Clients of the HTTP API."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -131,6 +131,30 @@ def retry(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
     with connected(url) as (spool, _):
         job = spool.retry(job_id)
     print_json(job) if as_json else out.print(f"{job.id} {job.state}")
+
+
+def delete(
+    job_ids: Annotated[
+        list[str], typer.Argument(metavar="ID…", autocompletion=complete_job, help="Jobs that have ended.")
+    ],
+    what: Annotated[
+        Literal["all", "source", "transcript"],
+        typer.Option(help="The uploaded recording, every word of it, or both."),
+    ] = "all",
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Delete for good what jobs hold; the jobs stay, with their costs."""
+    if not yes:
+        typer.confirm(f"Delete {what} of {len(job_ids)} jobs for good?", abort=True, err=True)
+    with connected(url) as (spool, _):
+        jobs = [spool.delete_content(job_id, what) for job_id in job_ids]
+    if as_json:
+        print_json(jobs)
+        return
+    for job in jobs:
+        out.print(f"{job.id} deleted")
 
 
 def _expanded(sources: Sequence[str]) -> Iterator[str | Path]:

@@ -41,6 +41,8 @@ _DETAILS = {
     "source_forbidden": (403, "/etc/passwd is not under a folder that this server may read from."),
     "not_found": (404, f"There is no job {examples.JOB_ID}."),
     "not_done": (409, f"Job {examples.JOB_ID} is running."),
+    "not_ended": (409, f"Job {examples.JOB_ID} is running; cancel it first."),
+    "deleted": (410, f"The transcript of job {examples.JOB_ID} was deleted on 2026-11-20 14:03 UTC."),
     "not_here": (409, "The recording lies at a web address; listen to it there."),
     "conflict": (409, f"Job {examples.JOB_ID} is done and cannot be cancelled."),
     "too_slow": (408, "The request's body comes too slowly."),
@@ -58,7 +60,7 @@ _DETAILS = {
     "disk_full": (507, "No space is left where uploads are received."),
 }
 # What is named apart here for its status, and has the code of another.
-_CODES = {"malformed": "invalid_request"}
+_CODES = {"malformed": "invalid_request", "not_ended": "conflict"}
 
 
 def add_problem_schema(page: Words) -> None:
@@ -197,7 +199,7 @@ RETRY: Words = {
     "responses": {
         **answer(202, "The job, queued again.", JobDetail, examples.JOB_QUEUED),
         **answer(200, "This key was used for the same retry: the job now.", JobDetail, examples.JOB_DETAIL),
-        **problems("not_found", "conflict"),
+        **problems("not_found", "conflict", "deleted"),
     },
 }
 
@@ -223,7 +225,7 @@ TRANSCRIPT: Words = {
                 "text/vtt": {"schema": {"type": "string"}, "example": examples.VTT},
             },
         },
-        **problems("not_found", "not_done"),
+        **problems("not_found", "not_done", "deleted"),
     },
 }
 

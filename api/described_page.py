@@ -17,7 +17,7 @@ AUDIO_LINK: Words = {
     "summary": "Get a link to the recording",
     "response_model": AudioLink,
     "responses": answer(200, "A link that a player can open.", AudioLink, examples.AUDIO_LINK)
-    | problems("not_found", "not_here"),
+    | problems("not_found", "not_here", "deleted"),
 }
 
 _SOUND: Words = {"audio/*": {"schema": {"type": "string", "format": "binary"}, "example": "RIFF…"}}
@@ -30,7 +30,7 @@ AUDIO: Words = {
         200: {"description": "The recording.", "content": _SOUND},
         206: {"description": "The part of it that `Range` asked for.", "content": _SOUND},
     }
-    | problems("unauthorized", "not_found", "not_here", "no_such_range"),
+    | problems("unauthorized", "not_found", "not_here", "deleted", "no_such_range"),
 }
 
 METRICS: Words = {

@@ -6,7 +6,9 @@ from api.auth import CallerDep
 from api.caller import own_job
 from api.described import Words, answer, problems
 from api.services import ServicesDep
+from spool.retention import Content
 from spool.store.phrases import phrases_of
+from spool.store.rows import refuse_deleted
 from spool.wire import examples
 from spool.wire.jobs import with_example
 
@@ -23,7 +25,7 @@ PHRASES: Words = {
     "summary": "Fetch a job's phrases",
     "responses": {
         **answer(200, "Its boosted phrases.", PhrasesOut, examples.PHRASES),
-        **problems("not_found"),
+        **problems("not_found", "deleted"),
     },
 }
 
@@ -31,5 +33,7 @@ PHRASES: Words = {
 def phrases(services: ServicesDep, caller: CallerDep, job_id: str) -> PhrasesOut:
     """The boosted phrases of a job, which lists of jobs show by count and digest."""
     with services.database.read() as tx:
-        boost = own_job(tx, caller, job_id).options.boost
+        job = own_job(tx, caller, job_id)
+        refuse_deleted(job, Content.TRANSCRIPT)
+        boost = job.options.boost
         return PhrasesOut(phrases=[] if boost is None else list(phrases_of(tx, boost.sha256)))

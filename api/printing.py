@@ -103,6 +103,10 @@ def job_sheet(job: JobDetail) -> Table:
         ("engine", f"{clock(cost.engine_seconds)}, {speed(cost.rtfx)}"),
         ("cost", f"{money(cost.billable, cost.currency)} (and {money(cost.wasted, cost.currency)} wasted)"),
     ]
+    if job.deleted is not None:
+        gone = {"recording": job.deleted.source, "transcript": job.deleted.transcript}
+        told = (f"{what} on {_moment(moment)}" for what, moment in gone.items() if moment)
+        rows.append(("deleted", ", ".join(told)))
     if job.words is not None:
         rows.append(("words", str(job.words)))
     if job.error is not None:

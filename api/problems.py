@@ -34,6 +34,7 @@ STATUS: Mapping[type[errors.SpoolError], int] = {
     errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
+    errors.Deleted: 410,
     errors.SourceError: 422,
     errors.SourceForbidden: 403,
     errors.AudioError: 422,

@@ -12,6 +12,7 @@ RULES: Mapping[str, Scope | None] = {
     "GET /v1/jobs": Scope.READ,
     "GET /v1/jobs/{job_id}": Scope.READ,
     "DELETE /v1/jobs/{job_id}": Scope.SUBMIT,
+    "DELETE /v1/jobs/{job_id}/content": Scope.SUBMIT,
     "POST /v1/jobs/{job_id}/retry": Scope.SUBMIT,
     "GET /v1/jobs/{job_id}/transcript": Scope.READ,
     "GET /v1/jobs/{job_id}/phrases": Scope.READ,

@@ -15,6 +15,7 @@ from api.keyring import Keyring
 from api.limits import Buckets
 from api.probes import Probes
 from api.uploads import drop_remains
+from spool.deleting import Deleter
 from spool.objects import ObjectStore, object_store
 from spool.queue import celery_app, queue_depth, queue_name
 from spool.relay import Sweeper
@@ -35,6 +36,7 @@ class Services:
     objects: ObjectStore
     queue: Celery
     sweeper: Sweeper
+    deleter: Deleter
     probes: Probes
     keyring: Keyring
     limits: Buckets
@@ -50,6 +52,7 @@ class Services:
         """Stop sweeping and let the connections go."""
         self.feed.stop()
         self.sweeper.stop()
+        self.deleter.stop()
         self.keyring.close()
         self.probes.close()
         self.queue.close()
@@ -82,6 +85,7 @@ def open_services(settings: Settings) -> Services:
         objects=objects,
         queue=queue,
         sweeper=Sweeper(database, queue, settings),
+        deleter=Deleter(database, objects, settings),
         probes=probes,
         keyring=keyring,
         limits=Buckets(settings.rate_limit, settings.rate_burst),
@@ -90,6 +94,7 @@ def open_services(settings: Settings) -> Services:
     )
     drop_remains(services.upload_folder)
     services.sweeper.start()
+    services.deleter.start()
     services.keyring.start()
     services.feed.start()
     return services

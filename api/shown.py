@@ -15,6 +15,7 @@ from spool.store.jobs import Job, Source
 from spool.store.workers import Worker
 from spool.wire.jobs import (
     CostOut,
+    DeletedOut,
     JobDetail,
     JobErrorOut,
     JobOut,
@@ -61,6 +62,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
         deadline=job.deadline,
         late=waits and job.deadline is not None and job.due == NEVER,
         held=shown_hold((holds or {}).get(job.project)) if waits else None,
+        deleted=_deleted(job),
     )
 
 
@@ -123,6 +125,12 @@ def _why(worker: Worker) -> str | None:
 
 def _listed(names: tuple[str, ...] | None) -> list[str] | None:
     return None if names is None else list(names)
+
+
+def _deleted(job: Job) -> DeletedOut | None:
+    if job.source_deleted_at is None and job.transcript_deleted_at is None:
+        return None
+    return DeletedOut(source=job.source_deleted_at, transcript=job.transcript_deleted_at)
 
 
 def _public(source: Source) -> str:

@@ -17,7 +17,9 @@ from api.services import ServicesDep
 from spool.formats import CONTENT_TYPES, Format, render
 from spool.jobs import JobState
 from spool.objects import ObjectStore
+from spool.retention import Content
 from spool.store.jobs import Job
+from spool.store.rows import refuse_deleted
 from spool.transcript import Transcript
 
 _BLOCK = 256 * 1024
@@ -32,6 +34,7 @@ def transcript(
     """The words of a job that is done."""
     with services.database.read() as tx:
         job = own_job(tx, caller, job_id)
+    refuse_deleted(job, Content.TRANSCRIPT)
     if job.state is not JobState.DONE or job.transcript_key is None:
         raise _not_done(job)
     headers = {"ETag": f'"{job.transcript_sha256}.{form}"'}

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from spool.costs import NANOS_PER_SECOND, SAMPLE_RATE, cost_nanos
 from spool.jobs import JobState
+from spool.retention import Content
 
 RULES = {
     "owned": "every job has ended, is owned under a live lease, or is due to be sent or swept",
@@ -24,7 +25,9 @@ RULES = {
     "busy": "a worker's lines add up to its charged time, and to its engine's when it has stopped",
     "period": "no worker is billed more time than it had been up by the end of each day",
     "stored": "a finished job's transcript is in the object store with the recorded hash",
-    "source": "the upload of a job that has not ended is in the object store",
+    "source": "an upload is in the object store until it is deleted on purpose",
+    "deleted": "what was deleted on purpose is gone, every trace of it, and the log says so",
+    "retained": "nothing is kept for longer than its project's rule says",
     "orphan": "no object under jobs/ is without its job",
 }
 
@@ -72,6 +75,13 @@ class JobFacts:
     now: datetime
     reused: bool = False
     """Its transcript is a copy of an earlier job's, whose chunks covered the same bytes."""
+    project: str = ""
+    deleted: frozenset[Content] = frozenset()
+    """What of it was deleted on purpose."""
+    logged: frozenset[Content] = frozenset()
+    """Of what the log says so."""
+    traces: bool = False
+    """The row still has a key, a hash or a list of phrases that lead to its words."""
 
 
 class Core(NamedTuple):
@@ -165,6 +175,8 @@ def ended(job: JobFacts) -> Iterator[Breach]:
         yield Breach("ended", job.id, "It failed without a reason.")
     if job.state is not JobState.DONE:
         return
+    if Content.TRANSCRIPT in job.deleted:
+        return  # the rules of deletion say what is left
     if not job.transcript_key or not job.transcript_sha256 or job.audio_seconds is None:
         yield Breach("ended", job.id, "It is done and names no transcript.")
     elif job.coverage != 1:
@@ -174,7 +186,8 @@ def ended(job: JobFacts) -> Iterator[Breach]:
 def tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
     """The job's cores in order of channel and number. A finished job's tile [0, total) of every channel from
     0 on; any other job's are in order and apart."""
-    done = job.state is JobState.DONE and job.audio_seconds is not None and not job.reused
+    done = job.state is JobState.DONE and job.audio_seconds is not None
+    done = done and not job.reused and Content.TRANSCRIPT not in job.deleted
     total = round((job.audio_seconds or 0) * SAMPLE_RATE) if done else None
     channel, number, at = -1, -1, 0
     for core in cores:

@@ -8,7 +8,7 @@ be read ends the audit with StorageError: an audit that saw half proves nothing.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby, islice
@@ -31,11 +31,13 @@ from spool.audit import (
     periods,
     tiling,
 )
+from spool.audit_deletions import deleted, gone, retained
 from spool.errors import NotFound
 from spool.formats import STORED
 from spool.jobs import JobState
 from spool.objects import ObjectStore
 from spool.relay import LOCK
+from spool.retention import Content, Retention
 from spool.store import Database
 from spool.store import audit as facts
 
@@ -88,11 +90,12 @@ def audit(
     patience: Patience | None = None,
     *,
     remove_orphans: bool = False,
+    retention: Mapping[str, Retention] | None = None,
 ) -> AuditReport:
     """Look at everything; without `objects`, at everything in SQL. Raises StorageError."""
     patience = patience or Patience()
     report = AuditReport()
-    for page in _pages(db, patience, report):
+    for page in _pages(db, patience, report, retention or {}):
         if objects is not None:
             for job, channels in page:
                 report.add(_objects_of(objects, job, channels))
@@ -102,7 +105,9 @@ def audit(
     return report
 
 
-def _pages(db: Database, patience: Patience, report: AuditReport) -> Iterator[list[tuple[JobFacts, int]]]:
+def _pages(
+    db: Database, patience: Patience, report: AuditReport, retention: Mapping[str, Retention]
+) -> Iterator[list[tuple[JobFacts, int]]]:
     """Judge the jobs a page at a time by what SQL says of them, and pass each page on, every job with the
     number of channels that it has chunks of."""
     last = ""
@@ -119,6 +124,8 @@ def _pages(db: Database, patience: Patience, report: AuditReport) -> Iterator[li
         for job in page:
             report.add(owned(job, sweeping, patience))
             report.add(ended(job))
+            report.add(deleted(job, channels[job.id]))
+            report.add(retained(job, retention))
         report.jobs += len(page)
         last = ids[-1]
         yield [(job, channels[job.id]) for job in page]
@@ -158,13 +165,12 @@ def _ledger(db: Database, patience: Patience, report: AuditReport) -> None:
 
 
 def _objects_of(objects: ObjectStore, job: JobFacts, channels: int) -> Iterator[Breach]:
-    """A finished job's files, or the upload that an open one still needs."""
-    if job.state is not JobState.DONE:
-        if not job.state.terminal and job.source_kind == "upload" and objects.head(job.source_uri) is None:
-            yield Breach("source", job.id, f"Its upload {job.source_uri} is not in the object store.")
-        return
+    """A job's upload, and a finished one's files."""
+    uploaded = job.source_kind == "upload" and Content.SOURCE not in job.deleted
+    if uploaded and objects.head(job.source_uri) is None:
+        yield Breach("source", job.id, f"Its upload {job.source_uri} is not in the object store.")
     key = job.transcript_key
-    if key is None:
+    if job.state is not JobState.DONE or key is None:
         return  # the rule `ended` has said so
     try:
         with objects.open(key) as stream:
@@ -202,12 +208,13 @@ def _orphans(
     listing = objects.list(JOBS)
     while found := list(islice(listing, PAGE)):
         with db.read() as tx:
-            known = facts.known_jobs(tx, {_job_of(item.key) for item in found})
+            known = facts.known_jobs(tx, {_job_of(item.key) for item in found}, patience.grace_seconds)
         for item in found:
             report.objects += 1
             job_id = _job_of(item.key)
             if job_id in known:
-                report.leftovers += _left_over(item.key, known[job_id])
+                report.add(gone(item.key, known[job_id]))
+                report.leftovers += _left_over(item.key, known[job_id].transcript_key)
             elif item.modified is not None and item.modified.timestamp() > oldest:
                 report.arriving += 1
             elif remove:

@@ -6,6 +6,7 @@
     ├── Unauthorized        no valid key came with the request
     ├── Forbidden           the key that came is for something else
     ├── NotFound            there is no such job, model or object
+    ├── Deleted             it was there, and was deleted on purpose
     ├── Conflict            the thing exists, but not in a state that allows this
     ├── SourceError         the recording cannot be fetched
     │   ├── SourceMissing   it is not there (any more)
@@ -70,6 +71,12 @@ class NotFound(SpoolError):
     """There is no such thing."""
 
     code = "not_found"
+
+
+class Deleted(SpoolError):
+    """It was there, and was deleted on purpose."""
+
+    code = "deleted"
 
 
 class Conflict(SpoolError):

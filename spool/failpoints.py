@@ -36,6 +36,8 @@ NAMES = {
     "relay.sent": "relay: a hint is in Redis, its outbox row is still there",
     "sweep.locked": "sweep: the lock is taken, nothing is swept",
     "sweep.swept": "sweep: leases are taken back and hints written, none is sent",
+    "delete.marked": "deletion: rows say deleted and chunks are gone, the objects are still there",
+    "delete.emptied": "deletion: the objects are gone, the log does not say so",
     "claim.committed": "worker: the job is claimed, nothing else is done",
     "source.fetched": "worker: the recording is on this machine, no chunk is made",
     "engine.loading": "engine: the model is about to be loaded",

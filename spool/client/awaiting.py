@@ -58,6 +58,7 @@ class AsyncSpool(Session):
     words = _soon(of_jobs.words)
     cancel = _soon(of_jobs.cancel)
     retry = _soon(of_jobs.retry)
+    delete_content = _soon(of_jobs.delete_content)
     submit_batch = _soon(of_batches.submit_batch)
     batch = _soon(of_batches.batch)
     wait_batch = _soon(of_batches.wait_batch)

@@ -58,6 +58,7 @@ class Spool(Session):
     words = _now(of_jobs.words)
     cancel = _now(of_jobs.cancel)
     retry = _now(of_jobs.retry)
+    delete_content = _now(of_jobs.delete_content)
     submit_batch = _now(of_batches.submit_batch)
     batch = _now(of_batches.batch)
     wait_batch = _now(of_batches.wait_batch)

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from spool.client.errors import TimedOut
 from spool.client.steps import Ask, Flow, Pages, Pause, Sent, Upload, kind_of, read
@@ -150,6 +150,16 @@ def retry(job_id: str, *, idempotency_key: str | None = None) -> Flow[JobDetail]
     """Queue a failed or cancelled job again; chunks that were decoded are kept."""
     ask = Ask("POST", f"/v1/jobs/{job_id}/retry", key=idempotency_key or new_key())
     return (yield from read(ask, JobDetail))
+
+
+def delete_content(job_id: str, what: Literal["all", "source", "transcript"] = "all") -> Flow[JobDetail]:
+    """Delete for good what a job that has ended holds: its uploaded recording, every word of it, or both.
+
+    The job stays with its costs; `deleted` says what went when. Raises Conflict while the job has not ended.
+    """
+    return (
+        yield from read(Ask("DELETE", f"/v1/jobs/{job_id}/content", {"what": what}, key=new_key()), JobDetail)
+    )
 
 
 def new_key() -> str:

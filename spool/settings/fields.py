@@ -33,6 +33,7 @@ from spool.hours import parse_hours
 from spool.order import Rules
 from spool.quotas import Quota
 from spool.rates import CLOUDS, CloudPrices, Rate, price_of
+from spool.retention import Retention
 from spool.settings.checks import refuse_contradictions
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -161,6 +162,10 @@ class Settings(BaseModel):
     """By worker or pool: a rent, a machine that was bought, or prices by day."""
     budgets: dict[str, Decimal] = Field(default_factory=dict)
     """What a project may cost in a UTC month; more is told, nothing is stopped."""
+    retention: dict[str, Retention] = Field(default_factory=dict)
+    """How long a project's recordings and transcripts are kept, `*` for the others; for ever unless said."""
+    retention_sweep_seconds: Seconds = 60.0
+    """How often what has been kept long enough is looked for."""
     cloud_prices: CloudPrices = CLOUDS
     """What a report is held against."""
     currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
@@ -212,7 +217,9 @@ class Settings(BaseModel):
     def _names(cls, value: Any) -> Any:  # noqa: ANN401
         return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
-    @field_validator("models", "language_models", "rate_card", "budgets", "shares", "quotas", mode="before")
+    @field_validator(
+        "models", "language_models", "rate_card", "budgets", "shares", "quotas", "retention", mode="before"
+    )
     @classmethod
     def _pairs(cls, value: Any) -> Any:  # noqa: ANN401
         if not isinstance(value, str):

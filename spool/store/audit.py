@@ -7,22 +7,30 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, exists, func, literal, select, union_all
+from sqlalchemy import Connection, Row, Select, exists, func, literal, or_, select, union_all
 
 from spool.audit import Bill, Core, JobFacts, Line, WorkerDay, WorkerFacts
+from spool.audit_deletions import Stored
 from spool.clock import now_utc, seconds_from_now
 from spool.jobs import JobState
+from spool.retention import Content
 from spool.store.workers import ALIVE_SECONDS
-from spool.tables import chunks, cost_lines, jobs, locks, outbox, workers
+from spool.tables import chunk_sums, chunks, cost_lines, deletions, jobs, locks, outbox, workers
 
+_TRACES = ("transcript_key", "transcript_sha256", "content_sha256", "fingerprint", "phrases_sha256")
 STREAMED = {"yield_per": 1000}
 
 
 def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
     """The next `limit` jobs by id after `last_id` ("" to begin with)."""
     waiting = exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id))
+    logged = [
+        exists(select(literal(1)).where(deletions.c.job_id == jobs.c.id, deletions.c.content == each.value))
+        for each in Content
+    ]
+    told = [each.label(f"{content}_logged") for each, content in zip(logged, Content, strict=True)]
     rows = tx.execute(
-        select(jobs, waiting.label("in_outbox"), now_utc().label("now"))
+        select(jobs, waiting.label("in_outbox"), now_utc().label("now"), *told)
         .where(jobs.c.id > last_id)
         .order_by(jobs.c.id)
         .limit(limit)
@@ -44,6 +52,14 @@ def cores(tx: Connection, job_ids: Sequence[str]) -> Iterator[Core]:
 def bills(tx: Connection, job_ids: Sequence[str]) -> list[Bill]:
     """For each attempt at these jobs, what its billable lines and its saved chunks come to."""
     zero = literal(0)
+    sums = select(
+        chunk_sums.c.job_id,
+        chunk_sums.c.attempt,
+        zero,
+        chunk_sums.c.engine_ns,
+        zero,
+        chunk_sums.c.audio_samples,
+    ).where(chunk_sums.c.job_id.in_(job_ids))
     saved = select(
         chunks.c.job_id,
         chunks.c.attempt,
@@ -60,7 +76,7 @@ def bills(tx: Connection, job_ids: Sequence[str]) -> list[Bill]:
         cost_lines.c.audio_samples,
         zero,
     ).where(cost_lines.c.job_id.in_(job_ids), ~cost_lines.c.wasted)
-    both = union_all(saved, billed).subquery()
+    both = union_all(saved, sums, billed).subquery()
     amounts = [func.sum(both.c[name]) for name in Bill._fields[2:]]
     rows = tx.execute(
         select(both.c.job_id, both.c.attempt, *amounts)
@@ -118,10 +134,20 @@ def worker_days(tx: Connection) -> Iterator[WorkerDay]:
         yield WorkerDay(worker_id, day, int(engine_ns), *span)
 
 
-def known_jobs(tx: Connection, job_ids: Iterable[str]) -> dict[str, str | None]:
-    """Those of the ids that are jobs, each with the key of its transcript."""
-    rows = tx.execute(select(jobs.c.id, jobs.c.transcript_key).where(jobs.c.id.in_(list(job_ids))))
-    return {row.id: row.transcript_key for row in rows}
+def known_jobs(tx: Connection, job_ids: Iterable[str], grace_seconds: float) -> dict[str, Stored]:
+    """Those of the ids that are jobs. What was deleted no longer than `grace_seconds` ago, or is being looked
+    after, may still be on its way out."""
+    ids = list(job_ids)
+    rows = tx.execute(select(jobs.c.id, jobs.c.transcript_key).where(jobs.c.id.in_(ids)))
+    found = {row.id: Stored(row.transcript_key, frozenset()) for row in rows}
+    old = (
+        deletions.c.done_at.is_not(None),
+        deletions.c.created_at < seconds_from_now(-grace_seconds),
+    )
+    gone = select(deletions.c.job_id, deletions.c.content).where(deletions.c.job_id.in_(ids), or_(*old))
+    for job_id, content in tx.execute(gone):
+        found[job_id] = Stored(found[job_id].transcript_key, found[job_id].gone | {Content(content)})
+    return found
 
 
 def is_swept(tx: Connection, lock: str, grace_seconds: float) -> bool:
@@ -134,6 +160,10 @@ def is_swept(tx: Connection, lock: str, grace_seconds: float) -> bool:
 
 def _billed(*keys: Any) -> Select[Any]:  # noqa: ANN401 - columns of any type
     return select(*keys, func.sum(cost_lines.c.engine_ns).label("engine_ns")).group_by(*keys)
+
+
+def _contents(row: Row[Any], what: str) -> frozenset[Content]:
+    return frozenset(content for content in Content if getattr(row, f"{content}_{what}"))
 
 
 def _facts_of(row: Row[Any]) -> JobFacts:
@@ -156,4 +186,8 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         error_code=row.error_code,
         now=row.now,
         reused=row.reused_from is not None,
+        project=row.project,
+        deleted=_contents(row, "deleted_at"),
+        logged=_contents(row, "logged"),
+        traces=any(getattr(row, name) is not None for name in _TRACES),
     )

@@ -15,7 +15,7 @@ from spool.jobs import JobState
 from spool.store.batches import get_batch
 from spool.store.events import note_batch, note_cancelled
 from spool.store.jobs import retried
-from spool.store.rows import add_hints
+from spool.store.rows import add_hints, whole
 from spool.tables import batches, jobs
 
 
@@ -49,14 +49,14 @@ def retry_failed(tx: Connection, batch_id: str, limit: int = 1000) -> int:
     project = get_batch(tx, batch_id).project
     failed = (
         select(jobs.c.id)
-        .where(jobs.c.batch_id == batch_id, jobs.c.state == JobState.FAILED.value)
+        .where(jobs.c.batch_id == batch_id, jobs.c.state == JobState.FAILED.value, whole())
         .order_by(jobs.c.batch_line)
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
     again = tx.execute(
         update(jobs)
-        .where(jobs.c.id.in_(list(tx.scalars(failed))), jobs.c.state == JobState.FAILED.value)
+        .where(jobs.c.id.in_(list(tx.scalars(failed))), jobs.c.state == JobState.FAILED.value, whole())
         .values(**retried())
         .returning(jobs.c.id, jobs.c.pool, jobs.c.worker)
     ).all()

@@ -21,7 +21,17 @@ from spool.store.cursors import read_cursor, write_cursor
 from spool.store.events import note_jobs
 from spool.store.idempotency import job_of_key, keep_key
 from spool.store.phrases import keep_phrases
-from spool.store.rows import JOB_COLUMNS, Job, Source, SourceKind, add_hints, job_of, may_become
+from spool.store.rows import (
+    JOB_COLUMNS,
+    Job,
+    Source,
+    SourceKind,
+    add_hints,
+    job_of,
+    may_become,
+    refuse_deleted,
+    whole,
+)
 from spool.tables import ID, jobs
 
 __all__ = [
@@ -178,7 +188,7 @@ def cancel_job(tx: Connection, job_id: str) -> Job:
 def retry_job(tx: Connection, job_id: str) -> Job:
     """Queue a failed or cancelled job again. Its saved chunks stay; deaths, troubles and time are forgotten.
 
-    Raises NotFound, and Conflict in any other state.
+    Raises NotFound, Deleted, and Conflict in any other state.
     """
     row = tx.execute(
         update(jobs)
@@ -186,12 +196,14 @@ def retry_job(tx: Connection, job_id: str) -> Job:
             jobs.c.id == job_id,
             may_become(JobState.QUEUED),
             jobs.c.state.in_([JobState.FAILED.value, JobState.CANCELLED.value]),
+            whole(),
         )
         .values(**retried())
         .returning(*JOB_COLUMNS)
     ).one_or_none()
     if row is None:
         job = get_job(tx, job_id)
+        refuse_deleted(job)
         raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job can be retried.")
     job = job_of(row)
     add_hints(tx, [(job.id, job.pool, job.worker)])
@@ -261,6 +273,7 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "priority": new.priority,
         "deadline": new.deadline,
         "due": due_of(new.deadline),
+        "phrases_sha256": new.phrases and new.phrases.sha256,
     }
 
 

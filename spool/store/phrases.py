@@ -17,7 +17,9 @@ def keep_phrases(tx: Connection, lists: Iterable[PhraseList | None]) -> None:
     asked = {told.sha256: told for told in lists if told is not None}
     if not asked:
         return
-    there = set(tx.scalars(select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(list(asked)))))
+    held = select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(list(asked)))
+    # Held until the jobs that name them are committed, so that no deletion takes them for unused meanwhile.
+    there = set(tx.scalars(held.order_by(phrase_lists.c.sha256).with_for_update(read=True)))
     build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
     # In the order of their digests, so that two transactions never wait for each other in a circle.
     rows = [

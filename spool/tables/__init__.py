@@ -8,6 +8,7 @@ databases.
 from spool.tables.access import api_keys
 from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
+from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.events import event_inbox, event_position, events, webhook_deliveries, webhooks
 from spool.tables.fleet import cost_lines, workers
 from spool.tables.jobs import chunks, jobs, phrase_lists
@@ -19,9 +20,11 @@ __all__ = [
     "api_keys",
     "audits",
     "batches",
+    "chunk_sums",
     "chunks",
     "cost_lines",
     "counters",
+    "deletions",
     "event_inbox",
     "event_position",
     "events",

@@ -24,6 +24,8 @@ from spool.order import NEVER, NORMAL
 from spool.tables.base import ID, NAME, metadata
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
+KEPT_SOURCE = "source_kind = 'upload' AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
+KEPT_TRANSCRIPT = "finished_at IS NOT NULL AND transcript_deleted_at IS NULL"
 STILL_OPEN = "state NOT IN ('done', 'failed', 'cancelled')"
 
 jobs = Table(
@@ -87,6 +89,11 @@ jobs = Table(
     Column("reckoned_seconds", Double),
     # The W3C trace context that it was handed in under.
     Column("traceparent", String(55)),
+    # The list of phrases in its options, until they are deleted with its transcript.
+    Column("phrases_sha256", String(64)),
+    # When its uploaded recording, and every word of it, were deleted on purpose.
+    Column("source_deleted_at", UtcDateTime),
+    Column("transcript_deleted_at", UtcDateTime),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
     CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https')", name="source_kind"),
     CheckConstraint(
@@ -150,6 +157,27 @@ jobs = Table(
         "batch_id",
         sqlite_where=text(f"batch_id IS NOT NULL AND {STILL_OPEN}"),
         postgresql_where=text(f"batch_id IS NOT NULL AND {STILL_OPEN}"),
+    ),
+    Index(
+        "ix_jobs_phrases_sha256",
+        "phrases_sha256",
+        sqlite_where=text("phrases_sha256 IS NOT NULL"),
+        postgresql_where=text("phrases_sha256 IS NOT NULL"),
+    ),
+    # What retention has still to look at, by age.
+    Index(
+        "ix_jobs_kept_source",
+        "project",
+        "finished_at",
+        sqlite_where=text(KEPT_SOURCE),
+        postgresql_where=text(KEPT_SOURCE),
+    ),
+    Index(
+        "ix_jobs_kept_transcript",
+        "project",
+        "finished_at",
+        sqlite_where=text(KEPT_TRANSCRIPT),
+        postgresql_where=text(KEPT_TRANSCRIPT),
     ),
     # What a job may take its transcript from: the same content, or the same version of an S3 object.
     Index(

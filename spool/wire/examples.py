@@ -95,6 +95,10 @@ JOB_QUEUED: Example = JOB_DETAIL | {
     "cost": COST | {"audio_seconds": 0.0, "engine_seconds": 0.0, "rtfx": None, "billable": "0"},
 }
 
+JOB_DELETED: Example = JOB_DETAIL | {
+    "deleted": {"source": "2026-11-20T16:12:05.201Z", "transcript": "2026-11-20T16:12:05.201Z"}
+}
+
 JOB_CANCELLED: Example = JOB_QUEUED | {"state": "cancelled"}
 
 JOB_PAGE: Example = {"items": [JOB], "next_cursor": "eyJhZnRlciI6ImpvYl8wMUpENVQ5UTRYIn0"}

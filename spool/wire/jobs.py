@@ -138,6 +138,13 @@ class CostOut(BaseModel):
     currency: str
 
 
+class DeletedOut(BaseModel):
+    """What of a job was deleted on purpose, and when; its row and its costs stay."""
+
+    source: datetime | None = Field(description="Its uploaded recording.")
+    transcript: datetime | None = Field(description="Every word of it, in every form.")
+
+
 class JobOut(BaseModel):
     """One job, as lists show it."""
 
@@ -168,6 +175,7 @@ class JobOut(BaseModel):
     deadline: datetime | None = None
     late: bool = Field(False, description="It waits, and cannot make its deadline any more.")
     held: HeldOut | None = Field(None, description="Why it waits, where a quota of its project is used up.")
+    deleted: DeletedOut | None = Field(None, description="What of it was deleted on purpose.")
 
 
 class JobDetail(JobOut):
