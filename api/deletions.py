@@ -8,14 +8,13 @@ from typing import Annotated, Literal
 from fastapi import Query, Response
 
 from api.auth import CallerDep
-from api.caller import own_job
+from api.caller import own_job, own_job_with_cost
 from api.described import Words, answer, problems
 from api.services import ServicesDep
 from api.shown import shown_detail
 from spool.deleting import delete_content
 from spool.errors import Conflict
 from spool.retention import Content
-from spool.store.costs import job_cost
 from spool.wire import examples
 from spool.wire.jobs import JobDetail
 
@@ -51,8 +50,8 @@ def delete(
     wanted = list(Content) if what == "all" else [Content(what)]
     complete = delete_content(services.database, services.objects, [job.id], wanted, caller.name)
     with services.database.read() as tx:
-        now = own_job(tx, caller, job_id)
-        shown = shown_detail(now, job_cost(tx, now.id, services.settings.currency))
+        now, cost = own_job_with_cost(tx, caller, job_id)
+    shown = shown_detail(now, cost, services.settings.currency)
     if shown.deleted is None:
         raise Conflict(f"Job {job.id} is {now.state} again.")
     response.status_code = 200 if complete else 202
