@@ -166,7 +166,10 @@ def _drop_phrases(tx: Connection, digests: set[str]) -> None:
     held = select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(sorted(digests)))
     # First held, then looked at: a job that is being handed in holds the list that it names.
     tx.execute(held.order_by(phrase_lists.c.sha256).with_for_update()).all()
-    named = exists(select(jobs.c.id).where(jobs.c.phrases_sha256 == phrase_lists.c.sha256))
+    by_column = jobs.c.phrases_sha256 == phrase_lists.c.sha256
+    # A server of the release before writes jobs without that column.
+    in_options = jobs.c.options["boost"]["sha256"].as_string() == phrase_lists.c.sha256
+    named = exists(select(jobs.c.id).where(or_(by_column, in_options & jobs.c.state.not_in(_ENDED))))
     tx.execute(delete(phrase_lists).where(phrase_lists.c.sha256.in_(sorted(digests)), ~named))
 
 

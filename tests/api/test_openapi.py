@@ -39,6 +39,7 @@ def test_every_route_is_on_the_page() -> None:
     assert sorted(name for name, _ in OPERATIONS) == [
         "DELETE /v1/batches/{batch_id}",
         "DELETE /v1/jobs/{job_id}",
+        "DELETE /v1/jobs/{job_id}/content",
         "GET /healthz",
         "GET /metrics",
         "GET /readyz",
