@@ -20,6 +20,7 @@ from sqlalchemy import (
     func,
     insert,
     null,
+    or_,
     select,
     text,
     update,
