@@ -28,8 +28,8 @@ from spool.errors import NotFound, SourceMissing
 from spool.jobs import JobState
 from spool.objects import ObjectStore, s3_store
 from spool.retention import Content
+from spool.store.deletions import refuse_deleted
 from spool.store.jobs import Job, Source
-from spool.store.rows import refuse_deleted
 from spool.wire import examples
 from spool.wire.jobs import with_example
 

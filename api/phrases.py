@@ -7,8 +7,8 @@ from api.caller import own_job
 from api.described import Words, answer, problems
 from api.services import ServicesDep
 from spool.retention import Content
+from spool.store.deletions import refuse_deleted
 from spool.store.phrases import phrases_of
-from spool.store.rows import refuse_deleted
 from spool.wire import examples
 from spool.wire.jobs import with_example
 

@@ -18,8 +18,8 @@ from spool.formats import CONTENT_TYPES, Format, render
 from spool.jobs import JobState
 from spool.objects import ObjectStore
 from spool.retention import Content
+from spool.store.deletions import refuse_deleted
 from spool.store.jobs import Job
-from spool.store.rows import refuse_deleted
 from spool.transcript import Transcript
 
 _BLOCK = 256 * 1024

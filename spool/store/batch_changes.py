@@ -13,9 +13,10 @@ from spool.errors import Conflict
 from spool.events import BATCH_CANCELLED, BATCH_RETRIED
 from spool.jobs import JobState
 from spool.store.batches import get_batch
+from spool.store.deletions import whole
 from spool.store.events import note_batch, note_cancelled
 from spool.store.jobs import retried
-from spool.store.rows import add_hints, whole
+from spool.store.rows import add_hints
 from spool.tables import batches, jobs
 
 

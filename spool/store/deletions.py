@@ -27,9 +27,11 @@ from sqlalchemy import (
 )
 
 from spool.clock import now_utc, seconds_from_now
+from spool.errors import Deleted
 from spool.ids import new_id
 from spool.jobs import TERMINAL
 from spool.retention import Content
+from spool.store.rows import Job
 from spool.tables import chunk_sums, chunks, deletions, jobs, phrase_lists
 from spool.tables.jobs import KEPT_SOURCE, KEPT_TRANSCRIPT
 
@@ -63,6 +65,21 @@ class Deletion:
     created_at: datetime
     done_at: datetime | None
     due_at: datetime | None
+
+
+def whole() -> ColumnElement[bool]:
+    """SQL: nothing of the job was deleted. Part of every UPDATE that would have it run again."""
+    return jobs.c.source_deleted_at.is_(None) & jobs.c.transcript_deleted_at.is_(None)
+
+
+def refuse_deleted(job: Job, *asked: Content) -> None:
+    """Raise Deleted where this of the job (anything at all, unless said) was."""
+    times = {Content.SOURCE: job.source_deleted_at, Content.TRANSCRIPT: job.transcript_deleted_at}
+    names = {Content.SOURCE: "recording", Content.TRANSCRIPT: "transcript"}
+    for content in asked or Content:
+        if (moment := times[content]) is not None:
+            name = names[content]
+            raise Deleted(f"The {name} of job {job.id} was deleted on {moment:%Y-%m-%d %H:%M} UTC.")
 
 
 def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked_by: str) -> list[Deletion]:

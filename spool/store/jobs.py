@@ -18,20 +18,11 @@ from spool.jobs import JobOptions, JobState
 from spool.order import NORMAL, due_of
 from spool.phrases import PhraseList
 from spool.store.cursors import read_cursor, write_cursor
+from spool.store.deletions import refuse_deleted, whole
 from spool.store.events import note_jobs
 from spool.store.idempotency import job_of_key, keep_key
 from spool.store.phrases import keep_phrases
-from spool.store.rows import (
-    JOB_COLUMNS,
-    Job,
-    Source,
-    SourceKind,
-    add_hints,
-    job_of,
-    may_become,
-    refuse_deleted,
-    whole,
-)
+from spool.store.rows import JOB_COLUMNS, Job, Source, SourceKind, add_hints, job_of, may_become
 from spool.tables import ID, jobs
 
 __all__ = [

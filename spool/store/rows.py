@@ -12,10 +12,8 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, Row, insert
 
 from spool.clock import now_utc, seconds_from_now
-from spool.errors import Deleted
 from spool.jobs import MOVES, JobOptions, JobState, queue_name
 from spool.order import NEVER, NORMAL
-from spool.retention import Content
 from spool.tables import jobs, outbox
 
 SourceKind = Literal["upload", "file", "s3", "https"]
@@ -124,21 +122,6 @@ def job_of(row: Row[Any] | Mapping[str, Any]) -> Job:
 def may_become(state: JobState) -> ColumnElement[bool]:
     """SQL: the job is in a state from which `MOVES` allows `state`. Part of every UPDATE that sets it."""
     return jobs.c.state.in_([old.value for old, new in sorted(MOVES) if new is state])
-
-
-def whole() -> ColumnElement[bool]:
-    """SQL: nothing of the job was deleted. Part of every UPDATE that would have it run again."""
-    return jobs.c.source_deleted_at.is_(None) & jobs.c.transcript_deleted_at.is_(None)
-
-
-def refuse_deleted(job: Job, *asked: Content) -> None:
-    """Raise Deleted where this of the job (anything at all, unless said) was."""
-    times = {Content.SOURCE: job.source_deleted_at, Content.TRANSCRIPT: job.transcript_deleted_at}
-    names = {Content.SOURCE: "recording", Content.TRANSCRIPT: "transcript"}
-    for content in asked or Content:
-        if (moment := times[content]) is not None:
-            name = names[content]
-            raise Deleted(f"The {name} of job {job.id} was deleted on {moment:%Y-%m-%d %H:%M} UTC.")
 
 
 def add_hints(tx: Connection, targets: Sequence[tuple[str, str, str | None]], delay: float = 0.0) -> None:
