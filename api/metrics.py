@@ -26,6 +26,8 @@ from spool.settings import Settings
 from spool.store.gauges import Gauges, Spent, read_gauges
 
 KEPT_SECONDS = 5.0
+SHARE = 0.05
+"""Of the time, that reading may take: with many millions of rows it is kept for longer."""
 
 
 class Metrics:
@@ -34,18 +36,21 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._text = b""
-        self._read_at = float("-inf")
+        self._good_until = float("-inf")
 
     def text(self, services: ServicesDep) -> bytes:
-        """Prometheus' text form, at most `KEPT_SECONDS` old. Raises StorageError."""
+        """Prometheus' text form, at most `KEPT_SECONDS` old, or older where reading takes long. Raises
+        StorageError."""
         with self._lock:
-            if time.monotonic() - self._read_at > KEPT_SECONDS:
+            began = time.monotonic()
+            if began > self._good_until:
                 with services.database.read() as tx:
                     gauges = read_gauges(tx)
                 registry = CollectorRegistry()
                 registry.register(_Reading(gauges, services.settings))
                 self._text = generate_latest(registry)
-                self._read_at = time.monotonic()
+                now = time.monotonic()
+                self._good_until = now + max(KEPT_SECONDS, (now - began) / SHARE)
             return self._text
 
 

@@ -58,7 +58,7 @@ class Overview(BaseModel):
 def overview(services: ServicesDep, caller: CallerDep) -> Overview:
     """Where everything stands now."""
     with services.database.read() as tx:
-        gauges = read_gauges(tx, caller.project)
+        gauges = read_gauges(tx, caller.project, month=False)
     return _shown(gauges, services.settings.currency)
 
 

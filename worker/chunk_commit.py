@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from spool.failpoints import failpoint
 from spool.store.chunks import SavedChunk, save_chunk, saved_chunks
 from spool.store.costs import Charge
-from spool.store.leases import renew_lease, set_progress
+from spool.store.leases import renew_lease
 from spool.transcript import NbestText
 from worker.assemble import Piece
 from worker.audio import SAMPLE_RATE
@@ -72,10 +72,12 @@ class ChunkCommit:
             if self.tried and any(self._is_this(saved) for saved in saved_chunks(tx, claim.job.id)):
                 return
             self.tried = True
+            lease, seconds = self.attempt.lease, done / self.attempt.channels / SAMPLE_RATE
+            cancel = renew_lease(
+                tx, claim, self.attempt.bench.settings.lease_seconds, lease.ran_seconds, seconds
+            )
+            # Last: the worker's other jobs wait for its row until the commit.
             save_chunk(tx, claim, self.chunk, self.bill)
-            set_progress(tx, claim, done / self.attempt.channels / SAMPLE_RATE)
-            lease = self.attempt.lease
-            cancel = renew_lease(tx, claim, self.attempt.bench.settings.lease_seconds, lease.ran_seconds)
             failpoint("save.written")
         failpoint("save.committed")
         if cancel:  # heard here, a cancel need not wait for the next renewal

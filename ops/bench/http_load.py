@@ -51,10 +51,11 @@ def request(method: str, path: str, headers: dict[str, str], body: bytes = b"") 
 
 def run(url: str, streams: list[Next], seconds: float) -> Load:
     """Ask for so long, one connection a stream; each stream makes its own requests."""
-    return asyncio.run(_run(url, streams, seconds))
+    return asyncio.run(measured(url, streams, seconds))
 
 
-async def _run(url: str, streams: list[Next], seconds: float) -> Load:
+async def measured(url: str, streams: list[Next], seconds: float) -> Load:
+    """As `run`, within a loop."""
     load, began = Load(), time.perf_counter()
     await asyncio.gather(*(_stream(url, each, began + seconds, load) for each in streams))
     load.wall = time.perf_counter() - began
@@ -66,7 +67,9 @@ async def _stream(url: str, following: Next, until: float, load: Load) -> None:
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
-        while (began := time.perf_counter()) < until:
+        began = 0.0
+        while began < until:  # once at least
+            began = time.perf_counter()
             writer.write(following())
             status, body = await _answer(reader)
             load.seconds.append(time.perf_counter() - began)

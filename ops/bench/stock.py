@@ -24,11 +24,9 @@ DURABLE = {
     "fsync": "on",
     "full_page_writes": "on",
     "shared_buffers": "256MB",
-    "shared_preload_libraries": "pg_stat_statements",
     "max_wal_size": "4GB",
 }
 QUEUED, RUNNING = 0.02, 0.0001
-TAGS = ("client", "box")
 
 # Digits of hexadecimal are digits of an id; what ULIDs have in common, they have too: later ids are greater.
 _ID = "'{0}_01' || upper(lpad(to_hex({1}), 10, '0') || substr(md5('{0}' || {1}), 1, 14))"
@@ -66,16 +64,16 @@ _FILL = (
          CASE state WHEN 'done' THEN 1.0 END, CASE state WHEN 'done' THEN 700 END,
          CASE WHEN n % 5 < 3 THEN {batch_of} END, CASE WHEN n % 5 < 3 THEN n END,
          CASE WHEN n % 5 < 3 THEN 'reel-' || n END,
-         json_build_object('client', 'client' || n % 50, 'box', 'box' || n % 1000), {key_of}
+         {tags}, {key_of}
        FROM (SELECT n, {when} AS at, CASE WHEN n > {rows} * {running_from} THEN 'running'
                 WHEN n > {rows} * {queued_from} THEN 'queued' WHEN n % 100 < 3 THEN 'failed'
                 WHEN n % 100 = 3 THEN 'cancelled' ELSE 'done' END AS state
              FROM generate_series(1, {rows}) n) one""",
     """INSERT INTO cost_lines (job_id, attempt, worker_id, day, price_per_hour_micros, wasted, model, pool,
-         project, engine_ns, audio_samples, cost_nanos, updated_at)
+         project, engine_ns, audio_samples, cost_nanos, updated_at, key_id, batch_id, tags)
        SELECT {job}, 1, {worker_of}, (at AT TIME ZONE 'UTC')::date, 100000, n % 50 = 0, 'model' || n % 4,
          'pool' || n % 3, 'project' || n % 20, 3000000000 + n, CASE WHEN n % 50 = 0 THEN 0 ELSE 4800000 END,
-         83333, at
+         83333, at, {key_of}, CASE WHEN n % 5 < 3 THEN {batch_of} END, {tags}
        FROM (SELECT n, {when} AS at FROM generate_series(1, {rows}) n) one""",
 )
 
@@ -106,6 +104,7 @@ def fill(connection: psycopg.Connection, rows: int) -> None:
         "batch_of": _ID.format("bat", "(n % 200 + 1)"),
         "key_of": _ID.format("key", "(n % 30 + 1)"),
         "worker_of": _ID.format("wrk", "(n % 50 + 1)"),
+        "tags": "json_build_object('client', 'client' || n % 50, 'box', 'box' || n % 1000)",
         "when": _WHEN.format(rows=rows),
         "queued_from": str(1 - QUEUED),
         "running_from": str(1 - RUNNING),
@@ -117,9 +116,9 @@ def fill(connection: psycopg.Connection, rows: int) -> None:
 
 
 @contextlib.contextmanager
-def stocked(folder: Path, rows: int) -> Iterator[tuple[PostgresServer, str]]:
+def stocked(folder: Path, rows: int, **settings: str) -> Iterator[tuple[PostgresServer, str]]:
     """The server and the URL of a database with so many jobs; filled if it is not yet."""
-    server = PostgresServer(folder=folder, settings=DURABLE)
+    server = PostgresServer(folder=folder, settings=DURABLE | settings)
     name = f"{DATABASE}_{rows}"
     try:
         server.start()

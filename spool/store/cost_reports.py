@@ -1,32 +1,45 @@
 """Reports over the ledger: a period's costs by group, the fleet's idle time beside them, and budgets.
 
-What a job was (its key, batch and tags) is read from its row, which outlives its recordings. Sums only; what
-follows from them is in `spool.outlooks`.
+What a job was (its key, batch and tags) stands on its lines, so a report is one pass over them. Sums only;
+what follows from them is in `spool.projection`.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    FromClause,
+    Null,
+    Select,
+    func,
+    literal,
+    null,
+    select,
+    union_all,
+)
 
 from spool.costs import NANOS_PER_SECOND, cost_nanos, money
 from spool.errors import InvalidRequest
 from spool.store.bills import NOTHING, CostReport, CostRow, CostSums, GroupBy
 from spool.store.costs import sums_of
-from spool.tables import cost_lines, jobs, workers
+from spool.tables import cost_lines, workers
 
 _GROUPS: dict[str, ColumnElement[Any]] = {
     "day": cost_lines.c.day,
     "project": cost_lines.c.project,
     "model": cost_lines.c.model,
-    "worker": workers.c.name,
+    "worker": cost_lines.c.worker_id,
     "pool": cost_lines.c.pool,
     "job": cost_lines.c.job_id,
-    "key": func.coalesce(jobs.c.key_id, ""),
-    "batch": func.coalesce(jobs.c.batch_id, ""),
+    "key": func.coalesce(cost_lines.c.key_id, ""),
+    "batch": func.coalesce(cost_lines.c.batch_id, ""),
 }
+_SUMS = ("audio_samples", "engine_ns", "cost_nanos")
 
 
 def cost_report(
@@ -48,10 +61,13 @@ def cost_report(
         raise InvalidRequest("The period of a cost report has to end after it starts.")
     key = _key(group_by, tag)
     by_key: defaultdict[str, CostSums] = defaultdict(lambda: NOTHING)
-    busy: defaultdict[str, int] = defaultdict(int)
-    for row in tx.execute(_grouped(key, group_by, start, end, project)):
-        by_key[str(row.key)] += sums_of(row)
-        busy[row.worker_id] += int(row.engine_ns)
+    busy: dict[str, int] = {}
+    names = dict(tx.execute(select(workers.c.id, workers.c.name)).all()) if group_by == "worker" else {}
+    for row in tx.execute(_grouped(key, start, end, project)):
+        if row.worker_id is not None:
+            busy[row.worker_id] = int(row.engine_ns)
+        else:
+            by_key[names.get(row.key, str(row.key))] += sums_of(row)
     rows = tuple(CostRow(name, by_key[name]) for name in sorted(by_key))
     total = sum(by_key.values(), NOTHING)
     if project is not None:
@@ -62,35 +78,38 @@ def cost_report(
 
 
 def _grouped(
-    key: ColumnElement[Any], group_by: GroupBy, start: date, end: date, project: str | None
-) -> Select[Any]:
-    """One pass over the period's lines, fine enough to add up rows, total and each worker's time from."""
-    lines = (
-        select(
-            key.label("key"),
-            cost_lines.c.worker_id,
-            cost_lines.c.wasted,
-            func.sum(cost_lines.c.audio_samples).label("audio_samples"),
-            func.sum(cost_lines.c.engine_ns).label("engine_ns"),
-            func.sum(cost_lines.c.cost_nanos).label("cost_nanos"),
-        )
-        .where(cost_lines.c.day >= start, cost_lines.c.day < end)
-        .group_by(key, cost_lines.c.worker_id, cost_lines.c.wasted)
-    )
+    key: ColumnElement[Any], start: date, end: date, project: str | None
+) -> Select[Any] | CompoundSelect[Any]:
+    """One pass over the period's lines: sums by key, and for all projects also by worker, without a key."""
+    period = (cost_lines.c.day >= start, cost_lines.c.day < end)
     if project is not None:
-        lines = lines.where(cost_lines.c.project == project)
-    if group_by == "worker":
-        return lines.join(workers, workers.c.id == cost_lines.c.worker_id)
-    if group_by in ("key", "batch", "tag"):
-        return lines.join(jobs, jobs.c.id == cost_lines.c.job_id, isouter=True)
-    return lines
+        return _added(cost_lines, period, key=key, worker_id=null(), wasted=cost_lines.c.wasted).where(
+            cost_lines.c.project == project
+        )
+    fine = _added(
+        cost_lines, period, key=key, worker_id=cost_lines.c.worker_id, wasted=cost_lines.c.wasted
+    ).cte("fine")
+    return union_all(
+        _added(fine, (), key=fine.c.key, worker_id=null(), wasted=fine.c.wasted),
+        _added(fine, (), key=null(), worker_id=fine.c.worker_id, wasted=null()),
+    )
+
+
+def _added(
+    lines: FromClause, conditions: Sequence[ColumnElement[bool]], **groups: ColumnElement[Any]
+) -> Select[Any]:
+    """The sums of `lines` by `groups`; those that are NULL group nothing."""
+    sums = (func.sum(lines.c[name]).label(name) for name in _SUMS)
+    named = (column.label(name) for name, column in groups.items())
+    told = [column for column in groups.values() if not isinstance(column, Null)]
+    return select(*named, *sums).where(*conditions).group_by(*told)
 
 
 def _key(group_by: GroupBy, tag: str | None) -> ColumnElement[Any]:
     if group_by == "tag":
         if not tag:
             raise InvalidRequest("Say which tag costs are to be grouped by: `tag`.")
-        return func.coalesce(jobs.c.tags[tag].as_string(), literal(""))
+        return func.coalesce(cost_lines.c.tags[tag].as_string(), literal(""))
     if group_by not in _GROUPS:
         raise InvalidRequest(f"Costs are grouped by {', '.join([*_GROUPS, 'tag'])}, not by {group_by}.")
     return _GROUPS[group_by]

@@ -47,6 +47,9 @@ __all__ = [
 ]
 
 
+_OF_JOB = ("key_id", "batch_id", "tags")  # what a line says of its job
+
+
 @dataclass(frozen=True, slots=True)
 class Charge:
     """Engine time to be billed. `audio_samples` are the 16 kHz samples it transcribed (a chunk's core)."""
@@ -102,6 +105,7 @@ def _add(
         audio_samples=0 if wasted else bill.audio_samples,
         cost_nanos=cost_nanos(bill.engine_ns, bill.price_per_hour_micros),
         updated_at=now_utc(),
+        **{name: select(jobs.c[name]).where(jobs.c.id == job_id).scalar_subquery() for name in _OF_JOB},
     )
     key = cost_lines.primary_key.columns
     total = tx.execute(

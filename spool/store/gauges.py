@@ -4,6 +4,8 @@ Sums over the tables as they stand, cheap enough to be asked every few seconds: 
 indexes, what ended as counts over an index, money of the present UTC day and month alone.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -11,9 +13,8 @@ from sqlalchemy import ColumnElement, Connection, case, func, select, true
 
 from spool.clock import now_utc
 from spool.costs import NANOS_PER_SECOND, SAMPLE_RATE
-from spool.jobs import JobState
+from spool.jobs import TERMINAL, JobState
 from spool.order import PRIORITY_NAMES, PriorityName
-from spool.store.cost_reports import spent_since
 from spool.store.counters import LEASES_LOST, counted
 from spool.store.watching import Audited, Member, fleet, last_audit
 from spool.tables import batches, cost_lines, jobs, outbox
@@ -50,6 +51,17 @@ class Spent:
     billable_nanos: int
     wasted_nanos: int
 
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(
+            self.model,
+            self.pool,
+            self.engine_seconds + other.engine_seconds,
+            self.wasted_seconds + other.wasted_seconds,
+            self.audio_seconds + other.audio_seconds,
+            self.billable_nanos + other.billable_nanos,
+            self.wasted_nanos + other.wasted_nanos,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
@@ -74,11 +86,18 @@ class Gauges:
     """The last audit."""
 
 
-def read_gauges(tx: Connection, project: str | None = None) -> Gauges:
-    """The gauges now; of one project alone, and then without what is the whole house's: workers, messages."""
+def read_gauges(tx: Connection, project: str | None = None, *, month: bool = True) -> Gauges:
+    """The gauges now; of one project alone, and then without what is the whole house's: workers, messages.
+
+    Without `month`, the money of today alone is read, which is a fraction of the work.
+    """
     now = tx.scalar(select(now_utc()))
     assert now is not None
     today = now.date()
+    lines = _lines(tx, today.replace(day=1) if month else today, today, project)
+    billed: Counter[str] = Counter()
+    for line in lines:
+        billed[line.project] += line.spent.billable_nanos
     return Gauges(
         now=now,
         waiting=_waiting(tx, project),
@@ -91,9 +110,9 @@ def read_gauges(tx: Connection, project: str | None = None) -> Gauges:
             & batches.c.cancelled_at.is_(None),
         ),
         unsent=0 if project else tx.scalar(select(func.count()).select_from(outbox)) or 0,
-        today=_spent(tx, today, project),
-        month=_spent(tx, today.replace(day=1), project),
-        month_by_project={} if project else spent_since(tx, today.replace(day=1)),
+        today=_added(line.spent for line in lines if line.today),
+        month=_added(line.spent for line in lines) if month else (),
+        month_by_project={} if project or not month else dict(billed),
         fleet=() if project else fleet(tx),
         leases_lost={} if project else counted(tx, LEASES_LOST),
         audited=None if project else last_audit(tx),
@@ -128,36 +147,39 @@ def _running(tx: Connection, project: str | None) -> dict[str, int]:
 
 
 def _ended(tx: Connection, project: str | None) -> tuple[Ended, ...]:
-    error = func.coalesce(jobs.c.error_code, "")
-    # The many that are done are counted over the index by state; codes are read for the few that failed.
-    counts = {
-        state: _count(tx, (jobs.c.state == state.value) & _of(jobs.c.project, project))
-        for state in (JobState.DONE, JobState.CANCELLED)
-    }
-    failed = tx.execute(
-        select(error, func.count())
-        .where(jobs.c.state == JobState.FAILED.value, _of(jobs.c.project, project))
-        .group_by(error)
-        .order_by(error)
+    rows = tx.execute(
+        select(jobs.c.state, jobs.c.error_code, func.count())
+        .where(jobs.c.state.in_([state.value for state in TERMINAL]), _of(jobs.c.project, project))
+        .group_by(jobs.c.state, jobs.c.error_code)
     )
-    return (
-        *(Ended(state, "", number) for state, number in counts.items()),
-        *(Ended(JobState.FAILED, code, int(number)) for code, number in failed),
-    )
+    counts = Counter({(JobState.DONE, ""): 0, (JobState.CANCELLED, ""): 0})
+    for state, error, number in rows:
+        # One that was cancelled may have failed before.
+        counts[JobState(state), error or "" if state == JobState.FAILED.value else ""] += int(number)
+    return tuple(Ended(state, error, number) for (state, error), number in sorted(counts.items()))
 
 
 def _count(tx: Connection, condition: ColumnElement[bool]) -> int:
     return tx.scalar(select(func.count()).where(condition)) or 0
 
 
-def _spent(tx: Connection, since: date, project: str | None) -> tuple[Spent, ...]:
+@dataclass(frozen=True, slots=True)
+class _Line:
+    project: str
+    today: bool
+    spent: Spent
+
+
+def _lines(tx: Connection, since: date, today: date, project: str | None) -> list[_Line]:
+    """One pass over the lines since then: fine enough to add up day, month and each project from."""
+
     def total(column: ColumnElement[int], *, wasted: bool) -> ColumnElement[int]:
         return func.coalesce(func.sum(case((cost_lines.c.wasted.is_(wasted), column), else_=0)), 0)
 
+    groups = (cost_lines.c.model, cost_lines.c.pool, cost_lines.c.project, cost_lines.c.day >= today)
     rows = tx.execute(
         select(
-            cost_lines.c.model,
-            cost_lines.c.pool,
+            *groups,
             total(cost_lines.c.engine_ns, wasted=False),
             total(cost_lines.c.engine_ns, wasted=True),
             total(cost_lines.c.audio_samples, wasted=False),
@@ -165,18 +187,30 @@ def _spent(tx: Connection, since: date, project: str | None) -> tuple[Spent, ...
             total(cost_lines.c.cost_nanos, wasted=True),
         )
         .where(cost_lines.c.day >= since, _of(cost_lines.c.project, project))
-        .group_by(cost_lines.c.model, cost_lines.c.pool)
-        .order_by(cost_lines.c.model, cost_lines.c.pool)
+        .group_by(*groups)
     )
-    return tuple(
-        Spent(
-            model,
-            pool,
-            int(engine) / NANOS_PER_SECOND,
-            int(lost) / NANOS_PER_SECOND,
-            int(samples) / SAMPLE_RATE,
-            int(billable),
-            int(wasted),
+    return [
+        _Line(
+            of,
+            bool(is_today),
+            Spent(
+                model,
+                pool,
+                int(engine) / NANOS_PER_SECOND,
+                int(lost) / NANOS_PER_SECOND,
+                int(samples) / SAMPLE_RATE,
+                int(billable),
+                int(wasted),
+            ),
         )
-        for model, pool, engine, lost, samples, billable, wasted in rows
-    )
+        for model, pool, of, is_today, engine, lost, samples, billable, wasted in rows
+    ]
+
+
+def _added(parts: Iterable[Spent]) -> tuple[Spent, ...]:
+    """One for each model and pool."""
+    sums: dict[tuple[str, str], Spent] = {}
+    for part in parts:
+        known = sums.get((part.model, part.pool))
+        sums[part.model, part.pool] = part if known is None else known + part
+    return tuple(sums[name] for name in sorted(sums))

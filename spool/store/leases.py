@@ -50,14 +50,21 @@ class Outcome:
     """The job that decoded the transcript, where this one took it over."""
 
 
-def renew_lease(tx: Connection, claim: Claim, lease_seconds: float, ran_seconds: float | None = None) -> bool:
-    """Keep the job for `lease_seconds` from now and note how long it has run; True when a person has asked to
-    cancel it. Raises LeaseLost."""
+def renew_lease(
+    tx: Connection,
+    claim: Claim,
+    lease_seconds: float,
+    ran_seconds: float | None = None,
+    done_seconds: float | None = None,
+) -> bool:
+    """Keep the job for `lease_seconds` from now and note how long it has run and how much is decoded (None:
+    as before); True when a person has asked to cancel it. Raises LeaseLost."""
     row = tx.execute(
         _fenced(claim)
         .values(
             lease_until=seconds_from_now(lease_seconds),
             ran_seconds=jobs.c.ran_seconds if ran_seconds is None else ran_seconds,
+            done_seconds=jobs.c.done_seconds if done_seconds is None else done_seconds,
             updated_at=now_utc(),
         )
         .returning(jobs.c.cancel_requested)

@@ -76,6 +76,10 @@ cost_lines = Table(
     Column("audio_samples", BigInteger, nullable=False),
     Column("cost_nanos", BigInteger, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
+    # What its job is, so that a report reads nothing but lines.
+    Column("key_id", ID),
+    Column("batch_id", ID),
+    Column("tags", JSON(none_as_null=True)),
     CheckConstraint("engine_ns >= 0 AND audio_samples >= 0 AND cost_nanos >= 0", name="amounts"),
     Index("ix_cost_lines_day", "day"),
 )

@@ -130,6 +130,15 @@ jobs = Table(
         sqlite_where=text(f"state = 'queued' AND due < {NEVER}"),
         postgresql_where=text(f"state = 'queued' AND due < {NEVER}"),
     ),
+    # How many ended how, counted in the index alone; its equal entries are kept as one.
+    Index(
+        "ix_jobs_ended",
+        "project",
+        "state",
+        "error_code",
+        sqlite_where=text("state IN ('done', 'failed', 'cancelled')"),
+        postgresql_where=text("state IN ('done', 'failed', 'cancelled')"),
+    ),
     Index(
         "ix_jobs_running",
         "lease_until",

@@ -50,13 +50,19 @@ class PostgresServer:
         self._binaries = binaries or find_binaries()
         self._kept = folder is not None
         self._settings = dict(settings or {})
-        self.folder = folder or Path(tempfile.mkdtemp(prefix="spool-pg-"))
+        self.folder = folder.resolve() if folder else Path(tempfile.mkdtemp(prefix="spool-pg-"))
         self.folder.mkdir(parents=True, exist_ok=True)
         self.user = _other_user() if os.getuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str) -> str:
         return f"postgresql+psycopg://spool@/{database}?host={self.folder}"
+
+    @property
+    def pid(self) -> int:
+        """The running server's process id."""
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
         data = self.folder / "data"
