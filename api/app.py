@@ -21,6 +21,7 @@ from api import (
     described_batches,
     described_events,
     described_page,
+    described_webhooks,
     events,
     health,
     jobs,
@@ -30,6 +31,7 @@ from api import (
     problems,
     transcriptions,
     transcripts,
+    webhooks,
     workers,
 )
 from api.auth import let_in
@@ -100,6 +102,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     _add_batches(v1)
     _add_events(v1)
+    _add_webhooks(v1)
     _add_views(app, v1)
     v1.add_api_route("/costs", costs.costs, methods=["GET"], tags=["costs"], **described.COSTS)
     v1.add_api_route("/workers", workers.workers, methods=["GET"], tags=["fleet"], **described.WORKERS)
@@ -145,6 +148,22 @@ def _add_events(v1: APIRouter) -> None:
     v1.add_api_route(
         "/batches/{batch_id}/events", events.of_batch, methods=["GET"], tags=["batches"], **told.OF_BATCH
     )
+
+
+def _add_webhooks(v1: APIRouter) -> None:
+    tags: list[str | Enum] = ["webhooks"]
+    told, one = described_webhooks, "/webhooks/{webhook_id}"
+    v1.add_api_route("/webhooks", webhooks.create, methods=["POST"], tags=tags, **told.CREATE)
+    v1.add_api_route("/webhooks", webhooks.listed, methods=["GET"], tags=tags, **told.LIST)
+    v1.add_api_route(one, webhooks.one, methods=["GET"], tags=tags, **told.ONE)
+    v1.add_api_route(one, webhooks.remove, methods=["DELETE"], tags=tags, **told.REMOVE)
+    v1.add_api_route(f"{one}/rotate", webhooks.rotate, methods=["POST"], tags=tags, **told.ROTATE)
+    v1.add_api_route(f"{one}/enable", webhooks.enable, methods=["POST"], tags=tags, **told.ENABLE)
+    v1.add_api_route(f"{one}/test", webhooks.test, methods=["POST"], tags=tags, **told.TEST)
+    sent = f"{one}/deliveries"
+    v1.add_api_route(sent, webhooks.deliveries, methods=["GET"], tags=tags, **told.DELIVERIES)
+    again = f"{sent}/{{delivery_id}}/replay"
+    v1.add_api_route(again, webhooks.replay, methods=["POST"], tags=tags, **told.REPLAY)
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from spool.store.batches import Batch, get_batch
 from spool.store.bills import CostSums
 from spool.store.costs import job_with_cost
 from spool.store.jobs import Job, get_job
+from spool.store.webhooks import Webhook, get_webhook
 
 _CLIMBS = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)
 DEFAULT_PROJECT = "default"
@@ -108,3 +109,12 @@ def own_batch(tx: Connection, caller: Caller, batch_id: str) -> Batch:
         if caller.sees(batch.project):
             return batch
     raise NotFound(f"There is no batch {batch_id}.")
+
+
+def own_webhook(tx: Connection, caller: Caller, webhook_id: str) -> Webhook:
+    """The caller's webhook. Raises NotFound, and for another project's in the same words."""
+    if is_id(webhook_id, "whk"):
+        webhook = get_webhook(tx, webhook_id)
+        if caller.sees(webhook.project):
+            return webhook
+    raise NotFound(f"There is no webhook {webhook_id}.")

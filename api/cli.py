@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from api import cli_audit, cli_batches, cli_jobs, cli_keys, cli_plan, cli_reports, cli_stack
+from api import cli_audit, cli_batches, cli_jobs, cli_keys, cli_plan, cli_reports, cli_stack, cli_webhooks
 from api.cli_connection import Exit
 from spool.client import ClientError, Refused, Unreachable
 from spool.errors import InvalidRequest, SpoolError
@@ -39,6 +39,7 @@ app.command("workers")(cli_reports.workers)
 app.command("audit")(cli_audit.audit)
 app.command("plan")(cli_plan.plan)
 app.add_typer(cli_keys.app, name="keys")
+app.add_typer(cli_webhooks.app, name="webhooks")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -29,6 +29,16 @@ RULES: Mapping[str, Scope | None] = {
     "GET /v1/batches/{batch_id}/results": Scope.READ,
     "POST /v1/batches/{batch_id}/retry-failed": Scope.SUBMIT,
     "GET /v1/batches/{batch_id}/events": Scope.READ,
+    # The address of an endpoint may hold a secret of its receiver.
+    "POST /v1/webhooks": Scope.SUBMIT,
+    "GET /v1/webhooks": Scope.SUBMIT,
+    "GET /v1/webhooks/{webhook_id}": Scope.SUBMIT,
+    "DELETE /v1/webhooks/{webhook_id}": Scope.SUBMIT,
+    "POST /v1/webhooks/{webhook_id}/rotate": Scope.SUBMIT,
+    "POST /v1/webhooks/{webhook_id}/enable": Scope.SUBMIT,
+    "POST /v1/webhooks/{webhook_id}/test": Scope.SUBMIT,
+    "GET /v1/webhooks/{webhook_id}/deliveries": Scope.SUBMIT,
+    "POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay": Scope.SUBMIT,
     "GET /v1/costs": Scope.READ,
     # Hosts and busy seconds tell of everybody's work.
     "GET /v1/workers": Scope.ADMIN,

@@ -15,6 +15,7 @@ from api.keyring import Keyring
 from api.limits import Buckets
 from api.probes import Probes
 from api.uploads import drop_remains
+from api.webhook_sender import Sender
 from spool.deleting import Deleter
 from spool.objects import ObjectStore, object_store
 from spool.queue import celery_app, queue_depth, queue_name
@@ -42,6 +43,7 @@ class Services:
     limits: Buckets
     misses: Buckets
     feed: Feed
+    sender: Sender
 
     @property
     def upload_folder(self) -> Path:
@@ -51,6 +53,7 @@ class Services:
     def close(self) -> None:
         """Stop sweeping and let the connections go."""
         self.feed.stop()
+        self.sender.stop()
         self.sweeper.stop()
         self.deleter.stop()
         self.keyring.close()
@@ -78,7 +81,7 @@ def open_services(settings: Settings) -> Services:
             "objects": objects.check,
         }
     )
-    keyring = Keyring(database, settings)
+    keyring, sender = Keyring(database, settings), Sender(database, settings)
     services = Services(
         settings=settings,
         database=database,
@@ -90,13 +93,15 @@ def open_services(settings: Settings) -> Services:
         keyring=keyring,
         limits=Buckets(settings.rate_limit, settings.rate_burst),
         misses=Buckets(_GUESSES_A_SECOND, _GUESSES),
-        feed=Feed(database, settings, lambda: keyring.asks, lambda: None),
+        feed=Feed(database, settings, lambda: keyring.asks, sender.wake),
+        sender=sender,
     )
     drop_remains(services.upload_folder)
     services.sweeper.start()
     services.deleter.start()
     services.keyring.start()
     services.feed.start()
+    services.sender.start()
     return services
 
 

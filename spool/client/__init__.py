@@ -6,7 +6,7 @@
 
     blocking, awaiting, session    the two classes, and what they share: they send, sleep and stream
     steps      what a call is made of, and when it is tried again
-    jobs, batches, reports    the calls, written once for both classes
+    jobs, batches, reports, webhooks    the calls, written once for both classes
     errors     what can go wrong
 
 Answers are the models of `spool.wire`, the server's own. Knows HTTP; no terminal, no settings but

@@ -14,6 +14,7 @@ import httpx
 from spool.client import batches as of_batches
 from spool.client import jobs as of_jobs
 from spool.client import reports as of_reports
+from spool.client import webhooks as of_webhooks
 from spool.client.errors import Unreachable
 from spool.client.session import Session, answer, as_method
 from spool.client.steps import Ask, Flow, Lines, Pages, Pause, Retries, insistent
@@ -72,6 +73,15 @@ class AsyncSpool(Session):
     workers = _soon(of_reports.workers)
     models = _soon(of_reports.models)
     readiness = _soon(of_reports.readiness)
+    add_webhook = _soon(of_webhooks.add_webhook)
+    webhooks = _soon(of_webhooks.webhooks)
+    remove_webhook = _soon(of_webhooks.remove_webhook)
+    rotate_webhook = _soon(of_webhooks.rotate_webhook)
+    enable_webhook = _soon(of_webhooks.enable_webhook)
+    test_webhook = _soon(of_webhooks.test_webhook)
+    deliveries = _listed_soon(of_webhooks.deliveries)
+    delivery_page = _soon(of_webhooks.delivery_page)
+    replay_delivery = _soon(of_webhooks.replay_delivery)
 
     def __init__(
         self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None

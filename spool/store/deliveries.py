@@ -172,7 +172,7 @@ def note_try(
         if ok
         else {
             "failed_tries": hook.failed_tries + 1,
-            "given_up": hook.given_up + (state == "failed"),
+            "given_up": hook.given_up + int(state == "failed"),
             "failing_since": func.coalesce(hook.failing_since, now_utc()),
         }
     )

@@ -15,6 +15,8 @@ def test_every_route_is_told() -> None:
     for path in create_app(load_settings({})).openapi()["paths"]:
         shown = re.escape(path).replace(re.escape("{job_id}"), r"job_\w+…?")
         shown = shown.replace(re.escape("{batch_id}"), r"bat_\w+…?")
+        shown = shown.replace(re.escape("{webhook_id}"), r"whk_\w+…?")
+        shown = shown.replace(re.escape("{delivery_id}"), r"msg_\w+…?")
         assert re.search(shown, TEXT), path
 
 

@@ -11,10 +11,11 @@ from spool.formats.lattices import archived
 from spool.lattice import Lattice
 from spool.settings import load_settings
 from spool.transcript import Transcript
-from spool.wire import batch_examples, cost_examples, examples
+from spool.wire import batch_examples, cost_examples, examples, webhook_examples
 from spool.wire import batches as batch_schemas
 from spool.wire import costs as cost_schemas
 from spool.wire import jobs as schemas
+from spool.wire import webhooks as webhook_schemas
 
 METHODS = ("get", "post", "delete", "put", "patch")
 
@@ -40,6 +41,7 @@ def test_every_route_is_on_the_page() -> None:
         "DELETE /v1/batches/{batch_id}",
         "DELETE /v1/jobs/{job_id}",
         "DELETE /v1/jobs/{job_id}/content",
+        "DELETE /v1/webhooks/{webhook_id}",
         "GET /healthz",
         "GET /metrics",
         "GET /readyz",
@@ -56,6 +58,9 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/jobs/{job_id}/transcript",
         "GET /v1/models",
         "GET /v1/overview",
+        "GET /v1/webhooks",
+        "GET /v1/webhooks/{webhook_id}",
+        "GET /v1/webhooks/{webhook_id}/deliveries",
         "GET /v1/workers",
         "POST /v1/audio/transcriptions",
         "POST /v1/batches",
@@ -63,6 +68,11 @@ def test_every_route_is_on_the_page() -> None:
         "POST /v1/jobs",
         "POST /v1/jobs/{job_id}/audio-link",
         "POST /v1/jobs/{job_id}/retry",
+        "POST /v1/webhooks",
+        "POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay",
+        "POST /v1/webhooks/{webhook_id}/enable",
+        "POST /v1/webhooks/{webhook_id}/rotate",
+        "POST /v1/webhooks/{webhook_id}/test",
     ]
 
 
@@ -140,6 +150,13 @@ def test_every_reference_leads_somewhere() -> None:
         (batch_schemas.BatchDetail, batch_examples.BATCH_DETAIL),
         (batch_schemas.BatchPage, batch_examples.BATCH_PAGE),
         (batch_schemas.BatchRetried, batch_examples.BATCH_RETRIED),
+        (webhook_schemas.WebhookRequest, webhook_examples.REQUEST),
+        (webhook_schemas.WebhookOut, webhook_examples.WEBHOOK),
+        (webhook_schemas.WebhookSecret, webhook_examples.MADE),
+        (webhook_schemas.WebhookSecret, webhook_examples.ROTATED),
+        (webhook_schemas.WebhookList, webhook_examples.LIST),
+        (webhook_schemas.DeliveryOut, webhook_examples.DELIVERY),
+        (webhook_schemas.DeliveryPage, webhook_examples.DELIVERIES),
         (batch_schemas.BatchResult, batch_examples.RESULT),
     ],
 )
