@@ -19,7 +19,8 @@ from ops.train.prepare import manifest
 from ops.train.texts import Sentences
 from worker.decode.hypothesis import FusionOptions, SearchOptions, UtteranceAsk
 
-ORDER = 5
+ORDER = 4
+PROSE = 12_000  # lines beside the transcripts: more take minutes to read
 LEAST_LETTERS = 4  # of a word that is boosted: nobody lists "the"
 OTHERS = 50
 BASE = "TDT greedy"
@@ -45,7 +46,9 @@ def training_text(speech: Path) -> list[str]:
     rows = manifest(speech)
     told = [row["text"] for row in rows if row["split"] == "train"]
     held = {row["text"] for row in rows if row["split"] != "train"}
-    return told + Sentences([row["text"] for row in rows if row["split"] == "train"], held).prose
+    prose = Sentences(told, held).prose
+    drawn = np.random.default_rng(SEED).permutation(len(prose))[:PROSE]
+    return told + [prose[i] for i in drawn]
 
 
 def language_model(

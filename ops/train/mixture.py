@@ -49,7 +49,6 @@ FINAL = {
     "wordless": 0.09,
     "medley": 0.08,
 }
-MIXTURES = {"open": OPEN, "final": FINAL}
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from ops.train.weights import load_into
 class TrainOptions:
     minutes: float = 60.0  # wall clock of all runs of this folder together
     steps: int = 0  # when not 0, the schedule and the end instead of the minutes
+    end: float = 1.0  # how much of the schedule is gone through
     rate: float = 1.0e-3
     warmup: int = 200
     ctc: float = 0.3  # share of the CTC loss
@@ -179,7 +180,7 @@ class Run:
             self._fix_statistics()
         before, saved, sums, count = time.monotonic(), time.monotonic(), [0.0, 0.0], 0
         source = batches(mixture, encode, self.options.batches, self.round, self.within)
-        while self.progress() < 1 and not until():
+        while self.progress() < self.options.end and not until():
             self.round, self.within, batch = next(source)
             ctc, tdt = self.learn(batch)
             self.within += 1

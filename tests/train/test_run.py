@@ -1,6 +1,7 @@
 """A run on a tiny cache: its batches, taking it up again, its export."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from ops.train.export import export
 from ops.train.features import MELS
 from ops.train.mixture import OPEN, BatchOptions, Mixture, batches, collated, encoder_frames, one_round
 from ops.train.network import Shape
+from ops.train.phases import PHASES
 from ops.train.prepare import check_speakers
 from ops.train.train import Run, TrainOptions, losses
 
@@ -206,3 +208,12 @@ def test_the_losses_of_some_of_a_batch_are_those_of_these_alone(tmp_path: Path) 
     assert ctc == losses(run.network, batch, 0.0)[0]
     alone = losses(run.network, batch.rows(torch.tensor([chosen])), 0.0)[1]
     assert torch.isclose(tdt, alone, rtol=0.02)  # padding rounds differently in bfloat16
+
+
+def test_a_part_of_a_run_ends_where_it_is_told_to(folder: Path, encode: Encode, tmp_path: Path) -> None:
+    whole = replace(options_of(10), rate=1e-2)
+    first, last = (phase.options(whole) for phase in PHASES)
+    assert (first.steps, last.steps, last.rate) == (8, 4, 3e-3)
+    run = Run(tmp_path, SHAPE, replace(first, batches=whole.batches), None)
+    run.work(Mixture(folder), encode)
+    assert run.step == math.ceil(first.end * first.steps) == 6
