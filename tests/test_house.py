@@ -1,6 +1,7 @@
 """The house keeps its floors: who may import whom, how long a file and a function may be."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,6 +76,13 @@ def test_every_module_says_what_it_knows() -> None:
         if not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert not silent
+
+
+def test_migrations_are_one_chain() -> None:
+    texts = [path.read_text() for path in sorted((ROOT / "migrations" / "versions").glob("[0-9]*.py"))]
+    numbers = [re.findall(r'^(?:down_)?revision = "?(\w+)"?$', text, re.MULTILINE) for text in texts]
+    before = ["None", *(revision for revision, _ in numbers)]
+    assert numbers == [[f"{at + 1:04d}", before[at]] for at in range(len(numbers))]
 
 
 def test_no_file_is_called_utils() -> None:

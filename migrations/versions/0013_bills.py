@@ -1,13 +1,13 @@
 """What a line of a bill says of its job, and an index that counts how jobs ended.
 
-Revision 0012, after 0011.
+Revision 0013, after 0012.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0012"
-down_revision = "0011"
+revision = "0013"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 
