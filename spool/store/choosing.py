@@ -27,7 +27,7 @@ from spool.clock import epoch_us, now_utc, seconds_from_now
 from spool.jobs import queue_name
 from spool.order import NEVER, PRIORITY_NAMES, Rules
 from spool.store.claims import MAX_DEATHS, Claim, claim_queued, is_last_chance, set_aside
-from spool.store.lanes import QUEUED, Lane, distinct_values, in_lane, lanes_waiting
+from spool.store.lanes import IN_ORDER, QUEUED, Lane, in_lane, lanes_waiting, projects_in
 from spool.store.quotas import holds, still_free
 from spool.store.turns import Turn, in_turn, take_turn
 from spool.tables import jobs
@@ -98,7 +98,7 @@ def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
     """How many jobs of each queue may run now, counted up to `most`."""
     found = {}
     for lane in lanes_waiting(tx):
-        projects = list(tx.scalars(_projects(lane)))
+        projects = list(tx.scalars(projects_in(lane)))
         held = holds(tx, rules.quotas, projects)
         number = 0
         for project in projects:
@@ -139,7 +139,7 @@ def _best(tx: Connection, turn: Turn, lanes: list[Lane], rules: Rules) -> Row[An
 
 
 def _front(lane: Lane, project: str) -> Select[Any]:
-    return _facts(*_of(lane, project)).order_by(*_RANK).limit(1)
+    return _facts(*_of(lane, project)).order_by(*IN_ORDER, *_RANK).limit(1)
 
 
 def _oldest(tx: Connection, lane: Lane, project: str, seconds: float) -> Row[Any] | None:
@@ -148,7 +148,7 @@ def _oldest(tx: Connection, lane: Lane, project: str, seconds: float) -> Row[Any
     each = [
         select(jobs.c.id, jobs.c.place)
         .where(*_of(lane, project), jobs.c.priority == priority, jobs.c.due == NEVER, jobs.c.place < patience)
-        .order_by(jobs.c.place, jobs.c.id)
+        .order_by(*IN_ORDER, jobs.c.place, jobs.c.id)
         .limit(1)
         .subquery()
         for priority in PRIORITY_NAMES
@@ -168,13 +168,9 @@ def _waiting_in(tx: Connection, lanes: list[Lane]) -> dict[str, list[Lane]]:
     """The projects that have jobs in these lanes, each with those of them."""
     found: dict[str, list[Lane]] = {}
     for lane in lanes:
-        for project in tx.scalars(_projects(lane)):
+        for project in tx.scalars(projects_in(lane)):
             found.setdefault(project, []).append(lane)
     return found
-
-
-def _projects(lane: Lane) -> Select[str]:
-    return distinct_values(jobs.c.project, *in_lane(lane))
 
 
 def _of(lane: Lane, project: str) -> Iterator[ColumnElement[bool]]:

@@ -15,7 +15,7 @@ from spool.costs import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.deadlines import Load, Verdict
 from spool.jobs import JobState
 from spool.order import NEVER, due_of
-from spool.store.lanes import QUEUED, distinct_values, in_lane
+from spool.store.lanes import QUEUED, projects_in
 from spool.store.standing import WINDOW_SECONDS
 from spool.store.workers import ALIVE_SECONDS
 from spool.tables import batches, cost_lines, jobs, workers
@@ -131,7 +131,7 @@ def _rate(tx: Connection, pool: str, project: str, shares: Mapping[str, float]) 
     speed = _speed(tx, pool)
     if not engines or speed is None:
         return None
-    waiting = set(tx.scalars(distinct_values(jobs.c.project, *in_lane((pool, None)))))
+    waiting = set(tx.scalars(projects_in((pool, None))))
     whole = sum(shares.get(one, 1.0) for one in waiting | {project})
     return speed * engines * shares.get(project, 1.0) / whole
 

@@ -14,6 +14,8 @@ Lane = tuple[str, str | None]
 
 # Spelt out, for SQLite reads a partial index only where its condition stands in the query.
 QUEUED = jobs.c.state == literal_column("'queued'")
+# PostgreSQL does not take IS NULL for an equality: without the column in its ORDER BY it would sort.
+IN_ORDER = (jobs.c.worker,)
 RUNNING = jobs.c.state == literal_column("'running'")
 
 
@@ -38,11 +40,23 @@ def in_lane(lane: Lane) -> Iterator[ColumnElement[bool]]:
     yield jobs.c.worker.is_(None) if worker is None else jobs.c.worker == worker
 
 
-def distinct_values(column: ColumnElement[str], *conditions: ColumnElement[bool]) -> Select[str]:
-    """The distinct values of an indexed column in steps from one to the next: as many looks as values."""
+def projects_in(lane: Lane) -> Select[str]:
+    """The projects that have jobs in the lane."""
+    return distinct_values(jobs.c.project, *in_lane(lane), along=IN_ORDER)
+
+
+def distinct_values(
+    column: ColumnElement[str],
+    *conditions: ColumnElement[bool],
+    along: tuple[ColumnElement[str | None], ...] = (),
+) -> Select[str]:
+    """The distinct values of an indexed column in steps from one to the next: as many looks as values.
+
+    `along`: columns before it in the index that the conditions hold to one value.
+    """
 
     def least(*more: ColumnElement[bool]) -> Select[str]:
-        return select(column).where(*conditions, *more).order_by(column).limit(1)
+        return select(column).where(*conditions, *more).order_by(*along, column).limit(1)
 
     walk = select(least().scalar_subquery().label("value")).cte("walk", recursive=True)
     onward = select(least(column > walk.c.value).scalar_subquery()).where(walk.c.value.is_not(None))

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from spool.clock import now_utc, seconds_from_now
 from spool.jobs import JobState, queue_name
 from spool.store.claims import MAX_DEATHS, take_back
-from spool.store.lanes import distinct_values, in_lane, lanes_waiting
+from spool.store.lanes import IN_ORDER, distinct_values, in_lane, lanes_waiting
 from spool.store.rows import add_hints
 from spool.tables import idempotency, jobs, locks, outbox
 
@@ -175,7 +175,7 @@ def _hint_again(tx: Connection, limits: SweepLimits) -> list[str]:
                 or_(jobs.c.hinted_at < stale, jobs.c.hinted_at.is_(None) & (jobs.c.queued_at < stale)),
                 ~exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id)),
             )
-            .order_by(jobs.c.hinted_at)
+            .order_by(*IN_ORDER, jobs.c.hinted_at)
             .limit(room)
         )
         chosen.extend((job_id, pool, worker) for job_id in tx.scalars(forgotten))
