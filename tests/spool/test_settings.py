@@ -50,6 +50,15 @@ def test_variables_and_overrides(tmp_path: Path) -> None:
     assert settings.price_per_hour_micros("other", "cpu") == 100_000
 
 
+def test_quotas_and_shares_are_told_in_two_ways() -> None:
+    plain = load_settings(
+        {"SPOOL_QUOTAS": "small=hours_a_day:1.5+jobs_in_flight:4,*=spend_a_month:50", "SPOOL_SHARES": "small=2"}
+    )
+    told = '{"small": {"hours_a_day": 1.5, "jobs_in_flight": 4}, "*": {"spend_a_month": 50}}'
+    assert plain.quotas == load_settings({"SPOOL_QUOTAS": told}).quotas
+    assert (plain.rules.shares, plain.quotas["*"].spend_a_month) == ({"small": 2.0}, 50)
+
+
 def test_settings_cannot_change(tmp_path: Path) -> None:
     settings = load_settings({}, home=tmp_path)
     with pytest.raises(ValidationError):
@@ -100,6 +109,12 @@ def test_secrets_come_from_files_and_stay_secret(tmp_path: Path) -> None:
         ({"SPOOL_RATE_CARD": "metal"}, "SPOOL_RATE_CARD"),
         ({"SPOOL_RATE_CARD": "{"}, "SPOOL_RATE_CARD"),
         ({"SPOOL_MODELS": "{broken"}, "SPOOL_MODELS"),
+        ({"SPOOL_QUOTAS": "small"}, "SPOOL_QUOTAS: has to be JSON or a list"),
+        ({"SPOOL_QUOTAS": "small=10"}, "SPOOL_QUOTAS: small: '10' is no limit such as hours_a_day"),
+        ({"SPOOL_QUOTAS": "small=hours_a_day:x"}, "SPOOL_QUOTAS: small.hours_a_day: "),
+        ({"SPOOL_QUOTAS": '{"small": {"jobs_in_flight": -1}}'}, "SPOOL_QUOTAS: small.jobs_in_flight: "),
+        ({"SPOOL_QUOTAS": '{"small": {"jobs": 1}}'}, "SPOOL_QUOTAS: small.jobs: "),
+        ({"SPOOL_SHARES": "small=0"}, "SPOOL_SHARES: small: "),
         ({"SPOOL_CONCURRENCY": "many"}, "SPOOL_CONCURRENCY"),
         ({"SPOOL_API_PORT": "70000"}, "SPOOL_API_PORT"),
         ({"SPOOL_POOL": "a b"}, "SPOOL_POOL"),
