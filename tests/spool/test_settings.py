@@ -51,9 +51,8 @@ def test_variables_and_overrides(tmp_path: Path) -> None:
 
 
 def test_quotas_and_shares_are_told_in_two_ways() -> None:
-    plain = load_settings(
-        {"SPOOL_QUOTAS": "small=hours_a_day:1.5+jobs_in_flight:4,*=spend_a_month:50", "SPOOL_SHARES": "small=2"}
-    )
+    quotas = "small=hours_a_day:1.5+jobs_in_flight:4,*=spend_a_month:50"
+    plain = load_settings({"SPOOL_QUOTAS": quotas, "SPOOL_SHARES": "small=2"})
     told = '{"small": {"hours_a_day": 1.5, "jobs_in_flight": 4}, "*": {"spend_a_month": 50}}'
     assert plain.quotas == load_settings({"SPOOL_QUOTAS": told}).quotas
     assert (plain.rules.shares, plain.quotas["*"].spend_a_month) == ({"small": 2.0}, 50)
