@@ -45,6 +45,7 @@ from worker.job import Workshop, run_next
 from worker.memory_budget import budget_of
 from worker.off_hours import OffHours
 from worker.patience import RetryPolicy, patiently
+from worker.placement import Placement
 from worker.sources import Sources
 from worker.ward import Ward
 from worker.workbench import Bench
@@ -130,6 +131,7 @@ class Worker:
                 self._info.id,
                 self._draining,
                 off=OffHours(self._settings.work_hours),
+                placement=Placement(self._settings.model_stay_seconds),
             )
             stop.callback(lambda: self._sign_off(bench))
             stop.callback(bench.wasted.write)

@@ -15,6 +15,7 @@ from spool.errors import SpoolError
 from spool.store.choosing import Asker, NeedsAlone, claim_next
 from spool.store.claims import Claim, claim_job
 from spool.store.outbox import hint_again, hint_used_up
+from worker.placement import loaded_names
 from worker.workbench import Bench
 
 Answer = TypeVar("Answer")
@@ -49,6 +50,8 @@ def claimed_next(bench: Bench, hinted: str | None) -> Iterator[Claim | None]:
 
 def _next(bench: Bench) -> Claim | NeedsAlone | None:
     settings = bench.settings
+    loaded = loaded_names(settings.models, bench.engine.loaded)
+    first = bench.placement.first(loaded) if bench.engine.crowded else frozenset()
     asker = Asker(
         bench.worker_id,
         settings.pool,
@@ -56,8 +59,12 @@ def _next(bench: Bench) -> Claim | NeedsAlone | None:
         settings.lease_seconds,
         settings.max_deaths,
         alone=False,
+        models=first,
     )
-    return _written(bench, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
+    found = _written(bench, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
+    if isinstance(found, Claim):
+        bench.placement.took(found.passed, here=found.job.options.model in loaded)
+    return found
 
 
 def _claim_alone(bench: Bench, job_id: str) -> Claim | None:

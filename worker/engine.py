@@ -209,6 +209,11 @@ class Engine:
         return self._pending.loaded
 
     @property
+    def crowded(self) -> bool:
+        """Whether a model ever had to leave to make room for another."""
+        return self._pending.crowded
+
+    @property
     def stopped(self) -> str | None:
         """Why the engine takes nothing any more; None while it works."""
         return self._pending.stopped

@@ -67,6 +67,7 @@ class PendingRequests:
         self._load_deaths: dict[str, int] = {}
         self._models: dict[str, ModelInfo] = {}
         self._loaded: list[str] = []
+        self.crowded = False  # a model has had to leave for another
         self._starts_without_ready = 0
         self._stats = EngineStats()
         self._stopped: str | None = None
@@ -174,6 +175,7 @@ class PendingRequests:
                 self._stats = replace(self._stats, load_ns=load_ns, loads=loads)
             elif isinstance(report, Unloaded):
                 self._loaded = [model for model in self._loaded if model not in report.models]
+                self.crowded = True
             elif isinstance(report, Started):
                 self._on_device, self._began_ns = report.tickets, time.monotonic_ns()
             elif isinstance(report, Finished):

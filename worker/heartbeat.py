@@ -8,6 +8,7 @@ import structlog
 
 from spool.errors import NotFound, SpoolError
 from spool.store.workers import WorkerInfo, WorkerState, heartbeat, register_worker
+from worker.placement import loaded_names
 from worker.workbench import Bench
 
 log = structlog.get_logger(__name__)
@@ -52,8 +53,7 @@ class Heartbeat(threading.Thread):
 
     def _loaded(self) -> list[str]:
         """The models in memory by the names that jobs use."""
-        models = self._bench.settings.models
-        return [name for path in self._bench.engine.loaded for name in sorted(models) if models[name] == path]
+        return loaded_names(self._bench.settings.models, self._bench.engine.loaded)
 
     def _register(self) -> None:
         try:

@@ -10,6 +10,7 @@ from worker.billing import WastedTime
 from worker.engine import Engine
 from worker.health import Health
 from worker.off_hours import OffHours
+from worker.placement import Placement
 from worker.tally import Tally
 
 
@@ -27,6 +28,7 @@ class Bench:
     off: OffHours = field(default_factory=OffHours)
     berths: Berths = field(default_factory=Berths)
     tally: Tally = field(default_factory=Tally)
+    placement: Placement = field(default_factory=Placement)
 
     def resting(self) -> bool:
         """Whether this worker takes no jobs now."""

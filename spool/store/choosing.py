@@ -8,7 +8,7 @@ so that no class starves. Each question reads the front of an index, however man
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -29,6 +29,7 @@ from spool.order import NEVER, PRIORITY_NAMES, Rules
 from spool.store.claims import MAX_DEATHS, Claim, claim_queued, is_last_chance, set_aside
 from spool.store.lanes import IN_ORDER, QUEUED, Lane, in_lane, lanes_waiting, projects_in
 from spool.store.quotas import holds, still_free
+from spool.store.suiting import Passed, suiting
 from spool.store.turns import Turn, in_turn, take_turn
 from spool.tables import jobs
 
@@ -48,6 +49,8 @@ class Asker:
     lease_seconds: float
     max_deaths: int = MAX_DEATHS
     alone: bool = True
+    models: frozenset[str] = frozenset()
+    """Models in its memory, whose jobs go before those of others for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,8 @@ def claim_next(tx: Connection, asker: Asker, rules: Rules) -> Claim | NeedsAlone
     for turn in in_turn(tx, asker.pool, free, rules.shares):
         if not still_free(tx, rules.quotas, turn.project):
             continue
-        while (row := _best(tx, turn, free[turn.project], rules)) is not None:
+        while (best := _best(tx, turn, free[turn.project], rules, asker.models)) is not None:
+            row, passed = best
             if row.deaths >= asker.max_deaths:
                 set_aside(tx, row.id, asker.max_deaths)
                 continue
@@ -76,7 +80,8 @@ def claim_next(tx: Connection, asker: Asker, rules: Rules) -> Claim | NeedsAlone
                 pause = seconds_from_now(asker.lease_seconds)
                 tx.execute(update(jobs).where(jobs.c.id == row.id).values(not_before=pause))
                 return NeedsAlone(row.id)
-            return _claimed(tx, asker, turn, row)
+            claim = _claimed(tx, asker, turn, row)
+            return claim and replace(claim, passed=passed)
     return None
 
 
@@ -119,13 +124,16 @@ def _claimed(tx: Connection, asker: Asker, turn: Turn, row: Row[Any]) -> Claim |
     return claim
 
 
-def _best(tx: Connection, turn: Turn, lanes: list[Lane], rules: Rules) -> Row[Any] | None:
-    """The project's next job, locked; None when all of them pause or are being taken by others."""
+def _best(
+    tx: Connection, turn: Turn, lanes: list[Lane], rules: Rules, models: frozenset[str]
+) -> tuple[Row[Any], Passed | None] | None:
+    """The project's next job, locked, and whether it passed over another; None when all of them pause or are
+    being taken by others."""
     if turn.claims % AGED_EACH == AGED_EACH - 1:
         for lane in lanes:
             row = _oldest(tx, lane, turn.project, rules.aging_seconds)
             if row is not None:
-                return row
+                return row, None
     if len(lanes) > 1:
         fronts = [(tx.execute(_front(lane, turn.project)).one_or_none(), lane) for lane in lanes]
         lanes = [
@@ -134,8 +142,20 @@ def _best(tx: Connection, turn: Turn, lanes: list[Lane], rules: Rules) -> Row[An
     for lane in lanes:
         row = tx.execute(_front(lane, turn.project).with_for_update(skip_locked=True)).one_or_none()
         if row is not None:
-            return row
+            return _suiting(tx, lane, turn.project, row, models) or (row, None)
     return None
+
+
+def _suiting(
+    tx: Connection, lane: Lane, project: str, first: Row[Any], models: frozenset[str]
+) -> tuple[Row[Any], Passed] | None:
+    """The job that suits the worker better than the first one, locked; None where there is none, or another
+    worker is just taking it."""
+    found = suiting(tx, first, list(_of(lane, project)), models) if models else None
+    if found is None:
+        return None
+    row = tx.execute(_facts(jobs.c.id == found[0], QUEUED).with_for_update(skip_locked=True)).one_or_none()
+    return None if row is None else (row, found[1])
 
 
 def _front(lane: Lane, project: str) -> Select[Any]:

@@ -14,6 +14,7 @@ from spool.jobs import JobState
 from spool.store.counters import LEASES_LOST, count_up
 from spool.store.events import note_jobs
 from spool.store.rows import JOB_COLUMNS, Job, job_of, may_become
+from spool.store.suiting import Passed
 from spool.store.turns import settle
 from spool.tables import jobs
 
@@ -29,6 +30,8 @@ class Claim:
     job: Job
     attempt: int
     worker_id: str
+    passed: Passed | None = None
+    """That another job stood before it, whose model the worker has not in memory."""
 
 
 def claim_job(
