@@ -15,7 +15,7 @@ import spool
 from spool.planning.pace import Run
 from spool.planning.roofline import Batch
 from worker.decode.hypothesis import SearchOptions
-from worker.engine_protocol import NOTHING, SAMPLE_RATE, Recognizer
+from worker.engine_protocol import NOTHING, SAMPLE_RATE, Recognition, Recognizer
 from worker.hardware import this_machine
 
 BATCHES = (
@@ -40,12 +40,12 @@ def measure(
 ) -> list[Run]:
     """Each of the batches, filled from `speech` (16 kHz, repeated as needed), at its best of the rounds."""
     filled = [_utterances(speech, batch) for batch in batches]
-    best: list[tuple[float, float]] = [(np.inf, np.inf)] * len(batches)
+    best: list[tuple[float, ...]] = [(np.inf,) * 3] * len(batches)
     recognizer.recognize(filled[0], SearchOptions(), [NOTHING] * len(filled[0]))  # compiles, warms up
     for _ in range(rounds):
         for number, batch in enumerate(batches):
             taken = _time(recognizer, filled[number], batch)
-            best[number] = (min(best[number][0], taken[0]), min(best[number][1], taken[1]))
+            best[number] = tuple(map(min, best[number], taken))
     return [Run(batch, *taken) for batch, taken in zip(batches, best, strict=True)]
 
 
@@ -65,19 +65,22 @@ def document(model: str, device: str, runs: Sequence[Run]) -> dict[str, object]:
                 "beam": run.batch.beam,
                 "engine_seconds": run.seconds,
                 "processor_seconds": run.processor_seconds,
+                "tokens_a_second": run.tokens,
             }
             for run in runs
         ],
     }
 
 
-def _time(recognizer: Recognizer, utterances: list[NDArray[np.float32]], batch: Batch) -> tuple[float, float]:
-    """Seconds by the clock and of the processor."""
+def _time(recognizer: Recognizer, utterances: list[NDArray[np.float32]], batch: Batch) -> tuple[float, ...]:
+    """Seconds by the clock and of the processor, and tokens for a second of audio."""
     options = SearchOptions(decoder=batch.decoder, beam=batch.beam)
     asks = [NOTHING] * len(utterances)
     began, computed = time.monotonic(), time.process_time()
-    recognizer.recognize(utterances, options, asks)
-    return time.monotonic() - began, time.process_time() - computed
+    found = recognizer.recognize(utterances, options, asks)
+    seconds, processor = time.monotonic() - began, time.process_time() - computed
+    tokens = sum(len(one.hypotheses[0].tokens) for one in found if isinstance(one, Recognition))
+    return seconds, processor, tokens / batch.audio_seconds
 
 
 def _utterances(speech: NDArray[np.float32], batch: Batch) -> list[NDArray[np.float32]]:

@@ -50,6 +50,7 @@ from worker.shelf import Shelf
 
 Loader = Callable[[str], Recognizer]
 Answer = UtteranceResult | SpoolError
+GRACE_SECONDS = 0.5
 _Group = tuple[str, SearchOptions]  # what may share a batch: one model, asked alike
 
 
@@ -138,8 +139,11 @@ class _Inbox:
         """Wait for something to do: an errand, or the best batch there is now. What needs a model that may
         not be served yet comes last."""
         with self._arrived:
-            while not self._errands and not len(self._waiting):
-                self._arrived.wait()
+            self._arrived.wait_for(self._anything)
+            if not self._servable(may_serve):
+                # Its own next job may be on its way: a moment's idleness costs less than loading twice.
+                self._arrived.wait_for(lambda: self._servable(may_serve), GRACE_SECONDS)
+                self._arrived.wait_for(self._anything)  # what waited may have been dropped
             for errand in self._errands:
                 if may_serve(errand.model):
                     self._errands.remove(errand)
@@ -148,6 +152,14 @@ class _Inbox:
             if not batch:
                 return self._errands.popleft()
             return [self._utterances.pop(item.ticket) for item in batch]
+
+    def _anything(self) -> bool:
+        return bool(self._errands) or len(self._waiting) > 0
+
+    def _servable(self, may_serve: Callable[[str], bool]) -> bool:
+        models = {errand.model for errand in self._errands}
+        models.update(cast("_Group", item.group)[0] for item in self._waiting)
+        return any(may_serve(model) for model in models)
 
 
 class _Device:

@@ -92,11 +92,13 @@ class RooflinePace:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One batch that was measured: seconds of the engine's clock, and of the processor (all threads)."""
+    """One batch that was measured: seconds of the engine's clock, and of the processor (all threads); tokens
+    of the best hypotheses for a second of audio."""
 
     batch: Batch
     seconds: float
     processor_seconds: float = 0.0
+    tokens: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def test_operations_are_those_of_the_published_sizes() -> None:
     ("arguments", "says"),
     [
         (["ops.bench.limits", "--batches", "2x1"], "2x1 "),
-        (["ops.bench.plan_check", "random"], "| predicted | 3 x 1 s, beam 4 |"),
+        (["ops.bench.plan_check", "random"], " | 3 x 1 s, beam 4 | "),
         (["ops.bench.scaling", "length"], "local attention: 1 s: "),
         (["ops.bench.cuda_rtfx", "--here", "--seconds", "1", "--batches", "2"], "product of float32"),
     ],
