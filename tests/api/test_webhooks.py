@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from spool.settings import Settings
 from tests.api.keys import post
@@ -60,13 +61,15 @@ def test_what_happens_arrives_signed_and_again_where_it_did_not(
     live: Live, http: httpx.Client, receiver: Receiver, recordings: Path
 ) -> None:
     receiver.answers["/hook"] = [500, 503, 204]
-    hook = made(live, receiver.url("/hook"), events=["job.failed"], description="The catalogue")
+    with capture_logs() as logs:
+        hook = made(live, receiver.url("/hook"), events=["job.failed"], description="The catalogue")
+        job = submitted(live, recordings, name="reel 7")
+        live.work().fail(job, "audio_unreadable", "It is a text file.")
+        first, *_, last = receiver.at("/hook", 3)
+    assert [line["webhook"] for line in logs if line["event"] == "a webhook failed"] == [hook["id"]] * 2
+    assert not [line for line in logs if hook["secret"] in str(line) or receiver.url("/hook") in str(line)]
     assert hook["secret"].startswith("whsec_")
     assert "secret" not in http.get(f"/v1/webhooks/{hook['id']}").json(), "it is shown once"
-    job = submitted(live, recordings, name="reel 7")
-    live.work().fail(job, "audio_unreadable", "It is a text file.")
-
-    first, *_, last = receiver.at("/hook", 3)
     told = last.verified(hook["secret"])
     assert told["type"] == "job.failed"
     assert (told["data"]["job"], told["data"]["name"]) == (job, "reel 7")
