@@ -11,6 +11,7 @@ import typer
 from spool.errors import InvalidRequest, SpoolError
 from worker.cli_bench import bench
 from worker.cli_check import check
+from worker.cli_confirm import confirm
 from worker.cli_measure import measure
 from worker.cli_run import run
 from worker.cli_status import status
@@ -26,6 +27,7 @@ def _root() -> None:
 
 app.command("bench")(bench)
 app.command("check")(check)
+app.command("confirm")(confirm)
 app.command("measure")(measure)
 app.command("run")(run)
 app.command("status")(status)

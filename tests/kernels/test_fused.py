@@ -5,16 +5,9 @@ import numpy as np
 import pytest
 
 from kernels import fused, fused_conv
+from kernels.contract import TOLERANCE, distance
 from kernels.device import use_backend
 from tests.kernels.cases import DTYPES, TESTED, Case, every_case, lengths_of, normal, same_bits
-
-# Against the reference at unit scale: float32 differs by exp, fused products and the order of sums; 16-bit
-# results by one rounding of the output, at values of up to 16.
-TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 7e-2}
-
-
-def _distance(a: mx.array, b: mx.array) -> float:
-    return float(mx.max(mx.abs(a.astype(mx.float32) - b.astype(mx.float32))))
 
 
 @every_case
@@ -27,7 +20,7 @@ def test_the_kernel_gives_what_its_reference_gives(case: Case, dtype: str, batch
     expected = case.reference(*inputs)
     assert made.dtype == expected.dtype
     assert made.shape == expected.shape
-    assert _distance(made, expected) <= max(TOLERANCE[dtype], case.slack)
+    assert distance(made, expected) <= max(TOLERANCE[dtype], case.slack)
 
 
 @every_case
@@ -181,7 +174,7 @@ def test_batch_norm_folds_into_the_taps() -> None:
     plain = fused_conv.depthwise_stride2_reference(x, weight, bias, lengths_of(1, 15), relu=False, lead=1)
     folded = fused_conv.depthwise_stride2_reference(x, taps, shift, lengths_of(1, 15), relu=False, lead=1)
     normed = (plain - mean) * mx.rsqrt(variance + fused_conv.BATCH_NORM_EPSILON) * scale + offset
-    assert _distance(folded, normed) < 2e-5
+    assert distance(folded, normed) < 2e-5
 
 
 def test_taps_come_from_the_layout_of_mlx() -> None:
@@ -191,11 +184,11 @@ def test_taps_come_from_the_layout_of_mlx() -> None:
     full = mx.array([12, 12])
     with use_backend(TESTED):
         made = fused_conv.depthwise_stride2(x, fused_conv.taps_of(weight), bias, full, relu=False)
-    assert _distance(made, expected) < 1e-5
+    assert distance(made, expected) < 1e-5
     features = normal(2, 12, 10)
     first = mx.conv2d(features[..., None], weight, stride=2, padding=1) + bias
     expected = mx.conv2d(mx.maximum(first, 0.0), weight, stride=2, padding=1, groups=20) + bias
     pair = (fused_conv.taps_of(weight), bias)
     with use_backend(TESTED):
         made = fused_conv.subsample_first(features, pair, pair, full)
-    assert _distance(made, expected) < 1e-5
+    assert distance(made, expected) < 1e-5
