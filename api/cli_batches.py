@@ -13,7 +13,9 @@ from api.cli_options import Place, Search, takes_options
 from api.completing import complete_batch
 from api.following import follow_batch, sending
 from api.printing import clock, held_words, money
+from api.recordings import SUFFIXES, file_name
 from spool.errors import InvalidRequest
+from spool.formats import Format
 from spool.jobs import JobState
 from spool.wire.batches import BatchDetail, BatchOut
 
@@ -100,6 +102,28 @@ def results(
             for line in lines:
                 file.write(f"{line}\n")
         partial.replace(output)
+
+
+@app.command()
+def transcripts(
+    batch_id: BatchId,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder; made if need be.")],
+    form: Annotated[Format, typer.Option("--format", help="How to render them.")] = "txt",
+    url: Url = None,
+) -> None:
+    """A file for each job that is done, called as the job and below the same folders."""
+    with connected(url) as (spool, _):
+        written: set[Path] = set()
+        for job in spool.jobs(batch=batch_id, state=JobState.DONE):
+            if job.deleted is not None and job.deleted.transcript is not None:
+                continue
+            path = output / file_name(job.custom_id or job.name, SUFFIXES[form])
+            if path in written:
+                path = path.with_name(f"{job.id} {path.name}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(spool.transcript(job.id, form), encoding="utf-8")
+            written.add(path)
+    out.print(f"{len(written)} written to {output}", markup=False, soft_wrap=True)
 
 
 @app.command("retry-failed")

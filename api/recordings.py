@@ -2,11 +2,19 @@
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from spool.errors import InvalidRequest
+from spool.formats import FORMATS, Format
 
 MANIFEST = "manifest.jsonl"
+SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
+    "paragraphs": ".paragraphs.txt",
+    "lattice": ".lattice.json",
+    "kaldi": ".ark",
+}
+_LONGEST_NAME = 80
+"""Characters; in UTF-8 with a suffix they fit in what file systems take."""
 
 _SUFFIXES = frozenset(
     {".aac", ".aif", ".aiff", ".amr", ".au", ".avi", ".caf", ".flac", ".m4a", ".m4b", ".mka", ".mkv", ".mov"}
@@ -29,6 +37,13 @@ def recordings_under(path: Path) -> list[Path]:
     if not found:
         raise InvalidRequest(f"There are no recordings under {path}.")
     return found
+
+
+def file_name(name: str, suffix: str) -> Path:
+    """Where a transcript of this name goes, below a folder and never out of it, whatever the name is."""
+    parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in {"/", "..", "."}]
+    *folders, last = [part[:_LONGEST_NAME] for part in parts] or ["transcript"]
+    return Path(*folders, f"{last}{suffix}")
 
 
 def references_of(folder: Path) -> dict[Path, str]:
