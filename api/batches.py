@@ -137,12 +137,19 @@ def results(
     return StreamingResponse(lines, headers=headers, media_type=NDJSON)
 
 
-def retry_failed(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchRetried:
+def retry_failed(
+    services: ServicesDep, caller: CallerDep, batch_id: str, idempotency_key: IdempotencyKey = None
+) -> BatchRetried:
     """Queue every failed job again; chunks that were decoded are kept."""
     retried = 0
     while True:
         with services.database.begin() as tx:
-            block = changes.retry_failed(tx, own_batch(tx, caller, batch_id).id)
+            batch = own_batch(tx, caller, batch_id)
+            if not retried and changes.was_retried(tx, batch, idempotency_key):
+                return BatchRetried(retried=0)
+            block = changes.retry_failed(tx, batch.id)
+            if not block:
+                changes.note_retried(tx, batch, idempotency_key)
         if not block:
             return BatchRetried(retried=retried)
         retried += block

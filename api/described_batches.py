@@ -108,7 +108,7 @@ RETRY: Words = {
     "status_code": 202,
     "responses": {
         **answer(202, "How many were queued again.", BatchRetried, examples.BATCH_RETRIED),
-        **problems("not_found"),
+        **problems("not_found", "conflict"),
     },
 }
 

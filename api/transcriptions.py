@@ -16,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth import CallerDep
 from api.caller import Caller, own_job
-from api.jobs import create_from_upload
+from api.jobs import IdempotencyKey, create_from_upload
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.uploads import Upload, received_upload
@@ -47,7 +47,12 @@ WAIT_SECONDS = 900.0
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 1.0
 
 
-async def transcribe(request: Request, services: ServicesDep, caller: CallerDep) -> Response:
+async def transcribe(
+    request: Request,
+    services: ServicesDep,
+    caller: CallerDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """Transcribe a recording and answer with its words, as OpenAI's `/v1/audio/transcriptions` does."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Problem(415, "unsupported_media_type", "Send multipart/form-data with the part `file`.")
@@ -55,12 +60,14 @@ async def transcribe(request: Request, services: ServicesDep, caller: CallerDep)
     async with received_upload(request, services.upload_folder, limit, PARTS) as upload:
         form, granularities = _asked(upload)
         wanted = replace(upload, parts={"request": (_job_request(upload, services),)})
-        made, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, None)
+        made, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, idempotency_key)
     services.sweeper.wake()
     try:
         job = await _ended(request, services, caller, made.id)
-    except BaseException:  # the client is gone or has waited too long: its job is nobody's
-        await asyncio.shield(run_in_threadpool(_cancel, services, made.id))
+    except BaseException:
+        # The client is gone or has waited too long: its job is nobody's, unless it may ask for it again.
+        if idempotency_key is None:
+            await asyncio.shield(run_in_threadpool(_cancel, services, made.id))
         raise
     if job.state is not JobState.DONE or job.transcript_key is None:
         code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."

@@ -3,6 +3,7 @@
 Knows nothing of how a batch came to be.
 """
 
+import hashlib
 from datetime import datetime
 from typing import Any
 
@@ -12,9 +13,10 @@ from spool.clock import now_utc
 from spool.errors import Conflict
 from spool.events import BATCH_CANCELLED, BATCH_RETRIED
 from spool.jobs import JobState
-from spool.store.batches import get_batch
+from spool.store.batches import Batch, get_batch
 from spool.store.deletions import whole
 from spool.store.events import note_batch, note_cancelled
+from spool.store.idempotency import job_of_key, keep_key
 from spool.store.jobs import retried
 from spool.store.rows import add_hints
 from spool.tables import batches, jobs
@@ -65,6 +67,26 @@ def retry_failed(tx: Connection, batch_id: str, limit: int = 1000) -> int:
     if again:
         note_batch(tx, BATCH_RETRIED, batch_id, project, {"retried": len(again)})
     return len(again)
+
+
+def was_retried(tx: Connection, batch: Batch, key: str | None) -> bool:
+    """Whether a retry under this idempotency key came to its end; one that broke off goes on when repeated.
+
+    Raises Conflict when the key was used for another request.
+    """
+    return key is not None and job_of_key(tx, batch.project, key, _asked(batch)) is not None
+
+
+def note_retried(tx: Connection, batch: Batch, key: str | None) -> None:
+    """The retry under this key has come to its end."""
+    # Keys are kept beside a job; any of the batch will do.
+    job_id = tx.scalar(select(jobs.c.id).where(jobs.c.batch_id == batch.id).limit(1))
+    if key is not None and job_id is not None:
+        keep_key(tx, batch.project, key, _asked(batch), job_id)
+
+
+def _asked(batch: Batch) -> str:
+    return hashlib.sha256(f"retry-failed {batch.id}".encode()).hexdigest()
 
 
 def _change_all(tx: Connection, batch_id: str, state: JobState, values: dict[str, Any]) -> int:

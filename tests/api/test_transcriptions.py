@@ -123,3 +123,16 @@ def test_an_answer_does_not_wait_for_ever(
     monkeypatch.setattr("api.transcriptions.WAIT_SECONDS", 0.1)
     problem(http.post("/v1/audio/transcriptions", files={"file": SOUND}), 504, "too_long")
     assert the_job(live).state is JobState.CANCELLED
+
+
+def test_under_a_key_the_same_recording_is_one_job_that_can_be_asked_for_again(
+    http: httpx.Client, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.transcriptions.WAIT_SECONDS", 0.1)
+    asked = {"files": {"file": SOUND}, "headers": {"Idempotency-Key": "talk-1"}}
+    problem(http.post("/v1/audio/transcriptions", **asked), 504, "too_long")
+    live.work().finish(the_job(live).id)
+    monkeypatch.setattr("api.transcriptions.WAIT_SECONDS", 60.0)
+    answer = http.post("/v1/audio/transcriptions", **asked)
+    assert answer.json() == {"text": "keep the light"}
+    assert answer.headers["X-Spool-Job"] == the_job(live).id
