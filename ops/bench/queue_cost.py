@@ -88,10 +88,38 @@ def without_queue(files: Sequence[Recording], decoder: Sequence[str]) -> float:
     return run(paths) - start
 
 
+@contextlib.contextmanager
+def working(fleet: Fleet, count: int) -> Iterator[None]:
+    """So many workers that are ready; drained at the end."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOL_")}
+    running = [
+        subprocess.Popen(
+            [sys.executable, *REAL],
+            env=kept | fleet.environment | {"SPOOL_WORKER_NAME": f"worker-{number}"},
+            cwd=ROOT,
+            stderr=subprocess.DEVNULL,
+        )
+        for number in range(count)
+    ]
+    try:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while sum(worker.state == "ready" for worker in fleet.workers()) < count:
+            if time.monotonic() > deadline or any(process.poll() is not None for process in running):
+                raise RuntimeError("the workers did not start")
+            time.sleep(BEAT_SECONDS)
+        yield
+    finally:
+        for process in running:
+            drained(process)
+
+
 def through_queue(fleet: Fleet, files: Sequence[Recording], count: int, decoder: str) -> tuple[float, Watch]:
     """Seconds from the first claim to the last ending, and what was seen meanwhile."""
-    names = [f"worker-{number}" for number in range(count)]
-    running = [fleet.start(*REAL, name=name) for name in names]
+    with working(fleet, count):
+        return _through(fleet, files, decoder)
+
+
+def _through(fleet: Fleet, files: Sequence[Recording], decoder: str) -> tuple[float, Watch]:
     for one in files:
         fleet.submit(one.path, "demo", decoder=decoder)
     watch, deadline = Watch(), time.monotonic() + PATIENCE_SECONDS
@@ -109,8 +137,6 @@ def through_queue(fleet: Fleet, files: Sequence[Recording], count: int, decoder:
         ).one()
     if done != len(files):
         raise RuntimeError(f"{done} of {len(files)} jobs are done")
-    for process in running:
-        drained(process)
     return (last - first).total_seconds(), watch
 
 
