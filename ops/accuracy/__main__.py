@@ -3,7 +3,7 @@
     .venv/bin/python -m ops.accuracy models/demo --speech ../shared/speech \
         --synthetic var/train/synth_test --out docs/accuracy.md
 
-Some ten minutes of one core. Runs Spool's own engine; needs no PyTorch.
+Some three minutes of one core. Runs Spool's own engine; needs no PyTorch.
 """
 
 # ruff: noqa: E402 - the BLAS has to be loaded before MLX is
