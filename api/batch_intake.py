@@ -21,6 +21,7 @@ from spool.jobs import AskedOptions
 from spool.order import PRIORITIES, PriorityName
 from spool.settings import Settings
 from spool.store.jobs import NewJob, Source
+from spool.traces import current
 from spool.wire.batches import BatchUploadRequest
 
 
@@ -42,6 +43,7 @@ class Intake:
         self._asked = asked
         self._manifest = manifest
         self._address = address
+        self._traceparent = current().header
         self._defaults: dict[str, Any] = asked.options
         # What is wrong with the defaults is wrong with the request, not with each line. Their phrases are
         # read once: there may be ten thousand of them, and a hundred thousand lines.
@@ -107,6 +109,7 @@ class Intake:
             name=line.name or source_name(source),
             project=self.project,
             key_id=self.caller.key_id,
+            traceparent=self._traceparent,
             pool=self._asked.pool or self._settings.pool,
             worker=self._asked.worker,
             reuse=self._asked.reuse,

@@ -29,6 +29,7 @@ from api.jobs import IdempotencyKey, parsed, small_body
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.sources import checked_source
+from api.subject import concerns
 from api.uploads import received_body, received_upload
 from spool.batches import Report, in_blocks
 from spool.errors import SourceMissing
@@ -164,6 +165,7 @@ def cancel(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDeta
 
 
 def _detail(services: Services, batch_id: str) -> BatchDetail:
+    concerns({"batch_id": batch_id})
     with services.database.read() as tx:
         batch = store.get_batch(tx, batch_id)
         standing = batch_standing(tx, batch_id)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from api.subject import concerns
 from spool.errors import Forbidden, NotFound
 from spool.ids import is_id
 from spool.keys import Scope
@@ -89,6 +90,7 @@ def own_job(tx: Connection, caller: Caller, job_id: str) -> Job:
     if is_id(job_id, "job"):  # SQL is not asked about anything else
         job = get_job(tx, job_id)
         if caller.sees(job.project):
+            concerns(job.ids)
             return job
     raise NotFound(f"There is no job {job_id}.")
 
@@ -98,6 +100,7 @@ def own_job_with_cost(tx: Connection, caller: Caller, job_id: str) -> tuple[Job,
     if is_id(job_id, "job"):
         job, cost = job_with_cost(tx, job_id)
         if caller.sees(job.project):
+            concerns(job.ids)
             return job, cost
     raise NotFound(f"There is no job {job_id}.")
 
@@ -107,6 +110,7 @@ def own_batch(tx: Connection, caller: Caller, batch_id: str) -> Batch:
     if is_id(batch_id, "bat"):
         batch = get_batch(tx, batch_id)
         if caller.sees(batch.project):
+            concerns({"batch_id": batch.id})
             return batch
     raise NotFound(f"There is no batch {batch_id}.")
 

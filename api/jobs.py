@@ -24,6 +24,7 @@ from api.problems import Problem, refused_fields
 from api.services import Services, ServicesDep
 from api.shown import shown_detail, shown_job
 from api.sources import checked_source, source_name
+from api.subject import concerns
 from api.uploads import REQUEST_LIMIT, Upload, received_upload
 from spool.errors import InvalidRequest, NotFound, StorageError
 from spool.failpoints import failpoint
@@ -35,6 +36,7 @@ from spool.store import jobs as store
 from spool.store.bills import NOTHING
 from spool.store.costs import job_cost
 from spool.store.quotas import holds
+from spool.traces import current
 from spool.wire.jobs import JobDetail, JobPage, JobRequest, Moment, Pool, Project, UploadRequest, WorkerName
 
 Asked = TypeVar("Asked", bound=BaseModel)
@@ -228,12 +230,14 @@ def _new_job(
         key_id=caller.key_id,
         priority=PRIORITIES[body.priority],
         deadline=body.deadline,
+        traceparent=current().header,
     )
 
 
 def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
     with services.database.begin() as tx:
         job, created = store.create_job(tx, new)
+        concerns(job.ids)
         if created:
             refuse_past(new.deadline)
         cost = NOTHING if created else job_cost(tx, job.id).sums

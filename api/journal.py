@@ -1,15 +1,22 @@
 """Who asked for what, and what came of it: one log line a request, with the key's id and never the key.
 
 Every request that came with a key is told; without keys, where nobody knows who asks, what changed something
-is. Answers with 401 and 403 are told as warnings. Knows what `auth` left in the request's state.
+is. Answers with 401 and 403 are told as warnings. What changes something is a step of its client's trace.
+Knows what `auth` left in the request's state.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
 
 import structlog
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.caller import ANYBODY, Caller
+from api.subject import request_subject, subject
+from spool.traces import Span, span
 
 log = structlog.get_logger(__name__)
 
@@ -33,9 +40,28 @@ class Journal:
         async def send_told(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _tell(scope, message["status"], time.perf_counter() - began)
+                status = int(message["status"])
+                trace.note(**subject(), status=status)
+                if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    trace.failed(HTTPException(status))
             await send(message)
 
-        await self._app(scope, receive, send_told)
+        with request_subject(), _traced(scope) as trace:
+            await self._app(scope, receive, send_told)
+
+
+@contextmanager
+def _traced(scope: Scope) -> Iterator[Span]:
+    """The request's step of its client's trace; of what only reads nothing is told."""
+    if scope["method"] in _READING:
+        yield Span()
+        return
+    came = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
+    name = f"{scope['method']} {scope['path']}"
+    with span(name, parent=came.decode("latin-1"), kind="server") as one:
+        yield one
+        if (route := scope.get("route")) is not None:
+            one.rename(f"{scope['method']} {route.path}")
 
 
 def _tell(scope: Scope, status: int, seconds: float) -> None:
@@ -50,6 +76,7 @@ def _tell(scope: Scope, status: int, seconds: float) -> None:
         method=scope["method"],
         path=scope["path"],
         status=status,
+        **subject(),
         key=caller.name if caller else None,
         project=caller.project if caller else None,
         address=scope["client"][0] if scope.get("client") else None,

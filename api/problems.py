@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
+from api.subject import subject
 from spool import errors
 
 log = structlog.get_logger(__name__)
@@ -136,7 +137,7 @@ def _on_spool_error(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = "5"
-        log.warning("a store refused", path=request.url.path, error=error.message)
+        log.warning("a store refused", **subject(), path=request.url.path, error=error.message)
     return problem_response(request, status, error.code, error.message, headers=headers)
 
 
@@ -183,6 +184,6 @@ def _on_disconnect(request: Request, _error: Exception) -> Response:
 
 def _on_unforeseen(request: Request, error: Exception) -> Response:
     reference = f"err_{uuid.uuid4().hex[:12]}"
-    log.error("unforeseen error", reference=reference, path=request.url.path, exc_info=error)
+    log.error("unforeseen error", **subject(), reference=reference, path=request.url.path, exc_info=error)
     detail = f"Something went wrong inside; the server's log tells it under {reference}."
     return problem_response(request, 500, "internal", detail, members={"reference": reference})

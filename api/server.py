@@ -24,6 +24,7 @@ from spool.settings import Settings, unknown_variables
 from spool.settings.checks import is_loopback
 from spool.store import Database
 from spool.store.api_keys import any_key
+from spool.traces import refuse_without_opentelemetry, start_traces
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +56,7 @@ class _Server(uvicorn.Server):
 def serve(settings: Settings, announce: Path | None = None) -> None:
     """Answer requests until SIGTERM or SIGINT; requests under way are finished first. Raises CrewError."""
     _refuse_open_doors(settings)
+    refuse_without_opentelemetry(settings.otlp_endpoint)
     listener = _bound(settings.api_host, settings.api_port)
     url = _url(settings.api_host, listener)
     configure_logs(settings.log_json)
@@ -80,6 +82,7 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
 def _answer(settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Answer requests in this process."""
     configure_logs(settings.log_json)
+    stop_traces = start_traces(settings.otlp_endpoint, "spool-api")
     app = create_app(settings)
     config = uvicorn.Config(
         app,
@@ -94,7 +97,10 @@ def _answer(settings: Settings, listener: socket.socket, ready: Callable[[], Non
     )
     # uvicorn raises the signal anew after its own shutdown; unheeded here, it lets us end in good order.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    _Server(app, config, ready).run(sockets=[listener])
+    try:
+        _Server(app, config, ready).run(sockets=[listener])
+    finally:
+        stop_traces()
 
 
 def _refuse_open_doors(settings: Settings) -> None:

@@ -9,11 +9,14 @@ import sys
 import structlog
 from structlog.typing import Processor
 
+from spool.traces import add_trace
+
 
 def configure_logs(as_json: bool) -> None:
     """Send every log line to stderr in one form. Libraries speak from WARNING on, we from INFO on."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_trace,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

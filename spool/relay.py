@@ -77,14 +77,12 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
     with db.begin() as tx:
         report = outbox.sweep(tx, limits)
     failpoint("sweep.swept")
-    if report.requeued or report.poisoned or report.cancelled or report.rehinted:
-        log.info(
-            "swept",
-            requeued=report.requeued,
-            poisoned=report.poisoned,
-            cancelled=report.cancelled,
-            rehinted=len(report.rehinted),
+    for job in report.taken:
+        log.warning(
+            "lease ran out", **job.ids, attempt=job.attempt, deaths=job.deaths, becomes=str(job.state)
         )
+    if report.rehinted:
+        log.info("messages sent again", jobs=len(report.rehinted))
     return report
 
 

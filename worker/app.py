@@ -34,6 +34,7 @@ from spool.relay import Sweeper
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.workers import WorkerInfo, register_worker, stop_worker
+from spool.traces import start_traces
 from worker.batching import BatchLimits
 from worker.billing import WastedTime
 from worker.engine import Engine
@@ -118,6 +119,7 @@ class Worker:
         with contextlib.ExitStack() as stop:
             stop.callback(shutil.rmtree, self._temporary, ignore_errors=True)
             stop.callback(self._db.close)
+            stop.callback(start_traces(self._settings.otlp_endpoint, "spool-worker"))
             self._engine.start()
             stop.callback(self._engine.close)
             patiently(self._register, START_SECONDS)

@@ -35,6 +35,7 @@ from worker.decode.hypothesis import UtteranceResult
 from worker.engine_protocol import ModelInfo
 from worker.lease import Lease
 from worker.patience import patiently
+from worker.traced import follow
 from worker.workbench import Bench
 
 log = structlog.get_logger(__name__)
@@ -143,9 +144,7 @@ class Attempt:
             try:
                 self._save(piece, result)
             except SpoolError as error:
-                log.info(
-                    "finished chunk not kept", job=self.claim.job.id, chunk=piece.index, reason=error.code
-                )
+                log.info("finished chunk not kept", chunk=piece.index, reason=error.code)
         self._flying.clear()
 
     def check(self) -> None:
@@ -218,6 +217,7 @@ class Attempt:
         except JobCancelled:
             self.lease.check()  # says which of the two it was
             raise
+        follow(future, piece, self.claim.job.ids)
         self._flying[future] = piece
 
     def _land(self, seconds: float) -> None:
@@ -246,9 +246,9 @@ class Attempt:
         Without a result the piece is silence. Raises WeightsChanged where others spoke than were asked.
         """
         engine_ns = 0 if result is None else result.engine_ns
-        bill = self.charge(engine_ns, piece.core)
+        bill, job = self.charge(engine_ns, piece.core), self.claim.job
         if result is not None and self.info is not None and result.weights != self.info.files:
-            self.bench.wasted.add(self.claim.job.id, self.claim.attempt, replace(bill, audio_samples=0))
+            self.bench.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
             raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
         tail = None
         if result is not None and self.info is not None and self.asking.carries:
@@ -260,7 +260,7 @@ class Attempt:
             patiently(ChunkCommit(self, chunk, bill), self.bench.settings.lease_seconds, self.lease.stop)
         except (LeaseLost, StorageError):
             bill, place = replace(bill, audio_samples=0), (piece.channel, piece.index)
-            self.bench.wasted.add(self.claim.job.id, self.claim.attempt, bill, unless_saved=place)
+            self.bench.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
             raise
         self._kept += 1
         self.bench.tally.saved(piece.core)

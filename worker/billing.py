@@ -27,6 +27,7 @@ class _Debt:
     job_id: str
     attempt: int
     bill: Charge
+    batch_id: str | None
     unless_saved: tuple[int, int] | None
     before: int | None = None
     """What the ledger held of this attempt's wasted time when the debt was first written."""
@@ -58,7 +59,13 @@ class WastedTime:
         return len(self._debts)
 
     def add(
-        self, job_id: str, attempt: int, bill: Charge, unless_saved: tuple[int, int] | None = None
+        self,
+        job_id: str,
+        attempt: int,
+        bill: Charge,
+        batch_id: str | None = None,
+        *,
+        unless_saved: tuple[int, int] | None = None,
     ) -> None:
         """Owe `bill`; `write` puts it into the ledger.
 
@@ -66,7 +73,7 @@ class WastedTime:
         it has carried its own charge.
         """
         if bill.engine_ns:
-            self._debts.append(_Debt(job_id, attempt, bill, unless_saved))
+            self._debts.append(_Debt(job_id, attempt, bill, batch_id, unless_saved))
 
     def write(self) -> bool:
         """Write what is owed, each in its own commit; False when some of it has to wait."""
@@ -77,7 +84,8 @@ class WastedTime:
                     with self._db.begin() as tx:
                         debt.settle(tx)
                 except SpoolError as error:
-                    log.warning("wasted time not billed yet", job=debt.job_id, error=error.message)
+                    whose = {"job_id": debt.job_id} | ({"batch_id": debt.batch_id} if debt.batch_id else {})
+                    log.warning("wasted time not billed yet", **whose, error=error.message)
                     return False
                 failpoint("wasted.committed")
                 self._debts.popleft()

@@ -71,24 +71,31 @@ def _claim_alone(bench: Bench, job_id: str) -> Claim | None:
     settings = bench.settings
     who = (job_id, bench.worker_id, settings.lease_seconds)
     return _written(
-        bench, "not claimed", lambda tx: claim_job(tx, *who, max_deaths=settings.max_deaths, alone=True)
+        bench,
+        "not claimed",
+        lambda tx: claim_job(tx, *who, max_deaths=settings.max_deaths, alone=True),
+        job_id=job_id,
     )
 
 
 def _give_back(bench: Bench, job_id: str) -> None:
     """The message came to the wrong worker: let it be sent again."""
-    _written(bench, "message not given back", lambda tx: hint_again(tx, job_id, ELSEWHERE_SECONDS))
+    _written(
+        bench, "message not given back", lambda tx: hint_again(tx, job_id, ELSEWHERE_SECONDS), job_id=job_id
+    )
 
 
 def _used_up(bench: Bench, job_id: str) -> None:
-    _written(bench, "message not noted as used up", lambda tx: hint_used_up(tx, job_id))
+    _written(bench, "message not noted as used up", lambda tx: hint_used_up(tx, job_id), job_id=job_id)
 
 
-def _written(bench: Bench, otherwise: str, write: Callable[[Connection], Answer]) -> Answer | None:
+def _written(
+    bench: Bench, otherwise: str, write: Callable[[Connection], Answer], **ids: str
+) -> Answer | None:
     """What the write answers; None where the database does not. The sweep then sends the message again."""
     try:
         with bench.db.begin() as tx:
             return write(tx)
     except SpoolError as error:
-        log.warning(otherwise, error=error.message)
+        log.warning(otherwise, **ids, error=error.message)
         return None

@@ -30,6 +30,7 @@ from spool.objects import ObjectStore
 from spool.store.claims import Claim
 from spool.store.jobs import get_job
 from spool.store.leases import Outcome, cancel_claimed, fail_job, finish_job, hand_back, set_progress
+from spool.traces import current, span
 from spool.transcript import AudioFacts, ModelFacts, Transcript
 from worker.asking import Asking, asking_of
 from worker.assemble import transcript_of
@@ -43,6 +44,7 @@ from worker.lease import Lease
 from worker.patience import RetryPolicy, patiently
 from worker.reuse import Facts, Reuse, fingerprint
 from worker.sources import Sources
+from worker.traced import attempted
 from worker.workbench import Bench
 
 log = structlog.get_logger(__name__)
@@ -69,20 +71,18 @@ def run_claimed(shop: Workshop, claim: Claim) -> str:
     """Do this job; how that ended."""
     failpoint("claim.committed")
     bench, job_id = shop.bench, claim.job.id
-    structlog.contextvars.bind_contextvars(job=job_id, attempt=claim.attempt)
+    lease_seconds, most_seconds = bench.settings.lease_seconds, bench.settings.max_job_seconds
     try:
-        with Lease(
-            bench.db,
-            claim,
-            bench.settings.lease_seconds,
-            bench.settings.max_job_seconds,
-            lambda: bench.health.hangs(job_id),
-        ) as lease:
+        with (
+            attempted(claim, bench.settings.worker_name) as trace,
+            Lease(bench.db, claim, lease_seconds, most_seconds, lambda: bench.health.hangs(job_id)) as lease,
+        ):
             life = _Life(shop, claim, lease)
-            return bench.tally.ended(life.live(), life.code)
+            ending = bench.tally.ended(life.live(), life.code)
+            trace.note(outcome=ending, error=life.code)
+            return ending
     finally:
         bench.health.came_back(job_id)
-        structlog.contextvars.unbind_contextvars("job", "attempt")
         bench.wasted.write()
 
 
@@ -104,7 +104,8 @@ class _Life:
         """All steps, and the ending that what came of them calls for."""
         try:
             transcript, facts = self._transcribe()
-            self._finish(transcript, facts)
+            with span("finish", self._job.ids):
+                self._finish(transcript, facts)
         except GiveBack as reason:
             self._turn_over = isinstance(reason, TurnOver)
             return self._end("handed back", reason=str(reason))
@@ -117,9 +118,8 @@ class _Life:
         except Exception as error:
             log.exception("unexpected error")
             kind = type(error).__name__
-            return self._end_error(
-                SpoolError(f"{self._job.name}: unexpected {kind}; the worker's log has more.")
-            )
+            told = SpoolError(f"{self._job.name}: unexpected {kind}; the worker's log has more.")
+            return self._end_error(told)
         log.info("done", words=len(transcript.words), seconds=transcript.audio.duration)
         return "done"
 
@@ -235,6 +235,7 @@ class _Life:
 
     def _end_error(self, error: SpoolError) -> str:
         self.code = error.code
+        current().failed(error)
         named = error.message if self._job.name in error.message else f"{self._job.name}: {error.message}"
         if not error.retryable:
             return self._end("failed", code=error.code, message=named)

@@ -89,7 +89,7 @@ class Lease:
                 self._lose(error)
                 return
             except StorageError as error:
-                log.warning("lease not renewed", job=self._claim.job.id, error=error.message)
+                log.warning("lease not renewed", **self._claim.job.ids, error=error.message)
                 if time.monotonic() - renewed > self._seconds:
                     self._lose(LeaseLost("The lease could not be renewed in time."))
                     return
@@ -107,12 +107,13 @@ class Lease:
         """The job's thread hangs in code that never asks: fail the job in its place."""
         self._lose(LeaseLost("The job was ended, since it did not stop at its limit of time."))
         self._hangs()
-        log.error("job does not stop at its limit of time", job=self._claim.job.id)
+        log.error("job does not stop at its limit of time", **self._claim.job.ids)
         try:
             with self._db.begin() as tx:
                 fail_job(tx, self._claim, TimeLimit.code, self._too_long)
         except SpoolError as error:
-            log.warning("ending not written", error=error.message)  # the lease runs out
+            # The lease runs out.
+            log.warning("ending not written", **self._claim.job.ids, error=error.message)
 
     @property
     def _too_long(self) -> str:

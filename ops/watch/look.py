@@ -9,6 +9,7 @@ expressions that Prometheus refuses end it with exit code 1. Knows the dashboard
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,11 +63,11 @@ def filled(expression: str) -> str:
 
 
 class Source:
-    """A Prometheus, over the last `minutes`."""
+    """A Prometheus, over the `minutes` that ended `ago` minutes before now."""
 
-    def __init__(self, url: str, minutes: float) -> None:
+    def __init__(self, url: str, minutes: float, ago: float = 0.0) -> None:
         self._http = httpx.Client(base_url=url, timeout=60)
-        self.end = time.time()
+        self.end = time.time() - 60 * ago
         self.start = self.end - 60 * minutes
         self.refused: list[str] = []
 
@@ -93,7 +94,7 @@ def legend(form: str, labels: Mapping[str, str]) -> str:
         return ", ".join(f"{k}={v}" for k, v in labels.items() if k != "__name__")
     for name, value in labels.items():
         form = form.replace("{{" + name + "}}", value)
-    return form
+    return re.sub(r"\s*\{\{\w+\}\}", "", form)  # a label that this series has not
 
 
 def shown(value: float, unit: str) -> str:
@@ -197,9 +198,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prometheus", default="http://127.0.0.1:9090")
     parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--ago", type=float, default=0, help="minutes before now at which it ends")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    source = Source(given.prometheus, given.minutes)
+    source = Source(given.prometheus, given.minutes, given.ago)
     given.out.write_text(page(json.loads(DASHBOARD.read_text(encoding="utf-8")), source), encoding="utf-8")
     for refused in source.refused:
         print(f"refused: {refused}")

@@ -23,6 +23,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         for name in Settings.model_fields
         if upper.get(PREFIX + name.upper())
     }
+    if "otlp_endpoint" not in values and (standard := upper.get("OTEL_EXPORTER_OTLP_ENDPOINT")):
+        values["otlp_endpoint"] = standard
     values |= _secrets_from_files(upper)
     values |= overrides
     try:

@@ -172,6 +172,9 @@ class Settings(BaseModel):
     log_json: bool = False
     log_file: Path | None = None
     """Where a worker writes what it says; opened anew after SIGUSR1."""
+    otlp_endpoint: str | None = Field(None, pattern=r"^https?://\S+$", repr=False)
+    """Where traces are sent as OTLP over HTTP; `/v1/traces` is added. None: OTEL_EXPORTER_OTLP_ENDPOINT, if
+    set."""
 
     @model_validator(mode="before")
     @classmethod

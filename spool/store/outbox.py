@@ -6,7 +6,7 @@ Redis.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, exists, func, literal, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
@@ -16,7 +16,7 @@ from spool.clock import now_utc, seconds_from_now
 from spool.jobs import JobState, queue_name
 from spool.store.claims import MAX_DEATHS, take_back
 from spool.store.lanes import IN_ORDER, distinct_values, in_lane, lanes_waiting
-from spool.store.rows import add_hints
+from spool.store.rows import Job, add_hints
 from spool.tables import idempotency, jobs, locks, outbox
 
 SEND_SECONDS = 30.0  # a relay that took hints and died gives them up after this
@@ -55,6 +55,8 @@ class SweepReport:
     poisoned: tuple[str, ...]
     cancelled: tuple[str, ...]
     rehinted: tuple[str, ...]
+    taken: tuple[Job, ...] = field(default=(), compare=False)
+    """The jobs behind the first three."""
 
 
 def due_queues(tx: Connection) -> list[str]:
@@ -156,6 +158,7 @@ def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
         poisoned=tuple(job.id for job in taken if job.state is JobState.FAILED),
         cancelled=tuple(job.id for job in taken if job.state is JobState.CANCELLED),
         rehinted=tuple(rehinted),
+        taken=tuple(taken),
     )
 
 

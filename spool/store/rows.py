@@ -100,6 +100,11 @@ class Job:
     transcript_deleted_at: datetime | None = None
     """When every word of it was deleted on purpose."""
 
+    @property
+    def ids(self) -> dict[str, str]:
+        """What every log line about it carries."""
+        return {"job_id": self.id} | ({"batch_id": self.batch_id} if self.batch_id else {})
+
 
 _INSIDE = {"hinted_at", "place", "not_before", "phrases_sha256"}
 JOB_COLUMNS = tuple(column for column in jobs.c if column.name not in _INSIDE)

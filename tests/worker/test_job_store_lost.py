@@ -1,6 +1,7 @@
 """A job whose database loses the answer to a commit or goes away: nothing is lost, nothing billed twice."""
 
 import random
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,7 +81,8 @@ def test_a_lost_answer_bills_nothing_twice(
     job_id = shop.submit(shop.record("talk.wav", speechlike(150)))
     db.lost_answers, db.lost_commits = answers, commits
     for _ in range(20):
-        shop.run(job_id)
+        with contextlib.suppress(StorageError):  # of the claim; what runs then never raises
+            shop.run(job_id)
         if shop.job(job_id).state.terminal:
             break
         let_lapse_if_running(shop, db, job_id)
