@@ -1,7 +1,7 @@
 """A job whose database loses the answer to a commit or goes away: nothing is lost, nothing billed twice."""
 
-import random
 import contextlib
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
