@@ -146,17 +146,16 @@ def _print_secret(made: WebhookSecret, *, as_json: bool) -> None:
 def _table(found: list[WebhookOut]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("webhook", no_wrap=True)
-    for title in ("state", "project", "delivered", "given up", "events", "address"):
-        table.add_column(title, overflow="fold")
+    for title in ("state", "project", "arrived"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("where, what, why", overflow="fold")
     for one in found:
         table.add_row(
             one.id,
             Text(one.state, _STYLES[one.state]),
             one.project,
-            str(one.delivered),
-            str(one.given_up),
-            " ".join(one.events),
-            Text("\n".join(filter(None, (one.url, one.description, one.reason)))),
+            f"{one.delivered} of {one.delivered + one.given_up}",
+            Text("\n".join(filter(None, (one.url, ", ".join(one.events), one.description, one.reason)))),
         )
     return table
 
@@ -164,8 +163,9 @@ def _table(found: list[WebhookOut]) -> Table:
 def _log(items: list[DeliveryOut]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("delivery", no_wrap=True)
-    for title in ("event", "state", "tries", "last"):
-        table.add_column(title, overflow="fold")
+    for title in ("event", "state", "tries"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("last", overflow="fold")
     for one in items:
         tries = sum(not each.replayed for each in one.tries)
         table.add_row(one.id, one.type, Text(one.state, _STYLES.get(one.state, "")), str(tries), _words(one))
