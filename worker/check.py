@@ -9,40 +9,30 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
 
 from kernels.build_cpu import BuildFailed, try_compiler
 from kernels.choice import Backend, asked_backend
 from spool.errors import SpoolError, StorageError
 from spool.objects import object_store
 from spool.queue import celery_app, queue_depth, queue_name
-from spool.settings import Settings, unknown_variables
+from spool.settings import FRAME_BUDGET, Settings, unknown_variables
 from spool.store.database import Database
 from spool.store.jobs import job_counts
 from worker.app import engine_options
 from worker.blas import preload_blas
+from worker.check_mac import check_mac
 from worker.engine import Engine
 from worker.engine_protocol import DEFAULT_LOADER
+from worker.findings import Finding
 from worker.hardware import METAL, Hardware, this_machine
 from worker.health import clock_problem, disk_problem, existing, write_problem
-
-Level = Literal["ok", "warn", "fail"]
+from worker.memory_budget import budget_of
+from worker.off_hours import OffHours
 
 MODEL_SECONDS = 600.0  # a model from the hub may have to be downloaded first
 LITTLE_DISK = 10 * 2**30
 LITTLE_MEMORY = 4 * 2**30
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the check. `advice` says what to do where `level` is not ok."""
-
-    name: str
-    level: Level
-    text: str
-    advice: str = ""
 
 
 def check_machine(settings: Settings, loader: str = DEFAULT_LOADER) -> Iterator[Finding]:
@@ -51,6 +41,10 @@ def check_machine(settings: Settings, loader: str = DEFAULT_LOADER) -> Iterator[
     yield from _machine(hardware)
     for sentence in unknown_variables():
         yield Finding("settings", "warn", sentence, "Correct or remove it.")
+    yield _memory(settings, hardware)
+    if hardware.apple_gpu:
+        yield from check_mac()
+    yield from _hours(settings)
     yield _gpu(settings, hardware)
     yield _mlx()
     yield from _blas()
@@ -75,6 +69,23 @@ def _machine(hardware: Hardware) -> Iterator[Finding]:
             f"{hardware.memory / 2**30:.1f} GiB of memory is little for a model of full size.",
             "Lower SPOOL_MAX_BATCH, SPOOL_FRAME_BUDGET and SPOOL_ENGINE_SLOTS.",
         )
+
+
+def _memory(settings: Settings, hardware: Hardware) -> Finding:
+    budget = budget_of(settings, hardware)
+    if budget.frames < FRAME_BUDGET and settings.frame_budget is None:
+        advice = "A Mac that does nothing else can give its GPU more: sudo sysctl iogpu.wired_limit_mb=…"
+        return Finding("batches", "ok", f"{budget}, fewer than with more memory", advice)
+    return Finding("batches", "ok", str(budget))
+
+
+def _hours(settings: Settings) -> Iterator[Finding]:
+    if settings.work_hours:
+        off = OffHours(settings.work_hours)
+        off.look()
+        yield Finding("hours", "ok", off.reason or f"at work now ({settings.work_hours})")
+    if settings.work_share < 1:
+        yield Finding("share", "ok", f"the engine works {100 * settings.work_share:.0f} % of the time")
 
 
 def _gpu(settings: Settings, hardware: Hardware) -> Finding:

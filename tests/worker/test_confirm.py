@@ -97,7 +97,7 @@ def test_words_are_held_against_the_stored_ones(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_the_check_finds_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from worker.check import Finding
+    from worker.findings import Finding
 
     findings = [Finding("disk", "ok", "room"), Finding("database", "fail", "away", "Start it.")]
     monkeypatch.setattr(confirm_steps, "check_machine", lambda settings: iter(findings))

@@ -1,0 +1,16 @@
+"""One line of `spool-worker check`. Knows no machine."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the check. `advice` says what to do where `level` is not ok."""
+
+    name: str
+    level: Level
+    text: str
+    advice: str = ""
