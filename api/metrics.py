@@ -75,6 +75,7 @@ class _Reading:
         yield from _of_jobs(self._gauges)
         yield from fleet_metrics(self._gauges)
         yield from _of_laws(self._gauges)
+        yield from _of_webhooks(self._gauges.webhooks)
         for period, spent in (("today", self._gauges.today), ("month", self._gauges.month)):
             yield from _of_money(period, spent)
         yield from _of_budgets(self._budgets, self._gauges.month_by_project)
@@ -114,6 +115,17 @@ def _of_laws(gauges: Gauges) -> Iterator[Metric]:
             breaches.add_metric([rule], number)
         age.add_metric([], max((gauges.now - gauges.audited.ended_at).total_seconds(), 0))
     yield from (breaches, age)
+
+
+def _of_webhooks(counts: Mapping[str, int]) -> Iterator[Metric]:
+    sent = Total("spool_webhook_deliveries", "Webhook deliveries by what came of them.", labels=["outcome"])
+    for outcome in ("delivered", "failed_tries", "given_up"):
+        sent.add_metric([outcome], counts.get(outcome, 0))
+    yield sent
+    pending = counts.get("pending", 0)
+    yield Gauge("spool_webhook_deliveries_pending", "Webhook deliveries that are still to be made.", pending)
+    disabled = counts.get("disabled_endpoints", 0)
+    yield Gauge("spool_webhook_endpoints_disabled", "Endpoints given up after days of failures.", disabled)
 
 
 def _of_money(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:

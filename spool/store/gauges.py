@@ -16,6 +16,7 @@ from spool.costs import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.jobs import TERMINAL, JobState
 from spool.order import PRIORITY_NAMES, PriorityName
 from spool.store.counters import LEASES_LOST, counted
+from spool.store.deliveries import webhook_deliveries_by_outcome
 from spool.store.watching import Audited, Member, fleet, last_audit
 from spool.tables import batches, cost_lines, jobs, outbox
 
@@ -84,6 +85,8 @@ class Gauges:
     """By pool, since ever."""
     audited: Audited | None
     """The last audit."""
+    webhooks: dict[str, int]
+    """What came of deliveries, as `webhook_deliveries_by_outcome` counts them."""
 
 
 def read_gauges(tx: Connection, project: str | None = None, *, month: bool = True) -> Gauges:
@@ -116,6 +119,7 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
         fleet=() if project else fleet(tx),
         leases_lost={} if project else counted(tx, LEASES_LOST),
         audited=None if project else last_audit(tx),
+        webhooks={} if project else webhook_deliveries_by_outcome(tx),
     )
 
 
