@@ -23,6 +23,8 @@ SAMPLES = ROOT / "samples"
 WORDS = SAMPLES / "words.json"
 PARITY = ("tests/worker/model/test_parity.py", "tests/worker/decode/test_golden_search.py")
 STEP_SECONDS = 1800
+SERVERS = frozenset({"database", "broker", "clock", "object store"})
+"""What the check asks of other machines: no fault of this one."""
 MOST_WER = 0.005
 """bfloat16 instead of float32 may turn a word in two hundred."""
 LEAST_SHARE = 0.05
@@ -33,7 +35,7 @@ def machine(settings: Settings) -> Outcome:
     """What `spool-worker check` finds, and whether there is an Apple GPU at all."""
     findings = list(check_machine(settings))
     details = tuple(f"{finding.level:<4}  {finding.name:<14} {finding.text}" for finding in findings)
-    failed = [finding.name for finding in findings if finding.level == "fail"]
+    failed = [each.name for each in findings if each.level == "fail" and each.name not in SERVERS]
     found = f"{this_machine()}; failing: {', '.join(failed) or 'nothing'}"
     if failed:
         return Outcome("differs", found, details)

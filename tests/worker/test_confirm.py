@@ -99,8 +99,11 @@ def test_words_are_held_against_the_stored_ones(monkeypatch: pytest.MonkeyPatch)
 def test_what_the_check_finds_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from worker.findings import Finding
 
-    findings = [Finding("disk", "ok", "room"), Finding("database", "fail", "away", "Start it.")]
+    findings = [
+        Finding("disk", "fail", "full", "Make room."),
+        Finding("database", "fail", "away", "Start it."),
+    ]
     monkeypatch.setattr(confirm_steps, "check_machine", lambda settings: iter(findings))
     found = confirm_steps.machine(Settings(home=tmp_path))
     assert found.verdict == "differs"
-    assert found.found.endswith("failing: database")
+    assert found.found.endswith("failing: disk"), "another machine's database is not this one's fault"
