@@ -22,6 +22,7 @@ function progressOf(job) {
     return [bar(job.progress.fraction ?? 0, `${job.name}: progress`),
       h("span", { class: "small quiet" }, `${span(job.progress.done_seconds)} done`)];
   }
+  if (job.held) return h("span", { class: "small quiet" }, `held: ${job.held.reason}`);
   if (job.state === "failed") return h("span", { class: "small" }, job.error?.message ?? "");
   if (job.state === "done") {
     return h("span", { class: "small quiet" }, job.reused_from ? "taken over" : count(job.words ?? 0, "word", "words"));

@@ -29,7 +29,7 @@ from spool.store import Database
 from spool.store.choosing import Asker, claim_next, waiting_by_queue
 from spool.store.claims import Claim
 from spool.store.jobs import NewJob, Source, create_job, get_job
-from spool.store.outbox import SweepLimits, due_hints, due_queues, sweep
+from spool.store.outbox import SweepLimits, due_hints, due_queues, sweep, unsent
 from tests.live.postgres import PostgresServer
 from tests.worker.processes import Fleet
 from tests.worker.workshop import speechlike, until, write_wav
@@ -121,7 +121,8 @@ def costs(db: Database, rows: int, claims: int, *, explain: bool) -> dict[str, o
 
     def swept() -> None:
         with db.begin() as tx:
-            sweep(tx, SweepLimits(room=waiting_by_queue(tx, Rules(), 1000)))
+            waiting = waiting_by_queue(tx, Rules(), 1000)
+            sweep(tx, SweepLimits(room={q: n - unsent(tx, q, 1000) for q, n in waiting.items()}))
 
     def relayed() -> None:
         with db.begin() as tx:
