@@ -78,3 +78,27 @@ def test_a_folder_under_a_root_of_the_server(spool: Any, recordings: Path) -> No
     out, _ = spool("submit", recordings.as_uri() + "/", "--json", "--no-reuse", "--name", "all")
     batch = json.loads(out)
     assert (batch["lines"]["accepted"], batch["reuse"], batch["name"]) == (1, False, "all")
+
+
+def test_transcripts_become_files_below_the_folder_and_nowhere_else(
+    spool: Any, live: Live, recordings: Path, tmp_path: Path
+) -> None:
+    source = (recordings / "reel 1.wav").as_uri()
+    names = ["box 7/Grüße.wav", "../../away", "away", "/", "x" * 200]
+    manifest = tmp_path / "reels.jsonl"
+    manifest.write_text("\n".join(json.dumps({"source": source, "custom_id": name}) for name in names))
+    batch = json.loads(spool("submit", str(manifest), "--json")[0])["id"]
+    worker = live.work()
+    for line in spool("results", batch)[0].splitlines():
+        worker.finish(json.loads(line)["job"])
+    folder = tmp_path / "out" / "transcripts"
+    assert "5 written" in spool("transcripts", batch, "-o", str(folder), "--format", "srt")[0]
+    written = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.srt"))
+    assert [name for name in written if not name.startswith("job_")] == [
+        "away.srt",
+        "box 7/Grüße.wav.srt",
+        "transcript.srt",
+        f"{'x' * 80}.srt",
+    ]
+    assert len(written) == 5, "two of the same name are two files"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["transcripts"]
