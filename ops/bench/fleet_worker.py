@@ -68,6 +68,7 @@ class ChipEngine:
         self.busy_ns = self.unbilled_ns = 0
         self.loaded: tuple[str, ...] = ()
         self.stopped: str | None = None
+        self.crowded = False
         threading.Thread(target=self._run, daemon=True).start()
 
     @property

@@ -139,9 +139,10 @@ jobs = Table(
         sqlite_where=text("state IN ('done', 'failed', 'cancelled')"),
         postgresql_where=text("state IN ('done', 'failed', 'cancelled')"),
     ),
+    # Not by its lease: a renewal that changes no indexed column writes to no index (HOT updates).
     Index(
         "ix_jobs_running",
-        "lease_until",
+        "pool",
         sqlite_where=text("state = 'running'"),
         postgresql_where=text("state = 'running'"),
     ),
