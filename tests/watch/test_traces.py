@@ -29,6 +29,7 @@ from tests.faults.stack import Stack, until
 from tests.spool.making import claimed, let_lapse, queued
 from tests.worker.workshop import speechlike, write_wav
 
+pytestmark = pytest.mark.timeout(600)  # two processes start and stop in it, on a slow machine
 CLIENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
