@@ -19,6 +19,8 @@ from spool.settings import FRAME_BUDGET, LONGEST_CHUNK_FRAMES, MAX_BATCH, Settin
 from worker.hardware import Hardware
 
 BYTES_A_FRAME = 40_000
+CACHE_BYTES = 2 << 30
+"""What MLX may keep of freed buffers. It would keep most of the memory, for every size it ever met."""
 MODELS_SHARE = 0.25
 LARGE_MAC = 36 * 2**30
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))

@@ -18,11 +18,9 @@ from worker.decode.answer import Answer, answers
 from worker.decode.hypothesis import SearchOptions, UtteranceAsk
 from worker.decode.search import check_options
 from worker.engine_protocol import NOTHING, SAMPLE_RATE, Failure, ModelInfo, Recognition
+from worker.memory_budget import CACHE_BYTES
 from worker.model.load import load_model
 from worker.model.model import AsrModel
-
-# What MLX may keep of freed buffers. It would keep most of the memory, for every size of buffer it ever met.
-CACHE_BYTES = 2 << 30
 
 
 class ModelRecognizer:

@@ -74,12 +74,28 @@ def test_memory_is_watched_for_as_long_as_asked(
     assert len(found.details) >= 2
 
 
+@pytest.mark.parametrize(("step", "verdict"), [(1 << 29, "differs"), (1 << 10, "ok")])
 def test_memory_that_grows_differs(
+    fake_engine: None,
+    make_settings: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+    verdict: str,
+) -> None:
+    sizes = iter(range(1 << 30, 1 << 50, step))
+    monkeypatch.setattr(confirm_engine, "resident_bytes", lambda _: next(sizes))
+    monkeypatch.setattr(confirm_engine, "SETTLING_MINUTES", 0.0)
+    assert confirm_engine.memory(make_settings(), "plain", 0.005).verdict == verdict
+
+
+def test_a_cache_that_fills_in_a_short_time_says_nothing(
     fake_engine: None, make_settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = iter(range(1 << 30, 1 << 40, 1 << 29))
+    sizes = iter([1 << 29, *[3 << 29] * 100])
     monkeypatch.setattr(confirm_engine, "resident_bytes", lambda _: next(sizes))
-    assert confirm_engine.memory(make_settings(), "plain", 0.005).verdict == "differs"
+    found = confirm_engine.memory(make_settings(), "plain", 0.005)
+    assert found.verdict == "not possible here"
+    assert "too short to tell" in found.found
 
 
 def test_words_are_held_against_the_stored_ones(monkeypatch: pytest.MonkeyPatch) -> None:
