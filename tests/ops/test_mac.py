@@ -112,6 +112,7 @@ def broken_source(folder: Path) -> Path:
     return source
 
 
+@pytest.mark.timeout(400)  # three starts of a worker and a check, beside other tests
 def test_installed_upgraded_gone_back_and_removed(
     mac: Mac, settings: Path, hub: Path, tmp_path: Path
 ) -> None:
