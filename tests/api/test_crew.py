@@ -1,5 +1,6 @@
 """`SPOOL_API_PROCESSES=2`: two processes on one port, replaced when one dies, none left at the end."""
 
+import contextlib
 import json
 import os
 import signal
@@ -29,8 +30,12 @@ def until(condition: Callable[[], object]) -> None:
 
 def answering(process: "subprocess.Popen[bytes]") -> set[int]:
     """The children that serve: all but multiprocessing's own."""
-    children = psutil.Process(process.pid).children()
-    return {child.pid for child in children if "spawn_main" in " ".join(child.cmdline())}
+    found = set()
+    for child in psutil.Process(process.pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.add(child.pid)
+    return found
 
 
 @pytest.fixture
