@@ -4,6 +4,7 @@ Knows each dialect's habits (write-ahead log, BEGIN IMMEDIATE, busy timeout; sta
 turns a database that does not answer into `StorageError`. Knows no table.
 """
 
+import select
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,8 @@ BUSY_TIMEOUT_S = 30  # SQLite: how long a writer waits for the one before it
 CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_S = 60
 LOCK_TIMEOUT_S = 30
-PING_AFTER_S = 1.0  # a pooled connection that was used within this time is taken to be alive
+# Used within this time, a pooled connection is asked whether it lives only where the server said something.
+PING_AFTER_S = 1.0
 IDLE_IN_TRANSACTION_S = 120  # a stopped process must not hold rows for ever
 # A server that vanished without a word is given up after so long; TCP alone would wait for hours.
 KEEPALIVE = {
@@ -117,12 +119,19 @@ class Database:
         self.engine.dispose()
 
     def _ping_if_idle(self, connection: Any, record: ConnectionPoolEntry, _proxy: object) -> None:  # noqa: ANN401
-        if time.monotonic() - record.info.get("used", time.monotonic()) < PING_AFTER_S:
-            return
+        fresh = time.monotonic() - record.info.get("used", time.monotonic()) < PING_AFTER_S
         try:
-            self.engine.dialect.do_ping(connection)
+            if not fresh or _has_something_to_say(connection):
+                self.engine.dialect.do_ping(connection)
         except self.engine.dialect.loaded_dbapi.Error as error:
             raise exc.DisconnectionError from error  # the pool connects anew
+
+
+def _has_something_to_say(connection: Any) -> bool:  # noqa: ANN401 - psycopg by way of the pool
+    """Whether the server sent something unasked, as it does when it goes away; costs no round trip."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
