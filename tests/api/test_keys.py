@@ -230,12 +230,12 @@ def test_a_command_takes_its_key_from_the_environment_or_a_file(
     client = Commands(commands.home, commands.extra | {"SPOOL_API_KEY": key})
     submitted = client.run("submit", str(recordings / "reel 1.wav"), "--json")
     assert json.loads(submitted.stdout)[0]["project"] == "reels"
-    assert "API key" in commands.run("status", code=1).stderr
+    assert "API key" in commands.run("status", code=4).stderr
     file = commands.home / "key"
     file.write_text(f"{key}\n")
     by_file = Commands(commands.home, commands.extra | {"SPOOL_API_KEY_FILE": str(file)})
     assert "reel 1.wav" in by_file.run("status").stdout
-    assert "scope admin" in client.run("workers", code=1).stderr
+    assert "scope admin" in client.run("workers", code=4).stderr
 
 
 def test_what_the_command_does_not_take(commands: Commands, live: Live) -> None:
