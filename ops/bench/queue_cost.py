@@ -5,7 +5,7 @@
 Workers as in production (`spool-worker run`) over a PostgreSQL that waits for the disk and a Redis of their
 own, the demo model, one thread an engine; many short recordings and a few long ones. *Idle* is the share of
 the time in which jobs waited and the engine had nothing on its device, by the engine's own clock. *Speed* is
-audio over time; of `transcribe` without its start, which is what a run over one short file takes. With several
+audio over time; of `transcribe` without its start, which a run over one short file takes. With several
 workers the last column is their speed over that of the first row of workers.
 """
 
