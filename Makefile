@@ -19,8 +19,9 @@ up: env  ## start everything, leave it running, say where
 down: env  ## stop what `make up` started
 	@$(BIN)/spool down
 
+# More processes than cores: the tests wait for others' processes half of their time.
 test: check  ## format, lint, types, every test (starts the servers it needs on ports of its own)
-	@$(BIN)/python -m pytest -q -n auto --maxprocesses 4
+	@$(BIN)/python -m pytest -q -n 4
 
 faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a line each in docs/faults.md
 	@mkdir -p var && rm -f var/faults.jsonl
