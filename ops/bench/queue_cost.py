@@ -216,7 +216,7 @@ def main() -> int:
         )
         print("|---|---|---|---|---|---|---|")
         for name, short, long in (("short", arguments.short, 0), ("long", 0, arguments.long)):
-            made = recordings(folder / name, max(short, 1), long, arguments.long_seconds, 1)
+            made = list(recordings(folder / name, max(short, 1), long, arguments.long_seconds, 1))
             files = [one for one in made if one.long == bool(long)]
             if short or long:
                 least = next(one.path for one in made if not one.long)

@@ -157,6 +157,10 @@ class Stack(Fleet):
         running = [process for process in self._workers if process.poll() is None]
         for process in running:
             process.send_signal(signal.SIGCONT)
+            # One that was launched a moment ago cannot drain before it listens to signals.
+            until(
+                lambda process=process: process.poll() is not None or self._name_of(process), "a worker known"
+            )
             process.send_signal(signal.SIGTERM)
         for process in running:
             assert process.wait(PATIENCE) == 0, "a worker drains with 0"
