@@ -4,6 +4,7 @@ TRAIN_VENV ?= .venv-train
 BIN := $(VENV)/bin
 SAMPLES ?= samples
 MINUTES ?= 60
+PROCESSES ?= 1
 
 .PHONY: help run up down test faults soak check test-train train lock vulnerabilities clean env env-dev
 
@@ -41,11 +42,11 @@ test-train:  ## tests of the training code, in its own environment (PyTorch)
 	@ops/environment.sh $(TRAIN_VENV) train
 	@$(TRAIN_VENV)/bin/python -m pytest -q --confcutdir=tests/train tests/train
 
-train:  ## train the demo model further: SPEECH=folder [MINUTES=60]; needs espeak-ng (docs/demo-model.md)
+train:  ## train the demo model further: SPEECH=folder [MINUTES=60] [PROCESSES=1]; needs espeak-ng (docs/demo-model.md)
 	@ops/environment.sh $(TRAIN_VENV) train
 	@test -n "$(SPEECH)" || { echo "say where the speech is: make train SPEECH=folder"; exit 1; }
 	@$(TRAIN_VENV)/bin/python -m ops.train --speech $(SPEECH) --init models/demo/model.safetensors \
-		--minutes $(MINUTES) --out models/demo
+		--minutes $(MINUTES) --processes $(PROCESSES) --out models/demo
 
 lock:  ## write the versions in use to constraints.txt, and the hashes of all their files to ops/locks
 	@ops/environment.sh --unlocked $(VENV) api,worker,embedded,dev

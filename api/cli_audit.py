@@ -5,7 +5,7 @@ works while the API is down and trusts nothing that the API says.
 """
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -14,14 +14,15 @@ from rich.text import Text
 from api.cli_connection import Json, err, out
 from spool import __version__
 from spool.audit import RULES, Patience
-from spool.auditor import AuditReport
-from spool.auditor import audit as run_audit
 from spool.costs import NANOS_PER_SECOND
 from spool.errors import StorageError
 from spool.objects import object_store
 from spool.settings import load_settings
 from spool.store import Database
 from spool.store.watching import Audited, keep_audit
+
+if TYPE_CHECKING:
+    from spool.auditor import AuditReport
 
 SHOWN = 20
 
@@ -40,6 +41,9 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Prove the laws on this database and object store; exit code 1 on a breach."""
+    # Brings Celery and the object store along, for which other commands should not wait.
+    from spool.auditor import audit as run_audit
+
     settings = load_settings()
     database = Database(settings.database_url)
     patience = Patience(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
@@ -58,7 +62,7 @@ def audit(
     raise typer.Exit(0 if report.clean else 1)
 
 
-def _keep(database: Database, report: AuditReport, objects: bool) -> None:
+def _keep(database: Database, report: "AuditReport", objects: bool) -> None:
     """Note the result where `/metrics` finds it; an audit that cannot be noted is one all the same."""
     breaches = {rule: report.counts[rule] for rule in RULES}
     try:
@@ -68,7 +72,7 @@ def _keep(database: Database, report: AuditReport, objects: bool) -> None:
         err.print(f"The result was not noted for /metrics: {error.message}")
 
 
-def _document(report: AuditReport) -> dict[str, object]:
+def _document(report: "AuditReport") -> dict[str, object]:
     return {
         "clean": report.clean,
         "looked_at": _looked_at(report),
@@ -85,12 +89,12 @@ def _document(report: AuditReport) -> dict[str, object]:
     }
 
 
-def _looked_at(report: AuditReport) -> dict[str, int]:
+def _looked_at(report: "AuditReport") -> dict[str, int]:
     names = ("jobs", "chunks", "lines", "workers", "objects")
     return {name: getattr(report, name) for name in names}
 
 
-def _print(report: AuditReport) -> None:
+def _print(report: "AuditReport") -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("breaches", justify="right")
     table.add_column("rule", no_wrap=True)

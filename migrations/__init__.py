@@ -19,6 +19,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, create_engine, event, make_url, text
 
+from spool.errors import SettingsError
+
 LOCK_TIMEOUT = "10s"  # a migration gives up rather than stop the site behind it
 STATEMENT_TIMEOUT = "10min"
 ADVISORY_LOCK = 0x5350_4F4F_4C  # "SPOOL"
@@ -54,9 +56,14 @@ def revision(url: str, message: str) -> None:
 
 @contextmanager
 def transaction(url: str) -> Iterator[Connection]:
-    """A connection in one transaction, alone among those that migrate."""
-    engine = create_engine(_driver_url(url))
-    sqlite = engine.dialect.name == "sqlite"
+    """A connection in one transaction, alone among those that migrate.
+
+    Raises SettingsError where PostgreSQL keeps the database in another encoding than UTF-8.
+    """
+    parsed = _driver_url(url)
+    sqlite = parsed.get_backend_name() == "sqlite"
+    # Of a database that knows no encoding the driver would give bytes.
+    engine = create_engine(parsed, connect_args={} if sqlite else {"client_encoding": "utf8"})
     if sqlite:
         # Rebuilding a table in batch mode drops and renames it, which foreign keys would follow.
         event.listen(engine, "connect", _sqlite_connect)
@@ -64,12 +71,22 @@ def transaction(url: str) -> Iterator[Connection]:
     try:
         with engine.begin() as connection:
             if not sqlite:
+                _check_encoding(connection)
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
                 connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'")
             yield connection
     finally:
         engine.dispose()
+
+
+def _check_encoding(connection: Connection) -> None:
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if encoding != "UTF8":
+        raise SettingsError(
+            f"The database's encoding is {encoding}. Spool needs UTF8: make the database anew with"
+            " CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0."
+        )
 
 
 def _config(connection: Connection) -> Config:
@@ -83,7 +100,7 @@ def _config(connection: Connection) -> Config:
 def _driver_url(url: str) -> URL:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        return parsed.set(drivername="postgresql+psycopg")
+        return parsed.set(drivername="postgresql+psycopg").difference_update_query(["pooler"])
     if parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     return parsed

@@ -24,17 +24,21 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         url = arguments.url or load_settings().database_url
+        _run(arguments, url)
+        print(migrations.current(url) or "empty")  # noqa: T201
     except SpoolError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 - a command speaks to people
         return 2
+    return 0
+
+
+def _run(arguments: argparse.Namespace, url: str) -> None:
     if arguments.command == "upgrade":
         migrations.upgrade(url, arguments.target)
     elif arguments.command == "downgrade":
         migrations.downgrade(url, arguments.target)
     elif arguments.command == "revision":
         migrations.revision(url, arguments.message)
-    print(migrations.current(url) or "empty")  # noqa: T201
-    return 0
 
 
 if __name__ == "__main__":

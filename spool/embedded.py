@@ -16,14 +16,13 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 from urllib.parse import quote
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
 from spool.errors import SettingsError, StorageError
+
+if TYPE_CHECKING:
+    import redis
 
 SOCKET_PATH_BYTES = 100  # macOS takes 104 with the closing zero, Linux 108
 START_SECONDS = 20.0
@@ -78,8 +77,12 @@ class EmbeddedRedis:
     ) -> None:
         self.stop()
 
-    def client(self) -> redis.Redis:
+    def client(self) -> "redis.Redis":
         """A new client of this server, which tries once: redis-py's own retries take seconds."""
+        import redis  # here, for the settings import this module and need no Redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
         return redis.Redis(unix_socket_path=str(self.socket), socket_timeout=10, retry=Retry(NoBackoff(), 0))
 
     def start(self) -> str:
@@ -136,6 +139,8 @@ class EmbeddedRedis:
         self.stop()
 
     def _answers(self) -> bool:
+        import redis
+
         try:
             with self.client() as client:
                 return bool(client.ping())

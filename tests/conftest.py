@@ -20,6 +20,7 @@ from tests.live.fixtures import (  # noqa: F401 - fixtures are found by name her
     s3_server,
     sqlite_url,
 )
+from tests.live.pgbouncer import left_out as not_pooled
 from tests.page.needs import left_out as not_looked_at
 from tests.watch.needs import left_out as not_tried
 
@@ -34,7 +35,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for files, missing, package in (
         (not_compiled, "g++ and clang-19", "g++ clang-19"),
         (not_looked_at, "a Chromium", "chromium libatomic1"),
-        (not_tried, "promtool", "--no-install-recommends prometheus"),
+        (not_tried, "promtool or Alertmanager", "--no-install-recommends prometheus prometheus-alertmanager"),
+        (not_pooled, "PgBouncer", "--no-install-recommends pgbouncer"),
     ):
         if files:
             terminalreporter.write_line(

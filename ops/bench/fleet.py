@@ -30,7 +30,7 @@ from spool import relay
 from spool.settings import load_settings
 from worker import claiming
 
-SETTLE_SECONDS = 3.0
+SETTLE_SECONDS = 3.0  # at least; until each worker is through with what it took first
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,9 @@ def host(told: Told, parent: "Connection[Any, Any]") -> None:
     found = Seen([new - old for new, old in zip(after, before, strict=True)], [*seen.claims], [*seen.sweeps])
     parent.send(found)
     parent.recv()
+    # All at once: each waits for the batch at hand.
+    for worker in workers:
+        worker.drain()
     for worker in workers:
         worker.stop()
     parent.send("stopped")
@@ -104,7 +107,8 @@ def measured(ground: Ground, rows: int, count: int, arguments: argparse.Namespac
     chip = Chip(arguments.rtfx)
     could = count * arguments.rtfx / arguments.audio
     seconds = arguments.seconds
-    ground.fill(int(could * (seconds + 2 * SETTLE_SECONDS + 10)) + 4 * count + 200)
+    settle = max(SETTLE_SECONDS, arguments.concurrency * arguments.audio / arguments.rtfx)
+    ground.fill(int(could * (seconds + 2 * settle + 10)) + 4 * count + 200)
     processes = min(arguments.processes, count)
     shares = [count // processes + (number < count % processes) for number in range(processes)]
     context, hosts = multiprocessing.get_context("spawn"), []
@@ -116,7 +120,7 @@ def measured(ground: Ground, rows: int, count: int, arguments: argparse.Namespac
         hosts.append((process, ours))
     for _, pipe in hosts:
         pipe.recv()
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(settle)
     ground.begin()
     machines = [ground.postgres, ground.redis, *(psutil.Process(process.pid) for process, _ in hosts)]
     before = [cpu_seconds(machine) for machine in machines]
@@ -127,8 +131,9 @@ def measured(ground: Ground, rows: int, count: int, arguments: argparse.Namespac
         seen.add(pipe.recv())
     statements, connections = ground.statements(), _backends(ground.postgres)
     took = [after - then for after, then in zip(map(cpu_seconds, machines), before, strict=True)]
-    for process, pipe in hosts:
+    for _, pipe in hosts:
         pipe.send("stop")
+    for process, pipe in hosts:
         pipe.recv()
         process.join()
     _print(rows, count, could, seconds, seen, statements, [*took[:2], sum(took[2:])], connections, arguments)
@@ -151,7 +156,7 @@ def _print(
     calls, busy = sum(each[1] for each in statements), sum(each[2] for each in statements)
     cells = (
         f"{rows:,}",
-        str(count),
+        f"{count} x {arguments.rtfx:g}",
         f"{speed:.1f}",
         f"{speed / could:.0%}",
         f"{min(seen.done)} to {max(seen.done)}",
@@ -173,8 +178,9 @@ def _backends(postgres: psutil.Process) -> int:
 
 
 HEAD = (
-    "| jobs in the table | workers | jobs/s | of the chips | jobs of one worker | claim, ms | sweep, ms |"
-    " statements/s | time in statements | connections | cores: PostgreSQL, Redis, workers | load |\n"
+    "| jobs in the table | workers x RTFx | jobs/s | of the chips | jobs of one worker | claim, ms |"
+    " sweep, ms | statements/s | time in statements | connections |"
+    " cores: PostgreSQL, Redis, workers | load |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
 

@@ -177,10 +177,14 @@ class FleetWorker:
         for thread in (self._heartbeat, self._sweeper, *self._threads):
             thread.start()
 
-    def stop(self) -> None:
-        """Hand back what runs, sign off, and leave no thread."""
+    def drain(self) -> None:
+        """Take nothing more, and hand back what runs at its next chunk."""
         self._bench.draining.set()
         self._stopping.set()
+
+    def stop(self) -> None:
+        """Hand back what runs, sign off, and leave no thread."""
+        self.drain()
         for thread in self._threads:
             thread.join()
         self._heartbeat.stop()

@@ -216,8 +216,10 @@ def main() -> int:
         )
         print("|---|---|---|---|---|---|---|")
         for name, short, long in (("short", arguments.short, 0), ("long", 0, arguments.long)):
-            made = list(recordings(folder / name, max(short, 1), long, arguments.long_seconds, 1))
+            # One long one comes before a short one each.
+            made = list(recordings(folder / name, max(short, long, 1), long, arguments.long_seconds, 1))
             files = [one for one in made if one.long == bool(long)]
+            assert len(files) == (long or max(short, 1))
             if short or long:
                 least = next(one.path for one in made if not one.long)
                 missed += compared(server, name, files, least, arguments)

@@ -16,6 +16,8 @@ write s3_access_key_id "spool"
 write s3_secret_access_key "$(random)"
 write api_token "$(random)"
 write grafana_password "$(random)"
+# Nobody, until you name who is to be told of alerts: ops/watch/alertmanager.yml says what it takes.
+write alert_url "http://127.0.0.1:9/nobody"
 write database_url "postgresql+psycopg://spool:$(cat secrets/database_password)@database:5432/spool"
 write redis_url "redis://:$(cat secrets/broker_password)@broker:6379/0"
 # A full broker refuses messages, which then wait in SQL; a container over its memory would be killed.

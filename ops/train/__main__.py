@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 from pathlib import Path
 
 import sentencepiece
 
 from ops.train.cut import cut_digits
-from ops.train.export import export
-from ops.train.mixture import BatchOptions, Mixture
 from ops.train.network import Network, Shape
-from ops.train.phases import PHASES
 from ops.train.prepare import prepare
 from ops.train.synth import synthesise
-from ops.train.train import Run, TrainOptions
+from ops.train.team import together
 from ops.train.weights import load_into
+from ops.train.work import train
 
 
 def arguments() -> argparse.Namespace:
@@ -36,6 +32,9 @@ def arguments() -> argparse.Namespace:
         "--heard-by-tdt", type=float, default=0.5, help="share of the utterances in the TDT loss"
     )
     parser.add_argument("--workers", type=int, default=1, help="processes that make synthetic speech")
+    parser.add_argument(
+        "--processes", type=int, default=1, help="that train together, each on batches of its own"
+    )
     parser.add_argument("--wordless", type=float, default=120.0, help="minutes of sound without words")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
@@ -47,38 +46,12 @@ def main() -> None:
     asked = arguments()
     prepare(asked.speech, asked.cache)
     synthesise(asked.speech, asked.cache, asked.hours, asked.wordless, asked.seed, asked.workers)
-    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(asked.tokenizer))
-    shape = Shape(vocabulary=tokenizer.vocab_size())
-    whole = TrainOptions(
-        minutes=asked.minutes,
-        steps=asked.steps,
-        rate=asked.rate,
-        threads=asked.threads,
-        device=asked.device,
-        heard_by_tdt=asked.heard_by_tdt,
-        batches=BatchOptions(seed=asked.seed, process=True),
-    )
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    init: Path | None = asked.init
-    if init:
-        start = Network(shape)
-        load_into(start, init)
+    if asked.init:
+        tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(asked.tokenizer))
+        start = Network(Shape(vocabulary=tokenizer.vocab_size()))
+        load_into(start, asked.init)
         cut_digits(asked.cache, start, tokenizer.encode)
-    mixture = Mixture(asked.cache)
-    for phase in PHASES:
-        folder = asked.cache / asked.run / phase.name
-        run = Run(folder, shape, phase.options(whole), init)
-        taken_up = run.take_up()
-        print(f"{phase.name}: {'taken up at' if taken_up else 'from'} step {run.step}", flush=True)
-        run.work(mixture, tokenizer.encode, until=stop.is_set)
-        if stop.is_set():
-            return
-        export(run.average, shape, asked.tokenizer, folder)
-        init = folder / "model.safetensors"
-    if asked.out:
-        export(run.average, shape, asked.tokenizer, asked.out)
+    together(asked.processes, train, (asked,))
 
 
 if __name__ == "__main__":

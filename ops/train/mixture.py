@@ -32,22 +32,22 @@ DIGITS = frozenset(["zero", "one", "two", "three", "four", "five", "six", "seven
 
 # What is drawn how often while most of the learning is done, and for the last part of it.
 OPEN = {
-    "phrase": 0.29,  # a sentence of the recordings, or two
+    "phrase": 0.31,  # a sentence of the recordings, or several
     "spelled": 0.05,  # a string of digits, spoken as one
-    "digits": 0.10,  # single digits of a speaker, one or joined
-    "words": 0.06,  # command words, one to four
-    "synthetic": 0.36,
-    "wordless": 0.08,
+    "digits": 0.06,  # single digits of a speaker, one or joined
+    "words": 0.04,  # command words, one to four
+    "synthetic": 0.39,
+    "wordless": 0.09,
     "medley": 0.06,  # digits, words and phrases with long pauses between them
 }
 FINAL = {
-    "phrase": 0.24,
-    "spelled": 0.05,
-    "digits": 0.17,
-    "words": 0.08,
-    "synthetic": 0.29,
-    "wordless": 0.09,
-    "medley": 0.08,
+    "phrase": 0.28,
+    "spelled": 0.04,
+    "digits": 0.13,
+    "words": 0.07,
+    "synthetic": 0.33,
+    "wordless": 0.08,
+    "medley": 0.07,
 }
 
 
@@ -78,6 +78,7 @@ class BatchOptions:
     round: int = 256  # utterances drawn together and sorted by length
     longest: int = 1700  # frames; longer ones are drawn anew
     shares: dict[str, float] = field(default_factory=lambda: dict(OPEN))
+    masked: float = 1.0  # share of the utterances that SpecAugment masks
     process: bool = False  # whether batches are made in a process of their own, on another core
 
 
@@ -130,9 +131,10 @@ class Mixture:
     def _phrase(self, rng: Rng) -> Utterance:
         clip = _one(self.open, rng)
         parts: list[Utterance] = [(self.train.mels(clip), clip.text)]
-        if clip.frames < 500 and rng.random() < 0.2:
+        # A chunk of a long recording can hold several voices, whose features are normalised together.
+        while rng.random() < 0.35:
             other = _one(self.open, rng)
-            if other.frames < 600:
+            if sum(len(m) for m, _ in parts) + other.frames < 1400:
                 parts.append((self.train.mels(other), other.text))
         mels, text = joined(parts, rng, 60)
         return augment.varied(mels, self._bed(rng), rng), text
@@ -163,7 +165,7 @@ class Mixture:
         return augment.varied(mels, self._bed(rng), rng), text
 
     def _wordless(self, rng: Rng) -> Utterance:
-        if self.foreign and rng.random() < 0.5:
+        if self.foreign and rng.random() < 0.65:
             clip = _one(self.foreign, rng)
             return augment.varied(self.noise.mels(clip), self._bed(rng), rng), ""
         mels = self.noise.mels(_one(self.noise.clips, rng))
@@ -245,7 +247,8 @@ def one_round(
         mels, text = mixture.draw(str(rng.choice(names, p=shares / shares.sum())), rng)
         tokens = encode(text)
         if 16 <= len(mels) <= options.longest and encoder_frames(len(mels)) >= len(tokens) + 1:
-            items.append((augment.masked(normalise(mels), rng), tokens))
+            shown = normalise(mels)
+            items.append((augment.masked(shown, rng) if rng.random() < options.masked else shown, tokens))
     packed = _packed(items, options)
     return [collated([items[i] for i in packed[k]]) for k in rng.permutation(len(packed))]
 
@@ -256,16 +259,20 @@ def batches(
     options: BatchOptions,
     round_: int = 0,
     within: int = 0,
+    every: int = 1,
 ) -> Iterator[tuple[int, int, Batch]]:
-    """Without end, from that round and place: round, place in it, batch. The next round is made ahead."""
+    """Without end, from that round and place: round, place in it, batch. The next round is made ahead.
+
+    every: how far apart the rounds are, for processes that take turns.
+    """
     with _pool(mixture, encode, options) as pool:
         ahead = pool.submit(_made, round_)
         while True:
             ready = ahead.result()
-            ahead = pool.submit(_made, round_ + 1)
+            ahead = pool.submit(_made, round_ + every)
             for place in range(within, len(ready)):
                 yield round_, place, ready[place]
-            round_, within = round_ + 1, 0
+            round_, within = round_ + every, 0
 
 
 def _pool(mixture: Mixture, encode: Callable[[str], list[int]], options: BatchOptions) -> Executor:

@@ -23,11 +23,16 @@ class Phase:
     warmup: int  # steps
     longest: int  # feature frames of an utterance
     stored: bool
+    masked: float  # share of the utterances
 
     def options(self, whole: TrainOptions) -> TrainOptions:
         """The part's options, of those of the whole run."""
         batches = BatchOptions(
-            seed=whole.batches.seed, shares=self.shares, longest=self.longest, process=whole.batches.process
+            seed=whole.batches.seed,
+            shares=self.shares,
+            longest=self.longest,
+            masked=self.masked,
+            process=whole.batches.process,
         )
         return TrainOptions(
             minutes=whole.minutes * self.schedule,
@@ -43,8 +48,10 @@ class Phase:
         )
 
 
-# The final part begins at about the rate that the open one ends at.
+# The final part begins at about the rate that the open one ends at, and hears half of the utterances whole.
 PHASES = (
-    Phase("open", OPEN, schedule=0.85, end=0.68, rate=1.0, warmup=200, longest=1700, stored=False),
-    Phase("final", FINAL, schedule=0.42, end=1.0, rate=0.3, warmup=40, longest=2600, stored=True),
+    Phase(
+        "open", OPEN, schedule=0.85, end=0.68, rate=1.0, warmup=200, longest=1700, stored=False, masked=1.0
+    ),
+    Phase("final", FINAL, schedule=0.42, end=1.0, rate=0.3, warmup=40, longest=2600, stored=True, masked=0.5),
 )

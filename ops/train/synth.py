@@ -125,7 +125,7 @@ def wordless(speech: Path, minutes: float, seed: int) -> Iterator[tuple[str, Aud
     left = minutes * 60
     while left > 0:
         count = int(rng.uniform(0.5, 15.0) * RATE)
-        shares = [0.06, 0.1, 0.06, 0.06, 0.06, 0.09, 0.05, 0.52]
+        shares = [0.04, 0.07, 0.04, 0.04, 0.04, 0.06, 0.04, 0.67]
         kind = str(rng.choice([*noises.KINDS, "babble", "foreign"], p=shares))
         if kind == "babble":
             samples = noises.babble(count, rng, voices)

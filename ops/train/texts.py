@@ -107,18 +107,18 @@ class Sentences:
 
     def _draw(self, rng: Rng) -> str:
         kind = rng.random()
-        if kind < 0.27:
+        if kind < 0.30:
             return _span(self.transcripts[int(rng.integers(len(self.transcripts)))], rng)
-        if kind < 0.42:
+        if kind < 0.47:
             words = self.transcripts[int(rng.integers(len(self.transcripts)))].split()[:12]
             for _ in range(int(rng.integers(1, 3))):
                 words[int(rng.integers(len(words)))] = self.word(rng)
             return " ".join(words)
-        if kind < 0.72 and self.prose:
+        if kind < 0.79 and self.prose:
             return _span(self.prose[int(rng.integers(len(self.prose)))], rng)
-        if kind < 0.82:
+        if kind < 0.89:
             return " ".join(self.word(rng) for _ in range(int(rng.integers(1, 8))))
-        if kind < 0.95:
+        if kind < 0.97:
             return " ".join(rng.choice(DIGITS, int(rng.integers(1, 9))))
         return " ".join(rng.choice(WORDS, int(rng.integers(1, 4))))
 

@@ -23,6 +23,7 @@ from ops.train.joint_scores import joint_scores
 from ops.train.mixture import Batch, BatchOptions, Mixture, batches
 from ops.train.network import Network, Shape
 from ops.train.tdt_loss import lattice_log_likelihood
+from ops.train.team import Team
 from ops.train.weights import load_into
 
 
@@ -87,9 +88,16 @@ def _tdt(network: Network, frames: Tensor, batch: Batch, lengths: Tensor, sigma:
 class Run:
     """One training run and its folder."""
 
-    def __init__(self, folder: Path, shape: Shape, options: TrainOptions, init: Path | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        shape: Shape,
+        options: TrainOptions,
+        init: Path | None,
+        team: Team = Team(),  # noqa: B008  (frozen)
+    ) -> None:
         torch.manual_seed(options.batches.seed)
-        self.folder, self.options = folder, options
+        self.folder, self.options, self.team = folder, options, team
         self.network = Network(shape).to(options.device)
         if init is not None:
             load_into(self.network, init)
@@ -101,15 +109,19 @@ class Run:
         groups = [{"params": matrices, "weight_decay": 1e-2}, {"params": vectors, "weight_decay": 0.0}]
         self.optimiser = torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.98), fused=True)
         self.average = {k: v.detach().clone().float() for k, v in self.network.state_dict().items()}
-        self.step, self.round, self.within, self.seconds, self.audio = 0, 0, 0, 0.0, 0.0
+        self.step, self.seconds, self.audio = 0, 0.0, 0.0
+        self.round, self.within = team.rank, 0
 
     @property
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint.pt"
 
     def save(self) -> None:
+        places = self.team.gathered((self.round, self.within))
+        if self.team.rank:
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
-        place = {k: getattr(self, k) for k in ("step", "round", "within", "seconds", "audio")}
+        place = {"places": places, **{k: getattr(self, k) for k in ("step", "seconds", "audio")}}
         state = {"network": self.network.state_dict(), "optimiser": self.optimiser.state_dict()}
         torch.save({**state, "average": self.average, "place": place}, self.checkpoint.with_suffix(".part"))
         self.checkpoint.with_suffix(".part").replace(self.checkpoint)
@@ -122,8 +134,12 @@ class Run:
         self.network.load_state_dict(state["network"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.average = state["average"]
-        for name, value in state["place"].items():
-            setattr(self, name, value)
+        place = state["place"]
+        self.step, self.seconds, self.audio = place["step"], place["seconds"], place["audio"]
+        if len(place["places"]) == self.team.size:
+            self.round, self.within = place["places"][self.team.rank]
+        else:  # taken up by more or fewer processes
+            self.round = max(round_ for round_, _ in place["places"]) + 1 + self.team.rank
         return True
 
     def progress(self) -> float:
@@ -143,6 +159,7 @@ class Run:
             self.network, batch.to(self.options.device), self.options.sigma, self.options.heard_by_tdt
         )
         (self.options.ctc * ctc + (1 - self.options.ctc) * tdt).backward()
+        self.team.average_gradients(self.network.parameters())
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         if torch.isfinite(norm):
             self.optimiser.step()
@@ -178,26 +195,30 @@ class Run:
         self.network.train()
         if self.options.stored:
             self._fix_statistics()
-        before, saved, sums, count = time.monotonic(), time.monotonic(), [0.0, 0.0], 0
-        source = batches(mixture, encode, self.options.batches, self.round, self.within)
-        while self.progress() < self.options.end and not until():
+        before, saved, sums, count = time.monotonic(), self.seconds, [0.0, 0.0], 0
+        source = batches(mixture, encode, self.options.batches, self.round, self.within, self.team.size)
+        while self.progress() < self.options.end and not any(self.team.mean([until()])):
             self.round, self.within, batch = next(source)
             ctc, tdt = self.learn(batch)
             self.within += 1
             now = time.monotonic()
-            self.seconds, before = self.seconds + now - before, now
-            self.audio += float(batch.frames.sum()) / 100
+            # The same for all, so that they take the same steps.
+            took, heard = self.team.mean([now - before, float(batch.frames.sum()) / 100])
+            before = now
+            self.seconds, self.audio = self.seconds + took, self.audio + heard * self.team.size
             sums, count = [sums[0] + ctc, sums[1] + tdt], count + 1
             if count == 50:
                 self._report(sums[0] / count, sums[1] / count)
                 sums, count = [0.0, 0.0], 0
-            if now - saved > self.options.save_minutes * 60:
+            if self.seconds - saved > self.options.save_minutes * 60:
                 self.save()
-                saved = now
+                saved = self.seconds
         source.close()
         self.save()
 
     def _report(self, ctc: float, tdt: float) -> None:
+        if self.team.rank:
+            return
         rate = self.optimiser.param_groups[0]["lr"]
         clock, heard = self.seconds / 60, self.audio / 3600
         speed = self.audio / max(self.seconds, 1e-9)

@@ -2,9 +2,10 @@
 
     python -m ops.watch.look --prometheus http://127.0.0.1:9090 --minutes 10 --out dashboard.html
 
-Each panel's own expressions are asked of Prometheus' HTTP API; lines, stacks, single numbers, units and
-legends are drawn as the panel says, nothing else of it. Panels without data are named on standard output, and
-expressions that Prometheus refuses end it with exit code 1. Knows the dashboard's form; knows no metric.
+Each panel's own expressions are asked of Prometheus' HTTP API; lines, stacks, single numbers, units,
+legends and words for no data are drawn as the panel says, nothing else of it. Panels without data are named
+on standard output, and expressions that Prometheus refuses end it with exit code 1. Knows the dashboard's
+form; knows no metric.
 """
 
 import argparse
@@ -112,7 +113,7 @@ def drawn(panel: Mapping[str, Any], series: Sequence[Series], source: Source) ->
     defaults = panel["fieldConfig"]["defaults"]
     unit = defaults.get("unit", "short")
     if not any(one.points for one in series):
-        return '<p class="none">No data</p>'
+        return f'<p class="none">{escape(defaults.get("noValue", "No data"))}</p>'
     if panel["type"] == "stat":
         value = next(one.points[-1][1] for one in series if one.points)
         return f'<div class="stat" style="color:{_colour(defaults, value)}">{shown(value, unit)}</div>'

@@ -5,15 +5,18 @@ folder    files below one directory
 s3        a bucket, through boto3
 """
 
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from spool.errors import SettingsError
 from spool.objects.folder import FolderStore
-from spool.objects.s3 import S3Options, S3Store
 from spool.objects.store import ObjectInfo, ObjectStore
 from spool.settings import Settings
 
-__all__ = ["FolderStore", "ObjectInfo", "ObjectStore", "S3Options", "S3Store", "object_store", "s3_store"]
+if TYPE_CHECKING:
+    from spool.objects.s3 import S3Store
+
+__all__ = ["FolderStore", "ObjectInfo", "ObjectStore", "object_store", "s3_store"]
 
 
 def object_store(settings: Settings) -> ObjectStore:
@@ -27,8 +30,10 @@ def object_store(settings: Settings) -> ObjectStore:
     return s3_store(settings, parts.netloc, parts.path.strip("/"))
 
 
-def s3_store(settings: Settings, bucket: str, prefix: str = "") -> S3Store:
+def s3_store(settings: Settings, bucket: str, prefix: str = "") -> "S3Store":
     """Any bucket, with the settings' endpoint and credentials: where `s3://` sources are read from."""
+    from spool.objects.s3 import S3Options, S3Store  # boto3 takes a tenth of a second
+
     return S3Store(
         bucket,
         prefix,

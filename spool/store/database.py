@@ -1,7 +1,8 @@
 """The engine behind the store: one class over SQLite and PostgreSQL.
 
 Knows each dialect's habits (write-ahead log, BEGIN IMMEDIATE, busy timeout; statement and lock timeouts) and
-turns a database that does not answer into `StorageError`. Knows no table.
+turns a database that does not answer into `StorageError`. Behind a PgBouncer that lends connections for a
+transaction (`?pooler=transaction` in the URL) nothing is left with the session. Knows no table.
 """
 
 import select
@@ -24,6 +25,7 @@ LOCK_TIMEOUT_S = 30
 # Used within this time, a pooled connection is asked whether it lives only where the server said something.
 PING_AFTER_S = 1.0
 IDLE_IN_TRANSACTION_S = 120  # a stopped process must not hold rows for ever
+POOLER = "pooler"  # in the URL's query
 # A server that vanished without a word is given up after so long; TCP alone would wait for hours.
 KEEPALIVE = {
     "keepalives_idle": 15,
@@ -38,7 +40,7 @@ _NO_TABLES = "The database has no tables yet: run the migrations (python -m migr
 def driver_url(url: str) -> URL:
     """The URL with the driver that Spool ships: psycopg for PostgreSQL, pysqlite for SQLite.
 
-    Raises SettingsError for any other database.
+    Raises SettingsError for any other database, and for a pooler that is not known.
     """
     try:
         parsed = make_url(url)
@@ -46,6 +48,8 @@ def driver_url(url: str) -> URL:
         raise SettingsError("The database URL cannot be read.") from None
     dialect = parsed.get_backend_name()
     if dialect in {"postgresql", "postgres"}:
+        if parsed.query.get(POOLER, "transaction") != "transaction":
+            raise SettingsError("Of poolers the database URL can say pooler=transaction, or nothing.")
         return parsed.set(drivername="postgresql+psycopg")
     if dialect == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
@@ -62,12 +66,15 @@ class Database:
         self.dialect = "sqlite" if parsed.drivername.startswith("sqlite") else "postgresql"
         if self.dialect == "sqlite":
             Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+        pooled = POOLER in parsed.query
         self.engine: Engine = create_engine(
-            parsed,
+            parsed.difference_update_query([POOLER]),
             pool_size=pool_size,
             max_overflow=pool_size,
-            connect_args=_connect_args(self.dialect),
+            connect_args=_connect_args(self.dialect, pooled),
         )
+        if pooled:
+            event.listen(self.engine, "connect", _pooled_connect)
         self._single = self.engine
         if self.dialect == "sqlite":
             event.listen(self.engine, "connect", _sqlite_connect)
@@ -138,16 +145,24 @@ def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
     record.info["used"] = time.monotonic()
 
 
-def _connect_args(dialect: str) -> dict[str, Any]:
+def _connect_args(dialect: str, pooled: bool) -> dict[str, Any]:
     if dialect == "sqlite":
         return {"timeout": BUSY_TIMEOUT_S}
-    return {
-        "connect_timeout": CONNECT_TIMEOUT_S,
-        "application_name": "spool",
-        **KEEPALIVE,
+    told = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "spool", **KEEPALIVE}
+    if pooled:
+        # The next transaction may come to another session, without what was prepared or set in this one.
+        return told | {"prepare_threshold": None}
+    return told | {
         "options": f"-c statement_timeout={STATEMENT_TIMEOUT_S}s -c lock_timeout={LOCK_TIMEOUT_S}s"
         f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_S}s -c timezone=UTC",
     }
+
+
+def _pooled_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - psycopg by way of the pool
+    # One of the few settings that PgBouncer carries from session to session.
+    connection.autocommit = True
+    connection.execute("SET TIME ZONE 'UTC'")
+    connection.autocommit = False
 
 
 def _sqlite_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - sqlite3 by way of the pool
@@ -183,6 +198,11 @@ def _storage_errors() -> Iterator[None]:
         if "is locked" in cause or "timeout" in cause:
             raise StorageError("The database is busy.") from error
         raise StorageError("The database does not answer.") from error
+    except exc.InvalidRequestError as error:
+        # So the pool says that connections broke as it lent them, one after the other.
+        if "connection is closed" in str(error):
+            raise StorageError("The connection to the database broke.") from error
+        raise
     except exc.ProgrammingError as error:
         if "relation" in str(error.orig) and "does not exist" in str(error.orig):
             raise StorageError(_NO_TABLES) from error

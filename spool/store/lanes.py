@@ -4,6 +4,7 @@ A query that is to be answered from the front of an index, however many jobs wai
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from sqlalchemy import ColumnElement, Connection, Select, literal_column, select
 
@@ -40,6 +41,7 @@ def in_lane(lane: Lane) -> Iterator[ColumnElement[bool]]:
     yield jobs.c.worker.is_(None) if worker is None else jobs.c.worker == worker
 
 
+@lru_cache(maxsize=256)  # building it takes longer than running it, and each claim asks
 def projects_in(lane: Lane) -> Select[str]:
     """The projects that have jobs in the lane."""
     return distinct_values(jobs.c.project, *in_lane(lane), along=IN_ORDER)

@@ -121,8 +121,8 @@ def hand_back(
     if row is None:
         raise _lost(claim)
     job = job_of(row)
-    settle_job(tx, job)
     note_jobs(tx, job)
+    settle_job(tx, job)
     if job.state is JobState.QUEUED:
         add_hints(tx, [(job.id, job.pool, job.worker)], delay_seconds)
 
@@ -197,8 +197,8 @@ def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> Non
     if row is None:
         raise _lost(claim)
     job = job_of(row)
-    settle_job(tx, job, claim.job.done_seconds)
     note_jobs(tx, job)
+    settle_job(tx, job, claim.job.done_seconds)
 
 
 def _lost(claim: Claim) -> LeaseLost:

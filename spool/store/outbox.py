@@ -24,6 +24,9 @@ LONG_AGO_SECONDS = 30 * 24 * 3600.0
 IDEMPOTENCY_SECONDS = 7 * 24 * 3600.0
 
 
+_QUEUES = distinct_values(outbox.c.queue)
+
+
 @dataclass(frozen=True, slots=True)
 class Hint:
     """A message to be sent: this job waits in this queue. `id` is its outbox row."""
@@ -61,7 +64,7 @@ class SweepReport:
 
 def due_queues(tx: Connection) -> list[str]:
     """The queues that have hints due."""
-    queues = tx.scalars(distinct_values(outbox.c.queue)).all()
+    queues = tx.scalars(_QUEUES).all()
     due = [(outbox.c.queue == queue) & (outbox.c.due_at <= now_utc()) for queue in queues]
     return [
         queue
@@ -188,6 +191,12 @@ def _hint_again(tx: Connection, limits: SweepLimits) -> list[str]:
 
 def try_lock(tx: Connection, name: str, owner: str, seconds: float) -> bool:
     """Take or keep the named lock for `seconds`; False while another owner holds it."""
+    # A look first: to try to write, all of a fleet would queue for the row and wait for a disk each.
+    taken = select(locks.c.name).where(
+        locks.c.name == name, locks.c.owner != owner, locks.c.held_until >= now_utc()
+    )
+    if tx.execute(taken).one_or_none() is not None:
+        return False
     build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
     until = seconds_from_now(seconds)
     row = tx.execute(

@@ -13,6 +13,7 @@ import pytest
 
 from api.runfile import find_running
 from tests.api.commands import SAMPLES, Commands, processes_of
+from tests.worker.workshop import speechlike, write_wav
 
 
 @pytest.fixture(scope="module")
@@ -187,13 +188,17 @@ def test_a_demo_with_a_job_that_fails_says_so_and_keeps_its_logs(tmp_path: Path)
 def test_a_demo_that_is_interrupted_stops_what_it_started(tmp_path: Path) -> None:
     commands = Commands(tmp_path / "home", {})
     log = tmp_path / "demo.log"
-    process = commands.start("demo", str(SAMPLES), log=log)
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    write_wav(samples / "long.wav", speechlike(3000.0))  # not at its end before the signal comes
+    process = commands.start("demo", str(samples), log=log)
     try:
         deadline = time.monotonic() + 120
         while "running" not in log.read_text():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.05)
+        time.sleep(1.0)  # at work by then: a signal in the middle of an import can be lost
         process.send_signal(signal.SIGTERM)
         assert process.wait(90) == 130
         assert processes_of(tmp_path) == []

@@ -80,7 +80,7 @@ def test_a_fleet_of_two_finishes_jobs(folder: Path) -> None:
         *("--folder", str(folder), "--rows", str(ROWS), "--workers", "2", "--seconds", "1", "--audio", "3"),
         *("--processes", "1", "--top", "1", "--rtfx", "100"),
     )
-    (row,) = [line for line in told.splitlines() if line.startswith(f"| {ROWS:,} | 2 |")]
+    (row,) = [line for line in told.splitlines() if line.startswith(f"| {ROWS:,} | 2 x 100 |")]
     assert float(row.split("|")[3]) > 0, told
 
 

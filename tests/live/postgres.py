@@ -104,11 +104,14 @@ class PostgresServer:
         if not self._kept:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def create_database(self, name: str) -> str:
-        """An empty database of this name (an older one of that name is dropped first); its URL."""
+    def create_database(self, name: str, options: str = "") -> str:
+        """An empty database of this name (an older one of that name is dropped first); its URL.
+
+        options: SQL that follows CREATE DATABASE's name.
+        """
         with self.admin() as connection:
             connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-            connection.execute(f'CREATE DATABASE "{name}"')
+            connection.execute(f'CREATE DATABASE "{name}" {options}')
         return self.url(name)
 
     def admin(self) -> psycopg.Connection:

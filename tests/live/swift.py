@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.live.ports import free_port
+
 BACKENDS = ("account", "container", "object")
 START_SECONDS = 60.0
 
@@ -82,7 +84,7 @@ class SwiftServer:
     def __init__(self, programs: Path) -> None:
         self._programs = programs.absolute()
         self._folder = Path(tempfile.mkdtemp(prefix="spool-swift-"))
-        self._ports = {kind: _free_port() for kind in (*BACKENDS, "proxy")}
+        self._ports = {kind: free_port() for kind in (*BACKENDS, "proxy")}
         self._processes: list[subprocess.Popen[bytes]] = []
         self.endpoint = f"http://127.0.0.1:{self._ports['proxy']}"
 
@@ -129,12 +131,6 @@ class SwiftServer:
                     if time.monotonic() > deadline:
                         raise RuntimeError(f"Swift did not start; see {self._folder}") from None
                     time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from spool.errors import (
     SpoolError,
     StorageError,
 )
-from spool.objects import FolderStore, ObjectStore, S3Options, S3Store, object_store, s3, s3_store
+from spool.objects import FolderStore, ObjectStore, object_store, s3, s3_store
+from spool.objects.s3 import S3Options, S3Store
 from spool.objects.store import checked_key
 from tests.faults.faulty_s3 import FaultyS3, Rule
 from tests.live.fixtures import S3Server

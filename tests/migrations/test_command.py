@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.live.postgres import PostgresServer
+
 
 def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "migrations", *arguments]
@@ -27,3 +29,10 @@ def test_settings_that_contradict_stop_it_with_a_sentence() -> None:
     refused = run("upgrade", SPOOL_DATABASE_URL="mysql://h/d")
     assert refused.returncode == 2
     assert refused.stderr == "SPOOL_DATABASE_URL has to be a sqlite: or postgresql: URL.\n"
+
+
+def test_a_database_without_an_encoding_is_refused_with_what_to_do(postgres: PostgresServer) -> None:
+    url = postgres.create_database("ascii", "ENCODING 'SQL_ASCII' TEMPLATE template0")
+    refused = run("upgrade", SPOOL_DATABASE_URL=url)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("The database's encoding is SQL_ASCII. Spool needs UTF8: make")

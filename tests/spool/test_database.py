@@ -3,8 +3,9 @@
 import contextlib
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, exc, text
 
+from spool.errors import StorageError
 from spool.store import Database, database
 from tests.live.postgres import PostgresServer
 
@@ -38,4 +39,18 @@ def test_a_look_is_one_statement_and_leaves_transactions_as_they_were(postgres_u
         raise ZeroDivisionError
     with db.read() as tx:
         assert tx.scalar(text("SELECT to_regclass('passing')")) is None
+    db.close()
+
+
+def test_connections_that_break_as_they_are_lent_are_an_outage(postgres_url: str) -> None:
+    db = Database(postgres_url)
+
+    def broken(*_: object) -> None:
+        raise exc.DisconnectionError
+
+    event.listen(db.engine, "checkout", broken)
+    with pytest.raises(StorageError, match="broke"), db.begin():
+        pass
+    event.remove(db.engine, "checkout", broken)
+    db.ping()
     db.close()

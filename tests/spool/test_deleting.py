@@ -20,7 +20,8 @@ from spool.deleting import delete_content, delete_once
 from spool.errors import Deleted, StorageError
 from spool.ids import new_id
 from spool.jobs import AskedOptions, JobState
-from spool.objects import FolderStore, ObjectStore, S3Options, S3Store
+from spool.objects import FolderStore, ObjectStore
+from spool.objects.s3 import S3Options, S3Store
 from spool.retention import Content, Retention
 from spool.settings import Settings
 from spool.store import Database

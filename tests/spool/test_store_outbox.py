@@ -280,6 +280,19 @@ def test_of_many_that_want_a_lock_one_gets_it(db: Database) -> None:
     assert len(owners) == 1
 
 
+def test_who_does_not_get_a_lock_waits_for_nobody(postgres_url: str) -> None:
+    db, other = Database(postgres_url), Database(postgres_url)
+    with db.begin() as tx:
+        assert try_lock(tx, "sweep", "a", 60)
+    with db.begin() as owner:
+        assert try_lock(owner, "sweep", "a", 60)  # holds the row until the end of its transaction
+        with other.begin() as tx:
+            tx.exec_driver_sql("SET LOCAL lock_timeout = '1ms'")
+            assert not try_lock(tx, "sweep", "b", 60)
+    db.close()
+    other.close()
+
+
 @pytest.mark.parametrize("value", ["ü" * 200, "a b/c;DROP TABLE jobs", "😀"])
 def test_names_of_any_kind_are_kept(db: Database, value: str) -> None:
     assert reread(db, queued(db, name=value, project=value[:200]).id).name == value

@@ -91,6 +91,18 @@ def test_a_round_is_the_same_each_time_and_fits_its_limits(folder: Path, encode:
             assert encoder_frames(int(batch.frames[row])) > int(batch.labels[row])
 
 
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_share_of_the_utterances_is_masked(folder: Path, encode: Encode, share: float) -> None:
+    options = BatchOptions(seed=3, seconds=20.0, round=24, longest=900, masked=share)
+    made = one_round(Mixture(folder), encode, options, 0)
+    blank = [
+        bool((row[:frames] == 0).all(1).any() or (row[:frames] == 0).all(0).any())
+        for batch in made
+        for row, frames in zip(batch.features, batch.frames.tolist(), strict=True)
+    ]
+    assert sum(blank) == 0 if share == 0 else sum(blank) > 12
+
+
 def test_batches_can_be_entered_in_the_middle(folder: Path, encode: Encode) -> None:
     options = BatchOptions(seed=3, seconds=20.0, round=12, longest=900)
     whole = batches(Mixture(folder), encode, options)

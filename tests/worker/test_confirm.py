@@ -112,6 +112,12 @@ def test_words_are_held_against_the_stored_ones(monkeypatch: pytest.MonkeyPatch)
     assert "something else" in found.details[0]
 
 
+def test_the_stored_words_are_those_of_the_stored_model() -> None:
+    found = confirm_steps.samples(str(confirm_steps.ROOT / "models/demo"))
+    assert found.verdict == "ok", found
+    assert found.details == ()
+
+
 def test_what_the_check_finds_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from worker.findings import Finding
 
