@@ -6,7 +6,7 @@
     python -m migrations revision TEXT  draft the next one from the difference to `spool.tables`
 
 One transaction holds a whole run: it happens entirely or not at all, and two processes that migrate at once
-take turns. Knows Alembic and `spool.tables`; no query of the application is here.
+take turns. Knows Alembic, `spool.tables` and the store's URLs; no query of the application is here.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, create_engine, event, make_url, text
+from sqlalchemy import Connection, create_engine, event, text
 
 from spool.errors import SettingsError
+from spool.store.database import POOLER, driver_url
 
 LOCK_TIMEOUT = "10s"  # a migration gives up rather than stop the site behind it
 STATEMENT_TIMEOUT = "10min"
@@ -58,10 +59,13 @@ def revision(url: str, message: str) -> None:
 def transaction(url: str) -> Iterator[Connection]:
     """A connection in one transaction, alone among those that migrate.
 
-    Raises SettingsError where PostgreSQL keeps the database in another encoding than UTF-8.
+    Raises SettingsError for a URL that the store refuses, and where PostgreSQL keeps the database in another
+    encoding than UTF-8.
     """
-    parsed = _driver_url(url)
+    parsed = driver_url(url).difference_update_query([POOLER])
     sqlite = parsed.get_backend_name() == "sqlite"
+    if sqlite:
+        Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
     # Of a database that knows no encoding the driver would give bytes.
     engine = create_engine(parsed, connect_args={} if sqlite else {"client_encoding": "utf8"})
     if sqlite:
@@ -95,15 +99,6 @@ def _config(connection: Connection) -> Config:
     config.set_main_option("file_template", "%%(rev)s_%%(slug)s")
     config.attributes["connection"] = connection
     return config
-
-
-def _driver_url(url: str) -> URL:
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return parsed.set(drivername="postgresql+psycopg").difference_update_query(["pooler"])
-    if parsed.database:
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    return parsed
 
 
 def _sqlite_connect(connection: object, _record: object) -> None:

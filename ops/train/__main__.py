@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from ops.train.cut import cut_digits
+from ops.train.cut import cut_digits, find_pauses
 from ops.train.network import Network, Shape
 from ops.train.prepare import prepare
 from ops.train.synth import synthesise
@@ -51,6 +51,7 @@ def main() -> None:
         start = Network(Shape(vocabulary=tokenizer.vocab_size()))
         load_into(start, asked.init)
         cut_digits(asked.cache, start, tokenizer.encode)
+        find_pauses(asked.cache, start, tokenizer.encode)
     together(asked.processes, train, (asked,))
 
 

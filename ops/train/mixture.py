@@ -1,34 +1,28 @@
-"""What the network hears: utterances drawn by kind, varied, joined, and packed into batches of like length.
+"""What the network hears: utterances drawn by kind, varied and joined.
 
-Batch number n of a seed is always the same batch, whatever came before it, so a run can be taken up again.
-Knows the cache and the augmentations; knows no network.
+Knows the cache and the augmentations; knows no batch and no network.
 """
 
 from __future__ import annotations
 
-import os
-import threading
+import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ops.train import augment
 from ops.train.cache import Clip, FeatureSet
-from ops.train.features import MELS, Mels, normalise
+from ops.train.features import Mels
 
 Rng = np.random.Generator
 Utterance = tuple[Mels, str]
 T = TypeVar("T")
 DIGITS = frozenset(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "oh"])
+
+CUT_SHARE = 0.4  # of the sentences with pauses
 
 # What is drawn how often while most of the learning is done, and for the last part of it.
 OPEN = {
@@ -51,37 +45,6 @@ FINAL = {
 }
 
 
-@dataclass(frozen=True)
-class Batch:
-    """features [B, T, 80] normalised, frames [B], targets int64 [B, U], labels [B]."""
-
-    features: Tensor
-    frames: Tensor
-    targets: Tensor
-    labels: Tensor
-
-    def to(self, device: str) -> Batch:
-        return Batch(*(x.to(device) for x in (self.features, self.frames, self.targets, self.labels)))
-
-    def rows(self, chosen: Tensor) -> Batch:
-        """Some of the utterances, their targets no wider than they need."""
-        labels = self.labels[chosen]
-        targets = self.targets[chosen, : max(1, int(labels.max()))]
-        return Batch(self.features[chosen], self.frames[chosen], targets, labels)
-
-
-@dataclass(frozen=True)
-class BatchOptions:
-    seed: int = 0
-    seconds: float = 130.0  # padded audio a batch
-    lattice: int = 120_000  # states (t, u) of the TDT loss a batch
-    round: int = 256  # utterances drawn together and sorted by length
-    longest: int = 1700  # frames; longer ones are drawn anew
-    shares: dict[str, float] = field(default_factory=lambda: dict(OPEN))
-    masked: float = 1.0  # share of the utterances that SpecAugment masks
-    process: bool = False  # whether batches are made in a process of their own, on another core
-
-
 class Mixture:
     """Draws utterances by kind from the sets under a cache folder."""
 
@@ -102,6 +65,8 @@ class Mixture:
         self.cut_speakers: dict[str, list[Clip]] = defaultdict(list)
         for clip in self.cut or ():
             self.cut_speakers[clip.speaker].append(clip)
+        path = folder / "pauses.json"
+        self.pauses: dict[str, list[tuple[int, int]]] = json.loads(path.read_text()) if path.exists() else {}
         self.lone = [c for c in self.synth if c.text in DIGITS]
         self.beds = [c for c in self.noise if c.domain != "foreign" and c.frames > 100]
         self.foreign = [c for c in self.noise if c.domain == "foreign"]
@@ -129,15 +94,25 @@ class Mixture:
         return augment.varied(source.mels(clip), self._bed(rng), rng, strong=strong), clip.text
 
     def _phrase(self, rng: Rng) -> Utterance:
-        clip = _one(self.open, rng)
-        parts: list[Utterance] = [(self.train.mels(clip), clip.text)]
+        parts = [self.sentence(_one(self.open, rng), rng)]
         # A chunk of a long recording can hold several voices, whose features are normalised together.
         while rng.random() < 0.35:
-            other = _one(self.open, rng)
-            if sum(len(m) for m, _ in parts) + other.frames < 1400:
-                parts.append((self.train.mels(other), other.text))
+            other = self.sentence(_one(self.open, rng), rng)
+            if sum(len(m) for m, _ in parts) + len(other[0]) < 1400:
+                parts.append(other)
         mels, text = joined(parts, rng, 60)
         return augment.varied(mels, self._bed(rng), rng), text
+
+    def sentence(self, clip: Clip, rng: Rng) -> Utterance:
+        """The recording, at times from one of its pauses to another, as a chunk begins and ends."""
+        mels, words = self.train.mels(clip), clip.text.split()
+        places = [(0, 0), *self.pauses.get(clip.id, ()), (len(words), len(mels))]
+        if len(places) > 2 and rng.random() < CUT_SHARE:
+            a, b = sorted(rng.choice(len(places), 2, replace=False))
+            (word, frame), (last_word, last_frame) = places[a], places[b]
+            if last_frame - frame >= 50:
+                return mels[frame:last_frame], " ".join(words[word:last_word])
+        return mels, clip.text
 
     def _digits(self, rng: Rng) -> Utterance:
         source, clips, trim = self._voice_of_digits(rng)
@@ -165,7 +140,7 @@ class Mixture:
         return augment.varied(mels, self._bed(rng), rng), text
 
     def _wordless(self, rng: Rng) -> Utterance:
-        if self.foreign and rng.random() < 0.65:
+        if self.foreign and rng.random() < 0.75:
             clip = _one(self.foreign, rng)
             return augment.varied(self.noise.mels(clip), self._bed(rng), rng), ""
         mels = self.noise.mels(_one(self.noise.clips, rng))
@@ -199,101 +174,3 @@ def joined(parts: Sequence[Utterance], rng: Rng, longest: int) -> Utterance:
     if rng.random() < 0.5:
         pieces.append(augment.gap(parts[-1][0], int(rng.integers(1, longest + 1)), rng))
     return np.concatenate(pieces), " ".join(text for _, text in parts if text)
-
-
-def encoder_frames(frames: int) -> int:
-    """Frames after the eightfold subsampling."""
-    for _ in range(3):
-        frames = (frames - 1) // 2 + 1
-    return frames
-
-
-def _packed(items: list[tuple[Mels, list[int]]], options: BatchOptions) -> list[list[int]]:
-    order = sorted(range(len(items)), key=lambda i: len(items[i][0]))
-    batches: list[list[int]] = [[]]
-    labels = 0
-    for i in order:
-        mels, tokens = items[i]
-        size, wider = len(batches[-1]) + 1, max(labels, len(tokens))
-        lattice = size * encoder_frames(len(mels)) * (wider + 1)
-        if size > 1 and (size * len(mels) > options.seconds * 100 or lattice > options.lattice):
-            batches.append([])
-            wider = len(tokens)
-        batches[-1].append(i)
-        labels = wider
-    return batches
-
-
-def collated(items: Sequence[tuple[Mels, list[int]]]) -> Batch:
-    """Pads normalised features and targets with zeros."""
-    frames = torch.tensor([len(mels) for mels, _ in items])
-    labels = torch.tensor([len(tokens) for _, tokens in items])
-    features = torch.zeros(len(items), int(frames.max()), MELS)
-    targets = torch.zeros(len(items), max(1, int(labels.max())), dtype=torch.long)
-    for row, (mels, tokens) in enumerate(items):
-        features[row, : len(mels)] = torch.from_numpy(mels)
-        targets[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.long)
-    return Batch(features, frames, targets, labels)
-
-
-def one_round(
-    mixture: Mixture, encode: Callable[[str], list[int]], options: BatchOptions, number: int
-) -> list[Batch]:
-    """The batches of round `number`, in an order of its own; a function of the seed and the number alone."""
-    rng = np.random.default_rng((options.seed, number))
-    names, shares = list(options.shares), np.array(list(options.shares.values()))
-    items: list[tuple[Mels, list[int]]] = []
-    while len(items) < options.round:
-        mels, text = mixture.draw(str(rng.choice(names, p=shares / shares.sum())), rng)
-        tokens = encode(text)
-        if 16 <= len(mels) <= options.longest and encoder_frames(len(mels)) >= len(tokens) + 1:
-            shown = normalise(mels)
-            items.append((augment.masked(shown, rng) if rng.random() < options.masked else shown, tokens))
-    packed = _packed(items, options)
-    return [collated([items[i] for i in packed[k]]) for k in rng.permutation(len(packed))]
-
-
-def batches(
-    mixture: Mixture,
-    encode: Callable[[str], list[int]],
-    options: BatchOptions,
-    round_: int = 0,
-    within: int = 0,
-    every: int = 1,
-) -> Iterator[tuple[int, int, Batch]]:
-    """Without end, from that round and place: round, place in it, batch. The next round is made ahead.
-
-    every: how far apart the rounds are, for processes that take turns.
-    """
-    with _pool(mixture, encode, options) as pool:
-        ahead = pool.submit(_made, round_)
-        while True:
-            ready = ahead.result()
-            ahead = pool.submit(_made, round_ + every)
-            for place in range(within, len(ready)):
-                yield round_, place, ready[place]
-            round_, within = round_ + every, 0
-
-
-def _pool(mixture: Mixture, encode: Callable[[str], list[int]], options: BatchOptions) -> Executor:
-    if options.process:
-        given = (mixture.folder, encode, options)
-        return ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_process, initargs=given)
-    return ThreadPoolExecutor(1, initializer=_begin, initargs=(mixture, encode, options))
-
-
-_here = threading.local()
-
-
-def _begin_process(folder: Path, encode: Callable[[str], list[int]], options: BatchOptions) -> None:
-    os.nice(3)  # training goes first
-    torch.set_num_threads(1)
-    _begin(Mixture(folder), encode, options)
-
-
-def _begin(mixture: Mixture, encode: Callable[[str], list[int]], options: BatchOptions) -> None:
-    _here.round = partial(one_round, mixture, encode, options)
-
-
-def _made(number: int) -> list[Batch]:
-    return _here.round(number)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ops.train.mixture import FINAL, OPEN, BatchOptions
+from ops.train.batches import BatchOptions
+from ops.train.mixture import FINAL, OPEN
 from ops.train.train import TrainOptions
 
 

@@ -78,7 +78,9 @@ def _member(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
-    work(Team(rank, size), stop, *given)  # what it raises is told before the others lose their connection to it
+    work(
+        Team(rank, size), stop, *given
+    )  # what it raises is told before the others lose their connection to it
     with suppress(RuntimeError):  # another's failure, raised there
         distributed.barrier()  # a connection that is cut while a process ends aborts it at times
     distributed.destroy_process_group()

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ops.train.batches import Batch, BatchOptions, batches
 from ops.train.joint_scores import joint_scores
-from ops.train.mixture import Batch, BatchOptions, Mixture, batches
+from ops.train.mixture import Mixture
 from ops.train.network import Network, Shape
 from ops.train.tdt_loss import lattice_log_likelihood
 from ops.train.team import Team
@@ -85,6 +86,27 @@ def _tdt(network: Network, frames: Tensor, batch: Batch, lengths: Tensor, sigma:
     )
 
 
+def optimisers(network: Network, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon (Jordan et al. 2024) for the matrices of the encoder's layers, AdamW for all else.
+
+    Muon's steps are scaled to the size of AdamW's (Liu et al. 2025, "Muon is scalable for LLM training"),
+    so that one rate does for both.
+    """
+    inner, matrices, vectors = [], [], []
+    for name, parameter in network.named_parameters():
+        if parameter.ndim <= 1:
+            vectors.append(parameter)
+        elif parameter.ndim == 2 and ".layers." in name and "pos_bias" not in name:
+            inner.append(parameter)
+        else:
+            matrices.append(parameter)
+    groups = [{"params": matrices, "weight_decay": 1e-2}, {"params": vectors, "weight_decay": 0.0}]
+    return [
+        torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), fused=True),
+        torch.optim.Muon(inner, lr=rate, weight_decay=1e-2, adjust_lr_fn="match_rms_adamw"),
+    ]
+
+
 class Run:
     """One training run and its folder."""
 
@@ -104,10 +126,7 @@ class Run:
         for part in self.network.modules():
             if isinstance(part, torch.nn.Dropout):
                 part.p = options.dropout
-        matrices = [p for p in self.network.parameters() if p.ndim > 1]
-        vectors = [p for p in self.network.parameters() if p.ndim <= 1]
-        groups = [{"params": matrices, "weight_decay": 1e-2}, {"params": vectors, "weight_decay": 0.0}]
-        self.optimiser = torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.98), fused=True)
+        self.optimisers = optimisers(self.network, options.rate)
         self.average = {k: v.detach().clone().float() for k, v in self.network.state_dict().items()}
         self.step, self.seconds, self.audio = 0, 0.0, 0.0
         self.round, self.within = team.rank, 0
@@ -122,7 +141,10 @@ class Run:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         place = {"places": places, **{k: getattr(self, k) for k in ("step", "seconds", "audio")}}
-        state = {"network": self.network.state_dict(), "optimiser": self.optimiser.state_dict()}
+        state = {
+            "network": self.network.state_dict(),
+            "optimisers": [o.state_dict() for o in self.optimisers],
+        }
         torch.save({**state, "average": self.average, "place": place}, self.checkpoint.with_suffix(".part"))
         self.checkpoint.with_suffix(".part").replace(self.checkpoint)
 
@@ -132,7 +154,8 @@ class Run:
             return False
         state = torch.load(self.checkpoint, map_location=self.options.device, weights_only=True)
         self.network.load_state_dict(state["network"])
-        self.optimiser.load_state_dict(state["optimiser"])
+        for optimiser, kept in zip(self.optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(kept)
         self.average = state["average"]
         place = state["place"]
         self.step, self.seconds, self.audio = place["step"], place["seconds"], place["audio"]
@@ -153,17 +176,19 @@ class Run:
         torch.manual_seed(self.options.batches.seed * 1_000_003 + self.step)
         cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress())))
         rate = self.options.rate * min(1.0, (self.step + 1) / self.options.warmup) * max(0.01, cosine)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = rate
         ctc, tdt = losses(
             self.network, batch.to(self.options.device), self.options.sigma, self.options.heard_by_tdt
         )
         (self.options.ctc * ctc + (1 - self.options.ctc) * tdt).backward()
         self.team.average_gradients(self.network.parameters())
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        if torch.isfinite(norm):
-            self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        for optimiser in self.optimisers:
+            if torch.isfinite(norm):
+                optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
         self.step += 1
         self._average()
         return ctc.item(), tdt.item()
@@ -219,7 +244,7 @@ class Run:
     def _report(self, ctc: float, tdt: float) -> None:
         if self.team.rank:
             return
-        rate = self.optimiser.param_groups[0]["lr"]
+        rate = self.optimisers[0].param_groups[0]["lr"]
         clock, heard = self.seconds / 60, self.audio / 3600
         speed = self.audio / max(self.seconds, 1e-9)
         print(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import sentencepiece
 
+from ops.train.batches import BatchOptions
 from ops.train.export import export
-from ops.train.mixture import BatchOptions, Mixture
+from ops.train.mixture import Mixture
 from ops.train.network import Shape
 from ops.train.phases import PHASES
 from ops.train.team import Team

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ops.train.cut import aligned, words_cut
+from ops.train.cut import aligned, pauses, words_cut
 from ops.train.features import MELS
 
 BLANK = 3
@@ -34,3 +34,11 @@ def test_words_are_parted_at_the_quietest_frame_between_them() -> None:
     first, second = words_cut(mels, [8, 10, 14], [0, 2])
     assert len(first) == 90 - 34
     assert len(second) == 14 * 8 + 40 - 90
+
+
+def test_a_sentence_has_a_pause_where_it_is_quiet_for_long_enough() -> None:
+    mels = np.zeros((200, MELS), np.float32)
+    mels[85:97] = -5.0  # between the first word and the second
+    mels[91] = -5.5
+    mels[130:134] = -5.0  # a stop within speech, between the second and the third
+    assert pauses(mels, [8, 10, 14, 19], [0, 2, 3]) == [(1, 91)]

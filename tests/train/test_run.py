@@ -13,13 +13,14 @@ import torch
 from safetensors.torch import load_file
 
 from ops.train import cache
+from ops.train.batches import BatchOptions, batches, collated, encoder_frames, one_round
 from ops.train.export import export
 from ops.train.features import MELS
-from ops.train.mixture import OPEN, BatchOptions, Mixture, batches, collated, encoder_frames, one_round
-from ops.train.network import Shape
+from ops.train.mixture import OPEN, Mixture
+from ops.train.network import Network, Shape
 from ops.train.phases import PHASES
 from ops.train.prepare import check_speakers
-from ops.train.train import Run, TrainOptions, losses
+from ops.train.train import Run, TrainOptions, losses, optimisers
 
 TOKENIZER = Path(__file__).parents[2] / "models" / "demo" / "tokenizer.model"
 Encode = Callable[[str], list[int]]
@@ -74,6 +75,19 @@ def test_every_kind_of_utterance_has_its_words(folder: Path, kind: str) -> None:
         assert np.isfinite(mels).all()
         assert set(text.split()) <= known
         assert (text == "") == (kind == "wordless") or kind == "medley"
+
+
+def test_a_sentence_is_cut_at_its_pauses_at_times(folder: Path) -> None:
+    mixture = Mixture(folder)
+    clip = next(c for c in mixture.train if len(c.text.split()) == 3)
+    first, *rest = clip.text.split()
+    mixture.pauses = {clip.id: [(1, 60)]}
+    heard = {
+        (text, len(mels))
+        for mels, text in (mixture.sentence(clip, np.random.default_rng(n)) for n in range(40))
+    }
+    parts = {(first, 60), (" ".join(rest), clip.frames - 60)}
+    assert heard == {(clip.text, clip.frames), *parts}
 
 
 def test_a_round_is_the_same_each_time_and_fits_its_limits(folder: Path, encode: Encode) -> None:
@@ -137,6 +151,19 @@ def test_a_run_taken_up_again_ends_as_one_that_was_not_stopped(
     for name, value in whole.average.items():
         assert torch.equal(value, resumed.average[name]), name
     assert any(not torch.equal(value, stopped.average[name]) for name, value in whole.average.items())
+
+
+def test_each_parameter_is_one_optimisers(tmp_path: Path) -> None:
+    network = Network(SHAPE)
+    names = {id(p): name for name, p in network.named_parameters()}
+    adam, muon = (
+        [names[id(p)] for g in o.param_groups for p in g["params"]] for o in optimisers(network, 1e-3)
+    )
+    assert sorted([*adam, *muon]) == sorted(names.values())
+    assert "encoder.layers.0.feed_forward1.linear1.weight" in muon
+    assert {"joint.out.weight", "prediction.embed.weight", "encoder.layers.0.self_attn.pos_bias_u"} <= set(
+        adam
+    )
 
 
 def test_learning_lowers_the_losses_of_a_batch(folder: Path, encode: Encode, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from ops.train.batches import Batch, collated
 from ops.train.features import MELS
-from ops.train.mixture import Batch, collated
 from ops.train.network import Shape
 from ops.train.team import Team, together
 from ops.train.train import Run, TrainOptions
