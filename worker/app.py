@@ -161,7 +161,6 @@ class Worker:
                 hinted = None
 
         self._celery.task(name=TASK, ignore_result=True)(transcribe)
-        self._catch_signals()
         # It warns root of pickled messages; ours are JSON and hold an id.
         warnings.filterwarnings("ignore", category=SecurityWarning)
         celery.signals.worker_ready.connect(self._on_ready, weak=False)
@@ -177,7 +176,8 @@ class Worker:
             without_heartbeat=True,
             quiet=True,
         )
-        consumer.start()
+        if not self._draining.is_set():
+            consumer.start()
         self._draining.set()
         return int(self._exit_code or consumer.exitcode or 0)
 
@@ -194,6 +194,7 @@ class Worker:
     def _register(self) -> None:
         with self._db.begin() as tx:
             register_worker(tx, self._info)
+            self._catch_signals()  # whoever knows of this worker may tell it to stop
 
     def _sign_off(self, bench: Bench) -> None:
         engine = self._engine

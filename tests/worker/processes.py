@@ -48,7 +48,7 @@ class Fleet:
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def start(self, *command: str, name: str = "alpha", state: str = "ready") -> "subprocess.Popen[bytes]":
-        """Start a worker and wait until it is in this state."""
+        """Start a worker and wait until it is in this state; without one, until it is known."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
         worker = subprocess.Popen(
             [sys.executable, *(command or FAKE)],
@@ -61,7 +61,7 @@ class Fleet:
         return worker
 
     def _is(self, pid: int, state: str) -> bool:
-        return any(worker.info.pid == pid and worker.state == state for worker in self.workers())
+        return any(worker.info.pid == pid and state in {worker.state, ""} for worker in self.workers())
 
     def submit(self, path: Path, model: str = "plain", pin: str | None = None, **fields: str) -> str:
         source = Source("file", path.as_uri(), path.stat().st_size if path.exists() else None)

@@ -147,3 +147,11 @@ def test_a_worker_whose_engine_cannot_start_any_more_leaves_where_that_is_asked(
     job = fleet.job(job_id)
     assert (job.state, job.deaths) == (JobState.QUEUED, 0)
     assert fleet.workers()[0].state == "stopped"
+
+
+def test_a_worker_told_to_stop_as_soon_as_it_is_known_signs_off(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet()
+    for _ in range(3):
+        worker = fleet.start(state="")
+        assert drained(worker) == 0
+        assert fleet.worker_row(worker).state == "stopped"
