@@ -1,64 +1,41 @@
-"""Synthetic speech, seeded: many voices of espeak-ng, and flite's where there is one, saying sentences.
+"""Synthetic speech, seeded, saying sentences: many voices of espeak-ng (which must be on PATH), a few of
+flite and Pico where they are installed (`engines`).
 
 Voices and texts of the held-out set are in no other. Writes features into the cache, and the held-out set
 also as files, for `evaluate`. Also writes the set of sound without words (`noises`), to which speech in
-languages the model does not know belongs. espeak-ng must be on PATH.
+languages the model does not know belongs.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import soundfile
-import soxr
 
-from ops.train import cache, noises
+from ops.train import cache, engines, noises
+from ops.train.engines import say
 from ops.train.features import RATE, Audio, Mels, log_mel, read_audio
 from ops.train.prepare import manifest
 from ops.train.texts import Sentences, messages
-from ops.train.voices import ACCENTS, FLITE, FOREIGN, HELD_VARIANTS, TRAINED_LANGUAGES, VARIANTS
+from ops.train.voices import (
+    ACCENTS,
+    FLITE,
+    FOREIGN,
+    HELD_VARIANTS,
+    PICO,
+    PICO_FOREIGN,
+    TRAINED_LANGUAGES,
+    VARIANTS,
+)
 
 Rng = np.random.Generator
-FLITE_SHARE = 0.12
+FLITE_SHARE, PICO_SHARE = 0.1, 0.18  # of the texts, where the engine is installed
+PICO_FOREIGN_SHARE = 0.6  # of the languages that Pico speaks
 HELD_SEED = 7  # of the test set, which stays the same whatever training's seed
-
-
-def say(text: str, voice: str, rng: Rng) -> Audio | None:
-    """The text in that voice at a random rate and pitch, float32 at 16 kHz; None where espeak-ng fails."""
-    rate, pitch, loud = int(rng.integers(115, 215)), int(rng.integers(15, 86)), int(rng.integers(60, 160))
-    settings = ["-s", str(rate), "-p", str(pitch), "-a", str(loud), "-g", str(rng.choice([0, 0, 1, 2, 4, 8]))]
-    command = ["espeak-ng", "-v", voice, *settings, "--stdout", text]
-    return _heard(subprocess.run(command, capture_output=True, check=False).stdout, rng)
-
-
-def say_flite(text: str, voice: str, rng: Rng) -> Audio | None:
-    """The same by one of flite's voices, which are cut from recordings."""
-    stretch, pitch = rng.uniform(0.8, 1.3), rng.uniform(0.8, 1.25) * FLITE[voice]
-    with tempfile.NamedTemporaryFile(suffix=".wav") as file:
-        settings = ["--setf", f"duration_stretch={stretch:.2f}", "--setf", f"int_f0_target_mean={pitch:.0f}"]
-        command = ["flite", "-voice", voice, *settings, "-t", text, "-o", file.name]
-        subprocess.run(command, capture_output=True, check=False)
-        return _heard(Path(file.name).read_bytes(), rng)
-
-
-def _heard(sound: bytes, rng: Rng) -> Audio | None:
-    try:
-        samples, source_rate = soundfile.read(io.BytesIO(sound), dtype="float32")
-    except soundfile.LibsndfileError:
-        return None
-    samples = soxr.resample(samples, source_rate, RATE, "MQ")
-    if len(samples) < RATE // 5:
-        return None
-    before, after = (np.zeros(int(rng.uniform(0.02, 0.5) * RATE), np.float32) for _ in range(2))
-    return np.concatenate([before, samples, after]).astype(np.float32)
 
 
 def placed(samples: Audio, rng: Rng) -> Audio:
@@ -77,9 +54,13 @@ def utter(job: tuple[int, int, str]) -> tuple[str, Mels] | None:
     """Voice and log-mel of text `number` of a seed; the same for the same job."""
     seed, number, text = job
     rng = np.random.default_rng((seed, number))
-    if rng.random() < FLITE_SHARE and shutil.which("flite"):
+    kind = rng.random()
+    if kind < FLITE_SHARE and engines.has_flite():
         voice = str(rng.choice(sorted(FLITE)))
-        samples = say_flite(text, voice, rng)
+        samples = engines.say_flite(text, voice, rng)
+    elif kind > 1 - PICO_SHARE and engines.has_pico():
+        voice = str(rng.choice(PICO))
+        samples = engines.say_pico(text, voice, rng)
     else:
         voice = f"{rng.choice(ACCENTS)}+{rng.choice(VARIANTS)}"
         samples = say(text, voice, rng)
@@ -103,7 +84,11 @@ def foreign(texts: dict[str, list[str]], rng: Rng) -> Audio | None:
     language = str(rng.choice(sorted(texts)))
     lines = texts[language]
     said = ". ".join(lines[int(rng.integers(len(lines)))] for _ in range(int(rng.integers(1, 4))))
-    samples = say(said, f"{language}+{rng.choice(VARIANTS)}", rng)
+    voice = PICO_FOREIGN.get(language)
+    if voice and rng.random() < PICO_FOREIGN_SHARE and engines.has_pico():
+        samples = engines.say_pico(said, voice, rng)
+    else:
+        samples = say(said, f"{language}+{rng.choice(VARIANTS)}", rng)
     return None if samples is None else placed(samples[: 20 * RATE], rng)
 
 

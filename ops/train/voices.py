@@ -1,4 +1,4 @@
-"""Names of espeak-ng's voices and a few lines of our own in languages the model does not know."""
+"""Names of the engines' voices, and a few lines of our own in languages the model does not know."""
 
 ACCENTS = [
     "en-us",
@@ -42,3 +42,6 @@ TRAINED_LANGUAGES = {name: name.split("-")[0] for name in _LANGUAGES.split()}
 FOREIGN = {line[:2]: line[4:].split(" / ") for line in _LINES.strip().splitlines()}
 # flite's voices and the pitch they were recorded at, hertz.
 FLITE = {"awb": 125.0, "kal16": 105.0, "rms": 95.0, "slt": 170.0}
+# Pico's voices by its names: one a language.
+PICO = ["en-US", "en-GB"]
+PICO_FOREIGN = {"de": "de-DE", "es": "es-ES", "fr-fr": "fr-FR", "it": "it-IT"}
