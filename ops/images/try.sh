@@ -60,15 +60,15 @@ fi
 for target in api worker; do
     if [ -n "${TRY_AGAIN:-}" ]; then mounted $target; else build $target; fi
 done
-[ -e "$folder/packages/.complete" ] || {
+[ -e "$folder/packages/.with-alertmanager" ] || {
     fresh packages base
     mounted packages
     chroot "$folder/packages" sh -euc '
         export DEBIAN_FRONTEND=noninteractive
         apt-get update -qq
-        apt-get install -y -qq --no-install-recommends postgresql valkey-server prometheus wget >/dev/null'
+        apt-get install -y -qq --no-install-recommends postgresql valkey-server prometheus prometheus-alertmanager wget >/dev/null'
     umount -R "$folder/packages"
-    touch "$folder/packages/.complete"
+    touch "$folder/packages/.with-alertmanager"
 }
 fresh servers packages
 mounted servers

@@ -1,4 +1,4 @@
-"""Starts what docker-compose.yml describes without containers, and sends a sample through it.
+"""Starts what docker-compose.yml describes without containers, and sends a sample and an alert through it.
 
 The roots are those that ops/images/try.sh has made. Commands, environment, secrets, users, health checks and
 volumes are read out of the file. Each service runs as its user, without new privileges, on a root that it
@@ -6,13 +6,11 @@ cannot write to. It wants a network of its own (`unshare --net`), where every se
 Knows the services by name, and what stands in for an image that cannot be had.
 """
 
-import json
 import shlex
 import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +19,12 @@ import boto3
 import yaml
 
 from ops.images.dockerfile import Image, command_in, run_steps, steps_of
+from ops.images.try_checks import SECONDS, TOLD_PORT, check_jobs, check_scraped, check_told, step
 from tests.live.swift import SwiftServer
 
 HERE = Path.cwd()
-SECONDS = 120.0
-SAMPLE = "samples/digits/string-1.flac"
+SERVERS = {"database", "broker", "prometheus", "alertmanager"}
 S3_KEYS = {"s3_access_key_id": "spool:tester", "s3_secret_access_key": "testing"}
-
-
-def step(text: str) -> None:
-    print(f"=== {text}", flush=True)
 
 
 @dataclass
@@ -95,7 +89,7 @@ class Stack:
         subprocess.run(["rm", "-rf", tree], check=True)
         (tree / "ops/images").mkdir(parents=True)
         self.secrets.mkdir()
-        for name, value in S3_KEYS.items():
+        for name, value in {**S3_KEYS, "alert_url": f"http://127.0.0.1:{TOLD_PORT}/told"}.items():
             (self.secrets / name).write_text(value)
         script = tree / "ops/images/secrets.sh"
         script.write_bytes((HERE / "ops/images/secrets.sh").read_bytes())
@@ -106,7 +100,7 @@ class Stack:
             return self.folder / "api"
         if name == "worker":
             return self.folder / name
-        return self.folder / "servers" if name in {"database", "broker", "prometheus"} else None
+        return self.folder / "servers" if name in SERVERS else None
 
     def _service(self, name: str, told: dict[str, Any]) -> Service:
         root = self._root(name)
@@ -127,21 +121,24 @@ class Stack:
 
 
 def make_servers_alike(stack: Stack) -> None:
-    """What the images of PostgreSQL, Valkey and Prometheus bring and Debian's packages have elsewhere."""
+    """What the images of the servers bring and Debian's packages have elsewhere."""
     root = stack.folder / "servers"
     owners = {
         "/data": "valkey",
         "/prometheus": "nobody",
+        "/alertmanager": "nobody",
         "/var/lib/postgresql/data": "postgres",
         "/run/postgresql": "postgres",
     }
     for place, owner in owners.items():
         subprocess.run(["chroot", root, "install", "-d", "-o", owner, "-m", "700", place], check=True)
-    for volume in stack.file["services"]["prometheus"]["volumes"]:
-        source, _, rest = volume.partition(":")
-        if source.startswith("."):
-            target = root / rest.partition(":")[0].lstrip("/")
-            target.write_bytes((HERE / source).read_bytes())
+    for name in ("prometheus", "alertmanager"):
+        for volume in stack.file["services"][name]["volumes"]:
+            source, _, rest = volume.partition(":")
+            if source.startswith("."):
+                target = root / rest.partition(":")[0].lstrip("/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes((HERE / source).read_bytes())
     database = stack.services["database"]
     database.image.environment["PATH"] += ":" + next(
         f"/usr/lib/postgresql/{p.name}/bin" for p in (root / "usr/lib/postgresql").iterdir()
@@ -196,49 +193,6 @@ def start_objects(stack: Stack) -> SwiftServer:
     return server
 
 
-def check_jobs(stack: Stack) -> None:
-    """A sample in, its words out, by the client in the API's image and the key of the file."""
-    api = stack.services["api"]
-    token = (stack.secrets / "api_token").read_text()
-    sample = api.root / "var/lib/spool/sample.flac"
-    sample.write_bytes((HERE / SAMPLE).read_bytes())
-    base = {"SPOOL_API_KEY": token}
-
-    def ask(*words: str) -> str:
-        command = command_in(api.root, api.image, ["spool", *words], **base)
-        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-    found = ask("submit", "/var/lib/spool/sample.flac", "--wait", "--json")
-    jobs = json.loads(found)
-    job = jobs[0] if isinstance(jobs, list) else jobs
-    step(f"job: {job.get('id')} {job.get('state')}")
-    words = ask("transcript", job["id"], "--format", "txt").strip()
-    expected = next(
-        line["text"]
-        for line in map(json.loads, (HERE / "samples/manifest.jsonl").read_text().splitlines())
-        if SAMPLE.endswith(line["file"])
-    )
-    step(f"transcript: {words!r}; the sample's words are {expected!r}")
-    if not words:
-        raise SystemExit("no words came back")
-
-
-def check_scraped() -> None:
-    """Prometheus reads the API with the key of the file, and the alerts are loaded."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        with urllib.request.urlopen("http://127.0.0.1:9090/api/v1/targets") as answer:
-            targets = json.load(answer)["data"]["activeTargets"]
-        if all(target["health"] == "up" for target in targets):
-            break
-        if time.monotonic() > deadline:
-            raise SystemExit(f"Prometheus cannot read: {targets}")
-        time.sleep(1)
-    with urllib.request.urlopen("http://127.0.0.1:9090/api/v1/rules") as answer:
-        rules = [rule["name"] for group in json.load(answer)["data"]["groups"] for rule in group["rules"]]
-    step(f"prometheus reads {[target['scrapeUrl'] for target in targets]}; rules: {', '.join(rules)}")
-
-
 def main() -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     stack = Stack(Path(sys.argv[1]))
@@ -265,12 +219,15 @@ def main() -> None:
         for name in ("api", "worker"):
             services[name].wait_healthy()
         services["prometheus"].start(["prometheus", *services["prometheus"].told["command"]])
-        services["prometheus"].wait_healthy()
-        check_jobs(stack)
+        services["alertmanager"].start(["prometheus-alertmanager", *services["alertmanager"].told["command"]])
+        for name in ("prometheus", "alertmanager"):
+            services[name].wait_healthy()
+        api = services["api"]
+        check_jobs(api.root, api.image, (stack.secrets / "api_token").read_text())
         check_scraped()
-        ended = {
-            name: services[name].stop() for name in ("prometheus", "worker", "api", "broker", "database")
-        }
+        check_told()
+        order = ("alertmanager", "prometheus", "worker", "api", "broker", "database")
+        ended = {name: services[name].stop() for name in order}
         step(f"stopped: {ended}")
     finally:
         objects.stop()
