@@ -22,7 +22,7 @@ def counted(lines: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]]:
     begun: list[Counter[Gram]] = [Counter() for _ in range(order)]
     for line in lines:
         padded = (BEGIN, *line, END)
-        for n in range(2, order + 1):
+        for n in range(2, min(order, len(padded)) + 1):
             begun[n - 1][padded[:n]] += 1  # nothing stands before these, so they keep their occurrences
         highest.update(padded[i : i + order] for i in range(len(padded) - order + 1))
     found = [Counter[Gram]() for _ in range(order)]

@@ -19,7 +19,7 @@ from worker.decode.arpa import read_arpa
 from worker.decode.lm import language_model
 
 PIECES = ["▁a", "▁b", "c", "d"]
-LINES = [["▁a", "▁b", "▁a", "▁b"], ["▁a", "▁b", "c"], ["▁b", "▁a"]]
+LINES = [["▁a", "▁b", "▁a", "▁b"], ["▁a", "▁b", "c"], ["▁b", "▁a"], ["c"], ["c"], []]
 
 
 def words(text: str, confidences: Sequence[float] = ()) -> list[Word]:
@@ -31,9 +31,13 @@ def words(text: str, confidences: Sequence[float] = ()) -> list[Word]:
     ]
 
 
+@pytest.mark.parametrize("order", [2, 3, 4, 6])
 @pytest.mark.parametrize("context", [(), ("▁a",), ("▁b",), ("▁a", "▁b"), (BEGIN,), (BEGIN, "▁a"), ("c", "d")])
-def test_the_chances_of_what_may_follow_add_up_to_one(context: tuple[str, ...]) -> None:
-    chance, backoff = probabilities(counted(LINES, 3), [*PIECES, END])
+def test_the_chances_of_what_may_follow_add_up_to_one(context: tuple[str, ...], order: int) -> None:
+    """Also where lines are shorter than the order."""
+    counts = counted(LINES, order)
+    assert all(len(gram) == n for n, level in enumerate(counts, 1) for gram in level)
+    chance, backoff = probabilities(counts, [*PIECES, END])
 
     def after(word: str, before: tuple[str, ...]) -> float:
         if (*before, word) in chance:
