@@ -35,11 +35,11 @@ OPEN = {
     "medley": 0.06,  # digits, words and phrases with long pauses between them
 }
 FINAL = {
-    "phrase": 0.28,
+    "phrase": 0.31,
     "spelled": 0.04,
-    "digits": 0.13,
-    "words": 0.07,
-    "synthetic": 0.33,
+    "digits": 0.1,
+    "words": 0.06,
+    "synthetic": 0.34,
     "wordless": 0.08,
     "medley": 0.07,
 }
@@ -55,7 +55,7 @@ class Mixture:
         by_domain: dict[str, list[Clip]] = defaultdict(list)
         for clip in self.train:
             by_domain[clip.domain].append(clip)
-        self.open = by_domain["so762"] * 2 + by_domain["libri"] * 3
+        self.open = by_domain["so762"] * 2 + by_domain["libri"] * 5
         self.spelled = [c for c in by_domain["so762"] if set(c.text.split()) <= DIGITS]
         self.words = by_domain["words"]
         self.speakers: dict[str, list[Clip]] = defaultdict(list)
