@@ -31,7 +31,7 @@ faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a l
 	@$(BIN)/python -m tests.faults.table var/faults.jsonl docs/faults.md
 
 soak: env-dev  ## 2,000 jobs through a real stack that is broken all the while; ends with the audit (minutes)
-	@$(BIN)/python -m ops.bench.soak
+	@$(BIN)/python -m ops.soak.run
 
 check: env-dev  ## format, lint and types alone
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }

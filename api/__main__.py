@@ -2,7 +2,7 @@
 
 import sys
 
-from api.cli import main
+from api.cli.main import main
 
 if __name__ == "__main__":
     main(["serve", *sys.argv[1:]])

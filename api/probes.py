@@ -12,7 +12,7 @@ from concurrent.futures import TimeoutError as Silent
 import structlog
 
 from spool.errors import SpoolError
-from spool.wire.jobs import CheckOut
+from spool.schemas.fleet import CheckOut
 
 log = structlog.get_logger(__name__)
 

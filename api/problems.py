@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
-from api.subject import subject
+from api.middleware.log_context import subject
 from spool import errors
 
 log = structlog.get_logger(__name__)

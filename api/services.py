@@ -10,16 +10,17 @@ from typing import Annotated, cast
 from celery import Celery
 from fastapi import Depends, Request
 
-from api.feed import Feed
-from api.keyring import Keyring
-from api.limits import Buckets
+from api.auth.key_cache import Keyring
+from api.auth.rate_limit import Buckets
+from api.delivery.event_broker import Feed
+from api.delivery.webhook_dispatcher import Sender
 from api.probes import Probes
-from api.uploads import drop_remains
-from api.webhook_sender import Sender
-from spool.deleting import Deleter
+from api.submission.uploads import drop_remains
+from spool.background.content_deleter import Deleter
+from spool.background.sweeper import Sweeper
+from spool.broker.celery_app import celery_app, queue_depth
+from spool.domain.jobs import queue_name
 from spool.objects import ObjectStore, object_store
-from spool.queue import celery_app, queue_depth, queue_name
-from spool.relay import Sweeper
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.jobs import JobFilter, list_jobs

@@ -9,7 +9,7 @@ import sys
 import structlog
 from structlog.typing import Processor
 
-from spool.traces import add_trace
+from spool.tracing import add_trace
 
 
 def configure_logs(as_json: bool) -> None:

@@ -25,7 +25,7 @@ FORBIDDEN_LIBRARIES = {
     "api": {"mlx", "torch", "nemo"},
     "migrations": {"mlx", "torch", "nemo", "fastapi"},
 }
-LINES_A_FILE = 300
+LINES_A_FILE = 450
 LINES_A_FUNCTION = 80
 
 
@@ -91,7 +91,10 @@ def test_no_file_is_called_utils() -> None:
     ]
 
 
-@pytest.mark.parametrize("module", ["api.app", "api.cli", "worker.app", "worker.cli", "worker.engine"])
+@pytest.mark.parametrize(
+    "module",
+    ["api.routing", "api.cli.main", "worker.engine.memory_budget", "worker.cli.main", "worker.engine.client"],
+)
 def test_the_processes_without_a_model_never_load_mlx(module: str) -> None:
     code = f"import sys, {module}; sys.exit('mlx' in sys.modules or 'mlx.core' in sys.modules)"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True, timeout=60)

@@ -4,16 +4,18 @@ both honest.
 Start and stop order stand in `Worker.run`, top to bottom. This process never imports MLX. SIGTERM (as well
 as SIGINT, SIGQUIT and SIGHUP) drains: nothing new is claimed, running jobs go back into the queue at their
 next saved chunk, and the process ends with 0. A second SIGINT ends it at once; the leases then run out.
+
+The queues that an unwell worker leaves and takes up again. Knows Celery's consumer; knows no job.
 """
 
 import contextlib
 import os
 import shutil
 import signal
-import sys
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,55 +28,33 @@ from celery.apps.worker import Worker as CeleryWorker
 from celery.exceptions import SecurityWarning
 
 import spool
+from spool.background.sweeper import Sweeper
+from spool.broker.celery_app import TASK, celery_app
+from spool.domain.jobs import queue_name
 from spool.errors import SpoolError
 from spool.ids import new_id
 from spool.objects import object_store
-from spool.queue import TASK, celery_app, queue_name
-from spool.relay import Sweeper
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.workers import WorkerInfo, register_worker, stop_worker
-from spool.traces import start_traces
-from worker.batching import BatchLimits
-from worker.billing import WastedTime
-from worker.engine import Engine
-from worker.engine_protocol import DEFAULT_LOADER, EngineOptions, ShelfOptions
-from worker.hardware import refuse_wrong_pool, this_machine
-from worker.heartbeat import Heartbeat
-from worker.intake import QueueIntake
-from worker.job import Workshop, run_next
-from worker.memory_budget import budget_of
-from worker.off_hours import OffHours
-from worker.patience import RetryPolicy, patiently
-from worker.placement import Placement
-from worker.sources import Sources
-from worker.ward import Ward
-from worker.workbench import Bench
+from spool.tracing import start_traces
+from worker.engine.client import Engine
+from worker.engine.memory_budget import engine_options
+from worker.engine.protocol import DEFAULT_LOADER
+from worker.jobs.retry import RetryPolicy, patiently
+from worker.jobs.runner import Workshop, run_next
+from worker.machine.hardware import refuse_wrong_pool, this_machine
+from worker.service.affinity import Placement
+from worker.service.context import Bench
+from worker.service.heartbeat import Heartbeat
+from worker.service.schedule import OffHours
+from worker.service.supervisor import Ward
+from worker.service.wasted_time import WastedTime
+from worker.sources.fetch import Sources
 
 log = structlog.get_logger(__name__)
-
-FRAME_SAMPLES = 160  # a feature frame of 10 ms at 16 kHz
 START_SECONDS = 30.0  # how long to wait for a database that is still starting
 DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-
-
-def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOptions:
-    """The engine that the settings ask for."""
-    budget = budget_of(settings, this_machine())
-    shelf = ShelfOptions(
-        most=sys.maxsize,
-        budget_bytes=budget.models,
-        stay_seconds=settings.model_stay_seconds,
-        pinned=frozenset(settings.models[name] for name in settings.pinned_models),
-    )
-    limits = BatchLimits(utterances=budget.utterances, samples=budget.frames * FRAME_SAMPLES)
-    return EngineOptions(
-        slots=settings.engine_slots,
-        limits=limits,
-        shelf=shelf,
-        loader=loader,
-        share=settings.work_share,
-    )
 
 
 class Worker:
@@ -262,3 +242,42 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+class QueueIntake:
+    """Pauses and resumes the consumption of `queues`. Thread-safe."""
+
+    def __init__(self, queues: Sequence[str]) -> None:
+        self._queues = tuple(queues)
+        self._lock = threading.Lock()
+        self._consumer: Any = None
+        self._paused = False
+
+    def attach(self, consumer: Any) -> None:  # noqa: ANN401 - Celery has no types
+        """Celery's consumer, each time that it is ready."""
+        with self._lock:
+            self._consumer = consumer
+            if self._paused:
+                self._tell("cancel_task_queue")
+
+    def pause(self) -> None:
+        """Take no more messages. One that is on its way may still come."""
+        with self._lock:
+            if not self._paused:
+                self._paused = True
+                self._tell("cancel_task_queue")
+
+    def resume(self) -> None:
+        """Take messages again."""
+        with self._lock:
+            if self._paused:
+                self._paused = False
+                self._tell("add_task_queue")
+
+    def _tell(self, operation: str) -> None:
+        consumer = self._consumer
+        if consumer is None:
+            return  # it is told when it is ready
+        for queue in self._queues:
+            # It belongs to the thread that runs it.
+            consumer.call_soon(getattr(consumer, operation), queue)

@@ -6,7 +6,7 @@ Revision 0001, the first.
 import sqlalchemy as sa
 from alembic import op
 
-from spool.clock import UtcDateTime
+from spool.tables.base import UtcDateTime
 
 revision = "0001"
 down_revision = None

@@ -6,7 +6,7 @@ Revision 0002, after 0001.
 import sqlalchemy as sa
 from alembic import op
 
-from spool.clock import UtcDateTime
+from spool.tables.base import UtcDateTime
 
 revision = "0002"
 down_revision = "0001"

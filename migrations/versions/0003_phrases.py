@@ -6,7 +6,7 @@ Revision 0003, after 0002.
 import sqlalchemy as sa
 from alembic import op
 
-from spool.clock import UtcDateTime
+from spool.tables.base import UtcDateTime
 
 revision = "0003"
 down_revision = "0002"

@@ -6,7 +6,7 @@ Revision 0004, after 0003.
 import sqlalchemy as sa
 from alembic import op
 
-from spool.clock import UtcDateTime
+from spool.tables.base import UtcDateTime
 
 revision = "0004"
 down_revision = "0003"

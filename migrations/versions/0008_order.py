@@ -6,7 +6,7 @@ Revision 0008, after 0007.
 import sqlalchemy as sa
 from alembic import op
 
-from spool.clock import UtcDateTime
+from spool.tables.base import UtcDateTime
 
 revision = "0008"
 down_revision = "0007"

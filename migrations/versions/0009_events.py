@@ -6,7 +6,7 @@ Revision 0009, after 0008.
 import sqlalchemy as sa
 from alembic import op
 
-from spool.clock import UtcDateTime
+from spool.tables.base import UtcDateTime
 
 revision = "0009"
 down_revision = "0008"

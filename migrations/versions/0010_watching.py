@@ -6,7 +6,7 @@ Revision 0010, after 0009.
 import sqlalchemy as sa
 from alembic import op
 
-from spool.clock import UtcDateTime
+from spool.tables.base import UtcDateTime
 
 revision = "0010"
 down_revision = "0009"

@@ -6,7 +6,7 @@ Revision 0012, after 0011.
 import sqlalchemy as sa
 from alembic import op
 
-from spool.clock import UtcDateTime
+from spool.tables.base import UtcDateTime
 
 revision = "0012"
 down_revision = "0011"

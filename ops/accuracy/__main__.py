@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from worker.blas import preload_blas
+from worker.machine.blas import preload_blas
 
 preload_blas()
 
@@ -23,7 +23,7 @@ import mlx.core as mx
 
 from ops.accuracy import sections
 from ops.accuracy.ways import BASE, ORDER, all_ways, language_model, sampled, training_text
-from worker.model.load import load_model
+from worker.models.load import load_model
 
 MARK = "<!-- From here on written by `python -m ops.accuracy`. -->"
 

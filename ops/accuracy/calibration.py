@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spool.transcript import Word
+from spool.domain.transcript import Word
 from spool.wer import normal_words
 
 BINS = 10

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import mlx.core as mx
 import numpy as np
 
-from ops.train.evaluate import SEED, Utterance
-from ops.train.features import RATE
-from spool.transcript import Word
+from ops.train.data.features import RATE
+from ops.train.run.evaluate import SEED, Utterance
+from spool.domain.transcript import Word
 from spool.wer import WordErrors, total_errors, word_errors
-from worker.decode.hypothesis import SearchOptions, UtteranceAsk
 from worker.decode.search import best_of, search
+from worker.decode.types import SearchOptions, UtteranceAsk
 from worker.decode.words import words_of
-from worker.model.model import AsrModel, Encoded
+from worker.models.nemo.model import AsrModel, Encoded
 
 FRAMES_AT_ONCE = 160 * RATE
 Asks = Callable[[Utterance], UtteranceAsk]

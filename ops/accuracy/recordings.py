@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ops.train.evaluate import decoded, through_chunks, time_error
-from ops.train.features import RATE, Audio, read_audio
-from spool.transcript import Word
+from ops.train.data.features import RATE, Audio, read_audio
+from ops.train.run.evaluate import decoded, through_chunks, time_error
+from spool.domain.transcript import Word
 from spool.wer import WordErrors, normal_words, total_errors, word_errors
-from worker.chunks import Chunk, ChunkOptions
-from worker.decode.hypothesis import SearchOptions
-from worker.model.model import AsrModel
+from worker.decode.types import SearchOptions
+from worker.models.nemo.model import AsrModel
+from worker.segmentation.chunker import Chunk, ChunkOptions
 
 NEAR = 1.0  # seconds from a seam
 

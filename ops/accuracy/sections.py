@@ -9,9 +9,9 @@ from pathlib import Path
 from ops.accuracy import calibration, recordings, tables
 from ops.accuracy.measure import Heard, Way, difference, errors_of, heard_by
 from ops.accuracy.ways import BASE, BEAM, GREEDY, OPEN
-from ops.train.evaluate import Sets, Utterance
+from ops.train.run.evaluate import Sets, Utterance
 from spool.wer import WordErrors
-from worker.model.model import AsrModel
+from worker.models.nemo.model import AsrModel
 
 Found = dict[str, dict[str, Heard]]  # by way, by set
 LENGTHS = (10, 20, 30, 60)

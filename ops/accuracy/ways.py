@@ -13,11 +13,11 @@ import numpy as np
 
 from ops.accuracy.measure import Way
 from ops.accuracy.ngram import write_arpa
-from ops.train.evaluate import SEED, Sets, Utterance, recorded
-from ops.train.features import read_audio
-from ops.train.prepare import manifest
-from ops.train.texts import Sentences
-from worker.decode.hypothesis import FusionOptions, SearchOptions, UtteranceAsk
+from ops.train.data.features import read_audio
+from ops.train.data.prepare import manifest
+from ops.train.data.texts import Sentences
+from ops.train.run.evaluate import SEED, Sets, Utterance, recorded
+from worker.decode.types import FusionOptions, SearchOptions, UtteranceAsk
 
 ORDER = 4
 PROSE = 12_000  # lines beside the transcripts: more take minutes to read
@@ -32,7 +32,7 @@ OPEN = ("open, read", "open, non-native", "open, other")
 
 
 def sampled(speech: Path, synthetic: Path | None, most: int) -> Sets:
-    """The sets of `ops.train.evaluate`, at most that many utterances of each, drawn with a fixed seed."""
+    """The sets of `ops.train.run.evaluate`, at most that many utterances of each, drawn with a fixed seed."""
     sets = dict(recorded(speech))
     if synthetic is not None:
         rows = manifest(synthetic)

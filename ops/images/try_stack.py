@@ -20,7 +20,7 @@ import yaml
 
 from ops.images.dockerfile import Image, command_in, run_steps, steps_of
 from ops.images.try_checks import SECONDS, TOLD_PORT, check_jobs, check_scraped, check_told, step
-from tests.live.swift import SwiftServer
+from ops.testbed.swift import SwiftServer
 
 HERE = Path.cwd()
 SERVERS = {"database", "broker", "prometheus", "alertmanager"}

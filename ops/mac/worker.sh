@@ -17,4 +17,4 @@ if [ "${1:-}" = run ]; then
     # It watches this process, which becomes the worker: launchd's SIGTERM goes to the worker itself.
     [ "${SPOOL_CAFFEINATE:-yes}" = no ] || caffeinate -i -s -w $$ &
 fi
-exec .venv/bin/python -m worker.cli "$@"
+exec .venv/bin/python -m worker.cli.main "$@"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import sentencepiece
 
-from ops.train.cut import cut_digits, find_pauses
-from ops.train.network import Network, Shape
-from ops.train.prepare import prepare
-from ops.train.synth import synthesise
-from ops.train.team import together
-from ops.train.weights import load_into
-from ops.train.work import train
+from ops.train.data.cut import cut_digits, find_pauses
+from ops.train.data.prepare import prepare
+from ops.train.data.synth import synthesise
+from ops.train.data.work import train
+from ops.train.model.network import Network, Shape
+from ops.train.model.weights import load_into
+from ops.train.run.team import together
 
 
 def arguments() -> argparse.Namespace:

@@ -9,12 +9,11 @@
     jobs, batches, reports, webhooks    the calls, written once for both classes
     errors     what can go wrong
 
-Answers are the models of `spool.wire`, the server's own. Knows HTTP; no terminal, no settings but
+Answers are the models of `spool.schemas`, the server's own. Knows HTTP; no terminal, no settings but
 `SPOOL_URL` and `SPOOL_API_KEY`.
 """
 
-from spool.client.awaiting import AsyncSpool
-from spool.client.blocking import Spool
+from spool.client.aio import AsyncSpool
 from spool.client.errors import (
     ClientError,
     Conflict,
@@ -30,7 +29,8 @@ from spool.client.errors import (
     Unauthorized,
     Unreachable,
 )
-from spool.client.steps import Retries
+from spool.client.exchange import Retries
+from spool.client.sync import Spool
 
 __all__ = [
     "AsyncSpool",

@@ -6,11 +6,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from spool.client.exchange import Ask, Flow, Lines, Pages, Sent, Upload, read
 from spool.client.jobs import LONGEST_PAGE, new_key, ordered, waited
-from spool.client.steps import Ask, Flow, Lines, Pages, Sent, Upload, read
-from spool.jobs import JobState
-from spool.order import PriorityName
-from spool.wire.batches import BatchDetail, BatchOut, BatchPage, BatchResult, BatchRetried
+from spool.domain.jobs import JobState
+from spool.domain.priority import PriorityName
+from spool.schemas.batches import BatchDetail, BatchOut, BatchPage, BatchResult, BatchRetried
 
 _NDJSON = "application/x-ndjson"
 

@@ -1,6 +1,6 @@
 """The calls about jobs: hand in, look at, wait for, fetch the words, cancel, try again, delete.
 
-Each is a generator of steps (`spool.client.steps`); `Spool` and `AsyncSpool` have it as a method.
+Each is a generator of steps (`spool.client.exchange`); `Spool` and `AsyncSpool` have it as a method.
 """
 
 import time
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from spool.client.errors import TimedOut
-from spool.client.steps import Ask, Flow, Pages, Pause, Sent, Upload, kind_of, read
+from spool.client.exchange import Ask, Flow, Pages, Pause, Sent, Upload, kind_of, read
+from spool.domain.jobs import JobState
+from spool.domain.priority import PriorityName
+from spool.domain.transcript import Transcript
 from spool.formats import Format
-from spool.jobs import JobState
-from spool.order import PriorityName
-from spool.transcript import Transcript
-from spool.wire.batches import BatchDetail
-from spool.wire.jobs import JobDetail, JobOut, JobPage
+from spool.schemas.batches import BatchDetail
+from spool.schemas.jobs import JobDetail, JobOut, JobPage
 
 POLL_FIRST_S, POLL_LONGEST_S, POLL_GROWTH = 0.3, 5.0, 1.25
 LONGEST_PAGE = 200

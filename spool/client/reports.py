@@ -2,9 +2,9 @@
 
 from datetime import date
 
-from spool.client.steps import Ask, Flow, read
-from spool.wire.costs import CostReportOut, GroupBy
-from spool.wire.jobs import ModelList, ModelOut, Readiness, WorkerList, WorkerOut
+from spool.client.exchange import Ask, Flow, read
+from spool.schemas.costs import CostReportOut, GroupBy
+from spool.schemas.fleet import ModelList, ModelOut, Readiness, WorkerList, WorkerOut
 
 
 def costs(

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from spool.client.session import answer
-from spool.client.steps import Ask, Flow, Pages, read
-from spool.wire.webhooks import DeliveryOut, DeliveryPage, WebhookList, WebhookOut, WebhookSecret
+from spool.client.base import answer
+from spool.client.exchange import Ask, Flow, Pages, read
+from spool.schemas.webhooks import DeliveryOut, DeliveryPage, WebhookList, WebhookOut, WebhookSecret
 
 _ALL = "/v1/webhooks"
 

@@ -7,12 +7,12 @@ asked for.
 from collections.abc import Callable
 from typing import Literal, get_args
 
+from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats.lattices import kaldi, lattice
-from spool.formats.reading import paragraphs, txt
 from spool.formats.subtitles import srt, ttml, vtt
 from spool.formats.tables import ctm, tsv
-from spool.transcript import Transcript
+from spool.formats.text import paragraphs, txt
 
 Format = Literal["json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml", "lattice", "kaldi"]
 FORMATS: tuple[Format, ...] = get_args(Format)

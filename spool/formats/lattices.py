@@ -10,9 +10,8 @@ import json
 import re
 from collections.abc import Iterator
 
+from spool.domain.transcript import Lattice, Transcript
 from spool.errors import NotFound
-from spool.lattice import Lattice
-from spool.transcript import Transcript
 
 EPSILON = "<eps>"
 _UNSAFE = re.compile(r"\s+")

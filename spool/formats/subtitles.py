@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
-from spool.formats.channels import has_channels, label
-from spool.transcript import Segment, Transcript, Word
+from spool.domain.transcript import Segment, Transcript, Word
+from spool.formats.text import has_channels, label
 
 LINE_CHARACTERS = 42
 _MIN_MS, _MAX_MS, _FLASH_MS = 1000, 7000, 100

@@ -1,7 +1,7 @@
 """Tables for other tools: TSV, a segment a line, and CTM, a word a line."""
 
-from spool.formats.channels import has_channels
-from spool.transcript import Transcript
+from spool.domain.transcript import Transcript
+from spool.formats.text import has_channels
 
 
 def tsv(transcript: Transcript) -> str:

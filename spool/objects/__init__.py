@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from spool.errors import SettingsError
-from spool.objects.folder import FolderStore
-from spool.objects.store import ObjectInfo, ObjectStore
+from spool.objects.base import ObjectInfo, ObjectStore
+from spool.objects.local import FolderStore
 from spool.settings import Settings
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from spool.errors import (
     SpoolError,
     StorageError,
 )
-from spool.objects.folder import BLOCK, storage_errors, write_whole
-from spool.objects.store import ObjectInfo, checked_key
+from spool.objects.base import ObjectInfo, checked_key
+from spool.objects.local import BLOCK, storage_errors, write_whole
 
 MULTIPART_BYTES = 64 * 2**20
 # How often a body may break off before we give up: a few times, and once more for each gigabyte that came

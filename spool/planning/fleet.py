@@ -9,29 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spool.domain.ledger import Measured
 from spool.errors import InvalidRequest
-from spool.planning.audio import CHUNK_SECONDS
 from spool.planning.chips import THIS_MACHINE, Chip, chip_named, parse_fleet
-from spool.planning.pace import ASSUMED_EFFICIENCY, Pace, RooflinePace, Run, ScaledPace, fit
+from spool.planning.model_size import ModelShape
 from spool.planning.plan import Machine, Ownership
-from spool.planning.roofline import Batch, Decoder
-from spool.planning.shape import ModelShape
+from spool.planning.recordings import CHUNK_SECONDS
+from spool.planning.roofline import Batch
+from spool.planning.throughput import ASSUMED_EFFICIENCY, Pace, RooflinePace, Run, ScaledPace, fit
 
 LEDGER_SECONDS = 600.0
 """Audio that a measurement of the ledger rests on at least."""
 UNIT = Chip("unit", 1, 1.0, 1e6)
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What the ledger says of one chip with one model: audio and engine seconds of chunks that were kept."""
-
-    chip: str
-    model: str
-    audio_seconds: float
-    engine_seconds: float
-    decoder: Decoder = "greedy"
-    beam: int = 4
 
 
 @dataclass(frozen=True, slots=True)

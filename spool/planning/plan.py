@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from spool.errors import InvalidRequest
-from spool.planning.audio import CHUNK_SECONDS, Lengths
 from spool.planning.chips import CHIPS, Chip
-from spool.planning.pace import Pace, Parts, RooflinePace
+from spool.planning.model_size import ModelShape
+from spool.planning.recordings import CHUNK_SECONDS, Lengths
 from spool.planning.roofline import Batch, Decoder, Work
-from spool.planning.shape import ModelShape
+from spool.planning.throughput import Pace, Parts, RooflinePace
 from spool.settings import FRAME_BUDGET, MAX_BATCH
 
 HOURS_A_YEAR = 8766.0

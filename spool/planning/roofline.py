@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from spool.planning.chips import Chip
-from spool.planning.shape import FEATURE_FRAMES, ModelShape
+from spool.planning.model_size import FEATURE_FRAMES, ModelShape
 
 Decoder = Literal["greedy", "beam"]
 STEPS_PER_SECOND = 6.5

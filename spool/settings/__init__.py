@@ -1,9 +1,8 @@
 """Every setting of Spool in one frozen object, read from `SPOOL_*` variables."""
 
-from spool.settings.checks import FRAME_BUDGET, LONGEST_CHUNK_FRAMES, MAX_BATCH
 from spool.settings.environment import load_settings
-from spool.settings.fields import Settings
-from spool.settings.unknown import unknown_variables
+from spool.settings.model import Settings
+from spool.settings.validation import FRAME_BUDGET, LONGEST_CHUNK_FRAMES, MAX_BATCH, unknown_variables
 
 __all__ = [
     "FRAME_BUDGET",

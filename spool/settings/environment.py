@@ -8,10 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from spool.errors import SettingsError
-from spool.settings.fields import Settings
-
-PREFIX = "SPOOL_"
-SECRETS = ("api_token", "api_key", "s3_access_key_id", "s3_secret_access_key", "database_url", "redis_url")
+from spool.settings.model import PREFIX, SECRETS, Settings
+from spool.settings.validation import refuse_contradictions
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:  # noqa: ANN401
@@ -28,7 +26,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     values |= _secrets_from_files(upper)
     values |= overrides
     try:
-        return Settings(**values)
+        settings = Settings(**values)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = ".".join(str(part) for part in first["loc"][:1]) or "settings"
@@ -36,6 +34,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         where = "".join(f"{part}: " for part in [".".join(map(str, first["loc"][1:]))] if part)
         message = first["msg"].removeprefix("Value error, ")
         raise SettingsError(f"{PREFIX}{field.upper()}: {where}{message}.") from None
+    refuse_contradictions(settings)
+    return settings
 
 
 def _secrets_from_files(environ: Mapping[str, str]) -> dict[str, str]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, literal, or_, select, update
 
-from spool.clock import now_utc, seconds_from_now
+from spool.domain.api_keys import Minted, Scope, mint
 from spool.errors import InvalidRequest, NotFound
-from spool.keys import Minted, Scope, mint
+from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import api_keys
 
 USE_NOTED_SECONDS = 60.0

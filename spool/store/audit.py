@@ -9,11 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, exists, func, literal, or_, select, union_all
 
-from spool.audit import Bill, Core, JobFacts, Line, WorkerDay, WorkerFacts
-from spool.audit_deletions import Stored
-from spool.clock import now_utc, seconds_from_now
-from spool.jobs import JobState
-from spool.retention import Content
+from spool.audit.rules import Bill, Core, JobFacts, Line, Stored, WorkerDay, WorkerFacts
+from spool.domain.jobs import JobState
+from spool.domain.retention import Content
+from spool.store.sql import now_utc, seconds_from_now
 from spool.store.workers import ALIVE_SECONDS
 from spool.tables import chunk_sums, chunks, cost_lines, deletions, jobs, locks, outbox, workers
 

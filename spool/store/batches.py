@@ -2,10 +2,15 @@
 
 A block of jobs, their outbox lines and the batch's count commit together (law 2), so a submission that broke
 off has run what it had written, and the same submission under its idempotency key goes on from there: within
-a batch a `custom_id` makes one job. How far a batch is stands in `spool.store.standing`;
-`spool.store.batch_changes` cancels and retries.
+a batch a `custom_id` makes one job. How far a batch is stands in `spool.store.batch_progress`;
+`spool.store.batches` cancels and retries.
+
+What a person does to a whole batch: cancel what has not ended, queue again what failed.
+
+Knows nothing of how a batch came to be.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,18 +20,18 @@ from sqlalchemy import Connection, Row, insert, literal, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from spool.clock import UtcDateTime, epoch_us, now_utc
+from spool.domain.events import BATCH_CANCELLED, BATCH_CREATED, BATCH_RECEIVED, BATCH_RETRIED
+from spool.domain.jobs import Job, JobState, queue_name
+from spool.domain.priority import NORMAL
 from spool.errors import Conflict, InvalidRequest, NotFound
-from spool.events import BATCH_CREATED, BATCH_RECEIVED
 from spool.ids import new_id
-from spool.jobs import JobState, queue_name
-from spool.order import NORMAL
-from spool.store.cursors import read_cursor, write_cursor
-from spool.store.events import note_batch
-from spool.store.jobs import PAGE_LIMIT, NewJob, values_of
-from spool.store.phrases import keep_phrases
-from spool.store.rows import JOB_COLUMNS, Job, job_of
+from spool.store.deletions import whole
+from spool.store.event_log import note_batch, note_cancelled
+from spool.store.jobs import PAGE_LIMIT, NewJob, job_of_key, keep_key, keep_phrases, retried, values_of
+from spool.store.rows import JOB_COLUMNS, add_hints, job_of
+from spool.store.sql import epoch_us, now_utc, read_cursor, write_cursor
 from spool.tables import ID, batches, jobs, outbox
+from spool.tables.base import UtcDateTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,3 +252,82 @@ def _touch(tx: Connection, batch_id: str) -> bool:
 
 def _batch_of(row: Row[Any]) -> Batch:
     return Batch(**row._mapping)
+
+
+def cancel_batch(tx: Connection, batch_id: str) -> int:
+    """Cancel every job that waits, ask the running ones to stop, and take no more; how many that concerned.
+
+    Raises NotFound, and Conflict when all has ended already.
+    """
+    project = get_batch(tx, batch_id).project
+    tx.execute(
+        update(batches)
+        .where(batches.c.id == batch_id, batches.c.cancelled_at.is_(None))
+        .values(cancelled_at=now_utc(), updated_at=now_utc())
+    )
+    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    ended = {"state": JobState.CANCELLED.value, "finished_at": now}
+    waiting = _change_all(tx, batch_id, JobState.QUEUED, ended)
+    running = _change_all(tx, batch_id, JobState.RUNNING, {"cancel_requested": True})
+    if waiting + running == 0 and get_batch(tx, batch_id).closed_at is not None:
+        raise Conflict(f"Batch {batch_id} has ended; there is nothing to cancel.")
+    note_cancelled(tx, batch_id, now)
+    note_batch(tx, BATCH_CANCELLED, batch_id, project, {"cancelled": waiting, "asked_to_stop": running})
+    return waiting + running
+
+
+def retry_failed(tx: Connection, batch_id: str, limit: int = 1000) -> int:
+    """Queue up to `limit` failed jobs again, as `retry_job` does one; how many. Raises NotFound.
+
+    Call it until it says 0: so many jobs in one transaction would hold the others up.
+    """
+    project = get_batch(tx, batch_id).project
+    failed = (
+        select(jobs.c.id)
+        .where(jobs.c.batch_id == batch_id, jobs.c.state == JobState.FAILED.value, whole())
+        .order_by(jobs.c.batch_line)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    again = tx.execute(
+        update(jobs)
+        .where(jobs.c.id.in_(list(tx.scalars(failed))), jobs.c.state == JobState.FAILED.value, whole())
+        .values(**retried())
+        .returning(jobs.c.id, jobs.c.pool, jobs.c.worker)
+    ).all()
+    add_hints(tx, [(row.id, row.pool, row.worker) for row in again])
+    if again:
+        note_batch(tx, BATCH_RETRIED, batch_id, project, {"retried": len(again)})
+    return len(again)
+
+
+def was_retried(tx: Connection, batch: Batch, key: str | None) -> bool:
+    """Whether a retry under this idempotency key came to its end; one that broke off goes on when repeated.
+
+    Raises Conflict when the key was used for another request.
+    """
+    return key is not None and job_of_key(tx, batch.project, key, _asked(batch)) is not None
+
+
+def note_retried(tx: Connection, batch: Batch, key: str | None) -> None:
+    """The retry under this key has come to its end."""
+    # Keys are kept beside a job; any of the batch will do.
+    job_id = tx.scalar(select(jobs.c.id).where(jobs.c.batch_id == batch.id).limit(1))
+    if key is not None and job_id is not None:
+        keep_key(tx, batch.project, key, _asked(batch), job_id)
+
+
+def _asked(batch: Batch) -> str:
+    return hashlib.sha256(f"retry-failed {batch.id}".encode()).hexdigest()
+
+
+def _change_all(tx: Connection, batch_id: str, state: JobState, values: dict[str, Any]) -> int:
+    # Locked in the order of ids, as in the relay's own update, so that the two never wait in a circle.
+    wanted = (
+        select(jobs.c.id)
+        .where(jobs.c.batch_id == batch_id, jobs.c.state == state.value)
+        .order_by(jobs.c.id)
+        .with_for_update()
+    )
+    changed = update(jobs).where(jobs.c.id.in_(wanted), jobs.c.state == state.value)
+    return tx.execute(changed.values(**values, updated_at=now_utc())).rowcount

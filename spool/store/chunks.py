@@ -11,14 +11,12 @@ from sqlalchemy import Connection, delete, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from spool.clock import now_utc
-from spool.lattice import Lattice
-from spool.store import costs
-from spool.store.claims import Claim
-from spool.store.costs import Charge
-from spool.store.leases import hold
+from spool.domain.transcript import Lattice, NbestText, Word
+from spool.store.ledger import charges
+from spool.store.ledger.charges import Charge
+from spool.store.queue.leases import Claim, hold
+from spool.store.sql import now_utc
 from spool.tables import chunks
-from spool.transcript import NbestText, Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) 
         .on_conflict_do_nothing(index_elements=[chunks.c.job_id, chunks.c.channel, chunks.c.number])
         .returning(chunks.c.number)
     ).one_or_none()
-    costs.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved is None)
+    charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved is None)
 
 
 def saved_chunks(tx: Connection, job_id: str) -> list[SavedChunk]:
@@ -119,5 +117,5 @@ def drop_stale(tx: Connection, claim: Claim, fingerprint: str) -> int:
     )
     attempts = [row.attempt for row in gone]
     for attempt in sorted(set(attempts)):
-        costs.waste(tx, claim.job.id, attempt)
+        charges.waste(tx, claim.job.id, attempt)
     return len(attempts)

@@ -1,9 +1,9 @@
 """What is deleted on purpose: jobs marked, their words in SQL gone, and a line in the log, in one commit.
 
 From that commit on the content counts as gone: it is not served, not taken over by other jobs, and the job is
-not run again. Its objects are removed after it (`spool.deleting`), and the line says until when that is still
-to be done. The job's row stays with its costs; what its chunks came to stays as sums, so that its bill is
-still proved.
+not run again. Its objects are removed after it (`spool.background.content_deleter`), and the line says until
+when that is still to be done. The job's row stays with its costs; what its chunks came to stays as sums, so
+that its bill is still proved.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,11 @@ from sqlalchemy import (
     update,
 )
 
-from spool.clock import now_utc, seconds_from_now
+from spool.domain.jobs import TERMINAL, Job
+from spool.domain.retention import Content
 from spool.errors import Deleted
 from spool.ids import new_id
-from spool.jobs import TERMINAL
-from spool.retention import Content
-from spool.store.rows import Job
+from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import chunk_sums, chunks, deletions, jobs, phrase_lists
 from spool.tables.jobs import KEPT_SOURCE, KEPT_TRANSCRIPT
 

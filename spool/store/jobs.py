@@ -1,29 +1,36 @@
 """Jobs as people see them: created, looked up, listed, cancelled, retried.
 
 A job's row and its outbox line are written by the same call, so they commit together (law 2). What workers
-write is in `spool.store.leases`.
+write is in `spool.store.queue.leases`.
+
+Idempotency keys: the first request under a key is kept, and a repeat of it is known as one.
+
+A key belongs to a project, and stands beside the SHA-256 of what was asked under it. Knows no request.
+
+Lists of phrases, each kept once under its digest, however many jobs have the same.
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, func, insert, literal, null, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from spool.clock import UtcDateTime, epoch_us, now_utc
+from spool.domain.jobs import Job, JobState, Source, SourceKind
+from spool.domain.options import JobOptions, PhraseList
+from spool.domain.priority import NORMAL, due_of
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.ids import new_id
-from spool.jobs import JobOptions, JobState
-from spool.order import NORMAL, due_of
-from spool.phrases import PhraseList
-from spool.store.cursors import read_cursor, write_cursor
 from spool.store.deletions import refuse_deleted, whole
-from spool.store.events import note_jobs
-from spool.store.idempotency import job_of_key, keep_key
-from spool.store.phrases import keep_phrases
-from spool.store.rows import JOB_COLUMNS, Job, Source, SourceKind, add_hints, job_of, may_become
-from spool.tables import ID, jobs
+from spool.store.event_log import note_jobs
+from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
+from spool.store.sql import epoch_us, now_utc, read_cursor, write_cursor
+from spool.tables import ID, idempotency, jobs, phrase_lists
+from spool.tables.base import UtcDateTime
 
 __all__ = [
     "Job",
@@ -292,3 +299,54 @@ def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
     if wanted.created_to is not None:
         conditions.append(jobs.c.created_at < wanted.created_to)
     return conditions
+
+
+def job_of_key(tx: Connection, project: str, key: str, request_hash: str) -> str | None:
+    """The id of the job that the key's first request was about. Raises Conflict for another request's key."""
+    found = tx.execute(
+        select(idempotency.c.job_id, idempotency.c.request_hash).where(
+            idempotency.c.project == project, idempotency.c.key == key
+        )
+    ).one_or_none()
+    if found is None:
+        return None
+    if found.request_hash != request_hash:
+        raise Conflict(f"The idempotency key {key!r} was used for another request.")
+    return str(found.job_id)
+
+
+def keep_key(tx: Connection, project: str, key: str, request_hash: str, job_id: str) -> bool:
+    """Keep the key; False when there is one already. Waits for a transaction that is writing the same."""
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    kept = tx.execute(
+        build(idempotency)
+        .values(project=project, key=key, request_hash=request_hash, job_id=job_id, created_at=now_utc())
+        .on_conflict_do_nothing()
+        .returning(idempotency.c.job_id)
+    )
+    return kept.one_or_none() is not None
+
+
+def keep_phrases(tx: Connection, lists: Iterable[PhraseList | None]) -> None:
+    """Keep the lists that are not there yet; None is no list."""
+    asked = {told.sha256: told for told in lists if told is not None}
+    if not asked:
+        return
+    held = select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(list(asked)))
+    # Held until the jobs that name them are committed, so that no deletion takes them for unused meanwhile.
+    there = set(tx.scalars(held.order_by(phrase_lists.c.sha256).with_for_update(read=True)))
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    # In the order of their digests, so that two transactions never wait for each other in a circle.
+    rows = [
+        {"sha256": digest, "phrases": list(asked[digest].phrases)} for digest in sorted(set(asked) - there)
+    ]
+    if rows:
+        tx.execute(build(phrase_lists).values(created_at=now_utc()).on_conflict_do_nothing(), rows)
+
+
+def phrases_of(tx: Connection, sha256: str) -> tuple[str, ...]:
+    """The phrases of a list. Raises NotFound."""
+    found = tx.scalar(select(phrase_lists.c.phrases).where(phrase_lists.c.sha256 == sha256))
+    if found is None:
+        raise NotFound(f"There is no list of phrases {sha256}.")
+    return tuple(found)

@@ -5,106 +5,14 @@ line that has to go with a change.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, insert
 
-from spool.clock import now_utc, seconds_from_now
-from spool.jobs import MOVES, JobOptions, JobState, queue_name
-from spool.order import NEVER, NORMAL
+from spool.domain.jobs import MOVES, Job, JobState, Source, queue_name
+from spool.domain.options import JobOptions
+from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import jobs, outbox
-
-SourceKind = Literal["upload", "file", "s3", "https"]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where the recording is. For an upload, `uri` is its key in the object store (`jobs/{id}/source`)."""
-
-    kind: SourceKind
-    uri: str
-    size: int | None = None
-    etag: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One recording to be transcribed, as the row stood when it was read."""
-
-    id: str
-    project: str
-    state: JobState
-    name: str
-    source: Source
-    options: JobOptions
-    pool: str
-    worker: str | None
-    """Name of the worker it is pinned to."""
-    attempt: int
-    """Grows with each claim; the fence of every write."""
-    deaths: int
-    """Attempts since the last retry that ended without a word from their worker."""
-    lease_owner: str | None
-    lease_until: datetime | None
-    cancel_requested: bool
-    audio_seconds: float | None
-    """Length of the recording; None until known."""
-    done_seconds: float
-    """How much of it is decoded."""
-    created_at: datetime
-    queued_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    updated_at: datetime
-    error_code: str | None
-    error_message: str | None
-    transcript_key: str | None
-    transcript_sha256: str | None
-    coverage: float | None
-    """Share of the samples that a chunk's core covered, 0 to 1."""
-    words: int | None
-    """How many words the transcript has."""
-    batch_id: str | None = None
-    batch_line: int | None = None
-    """Its line in the batch's manifest, or its place in the listing of a prefix or folder, from 1."""
-    custom_id: str | None = None
-    """What the submitter calls it; once a batch."""
-    tags: dict[str, str] | None = None
-    reuse: bool = False
-    """Whether an earlier transcript of the same content, options and model may be taken over."""
-    reused_from: str | None = None
-    """The job whose transcript was taken over."""
-    content_sha256: str | None = None
-    """Of the source's bytes, once a worker has read them."""
-    fingerprint: str | None = None
-    """Of the options and the model's weights, once done."""
-    key_id: str | None = None
-    """The API key that handed it in."""
-    troubles: int = 0
-    """Attempts in a row that ended with an error that may pass and kept no chunk."""
-    ran_seconds: float = 0.0
-    """How long workers have run it since it was submitted or retried, as of the last renewal."""
-    priority: int = NORMAL
-    """Its class, as `spool.order` counts them."""
-    deadline: datetime | None = None
-    due: int = NEVER
-    """The deadline in Unix seconds while it can be met; else `NEVER`."""
-    reckoned_seconds: float | None = None
-    """What `done_seconds` should come to by what its project was charged when it was claimed."""
-    traceparent: str | None = None
-    """The W3C trace context that it was handed in under."""
-    source_deleted_at: datetime | None = None
-    """When its uploaded recording was deleted on purpose."""
-    transcript_deleted_at: datetime | None = None
-    """When every word of it was deleted on purpose."""
-
-    @property
-    def ids(self) -> dict[str, str]:
-        """What every log line about it carries."""
-        return {"job_id": self.id} | ({"batch_id": self.batch_id} if self.batch_id else {})
-
 
 _INSIDE = {"hinted_at", "place", "not_before", "phrases_sha256"}
 JOB_COLUMNS = tuple(column for column in jobs.c if column.name not in _INSIDE)

@@ -1,21 +1,30 @@
 """Endpoints that are told of events: made, listed, their secrets rotated, disabled, removed.
 
 A removed endpoint keeps its row, without address and secrets, for the counts of what became of deliveries.
-What is sent to them is in `spool.store.deliveries`.
+What is sent to them is in `spool.store.webhooks`.
+
+What endpoints are sent: one row for each message, tried until it arrived or is given up.
+
+Any process may take what is due: a row that is taken is due again only after a while, so of several processes
+one sends it, and one that dies loses none. What comes of a try is written under the number of that try alone.
+Opens no connection; the words and waits of the specification are in `spool.domain.webhooks`.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, func, insert, null, select, update
+from sqlalchemy import Connection, Row, delete, exists, func, insert, literal, null, select, tuple_, update
 
-from spool.clock import now_utc, seconds_from_now
+from spool.domain.events import Event
+from spool.domain.webhooks import new_secret
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
-from spool.tables import webhook_deliveries, webhooks
-from spool.webhooks import new_secret
+from spool.store.sql import now_utc, read_cursor, seconds_from_now, write_cursor
+from spool.tables import ID, webhook_deliveries, webhooks
+from spool.tables.base import UtcDateTime
 
 OLD_SECRET_SECONDS = 24 * 3600.0
 """How long the secret before the last one goes on to sign."""
@@ -148,3 +157,262 @@ def _known() -> Any:  # noqa: ANN401 - a select of these columns
 
 def _webhook_of(row: Row[Any]) -> Webhook:
     return Webhook(**{**row._mapping, "types": tuple(row.types)})
+
+
+_LOG = 30  # tries that a delivery tells of
+_REPLAYED = "replayed"
+DeliveryState = Literal["pending", "delivered", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message to one endpoint, as its row stood when it was read."""
+
+    id: str
+    webhook_id: str
+    type: str
+    body: str
+    state: DeliveryState
+    tries: int
+    due_at: datetime
+    log: list[dict[str, Any]]
+    """Each try: `at`, `milliseconds`, `status` and `error`; or that somebody had it `replayed`."""
+    created_at: datetime
+    ended_at: datetime | None
+
+    @property
+    def failures(self) -> int:
+        """Tries that failed since it was made or replayed."""
+        since = 0
+        for entry in self.log:
+            since = 0 if entry.get(_REPLAYED) else since + 1
+        return since
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A delivery that this process is to try now, and where to."""
+
+    delivery: Delivery
+    url: str = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An endpoint with something to be sent."""
+
+    webhook_id: str
+    failing: bool
+    """Whether its last try failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPage:
+    """Deliveries, newest first, and the cursor of the page after them (None at the end)."""
+
+    items: tuple[Delivery, ...]
+    next_cursor: str | None
+
+
+def add_deliveries(tx: Connection, placed: Sequence[Event]) -> int:
+    """A delivery of each event to each endpoint of its project that asked for it; how many."""
+    projects = {event.project for event in placed}
+    asked = select(webhooks.c.id, webhooks.c.project, webhooks.c.types, webhooks.c.batch_id).where(
+        webhooks.c.project.in_(projects), webhooks.c.deleted_at.is_(None), webhooks.c.disabled_at.is_(None)
+    )
+    hooks = tx.execute(asked).all() if projects else []
+    rows = [
+        _new(hook.id, event.type, event.at, event.told())
+        for event in placed
+        for hook in hooks
+        if hook.project == event.project
+        and event.type in hook.types
+        and hook.batch_id in (None, event.batch_id)
+    ]
+    if rows:
+        tx.execute(insert(webhook_deliveries).values(due_at=now_utc(), created_at=now_utc()), rows)
+    return len(rows)
+
+
+def add_delivery(tx: Connection, webhook: Webhook, kind: str, told: Mapping[str, Any]) -> Delivery:
+    """One message to one endpoint, whatever events it asked for. Raises Conflict for a disabled one."""
+    _refuse_disabled(webhook)
+    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    row = _new(webhook.id, kind, now, told)
+    tx.execute(insert(webhook_deliveries).values(**row, due_at=now_utc(), created_at=now_utc()))
+    return get_delivery(tx, webhook.id, row["id"])
+
+
+def due_webhooks(tx: Connection) -> list[Due]:
+    """The endpoints with something due; one look into an index for each endpoint that there is."""
+    due = exists(select(literal(1)).where(*_due(webhooks.c.id)))
+    open_ = (webhooks.c.disabled_at.is_(None), webhooks.c.deleted_at.is_(None))
+    rows = tx.execute(select(webhooks.c.id, webhooks.c.failing_since).where(*open_, due))
+    return [Due(row.id, row.failing_since is not None) for row in rows]
+
+
+def take_deliveries(tx: Connection, webhook_id: str, limit: int, seconds: float) -> list[Taken]:
+    """Take up to `limit` due messages of an endpoint for this process, which has `seconds` to try each."""
+    hook = tx.execute(
+        select(
+            webhooks.c.url,
+            webhooks.c.secret,
+            webhooks.c.old_secret,
+            (webhooks.c.old_secret_until > now_utc()).label("old_signs"),
+        ).where(
+            webhooks.c.id == webhook_id, webhooks.c.disabled_at.is_(None), webhooks.c.deleted_at.is_(None)
+        )
+    ).one_or_none()
+    if hook is None:
+        return []
+    wanted = (
+        select(webhook_deliveries.c.id)
+        .where(*_due(webhook_id))
+        .order_by(webhook_deliveries.c.due_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    rows = tx.execute(
+        update(webhook_deliveries)
+        .where(webhook_deliveries.c.id.in_(list(tx.scalars(wanted))))
+        .values(due_at=seconds_from_now(seconds), tries=webhook_deliveries.c.tries + 1)
+        .returning(*webhook_deliveries.c)
+    )
+    keys = (hook.secret, hook.old_secret) if hook.old_secret and hook.old_signs else (hook.secret,)
+    return [Taken(Delivery(**row._mapping), hook.url, keys) for row in rows]
+
+
+def note_try(
+    tx: Connection, tried: Delivery, entry: Mapping[str, Any], wait: float | None, *, ok: bool
+) -> bool:
+    """What came of a try: arrived, to be tried again in `wait` seconds, or given up (None).
+
+    False, and nothing is written, when another process has tried it since or it was replayed meanwhile.
+    """
+    row = webhook_deliveries.c
+    state = "delivered" if ok else "pending" if wait is not None else "failed"
+    written = tx.execute(
+        update(webhook_deliveries)
+        .where(row.id == tried.id, row.tries == tried.tries, row.state == "pending")
+        .values(
+            state=state,
+            due_at=seconds_from_now(wait or 0.0),
+            ended_at=null() if state == "pending" else now_utc(),
+            log=[*tried.log, dict(entry)][-_LOG:],
+        )
+    )
+    if written.rowcount != 1:
+        return False
+    hook = webhooks.c
+    counted: dict[str, Any] = (
+        {"delivered": hook.delivered + 1, "failing_since": null(), "succeeded_at": now_utc()}
+        if ok
+        else {
+            "failed_tries": hook.failed_tries + 1,
+            "given_up": hook.given_up + int(state == "failed"),
+            "failing_since": func.coalesce(hook.failing_since, now_utc()),
+        }
+    )
+    tx.execute(update(webhooks).where(hook.id == tried.webhook_id).values(**counted))
+    return True
+
+
+def get_delivery(tx: Connection, webhook_id: str, delivery_id: str) -> Delivery:
+    """One delivery of an endpoint. Raises NotFound."""
+    mine = (webhook_deliveries.c.id == delivery_id, webhook_deliveries.c.webhook_id == webhook_id)
+    row = tx.execute(select(*webhook_deliveries.c).where(*mine)).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no delivery {delivery_id}.")
+    return _delivery_of(row)
+
+
+def list_deliveries(
+    tx: Connection, webhook_id: str, state: str | None = None, cursor: str | None = None, limit: int = 50
+) -> DeliveryPage:
+    """Up to `limit` deliveries of an endpoint, newest first, after `cursor`. Raises InvalidRequest."""
+    asked = ("deliveries", webhook_id, state)
+    row = webhook_deliveries.c
+    query = select(*row).where(row.webhook_id == webhook_id)
+    if state is not None:
+        query = query.where(row.state == state)
+    if cursor is not None:
+        created_at, delivery_id = read_cursor(cursor, asked)
+        place = tuple_(literal(created_at, UtcDateTime()), literal(delivery_id, ID))
+        query = query.where(tuple_(row.created_at, row.id) < place)
+    query = query.order_by(row.created_at.desc(), row.id.desc()).limit(limit + 1)
+    found = [_delivery_of(each) for each in tx.execute(query)]
+    last = found[limit - 1] if len(found) > limit else None
+    return DeliveryPage(tuple(found[:limit]), write_cursor(last.created_at, last.id, asked) if last else None)
+
+
+def replay_delivery(tx: Connection, webhook: Webhook, delivery_id: str) -> Delivery:
+    """Send it again, under its own id and from the first wait on. Raises NotFound; Conflict if disabled."""
+    _refuse_disabled(webhook)
+    past = get_delivery(tx, webhook.id, delivery_id)
+    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    tx.execute(
+        update(webhook_deliveries)
+        .where(webhook_deliveries.c.id == delivery_id)
+        .values(
+            state="pending",
+            due_at=now_utc(),
+            ended_at=null(),
+            # A try that is under way is another one's by then.
+            tries=webhook_deliveries.c.tries + 1,
+            log=[*past.log, {"at": now.isoformat(), _REPLAYED: True}][-_LOG:],
+        )
+    )
+    return get_delivery(tx, webhook.id, delivery_id)
+
+
+def webhook_deliveries_by_outcome(tx: Connection) -> dict[str, int]:
+    """What came of all that was ever to be sent, in every project, and what still waits; never falls but for
+    `pending` and `disabled_endpoints`."""
+    hook = webhooks.c
+    sums = tx.execute(
+        select(
+            func.coalesce(func.sum(hook.delivered), 0),
+            func.coalesce(func.sum(hook.failed_tries), 0),
+            func.coalesce(func.sum(hook.given_up), 0),
+            func.count(hook.disabled_at).filter(hook.deleted_at.is_(None)),
+        )
+    ).one()
+    pending = (
+        select(func.count()).select_from(webhook_deliveries).where(webhook_deliveries.c.state == "pending")
+    )
+    names = ("delivered", "failed_tries", "given_up", "disabled_endpoints", "pending")
+    return dict(zip(names, map(int, (*sums, tx.scalar(pending) or 0)), strict=True))
+
+
+def prune_deliveries(tx: Connection, days: float, limit: int = 5000) -> int:
+    """Forget up to `limit` deliveries that are older; how many. Call it until it says 0."""
+    row = webhook_deliveries.c
+    old = select(row.id).where(row.created_at < seconds_from_now(-days * 86_400)).limit(limit)
+    return tx.execute(delete(webhook_deliveries).where(row.id.in_(old))).rowcount
+
+
+def _due(webhook_id: Any) -> Iterable[Any]:  # noqa: ANN401 - an id or the column of one
+    row = webhook_deliveries.c
+    return row.webhook_id == webhook_id, row.state == "pending", row.due_at <= now_utc()
+
+
+def _new(webhook_id: str, kind: str, at: datetime, told: Mapping[str, Any]) -> dict[str, Any]:
+    body = json.dumps({"type": kind, "timestamp": at.isoformat(), "data": told}, separators=(",", ":"))
+    return {
+        "id": new_id("msg"),
+        "webhook_id": webhook_id,
+        "type": kind,
+        "body": body,
+        "state": "pending",
+        "log": [],
+    }
+
+
+def _refuse_disabled(webhook: Webhook) -> None:
+    if webhook.disabled_at is not None:
+        raise Conflict(f"Webhook {webhook.id} is disabled ({webhook.disabled_reason}); enable it first.")
+
+
+def _delivery_of(row: Row[Any]) -> Delivery:
+    return Delivery(**row._mapping)

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Row, Select, null, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from spool.clock import now_utc, seconds_from_now
+from spool.domain.worker_stats import WorkCounts, counts_of
 from spool.errors import NotFound
+from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import workers
-from spool.work_counts import WorkCounts, counts_of
 
 WorkerState = Literal["starting", "ready", "draining", "resting", "unwell", "stopped"]
 Standing = WorkerState | Literal["lost"]

@@ -5,15 +5,15 @@ engine time is whole nanoseconds and money is whole nano-units of the currency, 
 databases.
 """
 
-from spool.tables.access import api_keys
+from spool.tables.admin import api_keys, audits, counters
 from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
 from spool.tables.deletions import chunk_sums, deletions
-from spool.tables.events import event_inbox, event_position, events, webhook_deliveries, webhooks
-from spool.tables.fleet import cost_lines, workers
+from spool.tables.events import event_inbox, event_position, events
 from spool.tables.jobs import chunks, jobs, phrase_lists
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turns
-from spool.tables.watch import audits, counters
+from spool.tables.webhooks import webhook_deliveries, webhooks
+from spool.tables.workers import cost_lines, workers
 
 __all__ = [
     "ID",

@@ -1,6 +1,17 @@
-"""What all tables share: one registry with named constraints, and the columns' common types."""
+"""What all tables share: one registry with named constraints, and the columns' common types.
 
-from sqlalchemy import MetaData, String
+Time as the database tells it, so that machines whose clocks disagree still agree on leases.
+
+`UtcDateTime` is the only column type for instants: timezone-aware UTC in Python, `timestamptz` on PostgreSQL
+and fixed-width text on SQLite, where text order is time order. On PostgreSQL the clock is
+`statement_timestamp()`: unlike `now()` it moves on within a transaction, and unlike `clock_timestamp()` an
+index can be searched by it.
+"""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import DateTime, Dialect, MetaData, String
+from sqlalchemy.types import TypeDecorator
 
 metadata = MetaData(
     naming_convention={
@@ -14,3 +25,29 @@ metadata = MetaData(
 
 ID = String(40)
 NAME = String(200)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An instant. Refuses naive datetimes; always answers in UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Convert to UTC; SQLite stores it without the zone."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("an instant needs a time zone")
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(
+        self,
+        value: datetime | None,
+        dialect: Dialect,  # noqa: ARG002 - SQLAlchemy's signature
+    ) -> datetime | None:
+        """Give back an aware UTC datetime."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

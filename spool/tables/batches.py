@@ -15,9 +15,8 @@ from sqlalchemy import (
     text,
 )
 
-from spool.clock import UtcDateTime
-from spool.order import NORMAL
-from spool.tables.base import ID, NAME, metadata
+from spool.domain.priority import NORMAL
+from spool.tables.base import ID, NAME, UtcDateTime, metadata
 
 batches = Table(
     "batches",

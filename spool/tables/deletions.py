@@ -2,8 +2,7 @@
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, text
 
-from spool.clock import UtcDateTime
-from spool.tables.base import ID, NAME, metadata
+from spool.tables.base import ID, NAME, UtcDateTime, metadata
 
 deletions = Table(
     "deletions",

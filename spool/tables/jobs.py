@@ -18,10 +18,9 @@ from sqlalchemy import (
     text,
 )
 
-from spool.clock import UtcDateTime
-from spool.jobs import JobState
-from spool.order import NEVER, NORMAL
-from spool.tables.base import ID, NAME, metadata
+from spool.domain.jobs import JobState
+from spool.domain.priority import NEVER, NORMAL
+from spool.tables.base import ID, NAME, UtcDateTime, metadata
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
 KEPT_SOURCE = "source_kind = 'upload' AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
@@ -77,8 +76,9 @@ jobs = Table(
     Column("fingerprint", String(64)),
     # The API key that handed it in; none where nobody was asked for one.
     Column("key_id", ID),
-    # Who goes first (`spool.order`): the class, what was asked, and what a class is sorted by: the deadline
-    # in Unix seconds while it can be met, and the place in Unix microseconds. One taken back keeps its own.
+    # Who goes first (`spool.domain.priority`): the class, what was asked, and what a class is sorted by: the
+    # deadline in Unix seconds while it can be met, and the place in Unix microseconds. One taken back keeps
+    # its own.
     Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),
     Column("deadline", UtcDateTime),
     Column("due", BigInteger, nullable=False, server_default=text(str(NEVER))),

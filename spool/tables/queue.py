@@ -13,8 +13,7 @@ from sqlalchemy import (
     text,
 )
 
-from spool.clock import UtcDateTime
-from spool.tables.base import ID, NAME, metadata
+from spool.tables.base import ID, NAME, UtcDateTime, metadata
 
 # A row here is a message that has still to go to Redis. Sent rows are deleted.
 outbox = Table(

@@ -12,11 +12,11 @@ from ops.accuracy.calibration import Bin, bins, expected_error, reliability_plot
 from ops.accuracy.measure import difference
 from ops.accuracy.ngram import BEGIN, END, counted, probabilities, write_arpa
 from ops.accuracy.recordings import Recording, at_seams, covered, lengths, unpaired
-from spool.transcript import Word
+from spool.domain.transcript import Word
 from spool.wer import WordErrors
-from worker.chunks import ChunkOptions, plan_chunks
-from worker.decode.arpa import read_arpa
-from worker.decode.lm import language_model
+from worker.decode.fusion.arpa import read_arpa
+from worker.decode.fusion.ngram import language_model
+from worker.segmentation.chunker import ChunkOptions, plan_chunks
 
 PIECES = ["▁a", "▁b", "c", "d"]
 LINES = [["▁a", "▁b", "▁a", "▁b"], ["▁a", "▁b", "c"], ["▁b", "▁a"], ["c"], ["c"], []]

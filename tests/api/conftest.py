@@ -7,8 +7,8 @@ import httpx
 import pytest
 import structlog
 
+from ops.testbed.running_api import Live, start
 from spool.settings import Settings
-from tests.api.running import Live, start
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench.flops import needed
-from ops.bench.random_model import LARGE, SMALL
-from worker.model.config import EncoderConfig
+from ops.bench.engine.flops import needed
+from ops.bench.engine.random_model import LARGE, SMALL
+from worker.models.nemo.config import EncoderConfig
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,10 +41,10 @@ def test_operations_are_those_of_the_published_sizes() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["ops.bench.limits", "--batches", "2x1"], "2x1 "),
-        (["ops.bench.plan_check", "random"], " | 3 x 1 s, beam 4 | "),
-        (["ops.bench.scaling", "length"], "local attention: 1 s: "),
-        (["ops.bench.cuda_rtfx", "--here", "--seconds", "1", "--batches", "2"], "product of float32"),
+        (["ops.bench.engine.limits", "--batches", "2x1"], "2x1 "),
+        (["ops.bench.engine.plan_check", "random"], " | 3 x 1 s, beam 4 | "),
+        (["ops.bench.engine.scaling", "length"], "local attention: 1 s: "),
+        (["ops.bench.engine.cuda_rtfx", "--here", "--seconds", "1", "--batches", "2"], "product of float32"),
     ],
 )
 def test_a_bench_prints_its_table(arguments: list[str], says: str) -> None:

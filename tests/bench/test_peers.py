@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.bench import peers
-from ops.bench.peers_child import read_utterances, write_utterances
-from ops.bench.peers_speech import batches_of, cut_utterances
+from ops.bench.peers import compare
+from ops.bench.peers.child import read_utterances, write_utterances
+from ops.bench.peers.speech import batches_of, cut_utterances
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -52,15 +52,15 @@ def slow_differences(a: list[int], b: list[int]) -> int:
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 2), max_size=5), st.lists(st.integers(0, 2), max_size=5))
 def test_edits_are_counted_as_by_trying_all_of_them(a: list[int], b: list[int]) -> None:
-    assert peers.differences(a, b) == slow_differences(a, b)
+    assert compare.differences(a, b) == slow_differences(a, b)
 
 
 @settings(deadline=None)
 @given(tokens)
 def test_what_is_the_same_has_no_edits(a: list[int]) -> None:
-    assert peers.differences(a, a) == 0
+    assert compare.differences(a, a) == 0
     assert (
-        peers.agreement("x", {0: a}, {0: a}) == f"x: 1 of 1 utterances the same, 0 edits in {len(a)} tokens"
+        compare.agreement("x", {0: a}, {0: a}) == f"x: 1 of 1 utterances the same, 0 edits in {len(a)} tokens"
     )
 
 
@@ -77,7 +77,7 @@ def test_what_is_the_same_has_no_edits(a: list[int]) -> None:
 def test_a_target_says_whether_it_is_reached(
     value: float | None, bounds: dict[str, float], reached: bool | None
 ) -> None:
-    assert peers.Target("x", value, **bounds).reached is reached
+    assert compare.Target("x", value, **bounds).reached is reached
 
 
 def test_spool_alone_is_measured_stage_by_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,11 +86,11 @@ def test_spool_alone_is_measured_stage_by_stage(tmp_path: Path, capsys: pytest.C
     (tmp_path / "model.nemo").symlink_to(GOLDEN / "hybrid.nemo")
     # When Spool is measured without its peers
     options = ["--seconds", "11", "--rounds", "1", "--cache", str(tmp_path), "--model", str(tmp_path)]
-    peers.main([str(ROOT / "samples"), *options, "--without", "nemo", "--without", "parakeet-mlx"])
+    compare.main([str(ROOT / "samples"), *options, "--without", "nemo", "--without", "parakeet-mlx"])
     # Then every stage has its row, and what needs a peer is said not to be measured
     shown = capsys.readouterr().out
     assert "1 utterances, 11 s, 1 threads" in shown
-    for stage in (*peers.STAGES, "whole, beam 8"):
+    for stage in (*compare.STAGES, "whole, beam 8"):
         row = next(line for line in shown.splitlines() if line.startswith(f"{stage} "))
         assert float(row.removeprefix(stage).split()[0]) >= 0.0
     assert shown.count("not measured") == 4

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from ops.bench import http_load
-from ops.bench.queue_cost import Watch
-from ops.bench.stock import batch_id, job_id, stocked
-from spool.auditor import audit
+from ops.bench.queue import http_load
+from ops.bench.queue.queue_cost import Watch
+from ops.bench.queue.stock import batch_id, job_id, stocked
+from spool.audit.runner import audit
 from spool.store import Database
 from spool.store.batches import get_batch
 from spool.store.jobs import get_job
@@ -64,7 +64,7 @@ def test_the_stock_is_what_it_says_and_is_filled_once(folder: Path) -> None:
 
 def test_the_bench_of_the_api_prints_a_row_for_each_target(folder: Path) -> None:
     told = ran(
-        "ops.bench.api_speed",
+        "ops.bench.queue.api_speed",
         *("--folder", str(folder), "--rows", str(ROWS), "--seconds", "0.3", "--connections", "2"),
         *("--processes", "1"),
     )
@@ -76,7 +76,7 @@ def test_the_bench_of_the_api_prints_a_row_for_each_target(folder: Path) -> None
 
 def test_a_fleet_of_two_finishes_jobs(folder: Path) -> None:
     told = ran(
-        "ops.bench.fleet",
+        "ops.bench.queue.fleet",
         *("--folder", str(folder), "--rows", str(ROWS), "--workers", "2", "--seconds", "1", "--audio", "3"),
         *("--processes", "1", "--top", "1", "--rtfx", "100"),
     )

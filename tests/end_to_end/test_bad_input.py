@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from spool.jobs import JobState
+from ops.testbed.bad_audio import EXPECTED, make_bad_files
+from ops.testbed.fake_models import tone
+from ops.testbed.jobs import until, write_wav
+from ops.testbed.processes import REAL, Fleet, drained
+from spool.domain.jobs import JobState
+from spool.domain.transcript import Transcript
 from spool.objects import object_store
-from spool.transcript import Transcript
-from tests.worker.bad_audio import EXPECTED, make_bad_files
-from tests.worker.fake_models import tone
-from tests.worker.processes import REAL, Fleet, drained
-from tests.worker.workshop import until, write_wav
 
 
 @pytest.fixture

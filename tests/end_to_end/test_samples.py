@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from spool.jobs import JobState
+from ops.testbed.jobs import until
+from ops.testbed.processes import REAL, Fleet, drained, engine_of
+from spool.domain.jobs import JobState
+from spool.domain.transcript import Transcript
 from spool.objects import object_store
-from spool.transcript import Transcript
-from tests.worker.processes import REAL, Fleet, drained, engine_of
-from tests.worker.workshop import until
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 FILES = [json.loads(line)["file"] for line in (SAMPLES / "manifest.jsonl").read_text().splitlines()]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import migrations
-from spool.embedded import EmbeddedRedis, temporary_home
-from tests.faults.stack import Stack
-from tests.live.fixtures import S3Server
-from tests.live.postgres import PostgresServer
+from ops.testbed.postgres import PostgresServer
+from ops.testbed.s3 import S3Server
+from ops.testbed.stack import Stack
+from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

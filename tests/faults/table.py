@@ -2,7 +2,7 @@
 
     python -m tests.faults.table var/faults.jsonl docs/faults.md
 
-A line of the log is a fault as `tests.faults.stack.Fault` saw it; the table stands between two marks.
+A line of the log is a fault as `ops.testbed.stack.Fault` saw it; the table stands between two marks.
 """
 
 import json

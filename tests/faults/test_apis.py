@@ -9,11 +9,11 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 
-from spool.jobs import JobState
-from spool.queue import celery_app, queue_depth, queue_name
+from ops.testbed.stack import Stack, gone, post_upload, until
+from spool.broker.celery_app import celery_app, queue_depth
+from spool.domain.jobs import JobState, queue_name
 from spool.store.batches import get_batch
 from spool.tables import jobs, outbox
-from tests.faults.stack import Stack, gone, post_upload, until
 
 long = pytest.mark.long
 NAMES = ("api", "other")

@@ -12,12 +12,12 @@ import psycopg
 import pytest
 
 import migrations
-from spool.embedded import EmbeddedRedis
+from ops.testbed.postgres import PostgresServer
+from ops.testbed.s3 import S3Server
+from ops.testbed.stack import Stack, in_the_middle, post_upload, until
+from spool.broker.embedded_redis import EmbeddedRedis
 from tests.faults.conftest import s3_settings
 from tests.faults.small_disk import SmallDisk, can_mount, small_disk
-from tests.faults.stack import Stack, in_the_middle, post_upload, until
-from tests.live.fixtures import S3Server
-from tests.live.postgres import PostgresServer
 
 pytestmark = [
     pytest.mark.long,

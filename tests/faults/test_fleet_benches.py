@@ -20,7 +20,7 @@ def ran(*arguments: str) -> str:
 
 
 def test_an_upgrade_under_work_loses_no_job() -> None:
-    told = ran("ops.bench.rolling", "HEAD", "--seconds", "40")
+    told = ran("ops.bench.queue.rolling", "HEAD", "--seconds", "40")
     jobs, states, lost = re.findall(r"^(\d+) jobs, (\{.*\}), (\d+) lost$", told, re.MULTILINE)[0]
     assert (states, lost) == (f"{{'done': {jobs}}}", "0")
     interrupted = re.findall(r"old worker stopped \(exit 0\) after (\d+) chunks, new one goes on", told)
@@ -29,7 +29,7 @@ def test_an_upgrade_under_work_loses_no_job() -> None:
 
 def test_models_that_may_stay_are_loaded_less_often() -> None:
     rows = re.findall(
-        r"^\| (\d+) \| (\d+) \| .* \| done \|$", ran("ops.bench.placement", "--jobs", "8"), re.MULTILINE
+        r"^\| (\d+) \| (\d+) \| .* \| done \|$", ran("ops.bench.queue.placement", "--jobs", "8"), re.MULTILINE
     )
     loads = {int(stay): int(count) for stay, count in rows}
     assert set(loads) == {20, 0}

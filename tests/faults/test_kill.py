@@ -9,11 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spool.audit import Patience
-from spool.auditor import audit
-from spool.jobs import JobState
+from ops.testbed.stack import PATIENCE, Stack, gone, until
+from spool.audit.rules import Patience
+from spool.audit.runner import audit
+from spool.domain.jobs import JobState
 from spool.store.jobs import cancel_job
-from tests.faults.stack import PATIENCE, Stack, gone, until
 
 long = pytest.mark.long
 

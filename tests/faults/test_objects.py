@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import migrations
-from spool.embedded import EmbeddedRedis
-from spool.jobs import JobState
+from ops.testbed.faulty_s3 import FaultyS3, Rule
+from ops.testbed.postgres import PostgresServer
+from ops.testbed.s3 import S3Server
+from ops.testbed.stack import Stack, post_upload, until
+from spool.broker.embedded_redis import EmbeddedRedis
+from spool.domain.jobs import JobState
 from tests.faults.conftest import s3_settings
-from tests.faults.faulty_s3 import FaultyS3, Rule
-from tests.faults.stack import Stack, post_upload, until
-from tests.live.fixtures import S3Server
-from tests.live.postgres import PostgresServer
 
 long = pytest.mark.long
 

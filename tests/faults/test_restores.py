@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from spool.audit import Patience
-from spool.auditor import audit
-from spool.jobs import JobState
+from ops.testbed.postgres import PostgresServer, find_binaries
+from ops.testbed.stack import Stack, until
+from spool.audit.rules import Patience
+from spool.audit.runner import audit
+from spool.domain.jobs import JobState
 from spool.tables import jobs
-from tests.faults.stack import Stack, until
-from tests.live.postgres import PostgresServer, find_binaries
 
 pytestmark = pytest.mark.long
 AGED = Patience(grace_seconds=30.0, upload_seconds=-60.0)  # as if an hour had passed

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from spool.embedded import EmbeddedRedis
-from spool.queue import celery_app, queue_depth, queue_name
+from ops.testbed.postgres import PostgresServer
+from ops.testbed.stack import Stack, in_the_middle, until
+from spool.broker.celery_app import celery_app, queue_depth
+from spool.broker.embedded_redis import EmbeddedRedis
+from spool.domain.jobs import queue_name
 from tests.faults.half_open import HalfOpenProxy
-from tests.faults.stack import Stack, in_the_middle, until
-from tests.live.postgres import PostgresServer
 
 long = pytest.mark.long
 

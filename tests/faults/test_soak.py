@@ -2,10 +2,10 @@
 
 import pytest
 
-from ops.bench.soak import main
-from ops.bench.soak_report import repeated_decodings
-from ops.bench.soak_schedule import meanings, schedule
-from tests.faults.model import Decoding
+from ops.soak.report import repeated_decodings
+from ops.soak.run import main
+from ops.soak.schedule import meanings, schedule
+from ops.testbed.counting_model import Decoding
 
 SECOND = 1_000_000_000
 

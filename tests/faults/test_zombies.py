@@ -6,16 +6,16 @@ import time
 import pytest
 from sqlalchemy import update
 
-from spool.clock import seconds_from_now
-from spool.jobs import JobState
-from spool.queue import celery_app
-from spool.relay import Sweeper
-from spool.store.costs import job_cost
-from spool.store.outbox import SweepLimits, sweep
+from ops.testbed.fake_models import ABORT, poisoned
+from ops.testbed.jobs import speechlike, write_wav
+from ops.testbed.stack import Stack, gone, post_upload, until
+from spool.background.sweeper import Sweeper
+from spool.broker.celery_app import celery_app
+from spool.domain.jobs import JobState
+from spool.store.ledger.charges import job_cost
+from spool.store.queue.outbox import SweepLimits, sweep
+from spool.store.sql import seconds_from_now
 from spool.tables import jobs
-from tests.faults.stack import Stack, gone, post_upload, until
-from tests.worker.fake_models import ABORT, poisoned
-from tests.worker.workshop import speechlike, write_wav
 
 long = pytest.mark.long
 

@@ -10,16 +10,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from worker.blas import preload_blas
+from worker.machine.blas import preload_blas
 
 preload_blas()
 
 import numpy as np  # noqa: E402 -- the BLAS is bound when MLX is loaded
 
-from worker.decode.hypothesis import Hypothesis, SearchOptions  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.model.features import FeatureExtractor  # noqa: E402
-from worker.model.load import load_model  # noqa: E402
+from worker.decode.types import Hypothesis, SearchOptions  # noqa: E402
+from worker.models.features import FeatureExtractor  # noqa: E402
+from worker.models.load import load_model  # noqa: E402
 
 HERE = Path(__file__).parent
 NEAR_GUARD = 2.0**-20  # of mel power; the guard added to it is 2^-24

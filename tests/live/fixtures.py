@@ -8,43 +8,23 @@ many times faster than making them anew.
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
 import pytest
 from celery import Celery
 from moto.server import ThreadedMotoServer
 from sqlalchemy import create_engine, text
 
 import migrations
-from spool.embedded import EmbeddedRedis, temporary_home
-from spool.queue import celery_app
+from ops.testbed.postgres import PostgresServer
+from ops.testbed.s3 import S3Server
+from spool.broker.celery_app import celery_app
+from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 from spool.settings import Settings, load_settings
 from spool.store import Database
 from spool.tables import metadata
-from tests.live.postgres import PostgresServer
 
 DIALECTS = ("sqlite", "postgresql")
-
-
-@dataclass(frozen=True)
-class S3Server:
-    """Where an S3 server listens, and how to be let in."""
-
-    endpoint: str
-    access_key: str = "test-access-key"
-    secret_key: str = "test-secret-key"
-    region: str = "us-east-1"
-
-    def client(self):  # noqa: ANN201 - boto3 makes its clients at run time
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name=self.region,
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
-        )
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.live.postgres import PostgresServer
+from ops.testbed.postgres import PostgresServer
 
 # Debian has it outside a user's PATH.
 PGBOUNCER = shutil.which(

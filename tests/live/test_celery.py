@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from spool.embedded import EmbeddedRedis, temporary_home
-from spool.queue import celery_app, queue_depth, send_hint
+from spool.broker.celery_app import celery_app, queue_depth, send_hint
+from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 from spool.settings import Settings
 
 QUEUE = "spool.cpu"
 WORKER = """
 import sys, time
 from pathlib import Path
-from spool.queue import TASK, celery_app
+from spool.broker.celery_app import TASK, celery_app
 from spool.settings import load_settings
 
 home, redis_url, record = sys.argv[1:]

@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 import redis
 
-from spool import embedded
-from spool.embedded import (
-    SOCKET_PATH_BYTES,
+from spool.broker import embedded_redis
+from spool.broker.embedded_redis import (
     EmbeddedRedis,
     default_url,
     find_server,
-    socket_path,
     temporary_home,
 )
 from spool.errors import SettingsError, StorageError
+from spool.settings.redis_url import SOCKET_PATH_BYTES, socket_path
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def test_the_wheels_binary_serves_where_no_other_is(home: Path, monkeypatch: pyt
 
 def test_without_any_binary_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    monkeypatch.setattr(embedded, "find_spec", lambda _name: None)
+    monkeypatch.setattr(embedded_redis, "find_spec", lambda _name: None)
     with pytest.raises(SettingsError, match="SPOOL_REDIS_URL"):
         find_server()
 
@@ -88,7 +87,7 @@ def test_a_home_has_one_server(home: Path) -> None:
 def test_an_orphan_is_replaced_and_its_data_kept(home: Path) -> None:
     # Given a process that started a server and died without stopping it
     program = (
-        "import os, sys; from pathlib import Path; from spool.embedded import EmbeddedRedis\n"
+        "import os, sys; from pathlib import Path; from spool.broker.embedded_redis import EmbeddedRedis\n"
         "server = EmbeddedRedis(Path(sys.argv[1])); server.start()\n"
         "server.client().set('k', 'v'); print(server.process.pid, flush=True); os._exit(1)"
     )
@@ -140,7 +139,7 @@ def test_a_server_that_cannot_start_says_where_to_look(home: Path, monkeypatch: 
     broken.write_text("#!/bin/sh\nexit 3\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", f"{home}:/bin:/usr/bin")
-    monkeypatch.setattr(embedded, "find_server", lambda: str(broken))
+    monkeypatch.setattr(embedded_redis, "find_server", lambda: str(broken))
     server = EmbeddedRedis(home)
     with pytest.raises(StorageError, match=r"server\.log"):
         server.start()

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from ops.testbed.faulty_s3 import FaultyS3, Rule
+from ops.testbed.s3 import S3Server
 from spool.errors import (
     DiskFull,
     InvalidRequest,
@@ -24,10 +26,8 @@ from spool.errors import (
     StorageError,
 )
 from spool.objects import FolderStore, ObjectStore, object_store, s3, s3_store
+from spool.objects.base import checked_key
 from spool.objects.s3 import S3Options, S3Store
-from spool.objects.store import checked_key
-from tests.faults.faulty_s3 import FaultyS3, Rule
-from tests.live.fixtures import S3Server
 
 KEY = "jobs/job_01/transcript.json"
 BUCKET = "spool-test"

@@ -7,15 +7,15 @@ import pytest
 from sqlalchemy import text
 
 import migrations
+from ops.testbed.postgres import PostgresServer
+from ops.testbed.rows import queued
+from spool.domain.priority import Rules
 from spool.errors import SettingsError
-from spool.order import Rules
 from spool.store import Database
-from spool.store.choosing import Asker, claim_next
-from spool.store.claims import Claim
 from spool.store.database import driver_url
+from spool.store.queue.leases import Claim
+from spool.store.queue.scheduler import Asker, claim_next
 from tests.live.pgbouncer import Pooler
-from tests.live.postgres import PostgresServer
-from tests.spool.making import queued
 
 CONNECTIONS = 3
 WORKERS = 24

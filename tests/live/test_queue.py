@@ -12,18 +12,19 @@ import pytest
 from celery import Celery
 from sqlalchemy import select, update
 
-from spool.clock import seconds_from_now
-from spool.embedded import EmbeddedRedis, temporary_home
+from ops.testbed.rows import claimed, let_lapse, new_job, queued, reread
+from spool.background.outbox_relay import relay_once
+from spool.background.sweeper import LOCK, Sweeper, sweep_once
+from spool.broker.celery_app import TASK, celery_app, queue_depth, send_hint
+from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
+from spool.domain.jobs import JobState, queue_name
 from spool.errors import StorageError
-from spool.jobs import JobState
-from spool.queue import TASK, celery_app, queue_depth, queue_name, send_hint
-from spool.relay import LOCK, Sweeper, relay_once, sweep_once
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.jobs import create_job
-from spool.store.outbox import try_lock
+from spool.store.queue.locks import try_lock
+from spool.store.sql import seconds_from_now
 from spool.tables import jobs, locks, outbox
-from tests.spool.making import claimed, let_lapse, new_job, queued, reread
 
 QUEUE = "spool.cpu"
 MakeSettings = Callable[..., Settings]

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.live.postgres import PostgresServer
+from ops.testbed.postgres import PostgresServer
 
 
 def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

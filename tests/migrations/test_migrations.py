@@ -10,8 +10,8 @@ from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
 import migrations
+from ops.testbed.postgres import PostgresServer
 from spool.tables import metadata
-from tests.live.postgres import PostgresServer
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

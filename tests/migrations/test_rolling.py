@@ -11,15 +11,15 @@ import pytest
 from sqlalchemy import Engine, MetaData, Table, create_engine, inspect
 
 import migrations
-from spool.clock import now_utc
+from ops.testbed.postgres import PostgresServer
+from ops.testbed.rows import bill, chunk, claimed, queued
+from spool.domain.jobs import JobState
 from spool.ids import new_id
-from spool.jobs import JobState
 from spool.store import Database
 from spool.store.chunks import save_chunk, saved_chunks
 from spool.store.jobs import get_job
+from spool.store.sql import now_utc
 from spool.store.workers import heartbeat, list_workers
-from tests.live.postgres import PostgresServer
-from tests.spool.making import bill, chunk, claimed, queued
 
 RELEASED = "0007"
 WIDENED = {"ck_workers_state"}  # checks that since allow more than they did, each looked at

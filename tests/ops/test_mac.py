@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.worker.processes import ROOT, alive
-from worker.log_file import log_into
+from ops.testbed.processes import ROOT, alive
+from worker.service.log_file import log_into
 
 MAC = ROOT / "ops/mac"
 DEMO = ROOT / "models/demo"
@@ -108,7 +108,7 @@ def broken_source(folder: Path) -> Path:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "ops/environment.sh"):
         shutil.copy(ROOT / name, source / name)
-    (source / "worker/cli_check.py").write_text("def check() -> None:\n    raise SystemExit('broken')\n")
+    (source / "worker/cli/check.py").write_text("def check() -> None:\n    raise SystemExit('broken')\n")
     return source
 
 
@@ -234,7 +234,7 @@ def test_the_log_goes_on_in_a_new_file(tmp_path: Path) -> None:
     code = f"""
 import os, signal
 from pathlib import Path
-from worker.log_file import log_into
+from worker.service.log_file import log_into
 log = Path({str(log)!r})
 with log_into(log, Path({str(home)!r})):
     os.write(1, b"before\\n")

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from ops.testbed.running_api import Live
 from tests.api.conftest import _plain_logs, live, recordings, settings  # noqa: F401 - found by name here
-from tests.api.running import Live
 from tests.page.needs import BROWSER, left_out
 
 collect_ignore = left_out

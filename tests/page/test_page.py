@@ -7,16 +7,17 @@ from pathlib import Path
 import soundfile
 from playwright.sync_api import Page, expect
 
-from api.web import FOLDER
+from api.routes.page import FOLDER
+from ops.testbed.running_api import Live, transcript_of
+from spool.domain.api_keys import Scope
+from spool.domain.jobs import Source
+from spool.domain.options import JobOptions
 from spool.formats import FORMATS, render
 from spool.ids import new_id
-from spool.jobs import JobOptions
-from spool.keys import Scope
-from spool.store import leases
 from spool.store.api_keys import create_key
 from spool.store.batches import NewBatch, add_jobs, batch_jobs, close_batch, create_batch
-from spool.store.jobs import NewJob, Source, create_job
-from tests.api.running import Live, transcript_of
+from spool.store.jobs import NewJob, create_job
+from spool.store.queue import leases
 
 expect.set_options(timeout=60_000)
 WORDS = ("keep", "the", "light", "<b>burning</b>", "keep", "watch")

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from sqlalchemy import literal, select
 from sqlalchemy.exc import StatementError
 
-from spool.clock import UtcDateTime, now_utc, seconds_from_now, today_utc
 from spool.ids import is_id, new_id
 from spool.store import Database
+from spool.store.sql import now_utc, seconds_from_now, today_utc
+from spool.tables.base import UtcDateTime
 
 
 def test_identifiers_are_unique_and_of_one_form() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from spool.embedded import socket_path
 from spool.errors import SettingsError
 from spool.settings import load_settings, unknown_variables
+from spool.settings.redis_url import socket_path
 
 
 def test_without_any_setting_it_is_the_embedded_stack_under_home(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ops.train import augment, noises
-from ops.train.features import FLOOR, MELS, filterbank, log_mel, normalise
-from ops.train.mixture import joined
+from ops.train.data import augment, noises
+from ops.train.data.features import FLOOR, MELS, filterbank, log_mel, normalise
+from ops.train.data.mixture import joined
 
 RNG_SEED = 11
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ops.train.cut import aligned, pauses, words_cut
-from ops.train.features import MELS
+from ops.train.data.cut import aligned, pauses, words_cut
+from ops.train.data.features import MELS
 
 BLANK = 3
 

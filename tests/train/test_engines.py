@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ops.train import engines, synth
-from ops.train.features import RATE, Audio
-from ops.train.voices import FLITE, PICO, PICO_FOREIGN
+from ops.train.data import engines, synth
+from ops.train.data.features import RATE, Audio
+from ops.train.data.voices import FLITE, PICO, PICO_FOREIGN
 
 TEXT = "mark isn't going to see the elephant"
 Say = Callable[[str, str, np.random.Generator], Audio | None]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ops.train.features import FLOOR, MELS, filterbank, log_mel, normalise, window
+from ops.train.data.features import FLOOR, MELS, filterbank, log_mel, normalise, window
 
 
 def restated(audio: np.ndarray) -> np.ndarray:

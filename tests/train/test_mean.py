@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from ops.train.mean import mean
+from ops.train.model.mean import mean
 
 
 def test_each_tensor_is_the_mean_of_the_two_in_their_type() -> None:

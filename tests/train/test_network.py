@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ops.train.network import Network, Shape, halved, relative_positions
-from ops.train.weights import exported, load_into
+from ops.train.model.network import Network, Shape, halved, relative_positions
+from ops.train.model.weights import exported, load_into
 
 SMALL = Shape(width=16, layers=2, heads=2, channels=4, prediction=8, joint=8, vocabulary=6)
 

@@ -12,15 +12,15 @@ import sentencepiece
 import torch
 from safetensors.torch import load_file
 
-from ops.train import cache
-from ops.train.batches import BatchOptions, batches, collated, encoder_frames, one_round
-from ops.train.export import export
-from ops.train.features import MELS
-from ops.train.mixture import OPEN, Mixture
-from ops.train.network import Network, Shape
-from ops.train.phases import PHASES
-from ops.train.prepare import check_speakers
-from ops.train.train import Run, TrainOptions, losses, optimisers
+from ops.train.data import cache
+from ops.train.data.batches import BatchOptions, batches, collated, encoder_frames, one_round
+from ops.train.data.features import MELS
+from ops.train.data.mixture import OPEN, Mixture
+from ops.train.data.prepare import check_speakers
+from ops.train.model.export import export
+from ops.train.model.network import Network, Shape
+from ops.train.run.phases import PHASES
+from ops.train.run.train import Run, TrainOptions, losses, optimisers
 
 TOKENIZER = Path(__file__).parents[2] / "models" / "demo" / "tokenizer.model"
 Encode = Callable[[str], list[int]]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ops.train.joint_scores import joint_scores
-from ops.train.tdt_loss import lattice_log_likelihood, tdt_log_likelihood
+from ops.train.model.joint_scores import joint_scores
+from ops.train.model.tdt_loss import lattice_log_likelihood, tdt_log_likelihood
 
 DURATIONS = (0, 1, 2, 4)
 VOCABULARY = 5

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from ops.train.batches import Batch, collated
-from ops.train.features import MELS
-from ops.train.network import Shape
-from ops.train.team import Team, together
-from ops.train.train import Run, TrainOptions
+from ops.train.data.batches import Batch, collated
+from ops.train.data.features import MELS
+from ops.train.model.network import Shape
+from ops.train.run.team import Team, together
+from ops.train.run.train import Run, TrainOptions
 
 SHAPE = Shape(width=16, layers=1, heads=2, channels=4, prediction=8, joint=8)
 OPTIONS = TrainOptions(steps=4, warmup=1, rate=1e-3)

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ops.train import texts
-from ops.train.texts import DIGITS, WORDS, Sentences, english, fortunes, outside, plain, wordnet
+from ops.train.data import texts
+from ops.train.data.texts import DIGITS, WORDS, Sentences, english, fortunes, outside, plain, wordnet
 
 
 def test_plain_text_has_no_marks_and_nothing_is_lost_in_silence() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from ops.watch.look import DASHBOARD, expressions
+from ops.watch.render_dashboard import DASHBOARD, expressions
 from tests.watch.needs import PROMTOOL
 
 WATCH = DASHBOARD.parents[2]

@@ -16,8 +16,8 @@ import httpx
 import pytest
 import yaml
 
-from ops.watch.look import DASHBOARD
-from tests.live.ports import free_port
+from ops.testbed.ports import free_port
+from ops.watch.render_dashboard import DASHBOARD
 from tests.watch.needs import ALERTMANAGER
 
 WATCH = DASHBOARD.parents[2]

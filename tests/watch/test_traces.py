@@ -17,17 +17,17 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SentSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from structlog.testing import capture_logs
 
-from spool.embedded import EmbeddedRedis
+from ops.testbed.jobs import speechlike, write_wav
+from ops.testbed.rows import claimed, let_lapse, queued
+from ops.testbed.stack import Stack, until
+from spool.background.sweeper import sweep_once
+from spool.broker.embedded_redis import EmbeddedRedis
 from spool.errors import SettingsError
-from spool.relay import sweep_once
 from spool.settings import Settings, load_settings
 from spool.store.database import Database
 from spool.store.jobs import JobFilter, list_jobs
-from spool.traces import current, span, start_traces
-from tests.api.commands import ROOT
-from tests.faults.stack import Stack, until
-from tests.spool.making import claimed, let_lapse, queued
-from tests.worker.workshop import speechlike, write_wav
+from spool.tracing import current, span, start_traces
+from tests.api.cli.commands import ROOT
 
 pytestmark = pytest.mark.timeout(600)  # two processes start and stop in it, on a slow machine
 CLIENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -181,7 +181,7 @@ def test_a_lease_that_ran_out_is_told_with_the_ids_of_its_job(
 
 def test_traces_that_nobody_asked_for_import_nothing() -> None:
     # (The Redis client looks for OpenTelemetry by itself; nothing of ours does.)
-    ours = "{'spool.traces_sent', 'opentelemetry.exporter'}"
+    ours = "{'spool.tracing_export', 'opentelemetry.exporter'}"
     asked = f"import sys, api.app, worker.app; print({ours} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "set()"
@@ -193,7 +193,7 @@ def test_traces_that_nobody_asked_for_import_nothing() -> None:
 
 
 def test_traces_without_opentelemetry_are_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "spool.traces_sent", None)
+    monkeypatch.setitem(sys.modules, "spool.tracing_export", None)
     with pytest.raises(SettingsError, match=r"pip install 'spool-transcribe\[telemetry\]'"):
         start_traces("http://127.0.0.1:4318", "spool-api")
 

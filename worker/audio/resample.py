@@ -7,7 +7,7 @@ compensated, so sample k of the output lies at k / 16000 seconds of the input.
 import numpy as np
 import soxr
 
-from worker.audio.reader import Samples
+from worker.audio.base import Samples
 
 SAMPLE_RATE = 16_000
 

@@ -1,7 +1,7 @@
 """WAV, FLAC, Ogg (and AIFF, AU, CAF) through libsndfile, in blocks.
 
 The file is handed over as a descriptor: libsndfile sees content, not a name, and reports instead of
-printing. Its MP3 decoder is not used here (see `worker.audio.av_reader`).
+printing. Its MP3 decoder is not used here (see `worker.audio.ffmpeg_reader`).
 """
 
 import os
@@ -11,8 +11,8 @@ from typing import BinaryIO
 import soundfile
 
 from spool.errors import AudioTruncated, AudioUnreadable, StorageError
-from worker.audio.content import Content, ogg_has_end
-from worker.audio.reader import MAX_RATE, Block, at_time, block_frames, source_error
+from worker.audio.base import MAX_RATE, Block, at_time, block_frames, source_error
+from worker.audio.sniff import Content, ogg_has_end
 from worker.audio.wav_header import DataWindow, WavHeader, read_wav_header
 
 _UNKNOWN_LENGTH = 1 << 62
@@ -25,7 +25,7 @@ class NotForSoundfile(Exception):
 
 
 class SoundfileReader:
-    """One open recording; see `worker.audio.reader.Reader`."""
+    """One open recording; see `worker.audio.base.Reader`."""
 
     def __init__(self, file: BinaryIO, name: str, content: Content) -> None:
         """Raises `NotForSoundfile` in libsndfile's words, `AudioUnreadable` where nobody can read it."""

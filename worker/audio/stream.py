@@ -21,11 +21,11 @@ from spool.errors import (
     SourceChanged,
     SourceMissing,
 )
-from worker.audio.av_reader import AvReader
-from worker.audio.content import content_of, ogg_is_chained
-from worker.audio.mp4_reader import Mp4Reader, NotPlainMp4
-from worker.audio.reader import MAX_RATE, Block, Reader, Samples, at_time, source_error
+from worker.audio.base import MAX_RATE, Block, Reader, Samples, at_time, source_error
+from worker.audio.ffmpeg_reader import AvReader
+from worker.audio.mp4 import Mp4Reader, NotPlainMp4
 from worker.audio.resample import SAMPLE_RATE, Resampler
+from worker.audio.sniff import content_of, ogg_is_chained
 from worker.audio.soundfile_reader import NotForSoundfile, SoundfileReader
 
 Channels = Literal["mix", "separate"]

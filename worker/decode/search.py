@@ -11,16 +11,15 @@ import mlx.core as mx
 import numpy as np
 
 from spool.errors import EngineError, InvalidRequest
-from worker.decode.beam import beam_search
-from worker.decode.ctc import ctc_greedy
-from worker.decode.ctc_beam import ctc_beam_search
-from worker.decode.fusion import Fusion
-from worker.decode.fusion_sources import Speller, make_fusion
-from worker.decode.greedy import greedy_search
-from worker.decode.hypothesis import Hypothesis, SearchOptions, UtteranceAsk
-from worker.decode.keeper import Keeper
-from worker.model.ctc import CtcHead
-from worker.model.joint import Transducer
+from worker.decode.ctc.beam import ctc_beam_search
+from worker.decode.ctc.greedy import ctc_greedy
+from worker.decode.fusion.fusion import Fusion, Speller, make_fusion
+from worker.decode.recorder import Keeper
+from worker.decode.transducer.beam import beam_search
+from worker.decode.transducer.greedy import greedy_search
+from worker.decode.types import Hypothesis, SearchOptions, UtteranceAsk
+from worker.models.heads.ctc import CtcHead
+from worker.models.heads.transducer import Transducer
 
 PREFERENCE = ("tdt", "rnnt", "ctc")
 GREEDY_LATTICE = "the greedy decoder knows one path; alternatives and lattices need the beam decoder"

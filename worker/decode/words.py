@@ -6,8 +6,8 @@ Knows sentencepiece's mark for the start of a word; does not know chunks, only t
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from spool.transcript import Word
-from worker.decode.hypothesis import Hypothesis
+from spool.domain.transcript import Word
+from worker.decode.types import Hypothesis
 
 WORD_START = "▁"
 UNKNOWN = "<unk>"  # decoded with a space on both sides, so it is a word of its own

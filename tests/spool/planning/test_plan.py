@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from spool.domain.ledger import Measured
 from spool.errors import InvalidRequest
-from spool.planning.audio import Lengths, measured, parse_lengths, read_lengths
 from spool.planning.chips import chip_named
-from spool.planning.fleet import Known, Measured, build_fleet, read_calibration
-from spool.planning.pace import FittedPace, RooflinePace, Run, fit
+from spool.planning.fleet import Known, build_fleet, read_calibration
+from spool.planning.model_size import read_shape
 from spool.planning.plan import Machine, Ownership, Surroundings, Workload, by_chip, make_plan, what_if
+from spool.planning.recordings import Lengths, measured, parse_lengths, read_lengths
 from spool.planning.roofline import Batch, cap
-from spool.planning.shape import read_shape
+from spool.planning.throughput import FittedPace, RooflinePace, Run, fit
 
 LARGE = read_shape("0.6b")
 HALF_HOUR = parse_lengths("30m")

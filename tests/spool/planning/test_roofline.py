@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ops.bench.flops import needed
+from ops.bench.engine.flops import needed
 from spool.errors import InvalidRequest
 from spool.planning.chips import CHIPS, chip_named, parse_fleet
+from spool.planning.model_size import ModelShape, read_shape
 from spool.planning.roofline import Batch, Work, cap, dense_operations
-from spool.planning.shape import ModelShape, read_shape
-from worker.model.nemo_config import read_config
+from worker.models.nemo.config import read_config
 
 LARGE, SMALL = read_shape("0.6b"), read_shape("110m")
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 import mlx.core as mx
 import numpy as np
 
-from worker.model.config import JointConfig, PredictionConfig
-from worker.model.joint import JointNetwork, Transducer
-from worker.model.prediction import PredictionNetwork
+from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
+from worker.models.nemo.config import JointConfig, PredictionConfig
 
 D_MODEL = 6
 HIDDEN = 10

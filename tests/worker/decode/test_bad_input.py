@@ -11,11 +11,11 @@ import pytest
 
 from spool.errors import EngineError
 from tests.worker.decode.reference import D_MODEL, random_frames, tiny_transducer
-from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
 from worker.decode.search import best_of, search
-from worker.model.ctc import CtcDecoder, CtcHead
-from worker.model.joint import Transducer
-from worker.model.tokenizer import Tokenizer
+from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
+from worker.models.heads.ctc import CtcDecoder, CtcHead
+from worker.models.heads.transducer import Transducer
+from worker.models.tokenizer import Tokenizer
 
 PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
 LENGTHS = [13, 1, 20, 0, 7, 9]

@@ -4,12 +4,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.device import use_backend
-from kernels.settle import Beam, Field
+from kernels.runtime.device import use_backend
+from kernels.search.recombine import Beam, Field
 from tests.worker.decode.reference import Network, beam_reference, random_frames, tiny_transducer
-from worker.decode import beam
-from worker.decode.beam import CHECK_EVERY, TOKEN_BLOCK, BeamSearch, beam_search
-from worker.decode.hypothesis import Hypothesis
+from worker.decode.transducer import beam
+from worker.decode.transducer.beam import CHECK_EVERY, TOKEN_BLOCK, BeamSearch, beam_search
+from worker.decode.types import Hypothesis
 
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Beam | None]]:

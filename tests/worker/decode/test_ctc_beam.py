@@ -6,8 +6,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from worker.decode.ctc_beam import ctc_beam_search
-from worker.decode.hypothesis import Hypothesis
+from worker.decode.ctc.beam import ctc_beam_search
+from worker.decode.types import Hypothesis
 
 LENGTHS = [13, 1, 70, 0, 7]
 BEAMS = (1, 2, 4, 8, 16)

@@ -7,14 +7,14 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.device import use_backend
-from kernels.fixed import ONE
+from kernels.runtime.device import use_backend
+from kernels.search.fixed_point import ONE
 from spool.errors import InvalidRequest
 from tests.worker.decode.test_bad_input import SpoiledHead
 from tests.worker.decode.test_law7 import FUSED, encoded, kinds, model
-from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
-from worker.decode.keeper import Keeper
+from worker.decode.recorder import Keeper
 from worker.decode.search import search
+from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 DRIFT = 1e-4  # natural logarithm, a label; a path of blanks alone has one end

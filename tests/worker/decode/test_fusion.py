@@ -19,10 +19,12 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode.arpa import BEGIN, read_arpa
-from worker.decode.boost import phrase_tree
-from worker.decode.fusion_sources import LONGEST_PHRASE
-from worker.decode.hypothesis import (
+from worker.decode.fusion.arpa import BEGIN, read_arpa
+from worker.decode.fusion.fusion import LONGEST_PHRASE
+from worker.decode.fusion.ngram import language_model
+from worker.decode.fusion.phrases import phrase_tree
+from worker.decode.search import check_options, search
+from worker.decode.types import (
     CONTEXT_TOKENS,
     FusionOptions,
     Hypothesis,
@@ -30,11 +32,9 @@ from worker.decode.hypothesis import (
     UtteranceAsk,
     carried,
 )
-from worker.decode.lm import language_model
-from worker.decode.search import check_options, search
-from worker.model.ctc import CtcDecoder, CtcHead
-from worker.model.joint import Transducer
-from worker.model.tokenizer import Tokenizer
+from worker.models.heads.ctc import CtcDecoder, CtcHead
+from worker.models.heads.transducer import Transducer
+from worker.models.tokenizer import Tokenizer
 
 PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
 LENGTHS = [13, 1, 20, 0, 7]

@@ -13,11 +13,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.device import Backend, use_backend
-from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
+from kernels.runtime.device import Backend, use_backend
 from worker.decode.search import search
-from worker.model.load import load_model
-from worker.model.model import AsrModel
+from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
+from worker.models.load import load_model
+from worker.models.nemo.model import AsrModel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SCORE = 2e-3  # NeMo's float32 sums in another order, over some hundred steps

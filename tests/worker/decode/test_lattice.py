@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from tests.worker.decode.reference import Network, log_softmax, random_frames, tiny_transducer
-from worker.decode.answer import Answer, answers
-from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
-from worker.decode.lattice import word_graph
-from worker.decode.prefix_graph import Record
-from worker.decode.word_graph import WordGraph, best_path, pruned
-from worker.model.ctc import CtcDecoder, CtcHead
-from worker.model.joint import Transducer
-from worker.model.tokenizer import Tokenizer
+from worker.decode.lattice.build import word_graph
+from worker.decode.lattice.prefix_graph import Record
+from worker.decode.lattice.word_graph import WordGraph, best_path, pruned
+from worker.decode.result import Answer, answers
+from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
+from worker.models.heads.ctc import CtcDecoder, CtcHead
+from worker.models.heads.transducer import Transducer
+from worker.models.tokenizer import Tokenizer
 
 LETTERS = "abcdefghi"
 WORDS = Tokenizer([f"▁{letter}" for letter in LETTERS])  # every token a word

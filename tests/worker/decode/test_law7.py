@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from worker.audio import open_audio
-from worker.decode.hypothesis import FusionOptions, Hypothesis, SearchOptions
 from worker.decode.search import best_of, search
+from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
 from worker.decode.words import CONFIDENCE_DIGITS, SCORE_DIGITS, words_of
-from worker.model.load import load_model
-from worker.model.model import AsrModel, Encoded
+from worker.models.load import load_model
+from worker.models.nemo.model import AsrModel, Encoded
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"

@@ -15,10 +15,10 @@ from tests.worker.decode.reference import (
     random_frames,
     tiny_transducer,
 )
-from worker.decode.hypothesis import Hypothesis, SearchOptions
 from worker.decode.search import best_of, search
-from worker.model.ctc import CtcDecoder, CtcHead
-from worker.model.joint import Transducer
+from worker.decode.types import Hypothesis, SearchOptions
+from worker.models.heads.ctc import CtcDecoder, CtcHead
+from worker.models.heads.transducer import Transducer
 
 LENGTHS = [13, 1, 20, 0, 7]
 KINDS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4), "tdt-sparse": (0, 2, 5)}

@@ -1,0 +1,125 @@
+"""Lets requests in: finds out who calls, whether their scopes allow the route, and how often they have asked.
+
+The settings' `SPOOL_API_TOKEN` is the operator's, with every scope. Knows `Authorization` and the rule of the
+route; what is theirs to see is in `caller`.
+"""
+
+import hmac
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.requests import HTTPConnection
+
+from api.auth.principal import ANYBODY, OPERATOR, Caller, caller_of
+from api.auth.rate_limit import Allowance, Buckets, address_name
+from api.problems import Problem
+from api.services import Services, services_of
+from spool.domain.api_keys import Scope, key_id_of
+from spool.errors import Forbidden, Unauthorized
+from spool.store.api_keys import ApiKey
+
+_bearer = HTTPBearer(auto_error=False, description="An API key (`spool keys create`), where the server asks.")
+
+
+async def let_in(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> Caller:
+    """Who calls. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429."""
+    services = services_of(request)
+    address = _address(request)
+    caller = await _identified(request, credentials.credentials if credentials else None, address)
+    request.state.caller = caller
+    _count(request, services.limits, caller.key_id or address)
+    _check_scope(request, caller)
+    return caller
+
+
+def count_address(request: Request) -> None:
+    """Count a request that comes without a key. Raises `Problem` 429."""
+    _count(request, services_of(request).limits, _address(request))
+
+
+CallerDep = Annotated[Caller, Depends(let_in)]
+
+
+def rule_name(connection: HTTPConnection) -> str:
+    """The route of a request as `api.routing.SCOPES` names it."""
+    return f"{connection.scope['method']} {connection.scope['route'].path}"
+
+
+async def _identified(request: Request, text: str | None, address: str) -> Caller:
+    services = services_of(request)
+    token, keyring = services.settings.api_token, services.keyring
+    if text is not None and token is not None and _equal(text, token.get_secret_value()):
+        return OPERATOR
+    key_id = key_id_of(text) if text is not None else None
+    if text is not None and key_id is not None:
+        key = keyring.remembered(key_id, text) or await _found(services, key_id, text, address)
+        request.state.caller = caller_of(key)  # for the log, also where it is refused
+        if not key.alive:
+            raise Unauthorized(f"The key {key.id} {'was revoked' if key.revoked_at else 'has expired'}.")
+        keyring.used(key.id)
+        return caller_of(key)
+    if not (keyring.asks if keyring.is_sure else await run_in_threadpool(keyring.look)):
+        return ANYBODY
+    if text is None:
+        raise Unauthorized("Send an API key as `Authorization: Bearer …`.")
+    _count_miss(services.misses, address)
+    raise _unknown()
+
+
+async def _found(services: Services, key_id: str, text: str, address: str) -> ApiKey:
+    """The key from the database. A caller that guesses is not let through to it for long."""
+    if not services.keyring.has_seen(key_id, text):
+        _refuse_guesses(services.misses.take(address, cost=0))
+    key = await run_in_threadpool(services.keyring.find, key_id, text)
+    if key is None:
+        _count_miss(services.misses, address)
+        raise _unknown()
+    return key
+
+
+def _address(request: Request) -> str:
+    return address_name(request.client.host if request.client else None)
+
+
+def _unknown() -> Unauthorized:
+    return Unauthorized("The API key is not one that this server knows.")
+
+
+def _equal(text: str, token: str) -> bool:
+    return hmac.compare_digest(text.encode(), token.encode())
+
+
+def _count(request: Request, limits: Buckets, name: str) -> None:
+    allowance = limits.take(name)
+    if allowance is None:
+        return
+    headers = allowance.headers()
+    request.state.rate_headers = headers
+    if not allowance.allowed:
+        wait = allowance.wait_seconds
+        raise Problem(429, "rate_limited", f"Too many requests; try again in {wait} s.", headers)
+
+
+def _count_miss(misses: Buckets, address: str) -> None:
+    _refuse_guesses(misses.take(address))
+
+
+def _refuse_guesses(allowance: Allowance | None) -> None:
+    if allowance is not None and not allowance.allowed:
+        headers = {"Retry-After": str(allowance.wait_seconds)}
+        raise Problem(429, "rate_limited", "Too many wrong keys came from this address.", headers)
+
+
+def _check_scope(request: Request, caller: Caller) -> None:
+    name = rule_name(request)
+    scopes: Mapping[str, Scope | None] = request.app.state.scopes
+    if name not in scopes:
+        raise Forbidden("This route has no rule for who may call it, so nobody may.")
+    needed = scopes[name]
+    if not caller.may(needed):
+        raise Forbidden(f"This needs a key with the scope {needed}.")

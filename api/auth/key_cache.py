@@ -1,0 +1,130 @@
+"""Which keys open this API, as the database has them, remembered for a few seconds.
+
+A request costs no query while its key is remembered, hence a key that is revoked elsewhere opens for another
+`REMEMBERED_S` at most. From the first key on, ever, nobody is let in without one: that is noticed within
+`LOOK_S`, and an answer that cannot be had from the database lets nobody in. Knows no route and no scope.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from spool.domain.api_keys import is_same
+from spool.errors import SpoolError
+from spool.settings import Settings
+from spool.settings.validation import is_loopback
+from spool.store import Database
+from spool.store.api_keys import USE_NOTED_SECONDS, ApiKey, any_key, find_key, note_use
+
+REMEMBERED_S = 5.0
+LOOK_S = 2.0
+_STALE_S = 10.0
+_REMEMBERED = 10_000
+
+log = structlog.get_logger(__name__)
+
+
+def must_ask(settings: Settings) -> bool:
+    """Whether a key is asked for whatever the database holds."""
+    return settings.api_token is not None or not is_loopback(settings.api_host)
+
+
+class Keyring:
+    """The keys of one database; a thread watches for the first one."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._must = must_ask(settings)
+        self._noticed = False
+        self._looked = float("-inf")
+        self._known: OrderedDict[str, tuple[ApiKey, float]] = OrderedDict()
+        self._noted: OrderedDict[str, float] = OrderedDict()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="spool-keyring", daemon=True)
+        self._notes = ThreadPoolExecutor(1, thread_name_prefix="spool-key-use")
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._watcher.start()
+
+    def close(self) -> None:
+        """Watch no more; uses that were noted are written."""
+        self._closing.set()
+        self._notes.shutdown(wait=True)
+        if self._watcher.is_alive():
+            self._watcher.join(10)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a key is asked for, as far as is known now. Asks no database."""
+        return self._must or self._noticed
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether `asks` was true or checked lately."""
+        return self.asks or time.monotonic() - self._looked < _STALE_S
+
+    def look(self) -> bool:
+        """Whether a key is asked for, by the database. Raises StorageError."""
+        if not self.asks:
+            began = time.monotonic()
+            with self._database.read() as tx:
+                self._noticed = any_key(tx)
+            self._looked = began
+        return self.asks
+
+    def remembered(self, key_id: str, text: str) -> ApiKey | None:
+        """The key, alive or not, if it was seen lately; None means that the database has to be asked."""
+        known = self._known.get(key_id)
+        if known is None or time.monotonic() - known[1] > REMEMBERED_S or not is_same(text, known[0].sha256):
+            return None
+        return known[0]
+
+    def has_seen(self, key_id: str, text: str) -> bool:
+        """Whether this very key has ever been found: its bearer does not guess."""
+        known = self._known.get(key_id)
+        return known is not None and is_same(text, known[0].sha256)
+
+    def find(self, key_id: str, text: str) -> ApiKey | None:
+        """The key by the database, alive or not; None for one that never was. Raises StorageError."""
+        began = time.monotonic()
+        with self._database.read() as tx:
+            key = find_key(tx, key_id)
+        if key is None or not is_same(text, key.sha256):
+            return None
+        self._noticed = True
+        with self._lock:
+            self._known.pop(key_id, None)
+            self._known[key_id] = (key, began)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return key
+
+    def used(self, key_id: str) -> None:
+        """Note that a key let somebody in; written in the background, once a minute."""
+        now = time.monotonic()
+        if now - self._noted.get(key_id, float("-inf")) < USE_NOTED_SECONDS:
+            return
+        self._noted[key_id] = now
+        if len(self._noted) > _REMEMBERED:
+            self._noted.popitem(last=False)
+        self._notes.submit(self._write_use, key_id)
+
+    def _write_use(self, key_id: str) -> None:
+        try:
+            with self._database.begin() as tx:
+                note_use(tx, key_id)
+        except SpoolError as error:
+            log.warning("the use of a key was not noted", key=key_id, error=error.message)
+
+    def _watch(self) -> None:
+        while not self._closing.is_set() and not self.asks:
+            try:
+                self.look()
+            except SpoolError as error:
+                log.warning("cannot see whether there are keys", error=error.message)
+            self._closing.wait(LOOK_S)

@@ -1,0 +1,126 @@
+"""`spool audit`: the laws, proved on a live database and object store.
+
+Unlike the other subcommands it asks no server: it reads both stores itself, with the settings, so that it
+works while the API is down and trusts nothing that the API says.
+"""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from api.cli.connection import Json, err, out
+from spool import __version__
+from spool.audit.rules import RULES, Patience
+from spool.domain.pricing import NANOS_PER_SECOND
+from spool.errors import StorageError
+from spool.objects import object_store
+from spool.settings import load_settings
+from spool.store import Database
+from spool.store.monitoring import Audited, keep_audit
+
+if TYPE_CHECKING:
+    from spool.audit.runner import AuditReport
+
+SHOWN = 20
+
+
+def audit(
+    objects: Annotated[
+        bool, typer.Option(help="Read every transcript and list every object; else look at SQL alone.")
+    ] = True,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds by which sweeps, heartbeats and clocks may be late.")
+    ] = 60.0,
+    remove_orphans: Annotated[
+        bool,
+        typer.Option("--remove-orphans", help="Remove objects that have had no job for an hour."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Prove the laws on this database and object store; exit code 1 on a breach."""
+    # Brings Celery and the object store along, for which other commands should not wait.
+    from spool.audit.runner import audit as run_audit
+
+    settings = load_settings()
+    database = Database(settings.database_url)
+    patience = Patience(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
+    try:
+        store = object_store(settings) if objects else None
+        report = run_audit(
+            database, store, patience, remove_orphans=remove_orphans, retention=settings.retention
+        )
+        _keep(database, report, objects)
+    finally:
+        database.close()
+    if as_json:
+        typer.echo(json.dumps(_document(report), indent=2))
+    else:
+        _print(report)
+    raise typer.Exit(0 if report.clean else 1)
+
+
+def _keep(database: Database, report: "AuditReport", objects: bool) -> None:
+    """Note the result where `/metrics` finds it; an audit that cannot be noted is one all the same."""
+    breaches = {rule: report.counts[rule] for rule in RULES}
+    try:
+        with database.begin() as tx:
+            keep_audit(tx, Audited(breaches, _looked_at(report), objects, __version__))
+    except StorageError as error:
+        err.print(f"The result was not noted for /metrics: {error.message}")
+
+
+def _document(report: "AuditReport") -> dict[str, object]:
+    return {
+        "clean": report.clean,
+        "looked_at": _looked_at(report),
+        "arriving_objects": report.arriving,
+        "leftover_objects": report.leftovers,
+        "removed_objects": report.removed,
+        "died_workers": report.died,
+        "unbilled_engine_seconds": {
+            "at_least": report.lost_least_ns / NANOS_PER_SECOND,
+            "at_most": report.lost_most_ns / NANOS_PER_SECOND,
+        },
+        "breaches": {rule: report.counts[rule] for rule in RULES},
+        "examples": [breach._asdict() for breach in report.breaches],
+    }
+
+
+def _looked_at(report: "AuditReport") -> dict[str, int]:
+    names = ("jobs", "chunks", "lines", "workers", "objects")
+    return {name: getattr(report, name) for name in names}
+
+
+def _print(report: "AuditReport") -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("breaches", justify="right")
+    table.add_column("rule", no_wrap=True)
+    table.add_column("what it says", overflow="fold")
+    for rule, meaning in RULES.items():
+        found = report.counts[rule]
+        table.add_row(Text(str(found), style="red" if found else "green"), rule, meaning)
+    out.print(table)
+    for breach in report.breaches[:SHOWN]:
+        out.print(
+            Text.assemble((f"{breach.rule}  ", "red"), f"{breach.subject}  {breach.message}"), soft_wrap=True
+        )
+    if len(report.breaches) > SHOWN:
+        out.print(f"… and {report.counts.total() - SHOWN} more; --json lists them.")
+    out.print(", ".join(f"{number} {name}" for name, number in _looked_at(report).items()) + " looked at")
+    if report.arriving or report.leftovers:
+        out.print(
+            f"{report.arriving} young objects may still get their job; {report.leftovers} files belong to "
+            "attempts that do not count"
+        )
+    if report.removed:
+        out.print(f"{report.removed} objects without a job removed")
+    if report.lost_most_ns:
+        least, most = report.lost_least_ns / NANOS_PER_SECOND, report.lost_most_ns / NANOS_PER_SECOND
+        out.print(
+            f"{least:.1f} to {most:.1f} s of engine time are on no bill: of batches that raised or died, "
+            f"and of {report.died} workers that died"
+        )
+    out.print("every law holds" if report.clean else f"{report.counts.total()} breaches")

@@ -1,0 +1,211 @@
+"""The subcommands of batches: submit, status, results, retry-failed, cancel. Clients of the HTTP API."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from api.cli.completion import complete_batch
+from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
+from api.cli.files import SUFFIXES, file_name
+from api.cli.options import Place, Search, takes_options
+from api.cli.progress import follow_batch, sending
+from api.cli.tables import clock, held_words, money
+from spool.domain.jobs import JobState
+from spool.errors import InvalidRequest
+from spool.formats import Format
+from spool.schemas.batches import BatchDetail, BatchOut
+
+app = typer.Typer(no_args_is_help=True, help="Hand in whole archives: manifests, prefixes, folders.")
+
+BatchId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_batch, help="A batch's id.")]
+
+
+@app.command()
+@takes_options
+def submit(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="MANIFEST|URL", help="A JSONL file to send, or s3://bucket/prefix/, file:///folder/."
+        ),
+    ],
+    place: Place,
+    search: Search,
+    name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Run nothing when one line is bad.")] = False,
+    no_reuse: Annotated[bool, typer.Option("--no-reuse", help="Decode again what was done before.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the batch to its end.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Hand in a batch; what is wrong with a line is told by its number."""
+    request: dict[str, Any] = place.told() | {"options": search.told(), "name": name}
+    request |= {"strict": strict, "reuse": not no_reuse}
+    with connected(url) as (spool, _):
+        if "://" in source:
+            batch = spool.submit_batch(source, **request)
+        else:
+            with sending(err, source) as sent:
+                batch = spool.submit_batch(_manifest(source), **request, sent=sent)
+        _tell_bad_lines(batch)
+        if wait:
+            batch = follow_batch(spool, batch.id, err)
+    _show(batch, as_json=as_json)
+    if wait or not batch.lines.accepted:
+        _exit_for(batch)
+
+
+@app.command()
+def status(
+    batch_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]", autocompletion=complete_batch, help="A batch; the latest ones without."
+        ),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """How far a batch is, how long still and for how much; or the latest ones."""
+    with connected(url) as (spool, _):
+        if batch_id is None:
+            page = spool.batch_page(limit=20)
+            print_json(page) if as_json else out.print(_table(page.items))
+            return
+        batch = follow_batch(spool, batch_id, err) if watch else spool.batch(batch_id)
+    _show(batch, as_json=as_json)
+
+
+@app.command()
+def results(
+    batch_id: BatchId,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file to write to.")] = None,
+    words: Annotated[bool, typer.Option("--words", help="With times and confidence.")] = False,
+    state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
+    url: Url = None,
+) -> None:
+    """A line of JSON for each job, as they stand now."""
+    with connected(url) as (spool, _):
+        lines = spool.result_lines(batch_id, words=words, state=state)
+        if output is None:
+            for line in lines:
+                typer.echo(line)
+            return
+        # Under its own name only once it is whole.
+        partial = output.with_name(f"{output.name}.part")
+        with partial.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(f"{line}\n")
+        partial.replace(output)
+
+
+@app.command()
+def transcripts(
+    batch_id: BatchId,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder; made if need be.")],
+    form: Annotated[Format, typer.Option("--format", help="How to render them.")] = "txt",
+    url: Url = None,
+) -> None:
+    """A file for each job that is done, called as the job and below the same folders."""
+    with connected(url) as (spool, _):
+        written: set[Path] = set()
+        for job in spool.jobs(batch=batch_id, state=JobState.DONE):
+            if job.deleted is not None and job.deleted.transcript is not None:
+                continue
+            path = output / file_name(job.custom_id or job.name, SUFFIXES[form])
+            if path in written:
+                path = path.with_name(f"{job.id} {path.name}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(spool.transcript(job.id, form), encoding="utf-8")
+            written.add(path)
+    out.print(f"{len(written)} written to {output}", markup=False, soft_wrap=True)
+
+
+@app.command("retry-failed")
+def retry_failed(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
+    """Queue every failed job of a batch again."""
+    with connected(url) as (spool, _):
+        answer = spool.retry_failed(batch_id)
+    print_json(answer) if as_json else out.print(f"{answer.retried} queued again")
+
+
+@app.command()
+def cancel(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
+    """Cancel what waits; running jobs stop at their next chunk."""
+    with connected(url) as (spool, _):
+        batch = spool.cancel_batch(batch_id)
+    _show(batch, as_json=as_json)
+
+
+def _manifest(source: str) -> Path:
+    path = Path(source)
+    if path.is_dir():
+        raise InvalidRequest(f"{source} is a folder here: name it as file:///… if the server may read it.")
+    if not path.is_file():
+        raise InvalidRequest(f"There is no file {source}.")
+    return path
+
+
+def _tell_bad_lines(batch: BatchDetail) -> None:
+    for bad in batch.bad_lines:
+        err.print(Text.assemble((f"line {bad.line}: ", "red"), bad.message), soft_wrap=True)
+    if batch.lines.bad > len(batch.bad_lines):
+        err.print(f"and {batch.lines.bad - len(batch.bad_lines)} more bad lines")
+
+
+def _exit_for(batch: BatchDetail) -> None:
+    if batch.lines.bad or batch.counts[JobState.FAILED] or batch.counts[JobState.CANCELLED]:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _show(batch: BatchDetail, *, as_json: bool) -> None:
+    if as_json:
+        print_json(batch)
+        return
+    cost, left = batch.cost, batch.audio.left_seconds
+    expected = "unknown" if cost.expected is None else money(cost.expected, cost.currency)
+    rate = "—" if batch.speed.rtfx_now is None else f"{batch.speed.rtfx_now:.1f}"
+    sheet = Table(box=None, show_header=False, pad_edge=False)
+    sheet.add_column(style="dim", no_wrap=True)
+    sheet.add_column(overflow="fold")
+    for title, value in (
+        ("batch", batch.id),
+        ("name", batch.name),
+        ("state", batch.state),
+        ("jobs", ", ".join(f"{number} {state}" for state, number in batch.counts.items() if number)),
+        ("bad lines", str(batch.lines.bad)),
+        ("reused", str(batch.reused)),
+        ("audio", f"{clock(batch.audio.done_seconds)} done, {clock(left)} left"),
+        ("RTFx now", rate),
+        ("time left", f"{clock(batch.time.left_seconds)} ({batch.time.basis})"),
+        ("cost", f"{money(cost.billable, cost.currency)} so far, {expected} in all ({cost.basis})"),
+        *_order_of(batch),
+    ):
+        sheet.add_row(title, Text(value))
+    out.print(sheet)
+
+
+def _order_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
+    if batch.priority != "normal":
+        yield "priority", batch.priority
+    if batch.deadline is not None:
+        at = batch.deadline
+        yield "deadline", f"{at.at:%Y-%m-%d %H:%M} UTC, {at.state.replace('_', ' ')} ({at.basis})"
+    if batch.held is not None:
+        yield "held", held_words(batch.held)
+
+
+def _table(batches: list[BatchOut]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("batch", "state", "jobs", "done", "failed", "name"):
+        table.add_column(title, no_wrap=True)
+    for batch in batches:
+        counts = batch.counts
+        numbers = (sum(counts.values()), counts[JobState.DONE], counts[JobState.FAILED])
+        table.add_row(batch.id, batch.state, *map(str, numbers), Text(batch.name))
+    return table

@@ -1,0 +1,50 @@
+"""What the shell offers after a Tab: ids and names, asked of the server that the command would talk to.
+
+A server that is not there, slow or refuses offers nothing, and says nothing: the line is still being typed.
+"""
+
+from collections.abc import Callable, Iterable
+
+from api.cli.connection import connected
+from spool.client import ClientError, Retries, Spool
+from spool.errors import SpoolError
+
+Offer = tuple[str, str]
+"""What completes the line, and what it is, for shells that show that."""
+
+_LATEST = 100
+_ONCE = Retries(tries=1, greetings=1)
+
+
+def complete_job(incomplete: str) -> list[Offer]:
+    """The latest jobs, by id."""
+    return _offered(
+        incomplete,
+        lambda spool: [(job.id, f"{job.state}, {job.name}") for job in spool.job_page(limit=_LATEST).items],
+    )
+
+
+def complete_batch(incomplete: str) -> list[Offer]:
+    """The latest batches, by id."""
+    return _offered(
+        incomplete,
+        lambda spool: [(one.id, f"{one.state}, {one.name}") for one in spool.batch_page(limit=_LATEST).items],
+    )
+
+
+def complete_model(incomplete: str) -> list[Offer]:
+    """The models that jobs may name."""
+    return _offered(
+        incomplete,
+        lambda spool: [
+            (model.name, "the server's default" if model.default else "") for model in spool.models()
+        ],
+    )
+
+
+def _offered(incomplete: str, ask: Callable[[Spool], Iterable[Offer]]) -> list[Offer]:
+    try:
+        with connected(None, _ONCE) as (spool, _):
+            return [offer for offer in ask(spool) if offer[0].startswith(incomplete)]
+    except (ClientError, SpoolError, OSError):
+        return []

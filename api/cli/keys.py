@@ -1,0 +1,176 @@
+"""`spool keys`: who may call the API. Made, listed and revoked on the database itself.
+
+Like `spool audit` it asks no server, so the first key needs no other: whoever may write the database of the
+settings may make keys.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+from rich.table import Table
+from rich.text import Text
+
+from api.cli.connection import Json, err, out
+from spool.domain.api_keys import Scope
+from spool.errors import InvalidRequest
+from spool.schemas.common import Name, Project
+from spool.settings import load_settings
+from spool.store import Database
+from spool.store.api_keys import ApiKey, create_key, list_keys, revoke_key
+
+app = typer.Typer(no_args_is_help=True, help="Who may call the API: keys by project and scope.")
+
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_SPAN = re.compile(r"([1-9]\d{0,4})([hdw])")
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Option(help="Whose it is, for people.")],
+    project: Annotated[str | None, typer.Option(help="The one project it is for.")] = None,
+    scope: Annotated[
+        list[Scope] | None, typer.Option(help="read, submit (repeat for both), or admin for every project.")
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where its jobs may read: s3://bucket/prefix/, file:///folder/, https://host/. Repeat for "
+            "several; without, wherever the settings allow.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="After 90d, 12h or 4w, or at 2027-01-31 (UTC).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key and show it, this once."""
+    chosen = scope or [Scope.READ, Scope.SUBMIT]
+    with _database() as database, database.begin() as tx:
+        minted = create_key(
+            tx,
+            _checked(Name, name, "--name"),
+            None if project is None else _checked(Project, project, "--project"),
+            chosen,
+            sources=None if source is None else [_source(each) for each in source],
+            expires_at=None if expires is None else _moment(expires),
+        )
+    if as_json:
+        typer.echo(json.dumps({"id": minted.id, "key": minted.text}, indent=2))
+        return
+    typer.echo(minted.text)
+    told = f"{minted.id}: shown this once. Clients take it from SPOOL_API_KEY or SPOOL_API_KEY_FILE."
+    err.print(Text(told), soft_wrap=True)
+
+
+@app.command("list")
+def listed(as_json: Json = False) -> None:
+    """Every key there ever was; none of them is shown."""
+    with _database() as database, database.read() as tx:
+        keys = list_keys(tx)
+    if as_json:
+        typer.echo(json.dumps([_document(key) for key in keys], indent=2))
+    elif keys:
+        out.print(_table(keys))
+    else:
+        out.print("no keys; the API asks for none on loopback", style="dim")
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="A key's id, as `spool keys list` shows it.")],
+) -> None:
+    """Let nobody in by this key any more."""
+    with _database() as database, database.begin() as tx:
+        key = revoke_key(tx, key_id)
+    out.print(Text(f"{key.id} ({key.name}) is revoked; running servers notice within 5 s"), soft_wrap=True)
+
+
+@contextmanager
+def _database() -> Iterator[Database]:
+    database = Database(load_settings().database_url)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _checked(kind: Any, value: str, where: str) -> str:  # noqa: ANN401 - an annotated type
+    try:
+        return str(TypeAdapter(kind).validate_python(value))
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise InvalidRequest(f"{where}: {fault['msg'].removeprefix('Value error, ')}.") from None
+
+
+def _source(address: str) -> str:
+    """The address as sources are compared with it."""
+    scheme, colon, rest = address.partition("://")
+    if not colon or scheme.lower() not in {"s3", "https", "file"} or not rest.strip("/"):
+        raise InvalidRequest(
+            f"--source {address}: an address begins with s3://, https:// or file:// and a place."
+        )
+    if scheme.lower() != "file":
+        host, slash, path = rest.partition("/")
+        return f"{scheme.lower()}://{host.lower() if scheme.lower() == 'https' else host}{slash or '/'}{path}"
+    return Path(unquote(f"/{rest.lstrip('/')}")).resolve().as_uri()
+
+
+def _moment(text: str) -> datetime:
+    now = datetime.now(UTC)
+    if found := _SPAN.fullmatch(text):
+        return now + timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"--expires {text}: write 90d, 12h or 4w, or a day such as 2027-01-31."
+        ) from None
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    if moment <= now:
+        raise InvalidRequest(f"--expires {text} is in the past.")
+    return moment
+
+
+def _document(key: ApiKey) -> dict[str, object]:
+    told = {name: value for name, value in asdict(key).items() if name != "sha256"}
+    times = ("created_at", "expires_at", "revoked_at", "used_at")
+    shown = {name: value.isoformat() if (value := told[name]) else None for name in times}
+    return told | shown | {"scopes": sorted(key.scopes), "state": _state(key)}
+
+
+def _state(key: ApiKey) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "alive" if key.alive else "expired"
+
+
+def _table(keys: list[ApiKey]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("key", no_wrap=True)
+    for title in ("state", "project", "scopes", "last used", "expires", "name"):
+        table.add_column(title, overflow="fold")
+    for key in keys:
+        table.add_row(
+            key.id,
+            _state(key),
+            key.project or "every",
+            " ".join(sorted(key.scopes)),
+            _day(key.used_at) or "never",
+            _day(key.expires_at) or "never",
+            Text(key.name),
+        )
+    return table
+
+
+def _day(moment: datetime | None) -> str:
+    return f"{moment:%Y-%m-%d}" if moment else ""

@@ -1,0 +1,287 @@
+"""`spool plan`: how long a fleet would take for so much audio, at what cost, and what binds. Asks no server.
+
+Reads the ledger of the settings' database where it can, since measured speeds go before assumed ones. Knows
+options and printing; the arithmetic is `spool.planning`.
+
+How a plan looks, in a terminal and as JSON. Pure: records in, tables and dictionaries out.
+"""
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from api.cli.connection import Json, out
+from api.cli.tables import money
+from spool.domain.ledger import Measured
+from spool.domain.pricing import CloudPrices
+from spool.errors import SpoolError
+from spool.planning.fleet import Known, build_fleet, read_calibration
+from spool.planning.model_size import ModelShape, read_shape
+from spool.planning.plan import (
+    MILLION,
+    ChipRow,
+    Ownership,
+    Plan,
+    Surroundings,
+    WhatIf,
+    Workload,
+    by_chip,
+    make_plan,
+    what_if,
+)
+from spool.planning.recordings import CHUNK_SECONDS, parse_lengths, read_lengths
+from spool.planning.throughput import ASSUMED_EFFICIENCY
+from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings
+from spool.store import Database
+from spool.store.ledger.charges import measured_paces
+
+
+class Search(StrEnum):
+    """How the model's output is searched."""
+
+    GREEDY = "greedy"
+    BEAM = "beam"
+
+
+def plan(
+    hours: Annotated[float | None, typer.Option(min=0.001, help="Hours of audio.")] = None,
+    lengths: Annotated[
+        str, typer.Option(help="How long recordings are: 45m, or with shares of the audio: 20s:10%,1h:90%.")
+    ] = "45m",
+    measured: Annotated[
+        Path | None, typer.Option(help="What `spool-worker measure --json` printed, instead of both.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="A name in the settings, a folder, or 0.6b or 110m.")] = "",
+    decoder: Annotated[Search, typer.Option(help="How to search.")] = Search.GREEDY,
+    beam: Annotated[int, typer.Option(min=1, max=32, help="Hypotheses kept by the beam.")] = 4,
+    fleet: Annotated[
+        str, typer.Option(help="Such as '4xM4, 1xM3 Ultra', or 'this machine'.")
+    ] = "this machine",
+    calibration: Annotated[
+        Path | None, typer.Option(help="What `spool-worker bench --calibrate --json` printed.")
+    ] = None,
+    ledger: Annotated[bool, typer.Option(help="Use speeds from the ledger, where it has some.")] = True,
+    efficiency: Annotated[
+        float | None,
+        typer.Option(min=0.001, max=1, help="The share of its roofline that a chip reaches; else measured."),
+    ] = None,
+    chunk: Annotated[float, typer.Option(min=1, help="Mean seconds of the pieces.")] = CHUNK_SECONDS,
+    network: Annotated[float, typer.Option(min=0.001, help="Mbit/s from the recordings' source.")] = 1000,
+    store: Annotated[float, typer.Option(min=0.001, help="Mbit/s to the object store.")] = 1000,
+    years: Annotated[float, typer.Option(min=0.1, help="Over which a machine is written off.")] = 3,
+    duty: Annotated[float, typer.Option(min=0.01, max=1, help="The share of them that it works.")] = 0.7,
+    kwh: Annotated[float, typer.Option(min=0, help="Price of a kilowatt-hour.")] = 0.15,
+    watts: Annotated[float | None, typer.Option(min=0, help="What this machine draws at work.")] = None,
+    as_json: Json = False,
+) -> None:
+    """How long a fleet would take, what that costs, and what binds."""
+    settings = load_settings()
+    shape = _shape(settings, model or settings.default_model)
+    audio = read_lengths(measured) if measured else parse_lengths(lengths)
+    amount = hours if hours is not None else (audio.seconds or 0) / 3600 or 1_000_000
+    work = Workload(
+        amount,
+        audio,
+        shape,
+        "beam" if decoder is Search.BEAM else "greedy",
+        beam,
+        chunk,
+        settings.frame_budget or FRAME_BUDGET,
+        settings.max_batch or MAX_BATCH,
+    )
+    own = Ownership(years, duty, kwh)
+    known = Known(
+        read_calibration(calibration) if calibration else None,
+        _ledger(settings) if ledger else (),
+        efficiency,
+        settings.price_per_hour_micros() / 1e6,
+        watts,
+    )
+    machines = build_fleet(fleet, shape, own, known)
+    found = make_plan(work, machines, Surroundings(network, store))
+    chips = by_chip(work, efficiency or ASSUMED_EFFICIENCY, own)
+    others = what_if(work, machines)
+    if as_json:
+        typer.echo(
+            json.dumps(document(found, chips, others, settings.cloud_prices, settings.currency), indent=2)
+        )
+    else:
+        out.print(tables(found, chips, others, settings.cloud_prices, settings.currency))
+
+
+def _shape(settings: Settings, name: str) -> ModelShape:
+    """The sizes of a model, under the name that jobs and the ledger use. Raises InvalidRequest."""
+    from dataclasses import replace
+
+    return replace(read_shape(settings.models.get(name, name)), name=name)
+
+
+def _ledger(settings: Settings) -> Sequence[Measured]:
+    """Nothing where there is no database yet: a plan may well come first."""
+    try:
+        database = Database(settings.database_url)
+        try:
+            with database.read() as tx:
+                return measured_paces(tx)
+        finally:
+            database.close()
+    except SpoolError:
+        return ()
+
+
+def tables(
+    plan: Plan, chips: Sequence[ChipRow], others: Sequence[WhatIf], clouds: CloudPrices, currency: str
+) -> RenderableType:
+    """The plan, the chips beside the clouds, and what else one might do."""
+    return Group(
+        _summary(plan, currency),
+        "",
+        _machines(plan),
+        "",
+        Text(f"1,000,000 hours of audio, by chip and by cloud (its prices of {clouds.as_of})", style="bold"),
+        _chips(chips, clouds, currency),
+        "",
+        Text("What if", style="bold"),
+        _what_if(others),
+    )
+
+
+def document(
+    plan: Plan, chips: Sequence[ChipRow], others: Sequence[WhatIf], clouds: CloudPrices, currency: str
+) -> dict[str, object]:
+    """The same for machines. Hours of the clock and of audio, kilowatt-hours, money as numbers."""
+    work = plan.workload
+    return {
+        "audio_hours": work.hours,
+        "mean_recording_seconds": work.lengths.mean,
+        "model": work.shape.name,
+        "decoder": work.decoder,
+        "beam": work.beam if work.decoder == "beam" else None,
+        "currency": currency,
+        "rtfx": plan.rtfx,
+        "hours": plan.hours,
+        "cost": plan.cost,
+        "cost_per_million_hours": plan.cost_per_million_hours,
+        "kilowatt_hours": plan.kilowatt_hours,
+        "binds": plan.binds,
+        "margin": plan.margin,
+        "limits": dict(plan.limits),
+        "machines": [
+            {
+                "name": each.machine.name,
+                "count": each.machine.count,
+                "rtfx": each.rtfx,
+                "search_share": each.search_share,
+                "price_per_hour": each.machine.price_per_hour,
+                "watts": each.machine.watts,
+                "basis": each.machine.pace.basis,
+                "notes": list(each.machine.notes),
+            }
+            for each in plan.machines
+        ],
+        "chips": [
+            {
+                "chip": row.chip.name,
+                "gpu_cores": row.chip.cores,
+                "rtfx": row.rtfx,
+                "machine_hours": row.machine_hours,
+                "cost_per_million_hours": row.cost,
+                "kilowatt_hours": row.kilowatt_hours,
+                "source": row.chip.source,
+                "notes": list(row.chip.notes),
+            }
+            for row in chips
+        ],
+        "clouds": {
+            "as_of": clouds.as_of.isoformat(),
+            "currency": clouds.currency,
+            "cost_per_million_hours": {n: float(p * MILLION) for n, p in clouds.per_audio_hour.items()},
+        },
+        "what_if": [
+            {"what": row.what, "rtfx": row.rtfx, "change": row.change, "gigaflops": row.gigaflops}
+            for row in others
+        ],
+    }
+
+
+def _summary(plan: Plan, currency: str) -> Table:
+    work = plan.workload
+    sheet = Table(box=None, show_header=False, pad_edge=False)
+    sheet.add_column(style="dim", no_wrap=True)
+    sheet.add_column(overflow="fold")
+    search = f"beam {work.beam}" if work.decoder == "beam" else "greedy"
+    sheet.add_row("audio", f"{work.hours:,.1f} h, recordings of {_length(work.lengths.mean)} on average")
+    sheet.add_row("model", f"{work.shape.name}, {search}")
+    sheet.add_row("speed", f"RTFx {plan.rtfx:,.0f}")
+    sheet.add_row("time", _time(plan.hours))
+    each = plan.cost_per_million_hours
+    cost = (
+        "unknown"
+        if plan.cost is None or each is None
+        else (f"{_whole(plan.cost, currency)} ({_whole(each, currency)} for 1,000,000 hours)")
+    )
+    sheet.add_row("cost", cost)
+    energy = plan.kilowatt_hours
+    sheet.add_row("energy", "unknown" if energy is None else f"{energy:,.1f} kWh at most")
+    sheet.add_row("binds", f"{plan.binds}; {plan.limits[1][0]} would at {plan.margin:,.1f} times the speed")
+    return sheet
+
+
+def _machines(plan: Plan) -> Table:
+    table = _table("machine", "count", "RTFx each", "search", "rests on")
+    for each in plan.machines:
+        basis = "; ".join((each.machine.pace.basis, *each.machine.notes))
+        cells = (each.machine.name, str(each.machine.count), f"{each.rtfx:,.0f}", f"{each.search_share:.0%}")
+        table.add_row(*cells, Text(basis))
+    return table
+
+
+def _chips(chips: Sequence[ChipRow], clouds: CloudPrices, currency: str) -> Table:
+    table = _table("", "RTFx", "machine hours", "kWh", "cost")
+    for row in chips:
+        energy = "—" if row.kilowatt_hours is None else f"{row.kilowatt_hours:,.0f}"
+        cost = "—" if row.cost is None else _whole(row.cost, currency)
+        name = f"{row.chip.name} ({row.chip.cores}){' *' if row.chip.notes else ''}"
+        table.add_row(name, f"{row.rtfx:,.0f}", f"{row.machine_hours:,.0f}", energy, cost)
+    for name, price in clouds.per_audio_hour.items():
+        cost = _whole(float(price * MILLION), clouds.currency)
+        table.add_row(name, "", "", "", cost, style="dim")
+    return table
+
+
+def _what_if(others: Sequence[WhatIf]) -> Table:
+    table = _table("", "RTFx", "change", "GFLOP a second of audio")
+    for row in others:
+        table.add_row(row.what, f"{row.rtfx:,.0f}", f"{row.change - 1:+.0%}", f"{row.gigaflops:.2f}")
+    return table
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for number, title in enumerate(titles):
+        last = title == "rests on"
+        table.add_column(title, justify="left" if number == 0 or last else "right", no_wrap=not last)
+    return table
+
+
+def _whole(amount: float, currency: str) -> str:
+    """Money with thousands marked; small amounts with what is left of the point."""
+    return f"{amount:,.0f} {currency}" if amount >= 100 else money(Decimal(repr(amount)), currency)
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _time(hours: float) -> str:
+    if hours < 48:
+        return f"{hours:,.1f} h"
+    return f"{hours / 24:,.1f} days" if hours < 24 * 366 else f"{hours / 8766:,.1f} years"

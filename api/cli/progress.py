@@ -1,0 +1,94 @@
+"""Follows uploads, jobs and batches with one calm progress line. Knows how to ask and draw; decides nothing.
+
+Without a terminal nothing is drawn.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+
+from api.cli.tables import clock
+from spool.client import Spool
+from spool.client.exchange import Sent
+from spool.schemas.batches import BatchDetail
+from spool.schemas.jobs import JobDetail, JobOut
+
+_POLL_S = 0.4
+# Jobs that are asked for at once; the queue serves the oldest first, so the others have not begun.
+_WINDOW = 64
+# A file that is sent in a moment needs no line of its own.
+_WORTH_A_LINE = 4 * 2**20
+
+
+def follow(
+    spool: Spool, jobs: Sequence[JobOut], console: Console, between: Callable[[], None] = lambda: None
+) -> list[JobDetail]:
+    """Wait until every job has ended; the jobs as they ended, in the order given.
+
+    `between` is called once a round and may raise to give up.
+    """
+    ended: dict[str, JobDetail] = {}
+    last: dict[str, JobOut] = {job.id: job for job in jobs}
+    with _progress(console, "transcribing", *_fields("files", "audio"), TimeElapsedColumn()) as progress:
+        bar = progress.add_task("", total=float(len(last)), audio="", files="")
+        while True:
+            between()
+            for job_id in [job_id for job_id in last if job_id not in ended][:_WINDOW]:
+                job = spool.job(job_id)
+                last[job_id] = job
+                if job.state.terminal:
+                    ended[job_id] = job
+            shares = [
+                1.0 if job_id in ended else job.progress.fraction or 0.0 for job_id, job in last.items()
+            ]
+            audio = clock(sum(job.progress.done_seconds for job in last.values()))
+            files = f"{len(ended)}/{len(last)} files"
+            progress.update(bar, completed=sum(shares), audio=f"{audio} of audio", files=files)
+            if len(ended) == len(last):
+                return [ended[job.id] for job in jobs]
+            time.sleep(_POLL_S)
+
+
+def follow_batch(spool: Spool, batch_id: str, console: Console) -> BatchDetail:
+    """Wait until no job of the batch is open; the batch as it ended."""
+    with _progress(console, "transcribing", *_fields("files", "left"), TimeElapsedColumn()) as progress:
+        bar = progress.add_task("", total=None, files="", left="")
+
+        def show(batch: BatchDetail) -> None:
+            total = sum(batch.counts.values())
+            ended = sum(number for state, number in batch.counts.items() if state.terminal)
+            left = "" if batch.time.left_seconds is None else f"{clock(batch.time.left_seconds)} left"
+            progress.update(bar, total=total, completed=ended, files=f"{ended}/{total} files", left=left)
+
+        return spool.wait_batch(batch_id, progress=show)
+
+
+@contextmanager
+def sending(console: Console, name: str) -> Iterator[Sent]:
+    """A line while a large file is on its way; call what is given with bytes sent and bytes in all."""
+    columns = (DownloadColumn(), TextColumn("{task.description}", markup=False))
+    with _progress(console, "sending", *columns) as progress:
+        bar = progress.add_task(name, visible=False)
+
+        def show(done: int, total: int) -> None:
+            progress.update(bar, total=total, completed=done, visible=done < total and total > _WORTH_A_LINE)
+
+        yield show
+        progress.update(bar, visible=False)
+
+
+def _fields(first: str, second: str) -> tuple[ProgressColumn, ProgressColumn]:
+    return TextColumn(f"{{task.fields[{first}]}}"), TextColumn(f"[dim]{{task.fields[{second}]}}[/dim]")
+
+
+def _progress(console: Console, doing: str, *columns: ProgressColumn) -> Progress:
+    return Progress(
+        TextColumn(f"  {doing}"),
+        BarColumn(bar_width=32, complete_style="cyan", finished_style="green"),
+        *columns,
+        console=console,
+        disable=not console.is_terminal,
+    )

@@ -1,0 +1,80 @@
+"""The subcommands that report: costs and workers. Clients of the HTTP API."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from api.cli.connection import Json, Url, connected, out, print_json
+from api.cli.tables import clock, cost_table
+from api.presenters.costs import cost_csv
+from spool.schemas.costs import GroupBy
+from spool.schemas.fleet import WorkerList, WorkerOut
+
+
+def costs(
+    group_by: Annotated[GroupBy, typer.Option(help="What a line stands for.")] = "day",
+    start: Annotated[
+        datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First UTC day; 30 days ago.")
+    ] = None,
+    end: Annotated[
+        datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="The UTC day after the last.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="Which tag's values, with --group-by tag.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsheet.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """What a period cost."""
+    period = {"start": start.date() if start else None, "end": end.date() if end else None}
+    with connected(url) as (spool, _):
+        report = spool.costs(**period, group_by=group_by, tag=tag)
+    if as_csv:
+        typer.echo(cost_csv(report), nl=False)
+    elif as_json:
+        print_json(report)
+    else:
+        out.print(cost_table(report))
+
+
+STANDING_STYLES = {"ready": "green", "unwell": "red", "lost": "red", "draining": "yellow", "resting": "cyan"}
+
+
+def workers(url: Url = None, as_json: Json = False) -> None:
+    """Who works, and how busy each has been."""
+    with connected(url) as (spool, _):
+        listed = WorkerList(items=spool.workers())
+    if as_json:
+        print_json(listed)
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("worker", "pool", "state", "chip", "models", "busy", "reason"):
+        table.add_column(title, no_wrap=title != "reason", overflow="fold")
+    for worker in listed.items:
+        table.add_row(
+            Text(worker.name),
+            worker.pool,
+            Text(worker.state, style=STANDING_STYLES.get(worker.state, "dim")),
+            Text(_machine(worker)),
+            _models(worker),
+            clock(worker.busy_seconds),
+            Text(worker.reason or ""),
+        )
+    out.print(table)
+
+
+def _machine(worker: WorkerOut) -> str:
+    cores = f", {worker.gpu_cores} GPU cores" if worker.gpu_cores else ""
+    memory = f", {worker.memory_bytes / 2**30:.0f} GiB" if worker.memory_bytes else ""
+    return f"{worker.chip}{cores}{memory}"
+
+
+def _models(worker: WorkerOut) -> Text:
+    """Those in its memory first and bright, those it could load dim."""
+    loaded = [name for name in worker.loaded_models or () if name in worker.models]
+    rest = [name for name in worker.models if name not in loaded]
+    return Text(", ").join(
+        [*(Text(name, style="bold") for name in loaded), *(Text(name, "dim") for name in rest)]
+    )

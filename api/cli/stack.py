@@ -1,0 +1,162 @@
+"""The subcommands that run things on this machine: up, down, serve, demo.
+
+They start parts as processes by their commands and import neither worker nor kernels.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from api.cli.connection import err, out
+from api.local.demo import run_demo
+from api.local.instance import Running, find_running, lock_holder
+from api.local.processes import is_alive
+from api.local.stack import Stack, StackError
+from spool.settings import load_settings
+
+_UP_PATIENCE_S = 300.0
+_DOWN_PATIENCE_S = 120.0
+_POLL_S = 0.2
+
+Home = Annotated[Path | None, typer.Option(help="Where everything is kept; else SPOOL_HOME, else ./var.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="The API's port; 0 takes a free one.")]
+
+
+def up(
+    home: Home = None,
+    port: Port = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Leave it running and return.")] = False,
+) -> None:
+    """Run the whole thing on this machine: API, one worker, and where none is configured a broker."""
+    environ = dict(os.environ)
+    if home is not None:
+        environ["SPOOL_HOME"] = str(home.resolve())
+    if port is not None:
+        environ["SPOOL_API_PORT"] = str(port)
+    if detach:
+        _print_running(_detached(environ), "`spool down`")
+        return
+    with _interruptible():
+        stack = Stack(environ, lambda step: err.print(f"[dim]{step}[/dim]"))
+        try:
+            with stack:
+                running = find_running(stack.settings.home)
+                if running is not None:
+                    _print_running(running, "Ctrl-C, or `spool down`")
+                while True:
+                    stack.check()
+                    time.sleep(_POLL_S)
+        except KeyboardInterrupt:
+            pass
+    for survivor in stack.left_behind:
+        err.print(Text(f"left behind: {survivor.pid} {survivor.command}", style="red"))
+    if stack.left_behind:
+        raise typer.Exit(1)
+
+
+def down(home: Home = None) -> None:
+    """Stop what `spool up` runs in this home, in order."""
+    folder = home.resolve() if home is not None else load_settings().home
+    pid = lock_holder(folder)
+    if pid is None:
+        out.print(f"nothing runs in {folder}")
+        return
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _DOWN_PATIENCE_S
+    with err.status("stopping"):
+        # The lock is let go a moment before the process is gone.
+        while lock_holder(folder) == pid or is_alive(pid):
+            if time.monotonic() > deadline:
+                raise StackError(f"Process {pid} did not stop within {_DOWN_PATIENCE_S:.0f} s.")
+            time.sleep(_POLL_S)
+    out.print("stopped")
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="The address to listen on; else SPOOL_API_HOST.")] = None,
+    port: Port = None,
+    announce: Annotated[
+        Path | None, typer.Option(help="A file to write the address to, once requests are answered.")
+    ] = None,
+) -> None:
+    """Run the HTTP API alone, beside a database, a broker and workers that exist."""
+    # The web framework is needed here alone; every other subcommand starts faster without it.
+    from api.server.run import serve as run_server
+
+    overrides: dict[str, Any] = {"api_host": host, "api_port": port}
+    settings = load_settings(**{name: value for name, value in overrides.items() if value is not None})
+    run_server(settings, announce)
+
+
+def demo(
+    samples: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Recordings, and perhaps manifest.jsonl.")
+    ],
+    base: Annotated[Path, typer.Option(help="Below which the demo keeps its things.")] = Path("var/demo"),
+) -> None:
+    """Send a folder of recordings through a stack of its own, and show words, speed, cost and errors."""
+    with _interruptible():
+        outcome = run_demo(samples, base, os.environ, out)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _detached(environ: dict[str, str]) -> Running:
+    settings = load_settings(environ)
+    log = settings.home / "logs" / "up.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "api.cli.main", "up"],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + _UP_PATIENCE_S
+    with err.status("starting"):
+        while True:
+            running = find_running(settings.home)
+            if running is not None and running.pid == process.pid:
+                return running
+            if process.poll() is not None or time.monotonic() > deadline:
+                words = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
+                raise StackError(f"It did not come up; {log} ends with:\n{words}")
+            time.sleep(_POLL_S)
+
+
+def _print_running(running: Running, stop: str) -> None:
+    rows = [
+        ("API", running.url),
+        ("docs", f"{running.url}/docs"),
+        ("home", running.home),
+        ("logs", running.log_folder),
+        ("stop", stop),
+    ]
+    for name, value in rows:
+        out.print(Text.assemble((f"{name:<6}", "dim"), value), soft_wrap=True)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Within the block SIGTERM, and a terminal that closes, unwind like Ctrl-C and stop what was started."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,161 @@
+"""How jobs, costs and durations look in a terminal. Pure: records in, text and tables out."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from spool.domain.jobs import JobState
+from spool.schemas.costs import BudgetOut, CostReportOut, CostRowOut
+from spool.schemas.jobs import HeldOut, JobDetail, JobOut
+
+STATE_STYLES = {
+    JobState.QUEUED: "dim",
+    JobState.RUNNING: "cyan",
+    JobState.DONE: "green",
+    JobState.FAILED: "red",
+    JobState.CANCELLED: "yellow",
+}
+
+
+def clock(seconds: float | None) -> str:
+    """A duration as people read it: `8.4 s`, `3:05`, `10:02:00`; a dash when unknown."""
+    if seconds is None:
+        return "—"
+    if round(seconds, 1) < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def money(amount: Decimal, currency: str) -> str:
+    """An amount with as many decimals as it takes to see two digits of it, two at least."""
+    if not amount:
+        return f"0.00 {currency}"
+    decimals = max(2, 1 - amount.adjusted())
+    return f"{amount:.{decimals}f} {currency}"
+
+
+def speed(rtfx: float | None) -> str:
+    """The real-time factor, as `RTFx 12.3`."""
+    return "RTFx —" if rtfx is None else f"RTFx {rtfx:.1f}"
+
+
+def held_words(held: HeldOut) -> str:
+    """Why jobs wait, and until when."""
+    return (
+        held.reason if held.until is None else f"{held.reason} They go on at {held.until:%Y-%m-%d %H:%M} UTC."
+    )
+
+
+def deadline_words(job: JobOut) -> str:
+    """The deadline, and whether it is out of reach."""
+    return f"{job.deadline:%Y-%m-%d %H:%M} UTC{', out of reach' if job.late else ''}"
+
+
+def job_table(jobs: list[JobOut]) -> Table:
+    """Jobs, one a line."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("job", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("audio", justify="right", no_wrap=True)
+    table.add_column("done", justify="right", no_wrap=True)
+    table.add_column("name", overflow="ellipsis", no_wrap=True)
+    for job in jobs:
+        fraction = job.progress.fraction
+        table.add_row(
+            job.id,
+            Text("held" if job.held else job.state.value, style=STATE_STYLES[job.state]),
+            clock(job.progress.audio_seconds),
+            "—" if fraction is None else f"{fraction:.0%}",
+            Text(job.name),
+        )
+    return table
+
+
+def job_sheet(job: JobDetail) -> Table:
+    """Everything about one job."""
+    sheet = Table(box=None, show_header=False, pad_edge=False)
+    sheet.add_column(style="dim", no_wrap=True)
+    sheet.add_column(overflow="fold")
+    cost = job.cost
+    done = f"{clock(job.progress.done_seconds)} of {clock(job.progress.audio_seconds)}"
+    rows: list[tuple[str, str | Text]] = [
+        ("job", job.id),
+        ("name", Text(job.name)),
+        ("state", Text(job.state.value, style=STATE_STYLES[job.state])),
+        ("source", Text(job.source.uri)),
+        ("project", job.project),
+        *((("priority", job.priority),) if job.priority != "normal" else ()),
+        *((("deadline", deadline_words(job)),) if job.deadline else ()),
+        *((("held", Text(held_words(job.held))),) if job.held else ()),
+        ("model", Text(f"{job.options.model}, {job.options.decoder}")),
+        ("audio", done),
+        ("attempts", str(job.attempts)),
+        ("created", _moment(job.times.created_at)),
+        ("started", _moment(job.times.started_at)),
+        ("finished", _moment(job.times.finished_at)),
+        ("engine", f"{clock(cost.engine_seconds)}, {speed(cost.rtfx)}"),
+        ("cost", f"{money(cost.billable, cost.currency)} (and {money(cost.wasted, cost.currency)} wasted)"),
+    ]
+    if job.deleted is not None:
+        gone = {"recording": job.deleted.source, "transcript": job.deleted.transcript}
+        told = (f"{what} on {_moment(moment)}" for what, moment in gone.items() if moment)
+        rows.append(("deleted", ", ".join(told)))
+    if job.words is not None:
+        rows.append(("words", str(job.words)))
+    if job.error is not None:
+        rows.append(("error", Text(f"{job.error.message} ({job.error.code})", style="red")))
+    for name, value in rows:
+        sheet.add_row(name, value)
+    return sheet
+
+
+def cost_table(report: CostReportOut) -> RenderableType:
+    """The report's groups, their total, and the fleet's idle time."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(report.group_by, no_wrap=True)
+    for title in ("audio", "engine", "RTFx", "billable", "wasted"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in report.rows:
+        table.add_row(Text(row.key), *_amounts(row, report.currency))
+    if len(report.rows) != 1:
+        table.add_row("total", *_amounts(report.total, report.currency), style="bold")
+    if report.idle_cost is not None:
+        idle = money(report.idle_cost, report.currency)
+        table.add_row("idle", "", clock(report.idle_seconds), "", idle, "", style="dim")
+    if not report.budgets:
+        return table
+    return Group(table, *(_budget_line(one, report.currency) for one in report.budgets))
+
+
+def _budget_line(budget: BudgetOut, currency: str) -> Text:
+    share = "" if budget.share is None else f" ({budget.share:.0%})"
+    spent, whole = money(budget.spent, currency), money(budget.budget, currency)
+    words = f"{budget.project}: {spent} of {whole} this month"
+    styles = {"within": "dim", "near": "yellow", "over": "bold red"}
+    return Text(f"{words}{share}, {budget.state}", style=styles[budget.state])
+
+
+def indented(*parts: RenderableType) -> Padding:
+    """Two columns to the right."""
+    return Padding(Group(*parts), (0, 0, 0, 2), expand=False)
+
+
+def _amounts(row: CostRowOut, currency: str) -> list[str]:
+    rate = "—" if row.rtfx is None else f"{row.rtfx:.1f}"
+    return [
+        clock(row.audio_seconds),
+        clock(row.engine_seconds),
+        rate,
+        money(row.billable, currency),
+        money(row.wasted, currency),
+    ]
+
+
+def _moment(moment: datetime | None) -> str:
+    return "—" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,192 @@
+"""The one thread of a process that reads the log of events, for all open streams together.
+
+It also gives events their numbers and forgets old ones, as any API process may. A stream that waits costs no
+thread and no query of its own. Knows streams and the store; knows no HTTP.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Collection
+
+import structlog
+
+from api.delivery.sse import Progress, Stream
+from spool.errors import SpoolError
+from spool.settings import Settings
+from spool.store import Database
+from spool.store.api_keys import alive_keys
+from spool.store.batch_progress import batch_counts, jobs_progress
+from spool.store.event_log import (
+    PLACED_AT_ONCE,
+    any_unplaced,
+    last_event,
+    place_events,
+    prune_events,
+    read_events,
+)
+
+log = structlog.get_logger(__name__)
+
+WATCHED_S, IDLE_S = 0.25, 1.0
+"""Between two looks at the log, with open streams and without."""
+_PROGRESS_S = 1.0
+_KEYS_S = 4.0
+_PRUNE_S = 600.0
+_BACK_OFF_S = 5.0
+_PAGE = 500
+
+
+class Feed(threading.Thread):
+    """Reads the log until stopped. `placed` is called after events got their numbers here."""
+
+    def __init__(
+        self, database: Database, settings: Settings, asks: Callable[[], bool], placed: Callable[[], None]
+    ) -> None:
+        super().__init__(name="spool-feed", daemon=True)
+        self._database = database
+        self._settings = settings
+        self._asks = asks
+        self._placed = placed
+        self._streams: set[Stream] = set()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._position: int | None = None
+        self._touched: set[str] = set()
+        self._told: dict[str, dict[str, object]] = {}
+        self._next = dict.fromkeys(("progress", "keys", "prune"), 0.0)
+
+    def attach(self, stream: Stream) -> bool:
+        """Let it have all that is numbered from now on; False when there are too many streams."""
+        with self._lock:
+            own = sum(other.caller.key_id == stream.caller.key_id for other in self._streams)
+            most = self._settings.event_streams
+            # One key shall not have them all.
+            if len(self._streams) >= most or (stream.caller.key_id and own >= max(1, most // 2)):
+                return False
+            self._streams.add(stream)
+        self._wake.set()
+        return True
+
+    def detach(self, stream: Stream) -> None:
+        """It is read no more."""
+        with self._lock:
+            self._streams.discard(stream)
+
+    def close_streams(self) -> None:
+        """End every stream; their readers come again, here or at another process."""
+        for stream in self._open():
+            stream.close()
+
+    def wake(self) -> None:
+        """Something was committed: look at once."""
+        self._wake.set()
+
+    def stop(self, timeout: float = 30.0) -> None:
+        """Stop soon."""
+        self._stopping.set()
+        self._wake.set()
+        if self.is_alive():
+            self.join(timeout)
+
+    def run(self) -> None:
+        """Look at the log again and again; what is down is waited out."""
+        while not self._stopping.is_set():
+            self._wake.clear()
+            pause = WATCHED_S if self._open() else IDLE_S
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - every stream of the process rests on this thread
+                detail = error.message if isinstance(error, SpoolError) else repr(error)
+                log.warning("the log of events cannot be read", error=detail)
+                self._stopping.wait(_BACK_OFF_S * random.uniform(0.5, 1))  # noqa: S311 - spreads load
+            self._wake.wait(pause)
+
+    def look(self) -> None:
+        """Number what was committed, pass on what was numbered, and see to what is due now and then."""
+        self._number()
+        with self._database.read() as tx:
+            position = last_event(tx)
+        # Whoever attaches after this look reads the log itself up to here and beyond.
+        streams = self._open()
+        if self._position is None:
+            for stream in streams:
+                stream.fall_behind()
+        if self._position is None or not streams:
+            self._position, self._told = position, {}
+        elif position > self._position:
+            self._position = self._pass_on(self._position, position)
+        if streams and self._is_due("progress", _PROGRESS_S):
+            self._tell_progress(streams)
+        if streams and self._is_due("keys", _KEYS_S):
+            self._close_unwelcome(streams)
+        if self._is_due("prune", _PRUNE_S):
+            self._prune()
+
+    def _number(self) -> None:
+        with self._database.read() as tx:
+            waiting = any_unplaced(tx)
+        while waiting and not self._stopping.is_set():
+            with self._database.begin() as tx:
+                placed = place_events(tx)
+            waiting = len(placed) >= PLACED_AT_ONCE
+            if placed:
+                self._placed()
+
+    def _pass_on(self, after: int, position: int) -> int:
+        """Tell the streams what they want up to `position`; how far that was."""
+        while after < position and not self._stopping.is_set():
+            with self._database.read() as tx:
+                block = read_events(tx, after, _PAGE, until=position)
+            streams = self._open()
+            for stream in streams:
+                if mine := [event for event in block if stream.wants(event)]:
+                    stream.offer(mine)
+            watched = {stream.batch_id for stream in streams}
+            self._touched |= {
+                event.batch_id for event in block if event.batch_id in watched and event.batch_id
+            }
+            after = block[-1].id if len(block) == _PAGE else position
+        return after
+
+    def _tell_progress(self, streams: Collection[Stream]) -> None:
+        jobs = {stream.job_id for stream in streams if stream.job_id}
+        with self._database.read() as tx:
+            now = {job_id: ("job.progress", told) for job_id, told in jobs_progress(tx, sorted(jobs)).items()}
+            for batch_id, counts in batch_counts(tx, sorted(self._touched)).items():
+                told = {"jobs": {state.value: number for state, number in counts.items()}}
+                now[batch_id] = ("batch.progress", told)
+        self._touched.clear()
+        for stream in streams:
+            one = stream.job_id or stream.batch_id or ""
+            if one in now and self._told.get(one) != now[one][1]:
+                stream.offer([Progress(*now[one])])
+        self._told |= {one: told for one, (_, told) in now.items()}
+
+    def _close_unwelcome(self, streams: Collection[Stream]) -> None:
+        """End the streams of keys that are dead, and of nobody where a key is asked for by now."""
+        ids = {stream.caller.key_id for stream in streams if stream.caller.key_id}
+        with self._database.read() as tx:
+            alive = alive_keys(tx, sorted(ids))
+        for stream in streams:
+            key_id = stream.caller.key_id
+            if key_id not in alive if key_id else stream.caller.is_anybody and self._asks():
+                stream.close()
+
+    def _prune(self) -> None:
+        gone = _PAGE
+        while gone and not self._stopping.is_set():
+            with self._database.begin() as tx:
+                gone = prune_events(tx, self._settings.event_days)
+
+    def _is_due(self, name: str, seconds: float) -> bool:
+        now = time.monotonic()
+        if now < self._next[name]:
+            return False
+        self._next[name] = now + seconds
+        return True
+
+    def _open(self) -> list[Stream]:
+        with self._lock:
+            return list(self._streams)

@@ -1,0 +1,176 @@
+"""One open stream of server-sent events: what waits for it, and its text.
+
+Knows the format of the HTML standard (`id`, `event`, `data`, comments) and that a thread gives and an event
+loop takes. What is given stays small: a reader that is too slow reads on from the log. Knows no route.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+from starlette.types import Message, Send
+
+from api.auth.principal import Caller
+from spool.domain.events import BATCH_DONE, JOB_ENDS, Event
+from spool.store import Database
+from spool.store.event_log import read_events
+
+MEDIA_TYPE = "text/event-stream"
+KEEP_ALIVE_S = 15.0
+"""A stream says at least so often that it is there."""
+PAGE = 500
+_HELD = 1000
+_WRITE_S = 60.0
+_RETRY = "retry: 2000\n\n"
+_END = "event: end\ndata: {}\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job or batch is just now; not in the log, hence without a number."""
+
+    kind: str
+    data: dict[str, Any]
+
+
+@dataclass(eq=False)
+class Stream:
+    """What one reader follows. Made in its event loop; `offer` and `close` may come from any thread."""
+
+    caller: Caller
+    job_id: str | None
+    batch_id: str | None
+    loop: asyncio.AbstractEventLoop
+    behind: bool = False
+    """It has to read from the log before it takes what is offered."""
+    closed: bool = False
+    _held: list[Event | Progress] = field(default_factory=list)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wants(self, event: Event) -> bool:
+        """Whether the event is of what it follows."""
+        return (self.job_id is not None and event.job_id == self.job_id) or (
+            self.batch_id is not None and event.batch_id == self.batch_id
+        )
+
+    def is_end(self, event: Event) -> bool:
+        """Whether nothing comes after this event unless a person asks for it."""
+        return event.type == BATCH_DONE if self.job_id is None else event.type in JOB_ENDS
+
+    def offer(self, items: Sequence[Event | Progress]) -> None:
+        """Give it what happened."""
+        self._soon(self._take, items)
+
+    def close(self) -> None:
+        """End it at once; its reader comes again if it likes."""
+        self._soon(self._close)
+
+    async def taken(self, patience: float) -> list[Event | Progress]:
+        """What was offered since; empty when nothing came for so many seconds, or it was closed."""
+        if not self._held and not self.closed:
+            try:
+                async with asyncio.timeout(patience):
+                    await self._woken.wait()
+            except TimeoutError:
+                return []
+        self._woken.clear()
+        items, self._held = self._held, []
+        return items
+
+    def fall_behind(self) -> None:
+        """Let it read the log: what is offered from now on may not go on where it stands."""
+        self._soon(self._lose)
+
+    def _soon(self, call: Any, *given: Any) -> None:  # noqa: ANN401 - a bound method and what it takes
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(call, *given)
+
+    def _take(self, items: Sequence[Event | Progress]) -> None:
+        self._held.extend(items)
+        if len(self._held) > _HELD:
+            self._lose()
+        self._woken.set()
+
+    def _lose(self) -> None:
+        self._held.clear()
+        self.behind = True
+        self._woken.set()
+
+    def _close(self) -> None:
+        self.closed = True
+        self._woken.set()
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a stream begins: after the number `seen`, with the present state unless it is resumed."""
+
+    seen: int
+    state: Progress | None
+    ended: bool
+    """Whether it has nothing to wait for."""
+
+
+async def told(database: Database, stream: Stream, begin: Beginning) -> AsyncIterator[str]:
+    """The text of a stream, until what it follows has ended or it is closed."""
+    seen = begin.seen
+    yield _RETRY
+    if begin.state is not None:
+        yield _text(begin.state.kind, begin.state.data, seen)
+        if begin.ended:
+            yield _END
+            return
+    stream.behind = stream.behind or begin.state is None
+    while not stream.closed:
+        if stream.behind:
+            stream.behind = False
+            block: Sequence[Event | Progress] = await run_in_threadpool(_read, database, stream, seen)
+            stream.behind = stream.behind or len(block) == PAGE
+            over = begin.ended and not stream.behind
+        else:
+            block, over = await stream.taken(KEEP_ALIVE_S), False
+            if not block:
+                yield ": still here\n\n"
+        last = None
+        for item in block:
+            if isinstance(item, Progress):
+                if last is None or not stream.is_end(last):
+                    yield _text(item.kind, item.data)
+            elif item.id > seen:
+                seen, last = item.id, item
+                yield _text(item.type, item.told(), item.id)
+        if over or (last is not None and not stream.behind and stream.is_end(last)):
+            yield _END
+            return
+
+
+class EventResponse(StreamingResponse):
+    """A stream that gives up a reader who does not read."""
+
+    media_type = MEDIA_TYPE
+
+    async def stream_response(self, send: Send) -> None:
+        """Send piece after piece, each within a minute."""
+
+        async def patient(message: Message) -> None:
+            async with asyncio.timeout(_WRITE_S):
+                await send(message)
+
+        try:
+            await super().stream_response(patient)
+        except TimeoutError:
+            return  # the server ends the connection, since the answer is not whole
+
+
+def _read(database: Database, stream: Stream, seen: int) -> list[Event]:
+    with database.read() as tx:
+        return read_events(tx, seen, PAGE, job_id=stream.job_id, batch_id=stream.batch_id)
+
+
+def _text(kind: str, data: dict[str, Any], number: int | None = None) -> str:
+    numbered = "" if number is None else f"id: {number}\n"
+    return f"{numbered}event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"

@@ -1,0 +1,242 @@
+"""Sends webhooks: one thread with an event loop, in which many deliveries wait side by side.
+
+Each endpoint has few places and one that fails has one, in a half of its own, so that a slow or dead receiver
+holds up nobody else. What a process takes is its own for a while; what it does not finish another one sends.
+Knows the store and HTTP; when and how often is in `spool.domain.webhooks`.
+"""
+
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import structlog
+
+from api.delivery.webhook_transport import PinnedTransport
+from spool import __version__
+from spool.domain.webhooks import signatures, wait_after
+from spool.errors import NotFound, SpoolError
+from spool.net.address_policy import HostRefused
+from spool.settings import Settings
+from spool.store import Database
+from spool.store.webhooks import (
+    Taken,
+    disable_webhook,
+    due_webhooks,
+    get_webhook,
+    note_try,
+    prune_deliveries,
+    take_deliveries,
+)
+
+log = structlog.get_logger(__name__)
+
+PLACES, PLACES_EACH = 512, 4
+"""Deliveries under way in one process, and to one endpoint; one that fails has one, and where places become
+scarce each has."""
+ANSWER_S = 20.0
+_CONNECT_S = 5.0
+_LEASE_S = 90.0
+_LOOK_S = 1.0
+_PRUNE_S = 900.0
+_GONE = 410
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one try: a status, or why there is none."""
+
+    status: int | None
+    error: str | None
+    retry_after: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the receiver has it."""
+        return self.status is not None and 200 <= self.status < 300
+
+
+class Sender(threading.Thread):
+    """Sends what is due until stopped. `wake()` after a commit has it sent at once."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        super().__init__(name="spool-webhooks", daemon=True)
+        self._database = database
+        self._settings = settings
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._woken = asyncio.Event()
+        self._stopping = False
+        self._busy: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._prune_at = 0.0
+        self._queries = ThreadPoolExecutor(4, thread_name_prefix="spool-webhook-query")
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    def stop(self, timeout: float = 30.0) -> None:
+        """Stop soon; what is under way is sent again by whoever looks after a while."""
+        self._stopping = True
+        self.wake()
+        if self.is_alive():
+            self.join(timeout)
+        self._queries.shutdown(wait=True)
+
+    def run(self) -> None:
+        """Send again and again."""
+        asyncio.run(self._send_all())
+
+    async def _send_all(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        timeout = httpx.Timeout(ANSWER_S, connect=_CONNECT_S)
+        transport = PinnedTransport(self._settings.webhook_addresses)
+        async with httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client:
+            while not self._stopping:
+                self._woken.clear()
+                pause = _LOOK_S
+                try:
+                    busy = Counter(self._busy)
+                    for taken in await self._loop.run_in_executor(self._queries, self._take, busy):
+                        self._begin(client, taken)
+                except Exception as error:  # noqa: BLE001 - every webhook rests on this loop
+                    log.warning("webhooks cannot be looked for", error=_words(error))
+                    pause = 5 * _LOOK_S * random.uniform(0.5, 1)  # noqa: S311 - spreads load
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._woken.wait()
+                except TimeoutError:
+                    continue
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _take(self, busy: Counter[str]) -> list[Taken]:
+        """What this process has places for now, fairly over the endpoints."""
+        if time.monotonic() >= self._prune_at:
+            self._prune_at = time.monotonic() + _PRUNE_S
+            self._prune()
+        with self._database.read() as tx:
+            due = due_webhooks(tx)
+        random.shuffle(due)
+        taken: list[Taken] = []
+        # Two halves: however many receivers are dead, the others have places.
+        room = dict.fromkeys((True, False), PLACES // 2)
+        for one in due:
+            room[one.failing] -= busy[one.webhook_id]
+        for one in due:
+            is_scarce = room[one.failing] < PLACES // 4
+            most = (1 if one.failing or is_scarce else PLACES_EACH) - busy[one.webhook_id]
+            if (places := min(most, room[one.failing])) <= 0:
+                continue
+            with self._database.begin() as tx:
+                mine = take_deliveries(tx, one.webhook_id, places, _LEASE_S)
+            room[one.failing] -= len(mine)
+            taken += mine
+        return taken
+
+    def _begin(self, client: httpx.AsyncClient, taken: Taken) -> None:
+        self._busy[taken.delivery.webhook_id] += 1
+        task = asyncio.get_running_loop().create_task(self._deliver(client, taken))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _deliver(self, client: httpx.AsyncClient, taken: Taken) -> None:
+        webhook_id = taken.delivery.webhook_id
+        try:
+            began = time.perf_counter()
+            answer = await _posted(client, taken)
+            milliseconds = round((time.perf_counter() - began) * 1000)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._queries, self._note, taken, answer, milliseconds)
+        except SpoolError as error:
+            # It is due again when its time is up: once more is better than never.
+            log.warning("what came of a webhook was not noted", webhook=webhook_id, error=error.message)
+        finally:
+            self._busy[webhook_id] -= 1
+            if not self._busy[webhook_id]:
+                del self._busy[webhook_id]
+            self._woken.set()
+
+    def _note(self, taken: Taken, answer: Answer, milliseconds: int) -> None:
+        tried = taken.delivery
+        now = datetime.now(UTC)
+        gone = answer.status == _GONE
+        wait = None if answer.ok or gone else wait_after(tried.failures + 1, answer.retry_after)
+        entry: Mapping[str, object] = {
+            "at": now.isoformat(),
+            "milliseconds": milliseconds,
+            "status": answer.status,
+            "error": answer.error,
+        }
+        with self._database.begin() as tx:
+            if not note_try(tx, tried, entry, wait, ok=answer.ok) or answer.ok:
+                return
+            try:
+                webhook = get_webhook(tx, tried.webhook_id)
+            except NotFound:
+                return
+            told = answer.error or f"status {answer.status}"
+            if gone:
+                disable_webhook(tx, webhook.id, "The receiver answered 410: it wants no more.")
+            elif webhook.failing_since and now - webhook.failing_since > self._patience:
+                reason = (
+                    f"Nothing has arrived since {webhook.failing_since:%Y-%m-%d %H:%M} UTC; last: {told}."
+                )
+                disable_webhook(tx, webhook.id, reason)
+        log.info(
+            "a webhook failed",
+            webhook=tried.webhook_id,
+            delivery=tried.id,
+            reason=told,
+            again_in_seconds=wait,
+        )
+
+    @property
+    def _patience(self) -> timedelta:
+        return timedelta(days=self._settings.webhook_disable_days)
+
+    def _prune(self) -> None:
+        gone = 1
+        while gone and not self._stopping:
+            with self._database.begin() as tx:
+                gone = prune_deliveries(tx, self._settings.event_days)
+
+
+async def _posted(client: httpx.AsyncClient, taken: Taken) -> Answer:
+    """Send it once, signed for now. What the receiver says beside its status is not read."""
+    body, timestamp = taken.delivery.body.encode(), int(time.time())
+    headers = {
+        "content-type": "application/json",
+        "user-agent": f"Spool/{__version__}",
+        "webhook-id": taken.delivery.id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": signatures(taken.secrets, taken.delivery.id, timestamp, body),
+    }
+    try:
+        async with (
+            asyncio.timeout(ANSWER_S),
+            client.stream("POST", taken.url, content=body, headers=headers) as response,
+        ):
+            told = response.headers.get("retry-after", "")
+            error = None
+            if response.is_redirect:
+                error = "redirects are not followed"
+            return Answer(response.status_code, error, float(told) if told.isdecimal() else None)
+    except HostRefused as error:
+        return Answer(None, str(error))
+    except (TimeoutError, httpx.TimeoutException):
+        return Answer(None, f"no answer within {ANSWER_S:g} s")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return Answer(None, f"cannot be reached ({type(error).__name__})")
+
+
+def _words(error: Exception) -> str:
+    return error.message if isinstance(error, SpoolError) else repr(error)

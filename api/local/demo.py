@@ -1,0 +1,190 @@
+"""`spool demo`: a folder of recordings through the whole of Spool, and what came of it on one page.
+
+Starts a stack of its own in a fresh home, submits over HTTP (every second file as an upload, the others by
+address), follows, prints words and cost, and stops what it started. Knows the order of the page; the parts do
+the work.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from api.cli.files import recordings_under, references_of
+from api.cli.progress import follow
+from api.cli.tables import clock, cost_table, indented, money, speed
+from api.local.stack import Stack
+from spool.client import Spool
+from spool.domain.jobs import JobState
+from spool.schemas.costs import CostReportOut
+from spool.schemas.jobs import JobDetail
+from spool.wer import WordErrors, total_errors, word_errors
+
+# A demo must not write into somebody's fleet: these settings are its own, whatever the environment says.
+_OWN = (
+    "HOME",
+    "DATABASE_URL",
+    "REDIS_URL",
+    "OBJECTS",
+    "API_HOST",
+    "API_PORT",
+    "API_TOKEN",
+    "SOURCE_ROOTS",
+    "POOL",
+)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One recording after its job has ended."""
+
+    file: Path
+    name: str
+    job: JobDetail
+    text: str
+    errors: WordErrors | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the demo came to."""
+
+    heard: tuple[Heard, ...]
+    left_behind: int
+
+    @property
+    def done(self) -> int:
+        """Jobs that have a transcript."""
+        return sum(one.job.state is JobState.DONE for one in self.heard)
+
+    @property
+    def failed(self) -> int:
+        """Jobs that have none."""
+        return len(self.heard) - self.done
+
+    @property
+    def exit_code(self) -> int:
+        """0 when every job is done and no process is left."""
+        return 1 if self.failed or self.left_behind else 0
+
+    def last_line(self) -> str:
+        """`N done, M failed, WER x.x %`; the rate is over what is done and has a reference."""
+        errors = [one.errors for one in self.heard if one.errors is not None]
+        rate = f"{total_errors(errors).rate * 100:.1f} %" if errors else "n/a"
+        return f"{self.done} done, {self.failed} failed, WER {rate}"
+
+
+def demo_environ(environ: Mapping[str, str], home: Path, samples: Path) -> dict[str, str]:
+    """The environment of the demo's stack: own stores, a free port, nothing but the samples to be read."""
+    own = {f"SPOOL_{name}" for name in _OWN} | {f"SPOOL_{name}_FILE" for name in _OWN}
+    kept = {name: value for name, value in environ.items() if name.upper() not in own}
+    return kept | {
+        "SPOOL_HOME": str(home),
+        "SPOOL_API_PORT": "0",
+        "SPOOL_SOURCE_ROOTS": str(samples.resolve()),
+        # Idle time is counted up to a worker's last sign of life; a demo is shorter than the usual interval.
+        "SPOOL_HEARTBEAT_SECONDS": "1",
+    }
+
+
+def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Console) -> Outcome:
+    """Run the demo over `samples` in a fresh folder below `base`, kept only when something went wrong."""
+    files = recordings_under(samples)
+    base.mkdir(parents=True, exist_ok=True)
+    home = Path(tempfile.mkdtemp(prefix="run-", dir=base))
+    console.print(f"\n[bold]Spool[/bold] · {len(files)} recordings from {samples}\n")
+    status = console.status("")
+    stack = Stack(demo_environ(environ, home, samples), lambda step: status.update(f"[dim]{step}[/dim]"))
+    try:
+        began = time.monotonic()
+        with status:
+            stack.__enter__()
+        console.print(f"  running       {stack.url}  [dim]after {clock(time.monotonic() - began)}[/dim]")
+        try:
+            heard, costs = _transcribed(stack, samples, files, console)
+            _print_page(heard, costs, console)
+        finally:
+            with status:
+                stack.__exit__(None, None, None)
+    finally:
+        for survivor in stack.left_behind:
+            console.print(Text(f"  left behind: {survivor.pid} {survivor.command}", style="red"))
+    outcome = Outcome(tuple(heard), len(stack.left_behind))
+    if not stack.left_behind:
+        console.print("  [dim]stopped       no process left behind[/dim]")
+    if outcome.exit_code == 0:
+        shutil.rmtree(home)
+    else:
+        console.print(Text(f"  kept for you to look at: {home}", style="yellow"))
+    console.print()
+    console.print(outcome.last_line(), soft_wrap=True)
+    return outcome
+
+
+def _transcribed(
+    stack: Stack, samples: Path, files: list[Path], console: Console
+) -> tuple[list[Heard], CostReportOut]:
+    references = references_of(samples if samples.is_dir() else samples.parent)
+    with Spool(stack.url) as spool:
+        jobs = []
+        for number, file in enumerate(files):
+            name = _name(file, samples)
+            if number % 2:
+                jobs.append(spool.submit(file, name=name, project="demo"))
+            else:
+                jobs.append(spool.submit(file.resolve().as_uri(), name=name, project="demo"))
+        uploads = len(files) // 2
+        console.print(f"  submitted     {len(files) - uploads} by address, {uploads} uploaded")
+        ended = follow(spool, jobs, console, stack.check)
+        heard = [
+            _heard(spool, file, job, references.get(file)) for file, job in zip(files, ended, strict=True)
+        ]
+        return heard, spool.costs(group_by="model")
+
+
+def _heard(spool: Spool, file: Path, job: JobDetail, reference: str | None) -> Heard:
+    if job.state is not JobState.DONE:
+        return Heard(file, job.name, job, "", None)
+    text = spool.words(job.id).text
+    errors = None if reference is None else word_errors(reference, text)
+    return Heard(file, job.name, job, text, errors)
+
+
+def _name(file: Path, samples: Path) -> str:
+    return file.relative_to(samples).as_posix() if samples.is_dir() else file.name
+
+
+def _print_page(heard: list[Heard], costs: CostReportOut, console: Console) -> None:
+    console.print()
+    for one in heard:
+        console.print(_heading(one))
+        console.print(Padding(_body(one), (0, 2, 0, 4), expand=False))
+        console.print()
+    console.print(indented(Text("What it cost", style="bold"), cost_table(costs)))
+    console.print()
+
+
+def _heading(one: Heard) -> Text:
+    cost = one.job.cost
+    facts = [
+        clock(one.job.progress.audio_seconds),
+        speed(cost.rtfx),
+        money(cost.billable + cost.wasted, cost.currency),
+    ]
+    if one.errors is not None and one.errors.words:
+        facts.append(f"WER {one.errors.rate * 100:.0f} %")
+    return Text.assemble("  ", (one.name, "bold"), "  ", (" · ".join(facts), "dim"))
+
+
+def _body(one: Heard) -> Text:
+    if one.job.error is not None:
+        return Text(one.job.error.message, style="red")
+    if one.job.state is not JobState.DONE:
+        return Text(one.job.state.value, style="yellow")
+    return Text(one.text) if one.text else Text("(no words)", style="dim italic")

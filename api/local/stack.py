@@ -1,0 +1,185 @@
+"""The whole of Spool on this machine: tables, broker, API and one worker, started and stopped in order.
+
+Each part is a process started by its command; neither the worker nor the kernels are imported. Knows the
+order and what "ready" means; says what it does through a callable, so it knows no terminal.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from api.local.instance import RunLock, Running
+from api.local.processes import Child, Survivor, end_remains, kill_group, remember, survivors
+from spool.broker.embedded_redis import EmbeddedRedis
+from spool.errors import SpoolError, StorageError
+from spool.settings import Settings, load_settings
+from spool.store import Database
+from spool.store.workers import list_workers
+
+Say = Callable[[str], None]
+
+_START_PATIENCE_S = 60.0
+# The worker loads its model before it reports; on a busy machine that takes its time.
+_WORKER_PATIENCE_S = 180.0
+_API_STOP_S = 30.0
+_WORKER_STOP_S = 60.0
+_BURIAL_S = 3.0
+_POLL_S = 0.1
+
+
+class StackError(SpoolError):
+    """A part of the stack did not start, or ended by itself."""
+
+    code = "stack"
+
+
+class Stack:
+    """One running stack. As a context manager it starts on entry and stops, whatever happened, on exit."""
+
+    def __init__(self, environ: Mapping[str, str], say: Say) -> None:
+        self._environ = dict(environ)
+        self._say = say
+        self.settings: Settings = load_settings(environ)
+        # The children must not read another home than ours, from whatever folder they are started.
+        self._environ["SPOOL_HOME"] = str(self.settings.home)
+        self._lock = RunLock(self.settings.home)
+        self._redis: EmbeddedRedis | None = None
+        self._children: list[Child] = []
+        self._groups: list[int] = []
+        self.url = ""
+        self.left_behind: list[Survivor] = []
+
+    @property
+    def logs(self) -> Path:
+        """The folder that the parts write their logs to."""
+        return self.settings.home / "logs"
+
+    @property
+    def _record(self) -> Path:
+        return self.settings.home / "children.json"
+
+    def __enter__(self) -> Self:
+        self._lock.__enter__()
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._stop()
+        finally:
+            self._lock.__exit__(kind, error, trace)
+
+    def check(self) -> None:
+        """Raise `StackError` if a part has ended by itself."""
+        for child in self._children:
+            if child.exit_code is not None:
+                words = child.last_words()
+                raise StackError(f"The {child.name} ended by itself (exit {child.exit_code}):\n{words}")
+
+    def _start(self) -> None:
+        if end_remains(self._record, _WORKER_STOP_S):
+            self._say("ended what an earlier run had left behind")
+        self._migrate()
+        if self.settings.redis_url == EmbeddedRedis(self.settings.home).url:
+            self._say("starting the broker")
+            self._redis = EmbeddedRedis(self.settings.home)
+            self._redis.start()
+            if self._redis.process is not None:
+                self._groups.append(self._redis.process.pid)
+        self._say("starting the API")
+        announced = self.settings.home / "api.json"
+        announced.unlink(missing_ok=True)
+        self._spawn("API", "api", "--announce", str(announced))
+        self._wait(announced.exists, _START_PATIENCE_S, "The API does not answer")
+        self.url = _announced_url(announced)
+        self._say("starting the worker")
+        self._spawn("worker", "worker.cli.main", "run")
+        self._wait_for_worker()
+        roots = tuple(str(root) for root in self.settings.source_roots)
+        running = Running(self.url, os.getpid(), str(self.settings.home), roots, str(self.logs))
+        self._lock.announce(running)
+
+    def _migrate(self) -> None:
+        self._say("preparing the database")
+        command = [sys.executable, "-m", "migrations", "upgrade"]
+        done = subprocess.run(command, env=self._environ, capture_output=True, text=True, check=False)
+        if done.returncode:
+            words = "\n".join((done.stderr or done.stdout).strip().splitlines()[-12:])
+            raise StackError(f"The database could not be brought up to date:\n{words}")
+
+    def _spawn(self, name: str, module: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", module, *arguments]
+        child = Child(name, command, self._environ, self.logs / f"{name.lower()}.log")
+        self._children.append(child)
+        self._groups.append(child.group)
+        remember(self._record, self._children)
+
+    def _wait(self, ready: Callable[[], bool], patience: float, complaint: str) -> None:
+        deadline = time.monotonic() + patience
+        while not ready():
+            self.check()
+            if time.monotonic() > deadline:
+                raise StackError(f"{complaint} within {patience:.0f} s; see {self.logs}.")
+            time.sleep(_POLL_S)
+
+    def _wait_for_worker(self) -> None:
+        # Not through the API, which may ask for a key that we do not have.
+        database = Database(self.settings.database_url)
+        try:
+            self._wait(lambda: _worker_ready(database), _WORKER_PATIENCE_S, "The worker does not report")
+        finally:
+            database.close()
+
+    def _stop(self) -> None:
+        """API first, so that nothing new comes in; then the worker, which hands back; then the broker."""
+        try:
+            for child in self._children:
+                patience = _WORKER_STOP_S if child.name == "worker" else _API_STOP_S
+                self._say(f"stopping the {child.name}")
+                if not child.stop(patience):
+                    self._say(f"the {child.name} did not stop within {patience:.0f} s and was ended")
+            if self._redis is not None:
+                self._say("stopping the broker")
+                self._redis.stop()
+        except KeyboardInterrupt:
+            # Asked a second time: no more waiting.
+            for child in self._children:
+                child.kill()
+            if self._redis is not None:
+                self._redis.stop()
+        self._children = []
+        self._look_back()
+        self._record.unlink(missing_ok=True)
+
+    def _look_back(self) -> None:
+        """Note and end every process of ours that is still there."""
+        deadline = time.monotonic() + _BURIAL_S
+        while (left := survivors(self._groups)) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        self.left_behind = left
+        for survivor in left:
+            kill_group(survivor.group)
+
+
+def _worker_ready(database: Database) -> bool:
+    try:
+        with database.read() as tx:
+            return any(worker.alive and worker.state == "ready" for worker in list_workers(tx))
+    except StorageError:
+        return False
+
+
+def _announced_url(path: Path) -> str:
+    return str(json.loads(path.read_text())["url"])

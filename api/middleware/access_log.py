@@ -1,0 +1,84 @@
+"""Who asked for what, and what came of it: one log line a request, with the key's id and never the key.
+
+Every request that came with a key is told; without keys, where nobody knows who asks, what changed something
+is. Answers with 401 and 403 are told as warnings. What changes something is a step of its client's trace.
+Knows what `auth` left in the request's state.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.auth.principal import ANYBODY, Caller
+from api.middleware.log_context import request_subject, subject
+from spool.tracing import Span, span
+
+log = structlog.get_logger(__name__)
+
+_READING = {"GET", "HEAD", "OPTIONS"}
+
+
+class Journal:
+    """ASGI middleware around the whole app."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, and tell when the answer begins."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope.setdefault("state", {})
+        began = time.perf_counter()
+
+        async def send_told(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _tell(scope, message["status"], time.perf_counter() - began)
+                status = int(message["status"])
+                trace.note(**subject(), status=status)
+                if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    trace.failed(HTTPException(status))
+            await send(message)
+
+        with request_subject(), _traced(scope) as trace:
+            await self._app(scope, receive, send_told)
+
+
+@contextmanager
+def _traced(scope: Scope) -> Iterator[Span]:
+    """The request's step of its client's trace; of what only reads nothing is told."""
+    if scope["method"] in _READING:
+        yield Span()
+        return
+    came = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
+    name = f"{scope['method']} {scope['path']}"
+    with span(name, parent=came.decode("latin-1"), kind="server") as one:
+        yield one
+        if (route := scope.get("route")) is not None:
+            one.rename(f"{scope['method']} {route.path}")
+
+
+def _tell(scope: Scope, status: int, seconds: float) -> None:
+    caller: Caller | None = scope["state"].get("caller")
+    refused = status in (401, 403, 421)
+    named = caller is not None and caller != ANYBODY
+    if not (refused or named or (caller is not None and scope["method"] not in _READING)):
+        return
+    tell = log.warning if refused else log.info
+    tell(
+        "refused" if refused else "answered",
+        method=scope["method"],
+        path=scope["path"],
+        status=status,
+        **subject(),
+        key=caller.name if caller else None,
+        project=caller.project if caller else None,
+        address=scope["client"][0] if scope.get("client") else None,
+        milliseconds=round(seconds * 1000, 1),
+    )

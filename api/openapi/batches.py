@@ -1,0 +1,115 @@
+"""What the OpenAPI page says of the routes of batches. Words only, as in `described`."""
+
+import json
+
+from fastapi.responses import StreamingResponse
+
+from api.openapi.jobs import Words, answer, problems
+from api.routes.batches import NDJSON
+from spool.schemas.batches import BatchDetail, BatchPage, BatchRequest, BatchRetried, BatchUploadRequest
+from spool.schemas.examples import batches as examples
+
+_BODY: Words = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            NDJSON: {
+                "schema": {"type": "string", "description": "One source a line, as JSON."},
+                "example": examples.MANIFEST,
+            },
+            "application/json": {
+                "schema": BatchRequest.model_json_schema(),
+                "example": examples.BATCH_REQUEST,
+            },
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "The manifest."},
+                        "request": BatchUploadRequest.model_json_schema(),
+                    },
+                },
+                "encoding": {"request": {"contentType": "application/json"}},
+                "example": {"request": examples.BATCH_UPLOAD_REQUEST, "file": examples.MANIFEST},
+            },
+        },
+    }
+}
+
+CREATE: Words = {
+    "summary": "Hand in a batch",
+    "status_code": 202,
+    "response_model": BatchDetail,
+    "openapi_extra": _BODY,
+    "responses": {
+        **answer(202, "Accepted; `Location` names the batch.", BatchDetail, examples.BATCH_DETAIL),
+        **answer(
+            200, "This key was used for the same request: its batch.", BatchDetail, examples.BATCH_DETAIL
+        ),
+        **problems(
+            "malformed",
+            "forbidden",
+            "source_forbidden",
+            "conflict",
+            "too_slow",
+            "too_large",
+            "unsupported_media_type",
+            "invalid_request",
+            "bad_lines",
+            "source_missing",
+            "unknown_model",
+            "disk_full",
+        ),
+    },
+}
+CREATE["responses"][202]["headers"] = {
+    "Location": {"description": "The batch's path.", "schema": {"type": "string"}}
+}
+
+LIST: Words = {
+    "summary": "List batches",
+    "responses": answer(200, "A page of batches, newest first.", BatchPage, examples.BATCH_PAGE),
+}
+
+ONE: Words = {
+    "summary": "Look at a batch",
+    "responses": {
+        **answer(200, "The batch, how far it is and what it cost.", BatchDetail, examples.BATCH_DETAIL),
+        **problems("not_found"),
+    },
+}
+
+RESULTS: Words = {
+    "summary": "Fetch a batch's results",
+    "response_model": None,
+    "response_class": StreamingResponse,
+    "responses": {
+        200: {
+            "description": "One line of JSON a job.",
+            "content": {
+                NDJSON: {
+                    "schema": {"type": "string", "description": "Lines such as the example."},
+                    "example": json.dumps(examples.RESULT),
+                }
+            },
+        },
+        **problems("not_found"),
+    },
+}
+RETRY: Words = {
+    "summary": "Try a batch's failed jobs again",
+    "status_code": 202,
+    "responses": {
+        **answer(202, "How many were queued again.", BatchRetried, examples.BATCH_RETRIED),
+        **problems("not_found", "conflict"),
+    },
+}
+
+CANCEL: Words = {
+    "summary": "Cancel a batch",
+    "responses": {
+        **answer(200, "The batch, cancelled or about to be.", BatchDetail, examples.BATCH_DETAIL),
+        **problems("not_found", "conflict"),
+    },
+}

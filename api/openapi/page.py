@@ -1,0 +1,105 @@
+"""What the OpenAPI page says of the overview, the metrics, the recordings and OpenAI's own route."""
+
+from fastapi import Response
+from fastapi.responses import StreamingResponse
+
+from api.openapi.jobs import EVERYWHERE, Words, answer, problems
+from spool.schemas.examples import jobs
+from spool.schemas.fleet import Overview
+from spool.schemas.jobs import AudioLink
+
+OVERVIEW: Words = {
+    "summary": "See where everything stands",
+    "responses": answer(200, "Counts, queues and today's sums.", Overview, jobs.OVERVIEW),
+}
+
+AUDIO_LINK: Words = {
+    "summary": "Get a link to the recording",
+    "response_model": AudioLink,
+    "responses": answer(200, "A link that a player can open.", AudioLink, jobs.AUDIO_LINK)
+    | problems("not_found", "not_here", "deleted"),
+}
+
+_SOUND: Words = {"audio/*": {"schema": {"type": "string", "format": "binary"}, "example": "RIFF…"}}
+
+AUDIO: Words = {
+    "summary": "Listen to the recording",
+    "response_class": StreamingResponse,
+    "responses": EVERYWHERE
+    | {
+        200: {"description": "The recording.", "content": _SOUND},
+        206: {"description": "The part of it that `Range` asked for.", "content": _SOUND},
+    }
+    | problems("unauthorized", "not_found", "not_here", "deleted", "no_such_range"),
+}
+
+METRICS: Words = {
+    "summary": "Read the metrics",
+    "response_class": Response,
+    "responses": EVERYWHERE
+    | {
+        200: {
+            "description": "Prometheus' text form.",
+            "content": {
+                "text/plain": {
+                    "schema": {"type": "string"},
+                    "example": 'spool_jobs_queued{pool="metal"} 1204.0\n',
+                }
+            },
+        }
+    },
+}
+
+_FORM: Words = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "model": {"type": "string", "description": "A model of this server; the default one unless given."},
+        "response_format": {"type": "string", "enum": ["json", "text", "srt", "verbose_json", "vtt"]},
+        "timestamp_granularities[]": {
+            "type": "array",
+            "items": {"type": "string", "enum": ["word", "segment"]},
+        },
+        "prompt": {"type": "string", "description": "Words and phrases to favour, with commas between."},
+    },
+}
+
+TRANSCRIBE: Words = {
+    "summary": "Transcribe as OpenAI's clients ask for it",
+    "response_class": Response,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "multipart/form-data": {
+                    "schema": _FORM,
+                    "example": {"file": "(the recording)", "model": "whisper-1", "response_format": "json"},
+                }
+            },
+        }
+    },
+    "responses": {
+        200: {
+            "description": "The words, in the form that was asked for.",
+            "content": {
+                "application/json": {
+                    "schema": {"type": "object", "properties": {"text": {"type": "string"}}},
+                    "example": {"text": "keep the light"},
+                },
+                "text/plain": {"schema": {"type": "string"}, "example": "keep the light\n"},
+                "application/x-subrip": {"schema": {"type": "string"}, "example": jobs.SRT},
+                "text/vtt": {"schema": {"type": "string"}, "example": jobs.VTT},
+            },
+        }
+    }
+    | problems(
+        "malformed",
+        "too_slow",
+        "too_large",
+        "unsupported_media_type",
+        "unknown_model",
+        "too_long",
+        "disk_full",
+    ),
+}

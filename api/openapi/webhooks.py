@@ -1,0 +1,121 @@
+"""What the OpenAPI page says of the routes of webhooks. Words only, as in `described`.
+
+What the OpenAPI page says of the streams of events.
+"""
+
+from fastapi.responses import StreamingResponse
+
+from api.openapi.jobs import Answers, Words, answer, problems
+from spool.schemas.examples import webhooks as examples
+from spool.schemas.webhooks import (
+    DeliveryOut,
+    DeliveryPage,
+    WebhookList,
+    WebhookOut,
+    WebhookRequest,
+    WebhookSecret,
+)
+
+_BODY: Words = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": WebhookRequest.model_json_schema(), "example": examples.REQUEST}
+        },
+    }
+}
+
+CREATE: Words = {
+    "summary": "Have events sent",
+    "status_code": 201,
+    "response_model": WebhookSecret,
+    "openapi_extra": _BODY,
+    "responses": {
+        **answer(201, "The endpoint with its secret.", WebhookSecret, examples.MADE),
+        **problems("malformed", "unsupported_media_type", "too_slow", "too_large", "not_found", "conflict"),
+    },
+}
+CREATE["responses"][201]["headers"] = {
+    "Location": {"description": "The endpoint's path.", "schema": {"type": "string"}}
+}
+
+LIST: Words = {
+    "summary": "List webhooks",
+    "responses": answer(200, "Every endpoint.", WebhookList, examples.LIST),
+}
+
+ONE: Words = {
+    "summary": "Look at a webhook",
+    "responses": answer(200, "The endpoint.", WebhookOut, examples.WEBHOOK) | problems("not_found"),
+}
+
+REMOVE: Words = {
+    "summary": "Remove a webhook",
+    "status_code": 204,
+    "responses": {204: {"description": "It is removed."}, **problems("not_found")},
+}
+
+ROTATE: Words = {
+    "summary": "Rotate a webhook's secret",
+    "responses": answer(200, "The endpoint with its new secret.", WebhookSecret, examples.ROTATED)
+    | problems("not_found"),
+}
+
+ENABLE: Words = {
+    "summary": "Enable a webhook again",
+    "responses": answer(200, "The endpoint.", WebhookOut, examples.WEBHOOK) | problems("not_found"),
+}
+
+_SENT: Answers = answer(202, "The delivery, about to be tried.", DeliveryOut, examples.DELIVERY)
+
+TEST: Words = {
+    "summary": "Test a webhook",
+    "status_code": 202,
+    "responses": _SENT | problems("not_found", "conflict"),
+}
+
+DELIVERIES: Words = {
+    "summary": "List a webhook's deliveries",
+    "responses": answer(200, "A page of deliveries, newest first.", DeliveryPage, examples.DELIVERIES)
+    | problems("not_found"),
+}
+
+REPLAY: Words = {
+    "summary": "Send a delivery again",
+    "status_code": 202,
+    "responses": _SENT | problems("not_found", "conflict"),
+}
+
+_STREAM = """retry: 2000
+
+id: 4711
+event: job.progress
+data: {"state":"running","done_seconds":540.0,"audio_seconds":1260.0}
+
+id: 4790
+event: job.done
+data: {"project":"oral-history","job":"job_01JD5T9Q4X8K2M6N0P3R7S1V5W","batch":null,"custom_id":null,\
+"at":"2026-11-16T15:02:31+00:00","state":"done","name":"Reel 42","attempt":1,"audio_seconds":1260.0,\
+"words":2864,"coverage":1.0,"reused_from":null}
+
+event: end
+data: {}
+
+"""
+
+
+def _words(summary: str) -> Words:
+    stream = {"text/event-stream": {"schema": {"type": "string"}, "example": _STREAM}}
+    return {
+        "summary": summary,
+        "response_class": StreamingResponse,
+        "responses": {
+            200: {"description": "Events as they happen, until the end.", "content": stream},
+            204: {"description": "It has ended, and everything after that event was told."},
+            **problems("not_found", "too_many_streams"),
+        },
+    }
+
+
+OF_JOB = _words("Follow a job")
+OF_BATCH = _words("Follow a batch")

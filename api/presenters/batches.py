@@ -1,0 +1,120 @@
+"""A batch's records as the wire shows them. Pure: one function a record, no queries."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+from api.presenters.jobs import shown_hold
+from spool.domain.estimates import Outlook, Sums, outlook
+from spool.domain.jobs import JobState
+from spool.domain.pricing import money, rtfx
+from spool.domain.priority import PRIORITY_NAMES
+from spool.domain.quotas import Hold
+from spool.schemas.batches import (
+    BadLineOut,
+    BatchAudioOut,
+    BatchCostOut,
+    BatchDetail,
+    BatchOut,
+    BatchSpeedOut,
+    BatchState,
+    BatchTimeOut,
+    BatchTimesOut,
+    LinesOut,
+)
+from spool.schemas.jobs import DeadlineOut
+from spool.store.batch_progress import WINDOW_SECONDS, Standing
+from spool.store.batches import Batch
+
+
+def shown_batch(
+    batch: Batch, counts: Mapping[JobState, int], holds: Mapping[str, Hold] | None = None
+) -> BatchOut:
+    """A batch with its jobs by state; `holds` by project."""
+    return BatchOut(
+        id=batch.id,
+        name=batch.name,
+        project=batch.project,
+        source=batch.source,
+        state=_state(batch, counts),
+        reuse=batch.reuse,
+        lines=LinesOut(read=batch.lines, accepted=batch.accepted, bad=batch.bad),
+        counts=dict(counts),
+        times=BatchTimesOut(
+            created_at=batch.created_at,
+            closed_at=batch.closed_at,
+            cancelled_at=batch.cancelled_at,
+            updated_at=batch.updated_at,
+        ),
+        priority=PRIORITY_NAMES[batch.priority],
+        deadline=_deadline(batch, counts),
+        held=shown_hold((holds or {}).get(batch.project)) if counts.get(JobState.QUEUED) else None,
+    )
+
+
+def shown_batch_detail(
+    batch: Batch, standing: Standing, currency: str, holds: Mapping[str, Hold] | None = None
+) -> BatchDetail:
+    """A batch with what is known and expected of it."""
+    look = outlook(_sums(standing))
+    return BatchDetail(
+        **shown_batch(batch, standing.counts, holds).model_dump(),
+        bad_lines=[BadLineOut.model_validate(bad) for bad in batch.bad_lines],
+        reused=standing.reused,
+        audio=BatchAudioOut(
+            done_seconds=standing.done_seconds, left_seconds=look.audio_left_seconds, basis=look.audio_basis
+        ),
+        speed=BatchSpeedOut(
+            rtfx_now=rtfx(standing.recent_audio_seconds, standing.recent_engine_seconds), pace=look.pace
+        ),
+        time=BatchTimeOut(left_seconds=look.time_left_seconds, basis=look.time_basis),
+        cost=_cost(standing, look, currency),
+    )
+
+
+def _deadline(batch: Batch, counts: Mapping[JobState, int]) -> DeadlineOut | None:
+    if batch.deadline is None:
+        return None
+    basis, expected = batch.expected_basis or "Not reckoned yet.", batch.expected_at
+    state: Literal["unknown", "on_time", "late", "passed", "ended"] = "on_time" if expected else "unknown"
+    if _state(batch, counts) == "ended":
+        state, basis, expected = "ended", "No job is waiting or running.", None
+    elif batch.deadline <= datetime.now(UTC):
+        state = "passed"
+    elif batch.late:
+        state = "late"
+    return DeadlineOut(at=batch.deadline, state=state, expected_at=expected, basis=basis)
+
+
+def _state(batch: Batch, counts: Mapping[JobState, int]) -> BatchState:
+    if batch.closed_at is None and batch.cancelled_at is None:
+        return "receiving"
+    return "running" if _open(counts) else "ended"
+
+
+def _open(counts: Mapping[JobState, int]) -> int:
+    return sum(number for state, number in counts.items() if not state.terminal)
+
+
+def _sums(standing: Standing) -> Sums:
+    return Sums(
+        open_jobs=_open(standing.counts),
+        open_known_seconds=standing.open_known_seconds,
+        open_unknown=standing.open_unknown,
+        known=standing.known,
+        known_seconds=standing.known_seconds,
+        billed_audio_seconds=standing.billed_audio_seconds,
+        billable_nanos=standing.billable_nanos,
+        recent_audio_seconds=standing.recent_audio_seconds,
+        recent_wall_seconds=min(WINDOW_SECONDS, standing.since_start_seconds or 0.0),
+    )
+
+
+def _cost(standing: Standing, look: Outlook, currency: str) -> BatchCostOut:
+    return BatchCostOut(
+        billable=money(standing.billable_nanos),
+        wasted=money(standing.wasted_nanos),
+        expected=None if look.expected_nanos is None else money(look.expected_nanos),
+        currency=currency,
+        basis=look.cost_basis,
+    )

@@ -1,0 +1,146 @@
+"""The ground's records as the wire shows them. Pure: one function a record, no queries.
+
+A lease on a job that has ended, a machine's folders and a transcript's key stay inside.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from spool.domain.jobs import Job, JobState, Source
+from spool.domain.ledger import CostSums
+from spool.domain.pricing import MICROS_PER_UNIT, NANOS_PER_SECOND
+from spool.domain.priority import NEVER, PRIORITY_NAMES
+from spool.domain.quotas import Hold
+from spool.schemas.fleet import WorkerOut
+from spool.schemas.jobs import (
+    CostOut,
+    DeletedOut,
+    HeldOut,
+    JobDetail,
+    JobErrorOut,
+    JobOut,
+    ProgressOut,
+    SourceOut,
+    TimesOut,
+)
+from spool.store.workers import Worker
+
+
+def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
+    """A job without its cost; `holds` by project."""
+    waits = job.state is JobState.QUEUED
+    return JobOut(
+        id=job.id,
+        name=job.name,
+        project=job.project,
+        state=job.state,
+        source=SourceOut(kind=job.source.kind, uri=_public(job.source), size=job.source.size),
+        options=job.options,
+        pool=job.pool,
+        worker=job.worker,
+        lease_owner=job.lease_owner if job.state is JobState.RUNNING else None,
+        attempts=job.attempt,
+        deaths=job.deaths,
+        cancel_requested=job.cancel_requested,
+        progress=_progress(job),
+        times=TimesOut(
+            created_at=job.created_at,
+            queued_at=job.queued_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+            updated_at=job.updated_at,
+        ),
+        words=job.words,
+        coverage=job.coverage,
+        error=JobErrorOut(code=job.error_code, message=job.error_message or "") if job.error_code else None,
+        batch=job.batch_id,
+        custom_id=job.custom_id,
+        tags=job.tags or {},
+        reused_from=job.reused_from,
+        priority=PRIORITY_NAMES[job.priority],
+        deadline=job.deadline,
+        late=waits and job.deadline is not None and job.due == NEVER,
+        held=shown_hold((holds or {}).get(job.project)) if waits else None,
+        deleted=_deleted(job),
+    )
+
+
+def shown_detail(
+    job: Job, cost: CostSums, currency: str, holds: Mapping[str, Hold] | None = None
+) -> JobDetail:
+    """A job with its cost so far."""
+    return JobDetail(**dict(shown_job(job, holds)), cost=shown_cost(cost, currency))
+
+
+def shown_hold(hold: Hold | None) -> HeldOut | None:
+    """Why a project's jobs wait."""
+    return None if hold is None else HeldOut(by=hold.by, reason=hold.reason, until=hold.until)
+
+
+def shown_cost(cost: CostSums, currency: str) -> CostOut:
+    """What one job cost so far."""
+    return CostOut(
+        audio_seconds=cost.audio_seconds,
+        engine_seconds=cost.engine_seconds,
+        rtfx=cost.rtfx,
+        billable=cost.billable_cost,
+        wasted=cost.wasted_cost,
+        currency=currency,
+    )
+
+
+def shown_worker(worker: Worker) -> WorkerOut:
+    """A worker as it last reported."""
+    info = worker.info
+    return WorkerOut(
+        id=info.id,
+        name=info.name,
+        pool=info.pool,
+        host=info.host,
+        chip=info.chip,
+        version=info.version,
+        state=worker.standing,
+        reason=_why(worker),
+        alive=worker.alive,
+        models=list(info.models),
+        loaded_models=_listed(worker.loaded),
+        pinned_models=_listed(info.pinned),
+        gpu_cores=info.gpu_cores,
+        memory_bytes=info.memory_bytes,
+        concurrency=info.concurrency,
+        price_per_hour=Decimal(info.price_per_hour_micros) / MICROS_PER_UNIT,
+        busy_seconds=worker.busy_ns / NANOS_PER_SECOND,
+        started_at=worker.started_at,
+        seen_at=worker.seen_at,
+    )
+
+
+def _why(worker: Worker) -> str | None:
+    if worker.standing != "lost":
+        return worker.reason
+    before = f"; it was {worker.state}{f': {worker.reason}' if worker.reason else ''}"
+    return f"nothing was heard of it since {worker.seen_at:%Y-%m-%d %H:%M:%S} UTC{before}"
+
+
+def _listed(names: tuple[str, ...] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+def _deleted(job: Job) -> DeletedOut | None:
+    if job.source_deleted_at is None and job.transcript_deleted_at is None:
+        return None
+    return DeletedOut(source=job.source_deleted_at, transcript=job.transcript_deleted_at)
+
+
+def _public(source: Source) -> str:
+    """The address without its query: a signed web address carries its key there."""
+    return source.uri.partition("?")[0] if source.kind == "https" else source.uri
+
+
+def _progress(job: Job) -> ProgressOut:
+    fraction = None
+    if job.state is JobState.DONE:
+        fraction = 1.0
+    elif job.audio_seconds:
+        fraction = min(1.0, job.done_seconds / job.audio_seconds)
+    return ProgressOut(audio_seconds=job.audio_seconds, done_seconds=job.done_seconds, fraction=fraction)

@@ -1,0 +1,170 @@
+"""The routes of recordings: a link for a player, and the recording's bytes, whole or in part.
+
+What lies in the object store, in a bucket or under an allowed folder is passed on; a web address is not
+fetched for anybody. A recording is sent as sound or as nothing a browser would run.
+
+Part of a recording over HTTP: which bytes were asked for (RFC 9110, section 14), and how they are sent.
+"""
+
+import mimetypes
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+from fastapi import Depends, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from api.auth.authentication import CallerDep, count_address, let_in
+from api.auth.principal import Caller, own_job
+from api.auth.signed_urls import bearer_of, signed_link
+from api.problems import Problem
+from api.services import Services, ServicesDep, services_of
+from api.submission.sources import checked_source, file_path
+from spool.domain.jobs import Job, JobState, Source
+from spool.domain.retention import Content
+from spool.errors import NotFound, SourceMissing
+from spool.objects import ObjectStore, s3_store
+from spool.schemas.jobs import AudioLink
+from spool.store.deletions import refuse_deleted
+
+_bearer = HTTPBearer(auto_error=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """A recording that can be read here."""
+
+    size: int
+    store: ObjectStore | None
+    key: str
+    etag: str | None
+    path: Path | None
+
+    def open(self, start: int) -> BinaryIO:
+        """Its bytes from `start`."""
+        if self.path is not None:
+            stream = self.path.open("rb")
+            stream.seek(start)
+            return stream
+        assert self.store is not None
+        return self.store.open(self.key, self.etag, start=start)
+
+
+def link(services: ServicesDep, caller: CallerDep, job_id: str) -> AudioLink:
+    """A link to the recording that a player can open without a key."""
+    with services.database.read() as tx:
+        job = own_job(tx, caller, job_id)
+    _recording(services, caller, job)
+    url, until = signed_link(services, caller, f"/v1/jobs/{job.id}/audio")
+    return AudioLink(url=url, expires_at=datetime.fromtimestamp(until, UTC))
+
+
+async def listener(
+    request: Request,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    by: Annotated[str | None, Query(max_length=100, description="Part of a link.")] = None,
+    until: Annotated[int | None, Query(ge=0, le=2**40, description="Part of a link.")] = None,
+    signature: Annotated[str | None, Query(max_length=100, description="Part of a link.")] = None,
+) -> Caller:
+    """Who listens: whoever bears a link, else whoever may call."""
+    if by is None or until is None or signature is None:
+        return await let_in(request, credentials)
+    services = services_of(request)
+    count_address(request)
+    caller = await run_in_threadpool(bearer_of, services, request.url.path, by, until, signature)
+    request.state.caller = caller
+    return caller
+
+
+def audio(
+    services: ServicesDep,
+    caller: Annotated[Caller, Depends(listener)],
+    job_id: str,
+    wanted: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
+) -> Response:
+    """The recording, or the part of it that `Range` asks for."""
+    with services.database.read() as tx:
+        job = own_job(tx, caller, job_id)
+    found = _recording(services, caller, job)
+    try:
+        part = asked_range(wanted, found.size)
+    except ValueError as error:
+        raise Problem(416, "no_such_range", str(error), {"Content-Range": f"bytes */{found.size}"}) from None
+    start, end = part or (0, found.size)
+    headers = {"Accept-Ranges": "bytes", "Content-Length": str(end - start), "Content-Disposition": "inline"}
+    if part is not None:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
+    body: Iterator[bytes] = blocks_of(lambda: found.open(start), end - start) if found.size else iter(())
+    return StreamingResponse(body, 206 if part else 200, headers, _media_type(job.name))
+
+
+def _recording(services: Services, caller: Caller, job: Job) -> _Recording:
+    source = job.source
+    if source.kind in ("s3", "file") and not (job.done_seconds or job.state is JobState.DONE):
+        # Else whoever hands in an address could read whatever lies there, sound or not.
+        raise Problem(409, "not_here", "The recording can be heard once a worker has decoded some of it.")
+    match source.kind:
+        case "upload":
+            refuse_deleted(job, Content.SOURCE)
+            return _stored(services.objects, source.uri, None)
+        case "s3":
+            bucket, _, key = source.uri.removeprefix("s3://").partition("/")
+            return _stored(s3_store(services.settings, bucket), key, source.etag)
+        case "file":
+            return _on_disk(source, services, caller)
+    raise Problem(409, "not_here", "The recording lies at a web address; listen to it there.")
+
+
+def _stored(store: ObjectStore, key: str, etag: str | None) -> _Recording:
+    facts = store.head(key)
+    if facts is None:
+        raise NotFound("The recording is no longer there.")
+    return _Recording(facts.size, store, key, etag, None)
+
+
+def _on_disk(source: Source, services: Services, caller: Caller) -> _Recording:
+    # Checked anew: roots may have been taken away since, and links laid.
+    try:
+        path = file_path(checked_source(source.uri, services.settings, caller))
+        return _Recording(path.stat().st_size, None, "", None, path)
+    except (OSError, SourceMissing):
+        raise NotFound("The recording is no longer there.") from None
+
+
+def _media_type(name: str) -> str:
+    guessed = mimetypes.guess_type(name)[0] or ""
+    return guessed if guessed.startswith(("audio/", "video/")) else "application/octet-stream"
+
+
+BLOCK = 256 * 1024
+_ONE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+def asked_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """First byte and the one after the last; None for all of it, which several ranges at once, or what is no
+    range, also get. Raises ValueError for bytes that are not there."""
+    found = _ONE.fullmatch(header.replace(" ", "")) if header else None
+    if found is None or found[1] == found[2] == "":
+        return None
+    if not found[1]:
+        start, end = max(size - int(found[2]), 0), size
+    else:
+        start, end = int(found[1]), min(int(found[2]) + 1 if found[2] else size, size)
+        if found[2] and int(found[2]) < start:
+            return None
+    if start >= end:
+        raise ValueError("The recording has no such bytes.")
+    return start, end
+
+
+def blocks_of(opened: Callable[[], BinaryIO], length: int) -> Iterator[bytes]:
+    """The first `length` bytes of what is opened when they are asked for: not for a client that has left."""
+    with opened() as stream:
+        while length and (block := stream.read(min(BLOCK, length))):
+            length -= len(block)
+            yield block

@@ -1,0 +1,59 @@
+"""The route of costs: what a period cost, by group, with the fleet's idle time beside it.
+
+Knows days as people write them and how a report looks from outside; the sums are the store's.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from api.auth.authentication import CallerDep
+from api.presenters.costs import cost_csv, cost_svg, shown_costs
+from api.services import ServicesDep
+from spool.errors import InvalidRequest
+from spool.schemas.common import Day
+from spool.schemas.costs import (
+    CostFormat,
+    GroupBy,
+)
+from spool.store.ledger.reports import cost_report, spent_since
+
+_DEFAULT_PERIOD = timedelta(days=30)
+
+
+def costs(
+    services: ServicesDep,
+    caller: CallerDep,
+    start: Annotated[
+        Day | None, Query(alias="from", description="First UTC day; 30 days before `to` unless given.")
+    ] = None,
+    end: Annotated[
+        Day | None, Query(alias="to", description="The UTC day after the last; tomorrow unless given.")
+    ] = None,
+    group_by: GroupBy = "day",
+    tag: Annotated[
+        str | None, Query(min_length=1, max_length=64, description="Which tag's values are the groups.")
+    ] = None,
+    form: Annotated[CostFormat, Query(alias="format", description="JSON, a table or a plot.")] = "json",
+) -> Response:
+    """The cost report of whole UTC days, from the ledger; of its own project where the key has one."""
+    last = end or datetime.now(UTC).date() + timedelta(days=1)
+    try:
+        first = start or last - _DEFAULT_PERIOD
+    except OverflowError:
+        raise InvalidRequest("`to` lies too early in the calendar.") from None
+    if (tag is None) == (group_by == "tag"):
+        raise InvalidRequest("`tag` names a tag, and goes with `group_by=tag` alone.")
+    with services.database.read() as tx:
+        currency = services.settings.currency
+        report = cost_report(tx, first, last, group_by, currency, caller.project, tag)
+        month = spent_since(tx, datetime.now(UTC).date().replace(day=1)) if services.settings.budgets else {}
+    shown = shown_costs(report, services, caller, month)
+    if form == "csv":
+        name = f"costs-{first}-{last}-by-{group_by}.csv"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(cost_csv(shown), headers=headers, media_type="text/csv; charset=utf-8")
+    if form == "svg":
+        return Response(cost_svg(shown), media_type="image/svg+xml")
+    return Response(shown.model_dump_json(), media_type="application/json")

@@ -1,0 +1,119 @@
+"""The routes of events: a job's and a batch's, as a stream that can be resumed (server-sent events).
+
+A new stream begins with the present state; one that is resumed with what came after `Last-Event-ID`. Knows
+requests; what is told is in `streams`, by whom in `feed`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import Header, Query, Response
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import Connection
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import Caller, own_batch, own_job
+from api.delivery.sse import Beginning, EventResponse, Progress, Stream, told
+from api.problems import Problem
+from api.services import Services, ServicesDep
+from spool.store.batch_progress import batch_counts, jobs_progress
+from spool.store.event_log import any_unplaced, batch_is_open, last_event, read_events
+
+_MOST = 2**63 - 1
+
+LastEventId = Annotated[
+    int | None,
+    Header(
+        alias="Last-Event-ID",
+        ge=0,
+        le=_MOST,
+        description="Go on after this event; browsers send it by themselves when a stream breaks off.",
+    ),
+]
+After = Annotated[
+    int | None,
+    Query(ge=0, le=_MOST, description="The same for who cannot send the header; 0: from the beginning."),
+]
+
+
+async def of_job(
+    services: ServicesDep,
+    caller: CallerDep,
+    job_id: str,
+    last_event_id: LastEventId = None,
+    after: After = None,
+) -> Response:
+    """Follow a job: its events as they happen and its progress, until it has ended."""
+    stream = Stream(caller, job_id, None, asyncio.get_running_loop())
+    return await _answer(services, stream, after if last_event_id is None else last_event_id)
+
+
+async def of_batch(
+    services: ServicesDep,
+    caller: CallerDep,
+    batch_id: str,
+    last_event_id: LastEventId = None,
+    after: After = None,
+) -> Response:
+    """Follow a batch: its events and those of its jobs as they happen, until all have ended."""
+    stream = Stream(caller, None, batch_id, asyncio.get_running_loop())
+    return await _answer(services, stream, after if last_event_id is None else last_event_id)
+
+
+async def _answer(services: Services, stream: Stream, after: int | None) -> Response:
+    await run_in_threadpool(_check, services, stream.caller, stream)
+    if not services.feed.attach(stream):
+        wait = {"Retry-After": "10"}
+        raise Problem(503, "too_many_streams", "Too many streams of events are open here; ask again.", wait)
+    try:
+        # Attached first: what happens from here on comes by the feed, what was before is read now.
+        begin = await run_in_threadpool(_beginning, services, stream, after)
+    except BaseException:
+        services.feed.detach(stream)
+        raise
+    if begin is None:
+        services.feed.detach(stream)
+        return Response(status_code=204)  # which tells a browser not to come again
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return EventResponse(_until_left(services, stream, begin), headers=headers)
+
+
+async def _until_left(services: Services, stream: Stream, begin: Beginning) -> AsyncIterator[str]:
+    try:
+        async for text in told(services.database, stream, begin):
+            yield text
+    finally:
+        services.feed.detach(stream)
+
+
+def _check(services: Services, caller: Caller, stream: Stream) -> None:
+    with services.database.read() as tx:
+        if stream.job_id is not None:
+            own_job(tx, caller, stream.job_id)
+        else:
+            own_batch(tx, caller, stream.batch_id or "")
+
+
+def _beginning(services: Services, stream: Stream, after: int | None) -> Beginning | None:
+    """Where to begin; None for one that is resumed and has nothing left to be told."""
+    which = {"job_id": stream.job_id} if stream.job_id else {"batch_id": stream.batch_id}
+    with services.database.read() as tx:
+        position = last_event(tx)
+        state, ended = _state(tx, stream)
+        if after is None:
+            return Beginning(position, state, ended)
+        ended = ended and not any_unplaced(tx, **which)
+        if ended and not read_events(tx, after, 1, **which):
+            return None
+    return Beginning(after, None, ended)
+
+
+def _state(tx: Connection, stream: Stream) -> tuple[Progress, bool]:
+    if stream.job_id is not None:
+        job = jobs_progress(tx, [stream.job_id])[stream.job_id]
+        return Progress("job.progress", job), job["state"] in ("done", "failed", "cancelled")
+    batch_id = stream.batch_id or ""
+    is_open = batch_is_open(tx, batch_id)
+    counts = {state.value: number for state, number in batch_counts(tx, [batch_id])[batch_id].items()}
+    return Progress("batch.progress", {"jobs": counts}), not is_open

@@ -1,0 +1,196 @@
+"""The routes of jobs: submit, list, look at, cancel, retry.
+
+A submission commits its row and its outbox line, then wakes the sweeper, which sends it; that the broker may
+be away is no concern of the request. Knows requests and the store; what a source may be is in `sources`, how
+a form is read in `uploads`.
+
+The route that deletes what a job holds: its uploaded recording, its words, or both.
+
+The job itself stays, with its costs and what was deleted when.
+
+The route of a job's boosted phrases, which its row names by their digest alone.
+"""
+
+from typing import Annotated, Literal
+
+from fastapi import Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import own_job, own_job_with_cost
+from api.openapi.jobs import Words, answer, problems
+from api.presenters.jobs import shown_detail, shown_job
+from api.presenters.responses import json_response, to_utc
+from api.problems import Problem
+from api.services import ServicesDep
+from api.submission.jobs import (
+    IdempotencyKey,
+    create_from_source,
+    create_from_upload,
+    detail_of,
+    holds_of,
+    parsed,
+    small_body,
+)
+from api.submission.uploads import received_upload
+from spool.background.content_deleter import delete_content
+from spool.domain.jobs import JobState
+from spool.domain.retention import Content
+from spool.errors import Conflict
+from spool.schemas.common import Moment, Pool, Project, WorkerName
+from spool.schemas.examples import jobs
+from spool.schemas.jobs import JobDetail, JobPage, JobRequest, PhrasesOut
+from spool.store import jobs as store
+from spool.store.deletions import refuse_deleted
+from spool.store.jobs import phrases_of
+from spool.store.queue.quotas import holds
+
+
+async def create(
+    request: Request,
+    response: Response,
+    services: ServicesDep,
+    caller: CallerDep,
+    idempotency_key: IdempotencyKey = None,
+) -> JobDetail:
+    """Submit a job: JSON that names a source, or a form with the recording itself."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        body = parsed(JobRequest, await small_body(request))
+        job, created = await run_in_threadpool(create_from_source, services, caller, body, idempotency_key)
+    elif kind == "multipart/form-data":
+        limit = services.settings.upload_max_bytes
+        async with received_upload(request, services.upload_folder, limit) as upload:
+            job, created = await run_in_threadpool(
+                create_from_upload, services, caller, upload, idempotency_key
+            )
+    else:
+        raise Problem(415, "unsupported_media_type", "Send application/json or multipart/form-data.")
+    services.sweeper.wake()
+    response.status_code = 202 if created else 200
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return job
+
+
+def listed(
+    services: ServicesDep,
+    caller: CallerDep,
+    state: JobState | None = None,
+    project: Project | None = None,
+    pool: Pool | None = None,
+    worker: WorkerName | None = None,
+    batch: Annotated[str | None, Query(max_length=64, description="Of this batch.")] = None,
+    created_from: Annotated[Moment | None, Query(description="Created then or later (ISO 8601).")] = None,
+    created_to: Annotated[Moment | None, Query(description="Created before then (ISO 8601).")] = None,
+    cursor: Annotated[str | None, Query(max_length=500, description="`next_cursor` of a page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Response:
+    """Jobs, newest first, a page at a time."""
+    if project is not None and not caller.sees(project):
+        return json_response(JobPage(items=[], next_cursor=None))
+    wanted = store.JobFilter(
+        state=state,
+        project=caller.project or project,
+        pool=pool,
+        worker=worker,
+        batch=batch,
+        created_from=to_utc(created_from),
+        created_to=to_utc(created_to),
+    )
+    with services.database.look() as tx:
+        page = store.list_jobs(tx, wanted, cursor, limit)
+        held = holds(tx, services.settings.quotas, {job.project for job in page.items})
+    items = [shown_job(job, held) for job in page.items]
+    return json_response(JobPage(items=items, next_cursor=page.next_cursor))
+
+
+def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
+    """One job: its state, progress, attempts, times, cost so far and error."""
+    with services.database.look() as tx:
+        job, cost = own_job_with_cost(tx, caller, job_id)
+        held = holds_of(services, tx, job)
+    return json_response(shown_detail(job, cost, services.settings.currency, held))
+
+
+def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
+    """Cancel a job: at once when it waits; a running one stops at its next chunk."""
+    with services.database.begin() as tx:
+        return detail_of(services, tx, store.cancel_job(tx, own_job(tx, caller, job_id).id))
+
+
+def retry(
+    response: Response,
+    services: ServicesDep,
+    caller: CallerDep,
+    job_id: str,
+    idempotency_key: IdempotencyKey = None,
+) -> JobDetail:
+    """Queue a failed or cancelled job again; chunks that were decoded are kept."""
+    with services.database.begin() as tx:
+        own_job(tx, caller, job_id)
+        if idempotency_key is None:
+            job, done = store.retry_job(tx, job_id), True
+        else:
+            job, done = store.retry_job_once(tx, job_id, idempotency_key)
+        answer = detail_of(services, tx, job)
+    services.sweeper.wake()
+    response.status_code = 202 if done else 200
+    return answer
+
+
+DELETE: Words = {
+    "summary": "Delete a job's recording or words",
+    "responses": {
+        **answer(200, "It is gone; the job stays.", JobDetail, jobs.JOB_DELETED),
+        **answer(
+            202, "It is out of reach; the object store lets go of it later.", JobDetail, jobs.JOB_DELETED
+        ),
+        **problems("not_found", "not_ended"),
+    },
+}
+
+
+def delete(
+    response: Response,
+    services: ServicesDep,
+    caller: CallerDep,
+    job_id: str,
+    what: Annotated[
+        Literal["all", "source", "transcript"],
+        Query(description="The uploaded recording, every word in every form and the phrases, or both."),
+    ] = "all",
+) -> JobDetail:
+    """Delete for good what a job that has ended holds. What was deleted before is no error."""
+    with services.database.read() as tx:
+        job = own_job(tx, caller, job_id)
+    if not job.state.terminal:
+        raise Conflict(f"Job {job.id} is {job.state}; cancel it first.")
+    if what == "source" and job.source.kind != "upload":
+        raise Conflict(f"The recording of job {job.id} is not kept here.")
+    wanted = list(Content) if what == "all" else [Content(what)]
+    complete = delete_content(services.database, services.objects, [job.id], wanted, caller.name)
+    with services.database.read() as tx:
+        now, cost = own_job_with_cost(tx, caller, job_id)
+    shown = shown_detail(now, cost, services.settings.currency)
+    if shown.deleted is None:
+        raise Conflict(f"Job {job.id} is {now.state} again.")
+    response.status_code = 200 if complete else 202
+    return shown
+
+
+PHRASES: Words = {
+    "summary": "Fetch a job's phrases",
+    "responses": {
+        **answer(200, "Its boosted phrases.", PhrasesOut, jobs.PHRASES),
+        **problems("not_found", "deleted"),
+    },
+}
+
+
+def phrases(services: ServicesDep, caller: CallerDep, job_id: str) -> PhrasesOut:
+    """The boosted phrases of a job, which lists of jobs show by count and digest."""
+    with services.database.read() as tx:
+        job = own_job(tx, caller, job_id)
+        refuse_deleted(job, Content.TRANSCRIPT)
+        boost = job.options.boost
+        return PhrasesOut(phrases=[] if boost is None else list(phrases_of(tx, boost.sha256)))

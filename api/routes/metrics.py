@@ -1,0 +1,270 @@
+"""The route of metrics, for Prometheus: what waits, runs and failed, what the fleet does, what it costs.
+
+Everything is read from the database when it is asked for, and kept for `KEPT_SECONDS`, so that several API
+processes say the same and several scrapers cost no more than one. Names end in their unit, what only grows in
+`_total`; sums since the start of a day or month are gauges, since they start again. What workers tell of
+themselves is in `metrics_fleet`; docs/operations.md has the table.
+
+What each worker tells of itself with its signs of life, as metrics.
+
+Counters are sums over all processes that ever bore the worker's name in its pool, so they never fall; what a
+process did between its last sign of life and its death is not in them. Reads no database.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+
+from fastapi import Request, Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily as Total
+from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
+from prometheus_client.metrics_core import HistogramMetricFamily, InfoMetricFamily, Metric
+
+from api.services import ServicesDep
+from spool import __version__
+from spool.domain.pricing import NANOS_PER_SECOND, NANOS_PER_UNIT, SAMPLE_RATE
+from spool.domain.worker_stats import SIZE_BOUNDS
+from spool.settings import Settings
+from spool.store.monitoring import Gauges, Member, Spent, read_gauges
+
+KEPT_SECONDS = 5.0
+SHARE = 0.05
+"""Of the time, that reading may take: with many millions of rows it is kept for longer."""
+
+
+class Metrics:
+    """The last reading, and when it was taken."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._text = b""
+        self._good_until = float("-inf")
+
+    def text(self, services: ServicesDep) -> bytes:
+        """Prometheus' text form, at most `KEPT_SECONDS` old, or older where reading takes long. Raises
+        StorageError."""
+        with self._lock:
+            began = time.monotonic()
+            if began > self._good_until:
+                with services.database.read() as tx:
+                    gauges = read_gauges(tx)
+                registry = CollectorRegistry()
+                registry.register(_Reading(gauges, services.settings))
+                self._text = generate_latest(registry)
+                now = time.monotonic()
+                self._good_until = now + max(KEPT_SECONDS, (now - began) / SHARE)
+            return self._text
+
+
+def metrics(request: Request, services: ServicesDep) -> Response:
+    """Everything a monitor watches, in Prometheus' text form."""
+    kept: Metrics = request.app.state.metrics
+    return Response(kept.text(services), media_type=CONTENT_TYPE_LATEST)
+
+
+class _Reading:
+    """One reading of the gauges as Prometheus collects it."""
+
+    def __init__(self, gauges: Gauges, settings: Settings) -> None:
+        self._gauges = gauges
+        self._currency = settings.currency
+        self._budgets = settings.budgets
+
+    def collect(self) -> Iterator[Metric]:
+        yield InfoMetricFamily(
+            "spool", "This server.", value={"version": __version__, "currency": self._currency}
+        )
+        yield from _of_jobs(self._gauges)
+        yield from fleet_metrics(self._gauges)
+        yield from _of_laws(self._gauges)
+        yield from _of_webhooks(self._gauges.webhooks)
+        for period, spent in (("today", self._gauges.today), ("month", self._gauges.month)):
+            yield from _of_money(period, spent)
+        yield from _of_budgets(self._budgets, self._gauges.month_by_project)
+
+
+def _of_jobs(gauges: Gauges) -> Iterator[Metric]:
+    labels = ["pool", "priority"]
+    queued = Gauge("spool_jobs_queued", "Jobs that wait for a worker.", labels=labels)
+    age = Gauge(
+        "spool_oldest_queued_seconds", "How long the job that waits longest has waited.", labels=labels
+    )
+    for waiting in gauges.waiting:
+        queued.add_metric([waiting.pool, waiting.priority], waiting.jobs)
+        age.add_metric(
+            [waiting.pool, waiting.priority], max((gauges.now - waiting.oldest).total_seconds(), 0)
+        )
+    running = Gauge("spool_jobs_running", "Jobs in workers.", labels=["pool"])
+    for pool, number in gauges.running.items():
+        running.add_metric([pool], number)
+    ended = Gauge("spool_jobs_ended", "Jobs by final state; failed ones by error.", labels=["state", "error"])
+    for one in gauges.ended:
+        ended.add_metric([one.state.value, one.error], one.jobs)
+    yield from (queued, age, running, ended)
+    yield Gauge("spool_batches_receiving", "Batches whose lines are still coming in.", gauges.open_batches)
+    yield Gauge("spool_messages_unsent", "Messages that have still to go to the broker.", gauges.unsent)
+
+
+def _of_laws(gauges: Gauges) -> Iterator[Metric]:
+    lost = Total("spool_leases_lost", "Leases that ran out: jobs taken back from a worker.", labels=["pool"])
+    for pool, number in gauges.leases_lost.items():
+        lost.add_metric([pool], number)
+    yield lost
+    breaches = Gauge("spool_audit_breaches", "Breaches that the last `spool audit` found.", labels=["rule"])
+    age = Gauge("spool_audit_age_seconds", "Since the last `spool audit`; nothing where there was none.")
+    if gauges.audited is not None and gauges.audited.ended_at is not None:
+        for rule, number in gauges.audited.breaches.items():
+            breaches.add_metric([rule], number)
+        age.add_metric([], max((gauges.now - gauges.audited.ended_at).total_seconds(), 0))
+    yield from (breaches, age)
+
+
+def _of_webhooks(counts: Mapping[str, int]) -> Iterator[Metric]:
+    sent = Total("spool_webhook_deliveries", "Webhook deliveries by what came of them.", labels=["outcome"])
+    for outcome in ("delivered", "failed_tries", "given_up"):
+        sent.add_metric([outcome], counts.get(outcome, 0))
+    yield sent
+    pending = counts.get("pending", 0)
+    yield Gauge("spool_webhook_deliveries_pending", "Webhook deliveries that are still to be made.", pending)
+    disabled = counts.get("disabled_endpoints", 0)
+    yield Gauge("spool_webhook_endpoints_disabled", "Endpoints given up after days of failures.", disabled)
+
+
+def _of_money(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:
+    labels = ["model", "pool"]
+    of = f"of this UTC {'day' if period == 'today' else 'month'}"
+    columns = {
+        f"spool_audio_{period}_seconds": (
+            f"Audio transcribed and billed {of}.",
+            [s.audio_seconds for s in spent],
+        ),
+        f"spool_engine_{period}_seconds": (f"Billable engine time {of}.", [s.engine_seconds for s in spent]),
+        f"spool_wasted_{period}_seconds": (
+            f"Engine time of lost attempts {of}.",
+            [s.wasted_seconds for s in spent],
+        ),
+        f"spool_billable_{period}": (
+            f"Billable cost {of}.",
+            [s.billable_nanos / NANOS_PER_UNIT for s in spent],
+        ),
+        f"spool_wasted_{period}": (
+            f"Cost of lost attempts {of}.",
+            [s.wasted_nanos / NANOS_PER_UNIT for s in spent],
+        ),
+    }
+    for name, (words, values) in columns.items():
+        family = Gauge(name, words, labels=labels)
+        for one, value in zip(spent, values, strict=True):
+            family.add_metric([one.model, one.pool], value)
+        yield family
+
+
+def _of_budgets(budgets: Mapping[str, Decimal], spent: Mapping[str, int]) -> Iterator[Metric]:
+    share = Gauge("spool_budget_share", "Spent of a project's budget this UTC month.", labels=["project"])
+    for project, budget in sorted(budgets.items()):
+        if budget:
+            share.add_metric([project], spent.get(project, 0) / NANOS_PER_UNIT / float(budget))
+    yield share
+
+
+_LABELS = ("worker", "pool")
+
+
+def fleet_metrics(gauges: Gauges) -> Iterator[Metric]:
+    """The metrics of every worker that works or is missed."""
+    up = Gauge("spool_worker_up", "1 while the worker is heard of; by its state.", labels=[*_LABELS, "state"])
+    seen = Gauge("spool_worker_last_seen_seconds", "Since the last sign of life.", labels=_LABELS)
+    price = Gauge("spool_worker_price_per_hour", "What an engine hour of it costs.", labels=_LABELS)
+    for member in gauges.fleet:
+        worker, name = member.worker, [member.worker.info.name, member.worker.info.pool]
+        up.add_metric([*name, worker.state if worker.alive else "lost"], int(worker.alive))
+        seen.add_metric(name, max((gauges.now - worker.seen_at).total_seconds(), 0))
+        price.add_metric(name, worker.info.price_per_hour_micros / 1e6)
+    yield from (up, seen, price, _batch_sizes(gauges))
+    for title, words, more, values in _TOTALS:
+        total = Total(title, words, labels=[*_LABELS, *more])
+        for member in gauges.fleet:
+            for labels, value in values(member).items():
+                total.add_metric([member.worker.info.name, member.worker.info.pool, *labels], value)
+        yield total
+
+
+def _batch_sizes(gauges: Gauges) -> Metric:
+    sizes = HistogramMetricFamily(
+        "spool_worker_batch_utterances", "Utterances in a batch.", labels=list(_LABELS)
+    )
+    for member in gauges.fleet:
+        seen, buckets = 0, []
+        for bound, number in zip((*map(float, SIZE_BOUNDS), float("inf")), member.counts.sizes, strict=True):
+            seen += number
+            buckets.append(("+Inf" if bound == float("inf") else str(bound), seen))
+        name = [member.worker.info.name, member.worker.info.pool]
+        sizes.add_metric(name, buckets, member.counts.utterances)
+    return sizes
+
+
+_Values = Mapping[tuple[str, ...], float]
+
+
+def _attempts(member: Member) -> _Values:
+    return {tuple(key.split("/", 1)): number for key, number in sorted(member.counts.attempts.items())}
+
+
+def _overhead(member: Member) -> _Values:
+    counts = member.counts
+    return {("loading",): counts.load_ns / NANOS_PER_SECOND, ("lost",): counts.lost_ns / NANOS_PER_SECOND}
+
+
+_TOTALS: tuple[tuple[str, str, tuple[str, ...], Callable[[Member], _Values]], ...] = (
+    (
+        "spool_worker_engine_busy_seconds",
+        "Engine time of batches that answered.",
+        (),
+        lambda member: {(): member.engine_busy_ns / NANOS_PER_SECOND},
+    ),
+    (
+        "spool_worker_engine_idle_seconds",
+        "Time in which the engine had nothing on the device.",
+        (),
+        lambda member: {(): member.counts.idle_ns / NANOS_PER_SECOND},
+    ),
+    (
+        "spool_worker_engine_overhead_seconds",
+        "Engine time on nobody's bill: loading models, batches that raised or died.",
+        ("kind",),
+        _overhead,
+    ),
+    (
+        "spool_worker_engine_restarts",
+        "Times that the engine's process ended and was started anew.",
+        (),
+        lambda member: {(): member.counts.restarts},
+    ),
+    (
+        "spool_worker_audio_seconds",
+        "Audio of finished chunks, each second once.",
+        (),
+        lambda member: {(): member.counts.audio_samples / SAMPLE_RATE},
+    ),
+    (
+        "spool_worker_utterance_seconds",
+        "Audio that the engine was given, overlaps of chunks included.",
+        (),
+        lambda member: {(): member.counts.utterance_samples / SAMPLE_RATE},
+    ),
+    (
+        "spool_worker_padding_seconds",
+        "Padding that it computed beside that.",
+        (),
+        lambda member: {(): member.counts.padding_samples / SAMPLE_RATE},
+    ),
+    (
+        "spool_worker_attempts",
+        "Attempts at jobs by how they ended, and by error.",
+        ("outcome", "error"),
+        _attempts,
+    ),
+)

@@ -1,0 +1,64 @@
+"""The route of transcripts: the record as JSON from the object store, other formats rendered from it.
+
+Knows formats by name and when there is a transcript at all.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Annotated
+
+from fastapi import Query, Response
+from fastapi.responses import StreamingResponse
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import own_job
+from api.problems import Problem
+from api.services import ServicesDep
+from spool.domain.jobs import Job, JobState
+from spool.domain.retention import Content
+from spool.domain.transcript import Transcript
+from spool.formats import CONTENT_TYPES, Format, render
+from spool.objects import ObjectStore
+from spool.store.deletions import refuse_deleted
+
+_BLOCK = 256 * 1024
+
+
+def transcript(
+    services: ServicesDep,
+    caller: CallerDep,
+    job_id: str,
+    form: Annotated[Format, Query(alias="format", description="How to render it.")] = "json",
+) -> Response:
+    """The words of a job that is done."""
+    with services.database.read() as tx:
+        job = own_job(tx, caller, job_id)
+    refuse_deleted(job, Content.TRANSCRIPT)
+    if job.state is not JobState.DONE or job.transcript_key is None:
+        raise _not_done(job)
+    headers = {"ETag": f'"{job.transcript_sha256}.{form}"'}
+    if form == "json":
+        blocks = _blocks(services.objects, job.transcript_key)
+        return StreamingResponse(blocks, headers=headers, media_type=CONTENT_TYPES["json"])
+    with services.objects.open(job.transcript_key) as record:
+        words = Transcript.model_validate_json(record.read())
+    return Response(render(words, form), headers=headers, media_type=CONTENT_TYPES[form])
+
+
+def _not_done(job: Job) -> Problem:
+    reason = f": {job.error_message}" if job.error_message else "."
+    return Problem(409, "not_done", f"Job {job.id} is {job.state}{reason}", state=job.state.value)
+
+
+def _blocks(objects: ObjectStore, key: str) -> Iterator[bytes]:
+    """The object, its first block read at once, so that what is wrong with it is an answer of its own.
+    Nothing stays open for a client that leaves before the rest."""
+    with objects.open(key) as record:
+        first = record.read(_BLOCK + 1)
+    return chain([first[:_BLOCK]], _rest(objects, key) if len(first) > _BLOCK else ())
+
+
+def _rest(objects: ObjectStore, key: str) -> Iterator[bytes]:
+    with objects.open(key, start=_BLOCK) as record:
+        while block := record.read(_BLOCK):
+            yield block

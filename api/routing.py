@@ -1,0 +1,128 @@
+"""Every route on one screen: its method, path, handler, the scope it asks of its caller, and its
+documentation.
+
+A route that is not in this table lets nobody in; a test holds the table against the application.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fastapi import APIRouter, Depends, FastAPI
+
+from api.auth.authentication import let_in
+from api.openapi import batches as batch_docs
+from api.openapi import jobs as docs
+from api.openapi import page as page_docs
+from api.openapi import webhooks as webhook_docs
+from api.routes import (
+    audio,
+    batches,
+    costs,
+    events,
+    fleet,
+    health,
+    jobs,
+    metrics,
+    openai,
+    transcripts,
+    webhooks,
+)
+from api.routes.page import add_page
+from spool.domain.api_keys import Scope
+
+
+class Route(NamedTuple):
+    """One route below `/v1`; `scope` None admits any key."""
+
+    method: str
+    path: str
+    handler: Callable[..., Any]
+    scope: Scope | None
+    docs: dict[str, Any]
+
+    @property
+    def tag(self) -> str:
+        """The heading it stands under on the OpenAPI page."""
+        noun = self.path.split("/")[1]
+        return {"audio": "jobs", "overview": "fleet", "workers": "fleet", "models": "fleet"}.get(noun, noun)
+
+
+READ, SUBMIT, ADMIN = Scope.READ, Scope.SUBMIT, Scope.ADMIN
+_JOB, _BATCH, _WEBHOOK = "/jobs/{job_id}", "/batches/{batch_id}", "/webhooks/{webhook_id}"
+
+ROUTES = (
+    Route("POST", "/jobs", jobs.create, SUBMIT, docs.CREATE),
+    Route("GET", "/jobs", jobs.listed, READ, docs.LIST),
+    Route("GET", _JOB, jobs.one, READ, docs.ONE),
+    Route("DELETE", _JOB, jobs.cancel, SUBMIT, docs.CANCEL),
+    Route("DELETE", f"{_JOB}/content", jobs.delete, SUBMIT, jobs.DELETE),
+    Route("POST", f"{_JOB}/retry", jobs.retry, SUBMIT, docs.RETRY),
+    Route("GET", f"{_JOB}/transcript", transcripts.transcript, READ, docs.TRANSCRIPT),
+    Route("GET", f"{_JOB}/phrases", jobs.phrases, READ, jobs.PHRASES),
+    Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
+    Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
+    Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
+    # Submitting is enough to read this one: its answer is the transcript.
+    Route("POST", "/audio/transcriptions", openai.transcribe, SUBMIT, page_docs.TRANSCRIBE),
+    Route("POST", "/batches", batches.create, SUBMIT, batch_docs.CREATE),
+    Route("GET", "/batches", batches.listed, READ, batch_docs.LIST),
+    Route("GET", _BATCH, batches.one, READ, batch_docs.ONE),
+    Route("DELETE", _BATCH, batches.cancel, SUBMIT, batch_docs.CANCEL),
+    Route("GET", f"{_BATCH}/results", batches.results, READ, batch_docs.RESULTS),
+    Route("POST", f"{_BATCH}/retry-failed", batches.retry_failed, SUBMIT, batch_docs.RETRY),
+    Route("GET", f"{_BATCH}/events", events.of_batch, READ, webhook_docs.OF_BATCH),
+    # Reading needs the scope too: an endpoint's address may hold a secret of its receiver.
+    Route("POST", "/webhooks", webhooks.create, SUBMIT, webhook_docs.CREATE),
+    Route("GET", "/webhooks", webhooks.listed, SUBMIT, webhook_docs.LIST),
+    Route("GET", _WEBHOOK, webhooks.one, SUBMIT, webhook_docs.ONE),
+    Route("DELETE", _WEBHOOK, webhooks.remove, SUBMIT, webhook_docs.REMOVE),
+    Route("POST", f"{_WEBHOOK}/rotate", webhooks.rotate, SUBMIT, webhook_docs.ROTATE),
+    Route("POST", f"{_WEBHOOK}/enable", webhooks.enable, SUBMIT, webhook_docs.ENABLE),
+    Route("POST", f"{_WEBHOOK}/test", webhooks.test, SUBMIT, webhook_docs.TEST),
+    Route("GET", f"{_WEBHOOK}/deliveries", webhooks.deliveries, SUBMIT, webhook_docs.DELIVERIES),
+    Route(
+        "POST", f"{_WEBHOOK}/deliveries/{{delivery_id}}/replay", webhooks.replay, SUBMIT, webhook_docs.REPLAY
+    ),
+    Route("GET", "/costs", costs.costs, READ, docs.COSTS),
+    # Hosts and busy seconds reveal everybody's work.
+    Route("GET", "/workers", fleet.workers, ADMIN, docs.WORKERS),
+    Route("GET", "/models", fleet.models, None, docs.MODELS),
+)
+
+OPEN = frozenset({"GET /healthz", "GET /readyz", "GET /", "GET /page/{name}"})
+"""Routes that need no key, like the pages that describe the API."""
+
+SCOPES: dict[str, Scope | None] = {f"{each.method} /v1{each.path}": each.scope for each in ROUTES} | {
+    "GET /v1/jobs/{job_id}/audio": READ,
+    "GET /metrics": ADMIN,
+}
+"""What each route that is not open asks for."""
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add every route, and the page, to `app`."""
+    app.state.scopes = SCOPES
+    v1 = APIRouter(prefix="/v1", dependencies=[Depends(let_in)], responses=docs.EVERYWHERE)
+    for each in ROUTES:
+        v1.add_api_route(each.path, each.handler, methods=[each.method], tags=[each.tag], **each.docs)
+    app.include_router(v1)
+    # A player brings a signed link instead of a key.
+    app.add_api_route(
+        "/v1/jobs/{job_id}/audio",
+        audio.audio,
+        methods=["GET"],
+        tags=["jobs"],
+        dependencies=[Depends(audio.listener)],
+        **page_docs.AUDIO,
+    )
+    app.add_api_route(
+        "/metrics",
+        metrics.metrics,
+        methods=["GET"],
+        tags=["fleet"],
+        dependencies=[Depends(let_in)],
+        **page_docs.METRICS,
+    )
+    app.add_api_route("/healthz", health.healthz, methods=["GET"], tags=["health"], **docs.HEALTHZ)
+    app.add_api_route("/readyz", health.readyz, methods=["GET"], tags=["health"], **docs.READYZ)
+    add_page(app)

@@ -1,0 +1,147 @@
+"""Runs the HTTP face under uvicorn on a socket of its own choosing.
+
+The socket is bound before anything else, so that port 0 means a free port and the address is known and can be
+announced: `announce` names a file that appears, whole, once requests are answered.
+"""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from api.app import create_app
+from api.middleware.slow_requests import PatientProtocol
+from api.server.process_pool import Crew
+from spool.errors import SettingsError
+from spool.logs import configure_logs
+from spool.settings import Settings, unknown_variables
+from spool.settings.validation import is_loopback
+from spool.store import Database
+from spool.store.api_keys import any_key
+from spool.tracing import refuse_without_opentelemetry, start_traces
+
+log = structlog.get_logger(__name__)
+
+_CONNECTIONS = 1000
+_GRACE_S = 20  # how long a request may go on after SIGTERM
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server that says once it answers."""
+
+    def __init__(self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._app = app
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A stream of events has no end of its own that could be waited for.
+        services = getattr(self._app.state, "services", None)
+        if services is not None:
+            services.feed.close_streams()
+        await super().shutdown(sockets)
+
+
+def serve(settings: Settings, announce: Path | None = None) -> None:
+    """Answer requests until SIGTERM or SIGINT; requests under way are finished first. Raises CrewError."""
+    _refuse_open_doors(settings)
+    refuse_without_opentelemetry(settings.otlp_endpoint)
+    listener = _bound(settings.api_host, settings.api_port)
+    url = _url(settings.api_host, listener)
+    configure_logs(settings.log_json)
+    for sentence in unknown_variables():
+        log.warning("unknown variable", reason=sentence)
+    log.info("listening", url=url, processes=settings.api_processes)
+
+    def ready() -> None:
+        if announce is not None:
+            _write_whole(announce, json.dumps({"url": url, "pid": os.getpid()}))
+
+    try:
+        if settings.api_processes > 1:
+            Crew(settings, listener, _answer, settings.api_processes).run(ready)
+        else:
+            _answer(settings, listener, ready)
+    finally:
+        listener.close()
+        if announce is not None:
+            announce.unlink(missing_ok=True)
+
+
+def _answer(settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Answer requests in this process."""
+    configure_logs(settings.log_json)
+    stop_traces = start_traces(settings.otlp_endpoint, "spool-api")
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=_GRACE_S,
+        server_header=False,
+        http=PatientProtocol,
+        ws="none",
+        # Beyond that uvicorn answers 503 by itself: file descriptors have an end.
+        limit_concurrency=_CONNECTIONS,
+    )
+    # uvicorn raises the signal anew after its own shutdown; unheeded here, it lets us end in good order.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        _Server(app, config, ready).run(sockets=[listener])
+    finally:
+        stop_traces()
+
+
+def _refuse_open_doors(settings: Settings) -> None:
+    """Raise SettingsError where other machines would reach an API that knows no key."""
+    if is_loopback(settings.api_host) or settings.api_token is not None:
+        return
+    database = Database(settings.database_url)
+    try:
+        with database.read() as tx:
+            known = any_key(tx)
+    finally:
+        database.close()
+    if not known:
+        raise SettingsError(
+            f"SPOOL_API_HOST {settings.api_host} lets other machines in: make a key first, with "
+            "`spool keys create`, or set SPOOL_API_TOKEN."
+        )
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's algorithm off only where TCP is named; with it on, an answer's body would wait
+    # some 40 ms for the client to acknowledge its headers.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise SettingsError(f"The API cannot listen on {host}:{port}: {error.strerror or error}.") from None
+    return listener
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (compared, not bound)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+
+
+def _write_whole(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_text(text)
+    draft.replace(path)

@@ -1,0 +1,304 @@
+"""From a manifest or a listing to jobs: each line checked as a single submission is, the bad ones reported.
+
+Knows what a line may ask for under these settings; writes nothing. The same intake can be gone through twice,
+as a strict batch is: once to see that all is good, once to run it.
+
+The routes of batches: hand in, list, look at, fetch the results, retry what failed, cancel.
+
+A manifest goes to disk as it arrives and from there into SQL in blocks, each with its outbox lines; the relay
+sends them to Redis within its window. Knows requests and the store; what a line may be is in `batch_intake`.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from pydantic import ValidationError
+
+from api.auth.principal import Caller
+from api.middleware.log_context import concerns
+from api.presenters.batches import shown_batch_detail
+from api.problems import Problem
+from api.services import Services
+from api.submission.jobs import asked_words, judged, refuse_past
+from api.submission.listing import custom_id_of, listed
+from api.submission.sources import checked_source, source_name
+from spool.domain.jobs import Source
+from spool.domain.manifest import LINES, BadLine, Report, Seen, in_blocks, manifest_lines
+from spool.domain.options import AskedOptions
+from spool.domain.priority import PRIORITIES, PriorityName
+from spool.errors import InvalidRequest, SourceMissing, SpoolError
+from spool.failpoints import failpoint
+from spool.objects import s3_store
+from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
+from spool.settings import Settings
+from spool.store import batches as store
+from spool.store.batch_progress import batch_standing
+from spool.store.jobs import NewJob
+from spool.store.queue.quotas import holds
+from spool.tracing import current
+
+
+class Intake:
+    """One request's lines as jobs. `manifest` is a file with them, else `address` is listed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        caller: Caller,
+        asked: BatchUploadRequest,
+        *,
+        manifest: Path | None = None,
+        address: str = "",
+    ) -> None:
+        self._settings = settings
+        self.caller = caller
+        self.project = caller.project_for(asked.project)
+        self._asked = asked
+        self._manifest = manifest
+        self._address = address
+        self._traceparent = current().header
+        self._defaults: dict[str, Any] = asked.options
+        # What is wrong with the defaults is wrong with the request, not with each line. Their phrases are
+        # read once: there may be ten thousand of them, and a hundred thousand lines.
+        boost = self.options({}).boost
+        if asked.options.get("boost") is not None:
+            self._defaults = asked.options | {"boost": boost}
+
+    def jobs(self, report: Report) -> Iterator[NewJob]:
+        """The jobs in order, as they are read; `report` counts lines and keeps the bad ones.
+
+        Raises InvalidRequest for too many lines and whatever listing the address raises.
+        """
+        seen = Seen()
+        for number, line in self._lines(report):
+            job = self._job(number, line, seen)
+            if isinstance(job, BadLine):
+                report.add(job)
+            else:
+                yield job
+
+    def options(self, own: dict[str, Any]) -> AskedOptions:
+        """The line's options over the batch's over the server's. Raises InvalidRequest and UnknownModel."""
+        try:
+            return judged(self._settings, self._defaults, own)
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            where = ".".join(str(step) for step in ("options", *fault["loc"]))
+            raise InvalidRequest(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from None
+
+    def _lines(self, report: Report) -> Iterator[tuple[int, "_Line"]]:
+        if self._manifest is not None:
+            with self._manifest.open("rb") as stream:
+                for number, line in manifest_lines(stream, report):
+                    custom_id = line.custom_id or f"line-{number}"
+                    told = (line.name, line.options, line.tags, line.priority)
+                    yield number, _Line(custom_id, line.source, *told)
+            return
+        for found in listed(self._address, self._settings, self.caller):
+            report.lines += 1
+            if report.lines > LINES:
+                raise InvalidRequest(f"A batch has at most {LINES} recordings; hand in several.")
+            custom_id = custom_id_of(found.place)
+            if isinstance(found.source, Source):
+                yield report.lines, _Line(custom_id, found.source)
+            else:
+                report.add(BadLine(report.lines, found.source.code, found.source.message, custom_id))
+
+    def _job(self, number: int, line: "_Line", seen: Seen) -> NewJob | BadLine:
+        try:
+            source = line.source
+            if isinstance(source, str):
+                source = checked_source(source, self._settings, self.caller)
+            options = self.options(line.options)
+        except SpoolError as error:
+            return BadLine(number, error.code, error.message, line.custom_id)
+        if not seen.first(line.custom_id):
+            message = "An earlier line of this batch has the same custom_id."
+            return BadLine(number, "duplicate_custom_id", message, line.custom_id)
+        return NewJob(
+            source=source,
+            options=options.kept(),
+            phrases=options.phrases,
+            name=line.name or source_name(source),
+            project=self.project,
+            key_id=self.caller.key_id,
+            traceparent=self._traceparent,
+            pool=self._asked.pool or self._settings.pool,
+            worker=self._asked.worker,
+            reuse=self._asked.reuse,
+            batch_line=number,
+            custom_id=line.custom_id,
+            tags=self._asked.tags | line.tags,
+            priority=PRIORITIES[line.priority or self._asked.priority],
+            deadline=self._asked.deadline,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line before its source and options were judged; a listing's source has been."""
+
+    custom_id: str
+    source: str | Source
+    name: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    priority: PriorityName | None = None
+
+
+def shown_bad_lines(report: Report) -> list[dict[str, Any]]:
+    """The report's lines as they are stored and sent."""
+    return [asdict(bad) for bad in report.bad_lines]
+
+
+BLOCK = 1000
+# Waking the relay after each block would have it look through the outbox many times for one window.
+_WAKE_EACH = 5
+_MANIFESTS = (".jsonl", ".ndjson")
+
+
+def detail_of(services: Services, batch_id: str) -> BatchDetail:
+    """The batch as it stands now."""
+    concerns({"batch_id": batch_id})
+    with services.database.read() as tx:
+        batch = store.get_batch(tx, batch_id)
+        standing = batch_standing(tx, batch_id)
+        held = holds(tx, services.settings.quotas, [batch.project])
+    return shown_batch_detail(batch, standing, services.settings.currency, held)
+
+
+def create_from_address(
+    services: Services, caller: Caller, body: BatchRequest, idempotency_key: str | None
+) -> tuple[BatchDetail, bool]:
+    """The batch of the manifest, folder or prefix that `body` names; whether it is a new one."""
+    if not body.source.lower().endswith(_MANIFESTS):
+        intake = Intake(services.settings, caller, body, address=body.source)
+        return _run(services, body, intake, body.source, "", idempotency_key)
+    with _fetched(services, caller, body.source) as path:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        intake = Intake(services.settings, caller, body, manifest=path)
+        return _run(services, body, intake, body.source, digest, idempotency_key)
+
+
+def create_from_manifest(
+    services: Services,
+    caller: Caller,
+    words: BatchUploadRequest,
+    manifest: tuple[Path, str],
+    idempotency_key: str | None,
+) -> tuple[BatchDetail, bool]:
+    """The batch of an uploaded manifest (its path and digest); whether it is a new one."""
+    path, digest = manifest
+    intake = Intake(services.settings, caller, words, manifest=path)
+    return _run(services, words, intake, "manifest", digest, idempotency_key)
+
+
+@contextmanager
+def _fetched(services: Services, caller: Caller, address: str) -> Iterator[Path]:
+    """The manifest at `address` as a local file."""
+    source = checked_source(address, services.settings, caller)
+    if source.kind == "file":
+        yield Path(os.fsdecode(unquote_to_bytes(source.uri.removeprefix("file://"))))
+        return
+    if source.kind != "s3":
+        raise Problem(
+            422, "invalid_request", "A manifest is read from s3:// or file://; send others as the body."
+        )
+    bucket, _, key = source.uri.removeprefix("s3://").partition("/")
+    held = s3_store(services.settings, bucket)
+    info = held.head(key)
+    if info is None:
+        raise SourceMissing(f"There is no object {source.uri}.")
+    limit = services.settings.upload_max_bytes
+    if info.size > limit:
+        raise Problem(413, "too_large", f"The manifest is larger than the {limit} bytes allowed here.")
+    services.upload_folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=services.upload_folder, prefix="manifest-") as own:
+        held.get_file(key, Path(own) / "manifest", info.etag)
+        yield Path(own) / "manifest"
+
+
+def _run(
+    services: Services,
+    asked: BatchUploadRequest,
+    intake: Intake,
+    source: str,
+    content: str,
+    idempotency_key: str | None,
+) -> tuple[BatchDetail, bool]:
+    """Check all first if so asked, then write block after block; the batch, and whether it is new."""
+    told = asked_words(asked, intake.project)
+    words = json.dumps([told, source, content], sort_keys=True)
+    new = store.NewBatch(
+        project=intake.project,
+        name=asked.name or source[:200],
+        source=source,
+        reuse=asked.reuse,
+        request_hash=hashlib.sha256(words.encode()).hexdigest(),
+        idempotency_key=idempotency_key,
+        key_id=intake.caller.key_id,
+        priority=PRIORITIES[asked.priority],
+        deadline=asked.deadline,
+    )
+    with services.database.read() as tx:
+        known = store.find_batch(tx, new)
+    if known is not None and known.closed_at is not None:
+        return detail_of(services, known.id), False
+    if known is None:
+        refuse_past(asked.deadline)
+    if asked.strict:
+        _refuse_bad(intake)
+    report = Report()
+    batch, created = _write(services, intake, report, new)
+    if batch is None:
+        raise _nothing_good(report)
+    with services.database.begin() as tx:
+        store.close_batch(tx, batch.id, report.lines, report.bad, shown_bad_lines(report))
+    failpoint("batch.closed")
+    return detail_of(services, batch.id), created
+
+
+def _write(
+    services: Services, intake: Intake, report: Report, new: store.NewBatch
+) -> tuple[store.Batch | None, bool]:
+    batch, created = None, False
+    for number, block in enumerate(in_blocks(intake.jobs(report), BLOCK)):
+        with services.database.begin() as tx:
+            if batch is None:
+                batch, created = store.create_batch(tx, new)
+            store.add_jobs(tx, batch.id, [replace(job, batch_id=batch.id) for job in block])
+        failpoint("batch.written")
+        if number % _WAKE_EACH == 0:
+            services.sweeper.wake()
+    services.sweeper.wake()
+    return batch, created
+
+
+def _refuse_bad(intake: Intake) -> None:
+    report = Report()
+    for _ in intake.jobs(report):
+        pass
+    if report.bad:
+        raise _bad(
+            report, f"{report.bad} of {report.lines} lines are bad, and the batch is strict: none runs."
+        )
+
+
+def _nothing_good(report: Report) -> Problem:
+    if not report.lines:
+        return _bad(report, "There is no line or recording in it.")
+    return _bad(report, f"None of the {report.lines} lines makes a job.")
+
+
+def _bad(report: Report, sentence: str) -> Problem:
+    members: dict[str, Any] = {"lines": report.lines, "bad": report.bad}
+    return Problem(422, "bad_lines", sentence, **members, bad_lines=shown_bad_lines(report))

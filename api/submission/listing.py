@@ -1,0 +1,120 @@
+"""What lies under a prefix or in a folder: recordings one after another, never all at once.
+
+Knows how S3 and a file system are listed and what makes a custom id of a place. Directories behind links are
+not entered, so no circle is walked; a link to a file counts as the file, and is judged by where it leads.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote_to_bytes
+
+from api.auth.principal import Caller
+from api.cli.files import is_recording
+from api.submission.sources import check_place, checked_source
+from spool.domain.jobs import Source
+from spool.errors import InvalidRequest, NotFound, SourceError, SourceForbidden, SourceMissing
+from spool.objects import ObjectInfo, s3_store
+from spool.settings import Settings
+
+CUSTOM_ID = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A recording: where it lies below the address, and its source, or why it cannot be one."""
+
+    place: str
+    source: Source | SourceError | InvalidRequest
+
+
+def listed(address: str, settings: Settings, caller: Caller) -> Iterator[Found]:
+    """Every recording below `address` (`s3://bucket/prefix/` or `file:///folder/`).
+
+    Raises InvalidRequest, SourceForbidden, SourceMissing or StorageError.
+    """
+    if address.startswith("s3://"):
+        check_place(f"{address.rstrip('/')}/", settings, caller)
+        yield from _objects(address, settings, caller)
+    elif address.startswith("file://"):
+        folder = folder_of(address, settings.source_roots)
+        check_place(f"{folder.as_uri()}/", settings, caller)
+        yield from _files(folder, settings, caller)
+    else:
+        raise InvalidRequest("A batch is listed from s3://bucket/prefix/ or file:///folder/.")
+
+
+def custom_id_of(place: str) -> str:
+    """The place itself; of a very long one the beginning and a digest of all of it."""
+    if len(place) <= CUSTOM_ID:
+        return place
+    digest = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:32]
+    return f"{place[: CUSTOM_ID - len(digest) - 1]}~{digest}"
+
+
+def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
+    """The folder, with links followed. Raises SourceForbidden and SourceMissing."""
+    host, slash, rest = address.removeprefix("file://").partition("/")
+    if host not in ("", "localhost") or not slash or "?" in rest or "#" in rest:
+        raise InvalidRequest("A folder is file:///absolute/path/, with no host, ? or #.")
+    text = os.fsdecode(unquote_to_bytes("/" + rest))
+    if "\x00" in text:
+        raise InvalidRequest("A path must not contain a zero byte.")
+    try:
+        path = Path(text).resolve()
+    except (OSError, RuntimeError):
+        raise SourceForbidden("The path cannot be followed to its end.") from None
+    if not any(path.is_relative_to(root) for root in roots):
+        raise SourceForbidden(f"{text} is not under a folder that this server may read from.")
+    if not path.is_dir():
+        raise SourceMissing(f"There is no folder {text}.")
+    return path
+
+
+def _objects(address: str, settings: Settings, caller: Caller) -> Iterator[Found]:
+    bucket, _, prefix = address.removeprefix("s3://").partition("/")
+    try:
+        for found in s3_store(settings, bucket, prefix).list():
+            if not is_recording(found.key):
+                continue
+            full = "/".join(part for part in (prefix.strip("/"), found.key) if part)
+            yield Found(found.key, _object_source(bucket, full, found, settings, caller))
+    except NotFound:
+        raise SourceMissing(f"There is no bucket {bucket}.") from None
+
+
+def _object_source(
+    bucket: str, key: str, found: ObjectInfo, settings: Settings, caller: Caller
+) -> Source | SourceError | InvalidRequest:
+    try:
+        source = checked_source(f"s3://{bucket}/{key}", settings, caller)
+    except (SourceError, InvalidRequest) as error:
+        return error
+    return Source(kind="s3", uri=source.uri, size=found.size, etag=found.etag)
+
+
+def _files(folder: Path, settings: Settings, caller: Caller) -> Iterator[Found]:
+    for path in _walked(folder):
+        place = path.relative_to(folder).as_posix()
+        try:
+            if not place.isprintable():
+                raise InvalidRequest("The name holds control characters or is not UTF-8.")
+            yield Found(place, checked_source(path.as_uri(), settings, caller))
+        except (SourceError, InvalidRequest) as error:
+            yield Found("".join(c if c.isprintable() else "\ufffd" for c in place), error)
+
+
+def _walked(folder: Path) -> Iterator[Path]:
+    """Recordings, each directory by name; what cannot be read is left to the caller's own reading of it."""
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        try:
+            with os.scandir(here) as entries:
+                ordered = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            raise SourceForbidden(f"{here} cannot be listed: {error.strerror}.") from None
+        waiting += [here / e.name for e in reversed(ordered) if e.is_dir(follow_symlinks=False)]
+        yield from (here / e.name for e in ordered if is_recording(e.name) and not e.is_dir())

@@ -1,0 +1,132 @@
+"""Which sources a job may name, checked before it exists: `s3://`, `https://`, and `file://` under a root.
+
+Knows addresses and the settings that allow them; fetches nothing. The worker checks again when it reads:
+between submit and read a link may have been laid.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from api.auth.principal import Caller, lies_below
+from spool.domain.jobs import Source
+from spool.errors import InvalidRequest, SourceForbidden, SourceMissing
+from spool.net.address_policy import AddressRules, HostRefused
+from spool.settings import Settings
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_S3_KEY_BYTES = 1024
+
+
+def checked_source(address: str, settings: Settings, caller: Caller) -> Source:
+    """The source that `address` names.
+
+    Raises `InvalidRequest` for an address that names nothing, `SourceForbidden` for one that the settings or
+    the caller's key do not allow, `SourceMissing` for a file that is not there.
+    """
+    source = _source(address, settings)
+    check_place(source.uri, settings, caller)
+    return source
+
+
+def check_place(uri: str, settings: Settings, caller: Caller) -> None:
+    """Raise `SourceForbidden` for a place that the key does not reach, or where Spool keeps everybody's."""
+    if any(lies_below(uri, own) for own in _own_places(settings.own_folders, settings.objects)):
+        raise SourceForbidden("Spool keeps its own things there; a source has to lie elsewhere.")
+    if not caller.reaches(uri):
+        raise SourceForbidden("This key does not reach sources there.")
+
+
+@cache  # asked for each line of a manifest
+def _own_places(folders: tuple[Path, ...], objects: str) -> tuple[str, ...]:
+    """Where uploads and transcripts of every project lie: a source there would show them to another."""
+    kept = tuple(_resolved(folder).as_uri() for folder in folders)
+    return kept if objects.startswith("file://") else (*kept, objects.rstrip("/"))
+
+
+def _source(address: str, settings: Settings) -> Source:
+    if not address.isprintable() or address != address.strip():
+        raise InvalidRequest("A source must not contain control characters or begin or end with a space.")
+    scheme, colon, _ = address.partition("://")
+    if not colon:
+        raise InvalidRequest("A source is an address that begins with s3://, https:// or file://.")
+    match scheme.lower():
+        case "s3":
+            return _s3_source(address)
+        case "https":
+            return _web_source(address, settings.source_addresses)
+        case "file":
+            return _file_source(address, settings.source_roots)
+    raise SourceForbidden(f"{scheme}:// sources are not allowed; s3://, https:// and file:// are.")
+
+
+def source_name(source: Source) -> str:
+    """What people will call the recording: the last part of its address."""
+    path = source.uri.partition("://")[2] if source.kind == "s3" else unquote(urlsplit(source.uri).path)
+    name = "".join(char if char.isprintable() else "\ufffd" for char in path.rstrip("/").rpartition("/")[2])
+    return name[:200] or source.kind
+
+
+def file_path(source: Source) -> Path:
+    """Where the file of a checked `file` source lies."""
+    return Path(unquote(urlsplit(source.uri).path, errors="surrogateescape"))
+
+
+def _s3_source(address: str) -> Source:
+    # An S3 key is raw text: `?`, `#` and `%` in it mean themselves, so no URL parser may touch it.
+    bucket, _, key = address.partition("://")[2].partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise InvalidRequest(f"{bucket!r} is not the name of an S3 bucket.")
+    if not key or key.startswith("/") or key.endswith("/"):
+        raise InvalidRequest("An S3 source names one object, as s3://bucket/key.")
+    if len(key.encode()) > _S3_KEY_BYTES:
+        raise InvalidRequest(f"An S3 key has at most {_S3_KEY_BYTES} bytes.")
+    return Source(kind="s3", uri=f"s3://{bucket}/{key}", size=None, etag=None)
+
+
+def _web_source(address: str, rules: AddressRules) -> Source:
+    try:
+        parts = urlsplit(address)
+        host, _port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InvalidRequest(f"The source is not a web address: {error}.") from None
+    if not host or "\\" in address or " " in address:
+        raise InvalidRequest("The source is not a web address: it needs a host and no spaces or backslashes.")
+    if parts.username is not None or parts.password is not None:
+        raise InvalidRequest("A web source must not carry a user name or password; sign the address instead.")
+    try:
+        rules.check_name(host)
+    except HostRefused as error:
+        # What the name resolves to is the worker's question: it may change, and others may ask other servers.
+        raise SourceForbidden(str(error)) from None
+    return Source(kind="https", uri=parts._replace(fragment="").geturl(), size=None, etag=None)
+
+
+def _file_source(address: str, roots: tuple[Path, ...]) -> Source:
+    host, slash, rest = address.partition("://")[2].partition("/")
+    if host not in ("", "localhost") or not slash:
+        raise InvalidRequest("A file source is file:///absolute/path, with no host.")
+    if "?" in rest or "#" in rest:
+        raise InvalidRequest("In a file source write ? as %3F and # as %23.")
+    text = unquote("/" + rest, errors="surrogateescape")
+    if "\x00" in text:
+        raise InvalidRequest("A path must not contain a zero byte.")
+    path = _resolved(Path(text))
+    if not any(path.is_relative_to(_resolved(root)) for root in roots):
+        # The same words whether or not the file exists: what lies outside the roots is nobody's business.
+        raise SourceForbidden(f"{text} is not under a folder that this server may read from.")
+    try:
+        size = path.stat().st_size if path.is_file() else None
+    except OSError:
+        size = None
+    if size is None:
+        raise SourceMissing(f"There is no file {text}.")
+    return Source(kind="file", uri=path.as_uri(), size=size, etag=None)
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        raise SourceForbidden("The path cannot be followed to its end.") from None

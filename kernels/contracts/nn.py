@@ -1,0 +1,99 @@
+"""The contract of every kernel, as cases for any machine: the tests run them, and `spool-worker confirm`."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import mlx.core as mx
+
+from kernels.contracts.case import Case, lengths_of, normal
+from kernels.contracts.search import search_cases
+from kernels.nn import convolution, elementwise
+
+
+def _make_silu(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    return [normal(batch, 1401, dtype=dtype, scale=4)]
+
+
+def _make_layer_norm(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    return [normal(batch, 3, 45, dtype=dtype), normal(45, dtype=dtype), normal(45, seed=1, dtype=dtype)]
+
+
+def _make_lstm(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    gates = [normal(batch, 180, seed=seed, dtype=dtype, scale=3) for seed in (0, 1)]
+    return [*gates, normal(batch, 45, dtype=dtype)]
+
+
+def _lstm(call: Callable[..., tuple[mx.array, mx.array]]) -> Callable[..., mx.array]:
+    return lambda *inputs: mx.concatenate(list(call(*inputs)), axis=1)
+
+
+def _make_softmax(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    content = normal(batch, 2, 37, 37, dtype=dtype, scale=6)
+    return [content, normal(batch, 2, 37, 73, dtype=dtype, scale=6), lengths_of(batch, 37)]
+
+
+def _make_glu(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    weight = normal(9, 40, dtype=dtype, scale=0.3)
+    return [normal(batch, 21, 80, dtype=dtype), weight, normal(40, dtype=dtype), lengths_of(batch, 21)]
+
+
+def _make_depthwise(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    x, weight = normal(batch, 9, 7, 36, dtype=dtype), normal(9, 36, dtype=dtype, scale=0.3)
+    return [x, weight, normal(36, dtype=dtype), lengths_of(batch, 9)]
+
+
+def _make_first(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    weights = [normal(9, 36, seed=seed, dtype=dtype, scale=0.3) for seed in (1, 2)]
+    biases = [normal(36, seed=seed, dtype=dtype) for seed in (3, 4)]
+    return [
+        normal(batch, 17, 11, dtype=dtype),
+        weights[0],
+        biases[0],
+        weights[1],
+        biases[1],
+        lengths_of(batch, 17),
+    ]
+
+
+def _first(call: Callable[..., mx.array], lead: int) -> Callable[..., mx.array]:
+    def run(
+        x: mx.array, w1: mx.array, b1: mx.array, w2: mx.array, b2: mx.array, lengths: mx.array
+    ) -> mx.array:
+        return call(x, (w1, b1), (w2, b2), lengths, lead=lead)
+
+    return run
+
+
+def _encoder_cases() -> Iterator[Case]:
+    yield Case("silu", _make_silu, elementwise.silu, elementwise.silu_reference)
+    yield Case("layer_norm", _make_layer_norm, elementwise.layer_norm, elementwise.layer_norm_reference)
+    yield Case("lstm", _make_lstm, _lstm(elementwise.lstm_cell), _lstm(elementwise.lstm_cell_reference))
+    for name, window in (("all", (-1, -1)), ("window", (5, 2)), ("left", (8, -1))):
+        yield Case(
+            f"softmax-{name}",
+            _make_softmax,
+            lambda a, b, n, w=window: elementwise.relative_softmax(a, b, n, 16, w),
+            lambda a, b, n, w=window: elementwise.relative_softmax_reference(a, b, n, 16, w),
+        )
+    for lead in (4, 8):
+        yield Case(
+            f"glu-lead{lead}",
+            _make_glu,
+            partial(convolution.glu_conv, lead=lead),
+            partial(convolution.glu_conv_reference, lead=lead),
+        )
+    for lead in (1, 2):
+        for relu in (False, True):
+            options: dict[str, Any] = {"lead": lead, "relu": relu}
+            yield Case(
+                f"depthwise-lead{lead}-{'relu' if relu else 'plain'}",
+                _make_depthwise,
+                lambda *a, options=options: convolution.depthwise_stride2(*a, **options),
+                lambda *a, options=options: convolution.depthwise_stride2_reference(*a, **options),
+            )
+        run = _first(convolution.subsample_first, lead)
+        yield Case(f"first-lead{lead}", _make_first, run, _first(convolution.subsample_first_reference, lead))
+
+
+CASES = [*search_cases(), *_encoder_cases()]

@@ -1,0 +1,158 @@
+"""Kernels as libraries of this machine's CPU: found compiler, cached build, loaded function.
+
+A library is compiled at first use by the system's C++ compiler into a folder of the user's own
+(`SPOOL_KERNEL_CACHE`, else `~/.cache/spool/kernels`), under a name made from everything it depends on: its
+text, the headers, the flags, the compiler's version and this CPU. Two processes may build the same one at
+once: each writes a file of its own and renames it into place.
+
+No compiler is no error: `compiler()` is None and the caller runs the reference. Knows nothing of MLX.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from kernels.runtime.source import SHIM
+
+CPU_SHIM = SHIM / "cpu"
+# No flag of fast-math: reassociation breaks exp and the fixed order of sums; contraction would make results
+# differ between compilers. What may be fused is written fma() in the kernels.
+COMMON_FLAGS = ("-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-ffp-contract=off")
+FAST_FLAGS = (*COMMON_FLAGS, "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
+CHECK_FLAGS = (*COMMON_FLAGS, "-O2", "-march=native")
+COMPILE_SECONDS = 300
+
+
+class BuildFailed(Exception):
+    """The compiler refused a kernel, or the cache folder cannot be written."""
+
+
+@cache
+def compiler() -> tuple[str, str] | None:
+    """Path and version of the C++ compiler: $CXX, g++, clang++ or c++; None where there is none.
+
+    g++ before clang++: it vectorises the loops over slots about twice as well.
+    """
+    for name in (os.environ.get("CXX"), "g++", "clang++", "c++"):
+        path = shutil.which(name) if name else None
+        if path:
+            done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return path, done.stdout.splitlines()[0]
+    return None
+
+
+@cache
+def cpu_model() -> str:
+    """Names this CPU and what it can do; part of a library's key, for `-march=native` is for it alone."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        kept = {
+            line.split(":")[0].strip(): line
+            for line in lines
+            if line.startswith(("model name", "flags", "CPU part", "Features"))
+        }
+        if kept:
+            return "\n".join(kept.values())
+    except OSError:
+        pass
+    asked = ["sysctl", "-n", "machdep.cpu.brand_string"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return f"{platform.machine()} {platform.processor()}"
+
+
+def cache_folder() -> Path:
+    """Where libraries are kept; read at each call, so that a test can move it."""
+    named = os.environ.get("SPOOL_KERNEL_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spool" / "kernels"
+
+
+@cache
+def _shim_text() -> str:
+    return "".join(path.read_text() for path in sorted(CPU_SHIM.iterdir()))
+
+
+def build_library(name: str, source: str, flags: tuple[str, ...]) -> Path:
+    """Compile `source` unless it is in the cache; returns the library's path. Raises `BuildFailed`."""
+    found = compiler()
+    if found is None:
+        raise BuildFailed("there is no C++ compiler (Debian: apt install g++; macOS: xcode-select --install)")
+    path, version = found
+    parts = (source, _shim_text(), " ".join(flags), version, path, cpu_model())
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+    folder = cache_folder()
+    library = folder / f"{name}-{key}.so"
+    if library.exists():
+        return library
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as own:
+            text, built = Path(own, f"{name}.cpp"), Path(own, f"{name}.so")
+            text.write_text(source)
+            command = [path, *flags, f"-I{CPU_SHIM}", str(text), "-o", str(built)]
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
+            )
+            if done.returncode:
+                raise BuildFailed(f"{path} refused kernel {name}: {done.stderr[:4000]}")
+            built.replace(library)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildFailed(f"kernel {name} cannot be built in {folder}: {error}") from error
+    return library
+
+
+def try_compiler() -> str:
+    """Build the smallest library there is; says by what and into which folder. Raises `BuildFailed`."""
+    _pool_library()
+    path, version = compiler() or ("", "")
+    return f"{version} ({path}), libraries in {cache_folder()}"
+
+
+def _pool_library() -> Path:
+    return build_library("pool", (CPU_SHIM / "pool.cpp").read_text(), (*COMMON_FLAGS, "-O2"))
+
+
+Launch = Callable[
+    [ctypes.Array[ctypes.c_void_p], ctypes.Array[ctypes.c_uint], ctypes.Array[ctypes.c_uint], int], None
+]
+
+
+@cache
+def _parallel_for() -> ctypes.c_void_p:
+    """The one pool of threads of this process, as the function pointer `spool_launch` takes."""
+    return ctypes.cast(ctypes.CDLL(str(_pool_library())).spool_parallel_for, ctypes.c_void_p)
+
+
+def load_launch(library: Path) -> Launch:
+    """The function of a kernel's library: buffers, grid and threadgroup in threads, number of CPU threads.
+
+    Raises RuntimeError when lanes diverge (fibers) or the threadgroup is too large.
+    """
+    function = ctypes.CDLL(str(library)).spool_launch
+    function.restype = ctypes.c_char_p
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+    pool = _parallel_for()
+
+    def launch(
+        buffers: ctypes.Array[ctypes.c_void_p],
+        grid: ctypes.Array[ctypes.c_uint],
+        group: ctypes.Array[ctypes.c_uint],
+        threads: int,
+    ) -> None:
+        error = function(buffers, grid, group, threads, pool)
+        if error:
+            raise RuntimeError(f"{library.stem}: {error.decode()}")
+
+    return launch

@@ -1,0 +1,297 @@
+"""The names of the backends, and which one `SPOOL_KERNELS` asks for. Imports no MLX: a check may ask too.
+
+The one place that chooses how a kernel runs, and runs it.
+
+    metal      an Apple GPU, through `mx.fast.metal_kernel`
+    cpu        this CPU, one lane a simdgroup: compiled at first use (build_cpu.py), over MLX's own buffers
+    fibers     this CPU, 32 lanes that really meet: slow, for tests
+    cuda       an NVIDIA GPU, through `mx.fast.cuda_kernel`: only when asked for, it has not run on one yet
+    reference  no kernel: the caller's plain-MLX form
+
+`SPOOL_KERNELS` names one of them, and is read once; unset or `auto` takes metal where MLX's default device is
+such a GPU, cpu where there is a compiler, else reference. `use_backend` overrides it in a test.
+
+A kernel that fails to build under `auto` is given up with a warning and its reference runs: a worker with a
+broken compiler is slow, not down. Asked for by name, the failure is raised.
+
+On the CPU a launch waits for its inputs (MLX is lazy, a compiled function is not) and cannot be traced by
+`mx.compile`. Results do not depend on the number of threads: `SPOOL_KERNEL_THREADS`, default one a core.
+"""
+
+import contextlib
+import ctypes
+import logging
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from enum import StrEnum
+from functools import cache
+from typing import Any, cast
+
+import mlx.core as mx
+import numpy as np
+
+from kernels.runtime.build_cpu import (
+    CHECK_FLAGS,
+    FAST_FLAGS,
+    BuildFailed,
+    Launch,
+    build_library,
+    cache_folder,
+    compiler,
+    load_launch,
+)
+from kernels.runtime.source import Argument, Kernel, Template, cpu_text, cuda_body, cuda_header
+
+
+class Backend(StrEnum):
+    """How kernels run; what each means stands in device.py."""
+
+    METAL = "metal"
+    CPU = "cpu"
+    FIBERS = "fibers"
+    CUDA = "cuda"
+    REFERENCE = "reference"
+
+
+@cache
+def asked_backend() -> Backend | None:
+    """The backend that `SPOOL_KERNELS` names, None for `auto` or unset; read once. Else raises ValueError."""
+    named = os.environ.get("SPOOL_KERNELS", "auto").strip().lower()
+    if named in {"", "auto"}:
+        return None
+    if named not in {*Backend}:
+        raise ValueError(f"SPOOL_KERNELS is {named!r}: it must be auto, {', '.join(Backend)}")
+    return Backend(named)
+
+
+_log = logging.getLogger(__name__)
+
+# Below this many bytes moved, waking a thread costs more than it saves.
+_BYTES_WORTH_A_THREAD = 1 << 18
+# Up to this many bytes MLX takes numpy's memory in a fifth of the time in which its stream makes it some.
+_BYTES_SOONER_COPIED = 1 << 18
+_NUMPY = {mx.float32: np.float32, mx.int32: np.int32, mx.bool_: np.bool_}
+# Kernels index with 32 bits.
+_LARGEST = 2**31
+
+Output = tuple[tuple[int, ...], mx.Dtype]
+
+
+_override: ContextVar[Backend | None] = ContextVar("kernel backend", default=None)
+_given_up: dict[str, str] = {}
+
+
+@cache
+def _threads() -> int:
+    named = os.environ.get("SPOOL_KERNEL_THREADS", "")
+    if named:
+        if not named.isdigit() or int(named) < 1:
+            raise ValueError(f"SPOOL_KERNEL_THREADS is {named!r}: it must be a number of at least 1")
+        return int(named)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def backend() -> Backend:
+    """The backend the next launch uses."""
+    asked = _override.get() or asked_backend()
+    if asked is not None:
+        return asked
+    if mx.default_device().type == mx.DeviceType.gpu:
+        return Backend.METAL if mx.metal.is_available() else Backend.REFERENCE
+    return Backend.CPU if compiler() else Backend.REFERENCE
+
+
+def compiled_for_cpu() -> bool:
+    """Whether kernels run as functions of this CPU: there they also beat what MLX does well on a GPU."""
+    return backend() in {Backend.CPU, Backend.FIBERS}
+
+
+def on_gpu() -> bool:
+    """Whether arrays are computed by a GPU, where one large operation beats many small ones."""
+    return backend() in {Backend.METAL, Backend.CUDA} or mx.default_device().type == mx.DeviceType.gpu
+
+
+@contextlib.contextmanager
+def use_backend(name: Backend | str) -> Iterator[None]:
+    """Within the block, launches of this thread use this backend; failures to build are raised."""
+    token = _override.set(Backend(name))
+    try:
+        yield
+    finally:
+        _override.reset(token)
+
+
+def kernel_status() -> list[str]:
+    """Lines for `spool-worker check`: what runs, built by what, and which kernels were given up."""
+    chosen = backend()
+    found = compiler()
+    lines = [f"kernels: {chosen}"]
+    if compiled_for_cpu() and found:
+        lines.append(f"kernel compiler: {found[1]} ({found[0]})")
+        lines.append(f"kernel cache: {cache_folder()}")
+    elif chosen is Backend.REFERENCE and found is None:
+        lines.append("kernel compiler: none found, plain MLX runs instead, several times slower on this CPU")
+    lines += [f"kernel {name} runs as plain MLX: {why}" for name, why in sorted(_given_up.items())]
+    return lines
+
+
+def launch(
+    kernel: Kernel,
+    inputs: Sequence[mx.array],
+    outputs: Sequence[Output],
+    *,
+    groups: int,
+    simdgroups: int = 1,
+    template: Template = (),
+) -> list[mx.array] | None:
+    """Run `groups` threadgroups of `simdgroups` simdgroups; None: the caller's reference is to run.
+
+    The body finds the number of simdgroups it has as the constant NSG (1 on the one-lane build). Outputs are
+    uninitialised before the kernel writes them. Inputs must have at least one dimension.
+    """
+    chosen = backend()
+    sizes = [each.size for each in inputs] + [math.prod(shape) for shape, _ in outputs]
+    if chosen is Backend.REFERENCE or max(sizes) >= _LARGEST or kernel.name in _given_up:
+        return None
+    if groups == 0:
+        return [mx.zeros(shape, dtype) for shape, dtype in outputs]
+    if chosen in {Backend.METAL, Backend.CUDA}:
+        template = (*template, ("NSG", simdgroups))
+        return _launch_on_gpu(kernel, chosen, inputs, outputs, groups * simdgroups, simdgroups, template)
+    try:
+        return _launch_on_cpu(kernel, chosen, inputs, outputs, groups, simdgroups, template)
+    except BuildFailed as failure:
+        if _override.get() or asked_backend():
+            raise
+        _given_up[kernel.name] = str(failure)
+        _log.warning("kernel %s runs as plain MLX: %s", kernel.name, failure)
+        return None
+
+
+def launch_rows(
+    kernel: Kernel,
+    inputs: Sequence[mx.array],
+    outputs: Sequence[Output],
+    *,
+    rows: int,
+    template: Template = (),
+) -> list[mx.array] | None:
+    """As `launch`, for a kernel whose simdgroups each take a row; several of them share a group on a GPU."""
+    simdgroups = 1 if backend() is Backend.CPU else 4
+    groups = (rows + simdgroups - 1) // simdgroups
+    return launch(kernel, inputs, outputs, groups=groups, simdgroups=simdgroups, template=template)
+
+
+def _launch_on_gpu(
+    kernel: Kernel,
+    chosen: Backend,
+    inputs: Sequence[mx.array],
+    outputs: Sequence[Output],
+    total: int,
+    simdgroups: int,
+    template: Template,
+) -> list[mx.array]:
+    call = _metal_kernel(kernel) if chosen is Backend.METAL else _cuda_kernel(kernel)
+    made = call(
+        inputs=list(inputs),
+        template=[(key, getattr(mx, value) if isinstance(value, str) else value) for key, value in template],
+        grid=(32 * total, 1, 1),
+        threadgroup=(32 * simdgroups, 1, 1),
+        output_shapes=[shape for shape, _ in outputs],
+        output_dtypes=[dtype for _, dtype in outputs],
+    )
+    return list(made)
+
+
+@cache
+def _metal_kernel(kernel: Kernel) -> Callable[..., Any]:
+    made = mx.fast.metal_kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.body, kernel.header)
+    return cast("Callable[..., Any]", made)
+
+
+@cache
+def _cuda_kernel(kernel: Kernel) -> Callable[..., Any]:
+    source, header = cuda_body(kernel), cuda_header(kernel)
+    made = mx.fast.cuda_kernel(kernel.name, kernel.inputs, kernel.outputs, source, header)
+    return cast("Callable[..., Any]", made)
+
+
+@cache
+def dtype_name(dtype: mx.Dtype) -> str:
+    """`float32` for `mx.float32`: the name templates and texts use."""
+    return str(dtype).rpartition(".")[2].removesuffix("_")
+
+
+@cache
+def _compiled(
+    kernel: Kernel, dtypes: tuple[str, ...], made: tuple[str, ...], template: Template, width: int
+) -> Launch:
+    arguments = [Argument(dtype, (1,)) for dtype in dtypes]
+    source = cpu_text(kernel, arguments, list(made), template, width)
+    flags = FAST_FLAGS if width == 1 else CHECK_FLAGS
+    return load_launch(build_library(kernel.name if width == 1 else f"{kernel.name}-fibers", source, flags))
+
+
+def _buffer(array: mx.array) -> np.ndarray[Any, Any]:
+    """The array's own memory, row contiguous, once evaluated; bfloat16, unknown to numpy, as its bits."""
+    view = np.asarray(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array)
+    return view if view.flags.c_contiguous else np.ascontiguousarray(view)
+
+
+@cache
+def _wanted(kernel: Kernel) -> list[tuple[bool, bool, bool]]:
+    return [kernel.wants(name) for name in kernel.inputs]
+
+
+def _fresh(shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
+    """Memory of MLX's own that nobody else holds yet: written here, it needs no copy after."""
+    if dtype in _NUMPY and math.prod(shape) * dtype.size <= _BYTES_SOONER_COPIED:
+        return mx.array(np.empty(shape, _NUMPY[dtype]))
+    return mx.empty(shape, dtype)
+
+
+def _launch_on_cpu(
+    kernel: Kernel,
+    chosen: Backend,
+    inputs: Sequence[mx.array],
+    outputs: Sequence[Output],
+    groups: int,
+    simdgroups: int,
+    template: Template,
+) -> list[mx.array]:
+    width = 1 if chosen is Backend.CPU else 32
+    simdgroups = simdgroups if width == 32 else 1
+    run = _compiled(
+        kernel,
+        tuple(dtype_name(each.dtype) for each in inputs),
+        tuple(dtype_name(dtype) for _, dtype in outputs),
+        (*template, ("NSG", simdgroups)),
+        width,
+    )
+    made = [_fresh(shape, dtype) for shape, dtype in outputs]
+    mx.eval(*inputs, *made)
+    buffers: list[np.ndarray[Any, Any]] = []
+    for (shape, strides, rank), array in zip(_wanted(kernel), inputs, strict=True):
+        view = _buffer(array)
+        buffers.append(view)
+        if shape:
+            buffers.append(np.array(view.shape, np.int32))
+        if strides:
+            buffers.append(np.array([stride // view.itemsize for stride in view.strides], np.int64))
+        if rank:
+            buffers.append(np.array([view.ndim], np.int32))
+    moved = sum(buffer.nbytes for buffer in buffers)
+    buffers += [_buffer(array) for array in made]
+    threads = _threads()
+    addresses = [buffer.__array_interface__["data"][0] for buffer in buffers]
+    run(
+        (ctypes.c_void_p * len(addresses))(*addresses),
+        (ctypes.c_uint * 3)(groups * simdgroups * width, 1, 1),
+        (ctypes.c_uint * 3)(simdgroups * width, 1, 1),
+        threads if moved >= _BYTES_WORTH_A_THREAD else 1,
+    )
+    return made

@@ -1,0 +1,223 @@
+"""Recombination of equal hypotheses: their probabilities are added and one of them goes on.
+
+Knows scores and which slots are equal, not why they are. Step 6 of `malsd_batch`.
+
+What an expansion makes of a beam: what its slots now hold, the equal ones merged, where each goes on.
+
+Knows tokens, frames and which network rows a slot goes on with; does not know logits or networks. Steps 5 and
+6 of `malsd_batch`, for RNNT and TDT. This is the plain-MLX reference: a kernel beside it must give the same
+answer.
+
+The beam's inner step by kernel where one runs, else by its plain-MLX reference.
+
+`expand` and `recombine` have the contracts of `expand_reference` and `recombine_reference`, their
+references. The kernel of `expand` reads the logits once: no sort of labels, no sort of candidates, one
+threadgroup an utterance. Scores differ from the reference by the order of the sum under the logarithm
+(within 2e-6 relative), so two candidates closer than that may change places; equal logits never do. An
+utterance's results are the same bits in any batch, and a NaN in its rows fails it alone. Scores on the grid
+of `kernels.search.fixed_point` may then differ from the reference's by a step of it.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from kernels.runtime.device import launch
+from kernels.runtime.source import read_kernel
+from kernels.search.expand import FINISHED, FORCED, RUNS, Expansion
+from kernels.search.fixed_point import on_grid
+from kernels.search.prefix import Prefixes, extend, same_tokens
+
+
+def merge(scores: mx.array, same: mx.array) -> mx.array:
+    """Add the probability of each class of equal slots onto its best slot; the others die.
+
+    scores: float32 [B, K], natural logs, -inf = dead. same: bool [B, K, K], an equivalence (what it says of
+    dead slots is ignored). Returns float32 [B, K]: logsumexp of the class at its best-scoring slot (equal
+    scores: lowest slot), -inf elsewhere. The score of a slot that is alone in its class comes back bit for
+    bit.
+    """
+    beam = scores.shape[-1]
+    slots = mx.arange(beam)
+    alive = scores > -mx.inf
+    linked = same & alive[:, None, :]
+    mine, others = scores[:, :, None], scores[:, None, :]
+    better = (others > mine) | ((others == mine) & (slots[None, :] < slots[:, None]))
+    winner = alive & ~mx.any(linked & better, axis=-1)
+    total = mx.logsumexp(mx.where(linked, others, -mx.inf), axis=-1)
+    crowd = mx.sum(linked, axis=-1) > 1
+    return mx.where(winner, mx.where(crowd, total, scores), -mx.inf)
+
+
+class Field(IntEnum):
+    """The rows of `Beam.slots`, int32.
+
+    LABEL: emitted in the last step, -1 where none was. SPOKEN: the frame it was emitted at. DURATION: the
+    frames of the last step. PARENT: the slot continued, -1 in a dead slot. HEIR: the slot that its
+    probability went to, its own where it goes on, -1 in a dead slot. FRAME: the next encoder frame. HELD:
+    labels since the last advance. COUNT: tokens. ORIGIN: where its network row comes from: p < K is the row
+    that slot p had before the step, K + q a row made in this step of slot q's label and parent. ROW: the row
+    of its next frame in the encoder's table [B * T]. STATUS: RUNS, FINISHED or FORCED.
+    """
+
+    LABEL = 0
+    SPOKEN = 1
+    DURATION = 2
+    PARENT = 3
+    HEIR = 4
+    FRAME = 5
+    HELD = 6
+    COUNT = 7
+    ORIGIN = 8
+    ROW = 9
+    STATUS = 10
+
+
+class Beam(NamedTuple):
+    """[B, K] hypotheses between two steps, as far as labels and frames go.
+
+    scores: float32 [B, K], -inf = dead. slots: int32 [len(Field), B, K]. tokens: int32 [B, K, L], what stands
+    behind a count means nothing. common: int32 [B, K, K], the length of the longest common prefix of two
+    slots. sound: bool [B], no utterance with a non-finite joint so far.
+    """
+
+    scores: mx.array
+    slots: mx.array
+    tokens: mx.array
+    common: mx.array
+    sound: mx.array
+
+
+class Limits(NamedTuple):
+    """lengths: int32 [B], encoder frames of each utterance. bounds: int32 [2], the frames a row of the
+    encoder's table, and the most labels a frame. blank: the id of blank. timed: TDT, where hypotheses are
+    equal only at the same frame. fixed: scores stay on the grid of `kernels.search.fixed_point`."""
+
+    lengths: mx.array
+    bounds: mx.array
+    blank: int
+    timed: bool
+    fixed: bool = False
+
+
+def empty_beam(batch: int, beam: int, capacity: int, limits: Limits) -> Beam:
+    """One live hypothesis an utterance, at its first frame, and K - 1 dead; room for `capacity` tokens."""
+    shape = (batch, beam)
+    none = mx.zeros(shape, mx.int32)
+    fields = dict.fromkeys(Field, none)
+    fields[Field.LABEL] = fields[Field.PARENT] = none - 1
+    fields[Field.ROW] = none + (mx.arange(batch) * limits.bounds[0])[:, None]
+    fields[Field.STATUS] = none + mx.where(limits.lengths > 0, RUNS, FINISHED)[:, None]
+    first = mx.where(mx.arange(beam) == 0, 0.0, -mx.inf).astype(mx.float32)
+    return Beam(
+        scores=mx.broadcast_to(first, shape),
+        slots=mx.stack([fields[field] for field in Field]).astype(mx.int32),
+        tokens=mx.full((batch, beam, capacity), -1, dtype=mx.int32),
+        common=mx.zeros((batch, beam, beam), mx.int32),
+        sound=mx.ones((batch,), mx.bool_),
+    )
+
+
+def recombine_reference(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
+    """The beam after an expansion. Every count must be below the capacity L before the call.
+
+    Equal hypotheses (equal tokens; TDT: and equal frames) add their probability onto the best-scoring one, of
+    equal scores the lowest slot, whose place and network row survive; the others die. A slot that emitted a
+    label and goes on needs the row of a prefix: it takes the one that a live slot with the same tokens has
+    already, else the row made for the lowest such slot that emitted it now. Hypotheses of an utterance that
+    is not sound die.
+    """
+    parents, chosen, waits = grown.choice[0], grown.choice[1], grown.choice[2]
+    batch, slots = parents.shape
+    from_ = mx.maximum(parents, 0)
+    rows = mx.arange(batch)[:, None] * slots + from_
+
+    def before(field: Field) -> mx.array:
+        return mx.take(beam.slots[field].reshape(-1), rows)
+
+    labels = mx.where((chosen >= 0) & (chosen != limits.blank), chosen, -1)
+    emits = labels >= 0
+    spoken = before(Field.FRAME)
+    frames = spoken + waits
+    held = mx.where(waits > 0, 0, before(Field.HELD) + emits.astype(mx.int32))
+    prefixes = extend(Prefixes(beam.tokens, beam.slots[Field.COUNT], beam.common), parents, labels)
+    alike = same_tokens(prefixes)
+    same = alike & (frames[:, :, None] == frames[:, None, :]) if limits.timed else alike
+    sound = beam.sound & grown.finite
+    gained = mx.where(sound[:, None], grown.gains[0], -mx.inf)
+    scores = merge(gained, same)
+    if limits.fixed:
+        scores = on_grid(scores)
+    over = limits.lengths[:, None]
+    runs = (scores > -mx.inf) & (frames < over)
+    last = mx.maximum(over - 1, 0)
+    fields = {
+        Field.LABEL: labels,
+        Field.SPOKEN: spoken,
+        Field.DURATION: waits,
+        Field.PARENT: parents,
+        Field.HEIR: _heirs(gained, same),
+        Field.FRAME: frames,
+        Field.HELD: held,
+        Field.COUNT: prefixes.lengths,
+        Field.ORIGIN: _origins(from_, alike, runs, emits),
+        Field.ROW: mx.arange(batch)[:, None] * limits.bounds[0] + mx.minimum(frames, last),
+        Field.STATUS: mx.where(frames >= over, FINISHED, mx.where(held >= limits.bounds[1], FORCED, RUNS)),
+    }
+    made = mx.stack([fields[field] for field in Field]).astype(mx.int32)
+    return Beam(scores, made, prefixes.tokens, prefixes.common, sound)
+
+
+def _heirs(scores: mx.array, same: mx.array) -> mx.array:
+    """The best slot of each one's class [B, K], of equal scores the lowest; -1 where dead."""
+    alive = scores > -mx.inf
+    others = mx.where(same & alive[:, None, :], scores[:, None, :], -mx.inf)
+    return mx.where(alive, mx.argmax(others, axis=-1).astype(mx.int32), -1)
+
+
+def _origins(parents: mx.array, alike: mx.array, runs: mx.array, emits: mx.array) -> mx.array:
+    """Where each slot's network row comes from, as Field.ORIGIN says."""
+    slots = parents.shape[1]
+    reads, keeps = runs & emits, runs & ~emits
+    kept, read = alike & keeps[:, None, :], alike & reads[:, None, :]
+    first_kept = mx.argmax(kept, axis=-1)
+    first_read = mx.argmax(read, axis=-1).astype(mx.int32)
+    new = mx.where(mx.any(kept, axis=-1), mx.take_along_axis(parents, first_kept, axis=1), slots + first_read)
+    return mx.where(reads, new, parents)
+
+
+RECOMBINE = read_kernel(
+    "search/recombine",
+    "gains choice finite slots_before tokens common sound lengths limits",
+    "o_scores o_slots o_tokens o_common o_sound",
+)
+
+
+def recombine(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
+    """The beam after an expansion: contract in `recombine_reference`; merged scores within 1e-6 of it."""
+    batch, slots = beam.scores.shape
+    made = launch(
+        RECOMBINE,
+        [
+            grown.gains,
+            grown.choice,
+            grown.finite,
+            beam.slots,
+            beam.tokens,
+            beam.common,
+            beam.sound,
+            limits.lengths,
+            limits.bounds,
+        ],
+        [
+            ((batch, slots), mx.float32),
+            ((len(Field), batch, slots), mx.int32),
+            (beam.tokens.shape, mx.int32),
+            (beam.common.shape, mx.int32),
+            ((batch,), mx.bool_),
+        ],
+        groups=batch,
+        template=(("K", slots), ("BLANK", limits.blank), ("TIMED", limits.timed), ("FIXED", limits.fixed)),
+    )
+    return recombine_reference(grown, beam, limits) if made is None else Beam(*made)

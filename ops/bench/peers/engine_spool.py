@@ -1,0 +1,46 @@
+"""Spool's engine for `peers.py`: the model and the searches as a worker runs them."""
+
+from worker.machine.blas import preload_blas
+
+preload_blas()
+
+import mlx.core as mx  # noqa: E402 - the BLAS is loaded before MLX
+import numpy as np  # noqa: E402
+
+from ops.bench.peers.child import Made, Samples, serve  # noqa: E402
+from worker.decode.search import best_of, search  # noqa: E402
+from worker.decode.types import SearchOptions  # noqa: E402
+from worker.decode.words import words_of  # noqa: E402
+from worker.models.load import load_model  # noqa: E402
+from worker.models.nemo.model import Encoded  # noqa: E402
+
+
+class SpoolEngine:
+    """See `peers_child.Engine`."""
+
+    def __init__(self, path: str) -> None:
+        self.model = load_model(path)
+
+    def features(self, samples: list[Samples]) -> Made:
+        features, lengths = self.model.features(samples)
+        mx.eval(features)
+        return features, lengths
+
+    def encode(self, features: Made) -> Encoded:
+        encoded = self.model.encode_features(*features)
+        mx.eval(encoded.frames)
+        return encoded
+
+    def search(self, encoded: Made, beam: int | None) -> list[list[int]]:
+        options = SearchOptions() if beam is None else SearchOptions("beam", beam=beam)
+        best = [best_of(found) for found in search(self.model, encoded, options)]
+        for hypothesis in best:
+            words_of(hypothesis, self.model.tokenizer, self.model.frame_seconds)
+        return [list(hypothesis.tokens) for hypothesis in best]
+
+    def given(self, features: Samples) -> Made:
+        return mx.array(features)[None], np.array([len(features)], np.int32)
+
+
+if __name__ == "__main__":
+    serve(SpoolEngine)

@@ -1,0 +1,242 @@
+"""What the queue costs the engine: the same files through `spool-worker transcribe` and through real workers.
+
+    python -m ops.bench.queue.queue_cost --workers 1 2
+
+Workers as in production (`spool-worker run`) over a PostgreSQL that waits for the disk and a Redis of their
+own, the demo model, one thread an engine; many short recordings and a few long ones. *Idle* is the share of
+the time in which jobs waited and the engine had nothing on its device, by the engine's own clock. *Speed* is
+audio over time; of `transcribe` without its start, which a run over one short file takes. With several
+workers the last column is their speed over that of the first row of workers.
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import func, select
+
+import migrations
+from ops.bench.queue.stock import DURABLE
+from ops.soak.load import Recording, recordings
+from ops.testbed.postgres import PostgresServer
+from ops.testbed.processes import REAL, ROOT, Fleet, drained
+from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
+from spool.domain.jobs import JobState
+from spool.store.database import Database
+from spool.tables import jobs, workers
+
+TARGET = 0.02
+TWICE = 1.8
+MODEL = ROOT / "models" / "demo"
+THREADS = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "SPOOL_KERNEL_THREADS"), "1")
+BEAT_SECONDS = 0.25
+PATIENCE_SECONDS = 600.0
+
+
+@dataclass
+class Watch:
+    """Samples of each worker's engine while jobs wait: its clock, and how long it had been at work by it."""
+
+    samples: dict[str, list[tuple[datetime, int]]] = field(default_factory=dict)
+
+    def look(self, db: Database) -> int:
+        """How many jobs have not ended."""
+        with db.read() as tx:
+            states = dict(tx.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state)).all())
+            rows = tx.execute(
+                select(workers.c.name, workers.c.seen_at, workers.c.engine_busy_ns + workers.c.unbilled_ns)
+            ).all()
+        if states.get(JobState.QUEUED.value):
+            for name, seen, busy in rows:
+                found = self.samples.setdefault(name, [])
+                if busy and (not found or found[-1][0] != seen):
+                    found.append((seen, int(busy)))
+        return sum(number for state, number in states.items() if not JobState(state).terminal)
+
+    @property
+    def idle(self) -> float | None:
+        """The share of the time, over all workers; None where there was no time between two samples."""
+        spans = [(found[0], found[-1]) for found in self.samples.values() if len(found) > 1]
+        wall = sum((last[0] - first[0]).total_seconds() for first, last in spans)
+        busy = sum(last[1] - first[1] for first, last in spans) / 1e9
+        return 1 - busy / wall if wall else None
+
+
+def without_queue(files: Sequence[Recording], least: Path, decoder: Sequence[str]) -> float:
+    """Seconds that `spool-worker transcribe` takes for these files, its start left out: that is what a run
+    over the `least` recording takes."""
+
+    def run(paths: Sequence[Path]) -> float:
+        began = time.perf_counter()
+        command = [
+            sys.executable,
+            "-m",
+            "worker.cli.main",
+            "transcribe",
+            *map(str, paths),
+            "--model",
+            str(MODEL),
+        ]
+        subprocess.run(
+            [*command, *decoder], cwd=ROOT, env=os.environ | THREADS, stdout=subprocess.DEVNULL, check=True
+        )
+        return time.perf_counter() - began
+
+    run([least])  # compiles what is not in the cache yet
+    start = run([least])
+    return run([one.path for one in files]) - start
+
+
+@contextlib.contextmanager
+def working(fleet: Fleet, count: int) -> Iterator[None]:
+    """So many workers that are ready; drained at the end."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOL_")}
+    running = [
+        subprocess.Popen(
+            [sys.executable, *REAL],
+            env=kept | fleet.environment | {"SPOOL_WORKER_NAME": f"worker-{number}"},
+            cwd=ROOT,
+            stderr=subprocess.DEVNULL,
+        )
+        for number in range(count)
+    ]
+    try:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while sum(worker.state == "ready" for worker in fleet.workers()) < count:
+            if time.monotonic() > deadline or any(process.poll() is not None for process in running):
+                raise RuntimeError("the workers did not start")
+            time.sleep(BEAT_SECONDS)
+        yield
+    finally:
+        for process in running:
+            drained(process)
+
+
+def through_queue(fleet: Fleet, files: Sequence[Recording], count: int, decoder: str) -> tuple[float, Watch]:
+    """Seconds from the first claim to the last ending, and what was seen meanwhile."""
+    with working(fleet, count):
+        return _through(fleet, files, decoder)
+
+
+def _through(fleet: Fleet, files: Sequence[Recording], decoder: str) -> tuple[float, Watch]:
+    for one in files:
+        fleet.submit(one.path, "demo", decoder=decoder)
+    watch, deadline = Watch(), time.monotonic() + PATIENCE_SECONDS
+    while watch.look(fleet.db):
+        if time.monotonic() > deadline:
+            raise RuntimeError("not all jobs ended")
+        time.sleep(BEAT_SECONDS / 2)
+    with fleet.db.read() as tx:
+        first, last, done = tx.execute(
+            select(
+                func.min(jobs.c.started_at),
+                func.max(jobs.c.finished_at),
+                func.count().filter(jobs.c.state == JobState.DONE.value),
+            )
+        ).one()
+    if done != len(files):
+        raise RuntimeError(f"{done} of {len(files)} jobs are done")
+    return (last - first).total_seconds(), watch
+
+
+@contextlib.contextmanager
+def stack(server: PostgresServer, sources: Path, concurrency: int) -> Iterator[Fleet]:
+    """An empty database, an empty Redis, and no worker yet."""
+    home = temporary_home()
+    url = server.create_database("queue_cost")
+    migrations.upgrade(url)
+    told = {
+        "SPOOL_SOURCE_ROOTS": str(sources),
+        "SPOOL_LEASE_SECONDS": "60",
+        "SPOOL_SWEEP_SECONDS": "5",
+        "SPOOL_HINT_STALE_SECONDS": "30",
+        "SPOOL_HEARTBEAT_SECONDS": str(BEAT_SECONDS),
+        "SPOOL_CONCURRENCY": str(concurrency),
+        "SPOOL_LOG_JSON": "true",
+    }
+    try:
+        with EmbeddedRedis(home) as redis:
+            fleet = Fleet(home, url, redis.url, **told, **THREADS)
+            try:
+                yield fleet
+            finally:
+                fleet.close()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def compared(
+    server: PostgresServer, name: str, files: Sequence[Recording], least: Path, arguments: argparse.Namespace
+) -> list[str]:
+    """Print a row of `transcribe` and one for each number of workers; what missed its target."""
+    audio, missed = sum(one.seconds for one in files), []
+    alone = without_queue(files, least, ["--decoder", arguments.decoder])
+    row(name, "transcribe", audio / alone, "", "", "")
+    first = 0.0
+    for count in arguments.workers:
+        with stack(server, files[0].path.parent, arguments.concurrency) as fleet:
+            took, watch = through_queue(fleet, files, count, arguments.decoder)
+        speed = audio / took
+        first = first or speed
+        idle = watch.idle
+        told = "too short" if idle is None else f"{idle:.1%} {'pass' if idle <= TARGET else 'MISS'}"
+        if idle is not None and idle > TARGET:
+            missed.append(f"{name}, {count} workers: idle")
+        against = ""
+        if count == 2 * arguments.workers[0]:
+            against = f"{speed / first:.2f} {'pass' if speed / first >= TWICE else 'MISS'}"
+            missed += [f"{name}: {count} workers"] if speed / first < TWICE else []
+        row(name, f"{count} worker{'s' * (count > 1)}", speed, told, f"{speed * alone / audio:.2f}", against)
+    return missed
+
+
+def row(name: str, how: str, speed: float, idle: str, over: str, twice: str) -> None:
+    """A row of the table."""
+    load = os.getloadavg()[0]
+    print(f"| {name} | {how} | {speed:.0f} | {idle} | {over} | {twice} | {load:.1f} |", flush=True)
+
+
+def main() -> int:
+    """Print the table; the exit code is 1 when a target was missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--short", type=int, default=600, help="recordings of 3 to 8 s")
+    parser.add_argument("--long", type=int, default=24)
+    parser.add_argument("--long-seconds", type=float, default=300.0)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1])
+    parser.add_argument("--concurrency", type=int, default=8, help="SPOOL_CONCURRENCY")
+    parser.add_argument("--decoder", choices=("greedy", "beam"), default="greedy")
+    arguments = parser.parse_args()
+    folder, missed = Path(tempfile.mkdtemp(prefix="spool-bench-")), []
+    server = PostgresServer(settings=DURABLE)
+    try:
+        server.start()
+        print(
+            "| files | how | speed | idle while jobs wait, ≤ 2 % | over transcribe | over one, ≥ 1.8 | load |"
+        )
+        print("|---|---|---|---|---|---|---|")
+        for name, short, long in (("short", arguments.short, 0), ("long", 0, arguments.long)):
+            # One long one comes before a short one each.
+            made = list(recordings(folder / name, max(short, long, 1), long, arguments.long_seconds, 1))
+            files = [one for one in made if one.long == bool(long)]
+            assert len(files) == (long or max(short, 1))
+            if short or long:
+                least = next(one.path for one in made if not one.long)
+                missed += compared(server, name, files, least, arguments)
+    finally:
+        server.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"missed: {', '.join(missed)}" if missed else "every target held")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""What a soak came to: what was lost, done twice and repeated, and how each kind of fault was recovered from.
+
+Pure: the outcome's numbers in, sentences out.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from ops.testbed.counting_model import Decoding
+from spool.audit.runner import AuditReport
+
+RATE = 16_000
+LATE_NS = 3_000_000_000  # what a worker does after it woke and before it knows that its leases are gone
+Injection = tuple[str, str, float, float, float | None]
+
+
+class Repeats(NamedTuple):
+    """Decodings of utterances that a model had been given before: how many, and their audio in samples.
+
+    `in_flight` are those whose earlier decoding was among the last two batches of an engine that died, or
+    around a time in which it was stopped; nothing of them can have been saved. `besides` are all others.
+    """
+
+    decodings: int
+    samples: int
+    in_flight: int
+    besides: int
+    besides_samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that the soak found."""
+
+    submitted: int
+    jobs: int
+    states: dict[str, int]
+    lost: list[str]
+    double: int
+    answered_otherwise: list[str]
+    again: int
+    injected: list[Injection]
+    deaths: int
+    seconds: float
+    audio_seconds: float
+    saved: int
+    repeats: Repeats
+    billable_ns: int
+    wasted_ns: int
+    orphans: int
+    """Uploads whose API died before their row was written; removed."""
+    audit: AuditReport
+
+    def held(self, most_repeated: float) -> bool:
+        """Nothing lost, nothing double, every law kept, little repeated."""
+        return (
+            not self.lost
+            and not self.double
+            and not self.answered_otherwise
+            and self.audit.clean
+            and self.repeats.besides_samples <= most_repeated * self.repeats.samples
+        )
+
+    def document(self) -> dict[str, object]:
+        """For machines."""
+        return {
+            "submitted": self.submitted,
+            "jobs": self.jobs,
+            "states": self.states,
+            "lost": self.lost,
+            "double": self.double + len(self.answered_otherwise),
+            "asked_again": self.again,
+            "faults": len(self.injected),
+            "deaths": self.deaths,
+            "seconds": round(self.seconds, 1),
+            "audio_seconds": round(self.audio_seconds, 1),
+            "chunks": self.saved,
+            "repeated": self.repeats._asdict(),
+            "engine_seconds_billable": round(self.billable_ns / 1e9, 3),
+            "engine_seconds_wasted": round(self.wasted_ns / 1e9, 3),
+            "orphans_removed": self.orphans,
+            "breaches": dict(self.audit.counts),
+        }
+
+
+def repeated_decodings(given: Sequence[Decoding], stopped: Iterable[tuple[float, float]]) -> Repeats:
+    """Count them. `stopped` are spans (s of the monotonic clock) in which an engine did not run."""
+    last: dict[int, list[int]] = {}
+    for pid, batches in groupby(sorted(given, key=lambda one: (one.pid, one.begun_ns)), lambda one: one.pid):
+        last[pid] = sorted({one.begun_ns for one in batches})[-2:]
+    spans = [(int(begun * 1e9) - LATE_NS, int(ended * 1e9) + LATE_NS) for begun, ended in stopped]
+    first: dict[str, Decoding] = {}
+    in_flight = besides = besides_samples = 0
+    for one in sorted(given, key=lambda one: one.begun_ns):
+        earlier = first.get(one.digest)
+        first[one.digest] = one
+        if earlier is None:
+            continue
+        died = earlier.pid != one.pid and earlier.begun_ns in last[earlier.pid]
+        if died or any(begun <= earlier.begun_ns <= ended for begun, ended in spans):
+            in_flight += 1
+        else:
+            besides += 1
+            besides_samples += one.samples
+    return Repeats(len(given), sum(one.samples for one in given), in_flight, besides, besides_samples)
+
+
+def summary(outcome: Outcome) -> str:
+    """For people: a line a kind of fault, then what it all came to."""
+    kinds: dict[str, list[Injection]] = defaultdict(list)
+    for one in outcome.injected:
+        kinds[one[0]].append(one)
+    lines = [
+        "",
+        "| fault | times | from its beginning to the next job that ended (s): median, longest |",
+        "|---|---|---|",
+    ]
+    for name, ones in sorted(kinds.items()):
+        waits = sorted(one[4] for one in ones if one[4] is not None)
+        told = f"{waits[len(waits) // 2]:.1f}, {waits[-1]:.1f}" if waits else "never seen"
+        lines.append(f"| {name} | {len(ones)} | {told} |")
+    repeats = outcome.repeats
+    again = repeats.in_flight + repeats.besides
+    wasted = outcome.wasted_ns / max(1, outcome.billable_ns + outcome.wasted_ns)
+    states = ", ".join(f"{number} {state}" for state, number in sorted(outcome.states.items()))
+    lines += [
+        "",
+        f"{outcome.submitted} recordings of {outcome.audio_seconds / 3600:.1f} h in {outcome.seconds:.0f} s; "
+        f"{len(outcome.injected)} faults, {outcome.deaths} processes died; "
+        f"clients had to ask again {outcome.again} times",
+        f"jobs: {outcome.jobs} ({states}); lost: {len(outcome.lost)}; "
+        f"double: {outcome.double + len(outcome.answered_otherwise)}",
+        f"decodings: {repeats.decodings}, of which {again} were repeats "
+        f"({again / max(1, repeats.decodings):.2%}): {repeats.in_flight} on a device that died or slept, "
+        f"{repeats.besides} besides ({repeats.besides_samples / max(1, repeats.samples):.2%} of the audio)",
+        f"engine time: {outcome.billable_ns / 1e9:.1f} s billable, {outcome.wasted_ns / 1e9:.2f} s wasted "
+        f"({wasted:.2%})",
+        f"uploads left without a job, and removed: {outcome.orphans}",
+        f"audit: {outcome.audit.jobs} jobs, {outcome.audit.chunks} chunks, {outcome.audit.lines} lines, "
+        f"{outcome.audit.workers} workers, {outcome.audit.objects} objects: "
+        + ("every law holds" if outcome.audit.clean else f"BREACHES {dict(outcome.audit.counts)}"),
+    ]
+    lines += [f"breach: {breach}" for breach in outcome.audit.breaches[:10]]
+    lines += [f"lost: {key}" for key in outcome.lost[:10]]
+    return "\n".join(lines)

@@ -1,0 +1,130 @@
+"""A tiny deterministic recognizer for tests that need a real engine process but no real model.
+
+The model's name is its script, words separated by "+": `plain`; `asks` says in its words what each utterance
+asks for; `weights=/path` has the digest of that file; `load-fails`; `load-aborts`; `sleep=0.01` a
+batch; `gate=/path` waits in every batch until that path exists; `ill=/path` aborts in every batch while it
+does. Samples speak too: any sample above 0.995 aborts the process as Metal does, any sample below -0.995
+raises, one above 0.990 fails its utterance. Words depend on the utterance's own samples alone.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.domain.transcript import Word
+from spool.errors import EngineError, InvalidRequest, ModelUnreadable
+from worker.decode.types import Hypothesis, SearchOptions, UtteranceAsk
+from worker.engine.protocol import Failure, ModelInfo, Recognition
+
+LOADER = "ops.testbed.fake_models:load"
+RATE = 16_000
+ABORT, RAISE, FAIL = 0.999, -0.999, 0.992
+
+
+def tone(seconds: float, level: float = 0.3, pitch: float = 220.0) -> NDArray[np.float32]:
+    """A steady tone: speech, as far as a gate on energy is concerned."""
+    t = np.arange(int(seconds * RATE)) / RATE
+    return (level * np.sin(2 * np.pi * pitch * t)).astype(np.float32)
+
+
+def poisoned(samples: NDArray[np.float32], value: float) -> NDArray[np.float32]:
+    copy = samples.copy()
+    copy[len(copy) // 2] = value
+    return copy
+
+
+class FakeRecognizer:
+    def __init__(self, script: str) -> None:
+        steps = dict(step.partition("=")[::2] for step in script.split("+"))
+        if "load-fails" in steps:
+            raise ModelUnreadable(f"The model {script} is only a name.")
+        if "load-breaks" in steps:
+            raise KeyError("weights")
+        if "load-aborts" in steps:
+            os.abort()
+        self._gate = Path(steps["gate"]) if "gate" in steps else None
+        self._ill = Path(steps["ill"]) if "ill" in steps else None
+        self._sleep = float(steps.get("sleep", 0))
+        self._hears_asks = "asks" in steps
+        weights = Path(steps["weights"]).read_bytes() if "weights" in steps else script.encode()
+        self.info = ModelInfo(name=script, sha256=hashlib.sha256(weights).hexdigest(), heads=("tdt",))
+
+    def prepare(self, options: SearchOptions, ask: UtteranceAsk) -> ModelInfo:
+        if "unspeakable" in ask.phrases:
+            raise InvalidRequest("the phrase 'unspeakable' cannot be written")
+        return replace(self.info, language_model=_digest(ask.lm))
+
+    def recognize(
+        self,
+        utterances: Sequence[NDArray[np.float32]],
+        options: SearchOptions,
+        asks: Sequence[UtteranceAsk],
+    ) -> list[Recognition | Failure]:
+        for ask in asks:
+            self.prepare(options, ask)
+        if self._gate is not None:
+            self._gate.with_suffix(".reached").touch()
+            while not self._gate.exists():
+                time.sleep(0.005)
+        time.sleep(self._sleep)
+        if self._ill is not None and self._ill.exists():
+            os.abort()
+        for samples in utterances:
+            if float(samples.max(initial=0)) > 0.995:
+                os.abort()
+        for samples in utterances:
+            if float(samples.min(initial=0)) < -0.995:
+                raise ValueError("a sample I cannot stand")
+        found = [_recognition(samples) for samples in utterances]
+        if self._hears_asks:
+            return [_asked(answer, ask) for answer, ask in zip(found, asks, strict=True)]
+        return found
+
+
+def _asked(answer: Recognition | Failure, ask: UtteranceAsk) -> Recognition | Failure:
+    """The words, each with the phrases and the last token before it: what an utterance asks shows."""
+    if isinstance(answer, Failure):
+        return answer
+    said, best, before = [], answer.hypotheses[0], ask.context
+    for word, token in zip(answer.words, best.tokens, strict=True):
+        told = "+".join((word.text, *ask.phrases, str(before[-1]) if before else "first"))
+        said.append(word.model_copy(update={"text": told}))
+        before = (*before, token)
+    texts = (" ".join(word.text for word in said), "nothing")
+    both = (best, replace(best, score=best.score - 1.0))
+    return Recognition(both, tuple(said), answer.frames, texts, _digest(ask.lm))
+
+
+def _digest(path: str | None) -> str | None:
+    return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _recognition(samples: NDArray[np.float32]) -> Recognition | Failure:
+    if float(samples.max(initial=0)) > 0.99:
+        return Failure(EngineError("a sample that is not a number to me"), len(samples) // 1280)
+    words = []
+    for start in range(0, len(samples) - RATE // 2, RATE):
+        second = samples[start : start + RATE]
+        loudness = round(100 * float(np.sqrt(np.mean(np.square(second, dtype=np.float64)))))
+        if loudness:
+            words.append(
+                Word(
+                    text=f"level{loudness}",
+                    start=(start + RATE // 10) / RATE,
+                    end=(start + RATE // 2) / RATE,
+                    confidence=1.0,
+                )
+            )
+    tokens = tuple(range(len(words)))
+    best = Hypothesis(tokens, -1.0, tokens, tuple(1 for _ in tokens), tuple(1.0 for _ in tokens))
+    return Recognition((best,), tuple(words), len(samples) // 1280)
+
+
+def load(model: str) -> FakeRecognizer:
+    return FakeRecognizer(model)

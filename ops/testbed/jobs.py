@@ -1,0 +1,160 @@
+"""A worker's inside without Celery, for tests of one job: a real engine process, SQLite and a folder."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+from sqlalchemy import func, select
+
+from ops.testbed.fake_models import RATE
+from ops.testbed.rows import registered
+from spool.domain.jobs import Job, Source
+from spool.domain.ledger import JobCost
+from spool.domain.options import AskedOptions
+from spool.errors import JobCancelled
+from spool.objects import FolderStore
+from spool.settings import Settings
+from spool.store.chunks import SavedChunk, saved_chunks
+from spool.store.database import Database
+from spool.store.jobs import NewJob, create_job, get_job
+from spool.store.ledger.charges import job_cost
+from spool.store.queue.leases import claim_job
+from spool.tables import cost_lines, workers
+from worker.decode.types import SearchOptions
+from worker.engine.client import Engine
+from worker.jobs.retry import RetryPolicy
+from worker.jobs.runner import Workshop, run_claimed
+from worker.service.context import Bench
+from worker.service.wasted_time import WastedTime
+from worker.sources.fetch import Sources
+
+DEADLINE = 60.0
+RETRY = RetryPolicy(attempts=3, first_pause=0.001, longest_pause=0.001)
+
+
+def taken_in(engine: Engine) -> None:
+    """Wait until the engine's child holds all that was submitted so far: what came after it in the pipe is
+    answered."""
+    fence = engine.submit("fence", np.zeros(1600, np.float32), "plain", SearchOptions())
+    engine.forget("fence")
+    with pytest.raises(JobCancelled):
+        fence.result(DEADLINE)
+
+
+def until(condition: Callable[[], object], what: str = "the condition", seconds: float = DEADLINE) -> None:
+    """Wait for it; the deadline is only there so that a broken test ends."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} never came true"
+        time.sleep(0.01)
+
+
+def speechlike(seconds: float, level: float = 0.3) -> NDArray[np.float32]:
+    """Bursts of a tone with pauses of half a second every four: cut into chunks of 20 to 30 s."""
+    t = np.arange(int(seconds * RATE)) / RATE
+    burst = (t % 4.0) < 3.5
+    swell = 0.7 + 0.3 * np.sin(2 * np.pi * 3 * t)
+    return (level * swell * burst * np.sin(2 * np.pi * 220 * t)).astype(np.float32)
+
+
+def write_wav(path: Path, samples: NDArray[np.float32]) -> Path:
+    """Float samples, so that what a test puts in is what the model hears."""
+    soundfile.write(path, samples, RATE, subtype="FLOAT")
+    return path
+
+
+@dataclass
+class Shop:
+    """One worker over a database of its own."""
+
+    settings: Settings
+    db: Database
+    engine: Engine
+    folder: Path
+    objects: FolderStore = field(init=False)
+    worker_id: str = field(init=False)
+    draining: threading.Event = field(default_factory=threading.Event)
+    busy_before: int = field(init=False)
+    utterances_before: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.objects = FolderStore(self.folder / "objects")
+        self.worker_id = registered(self.db)
+        self.busy_before = self.engine.stats.busy_ns
+        self.utterances_before = self.engine.stats.utterances
+        bench = Bench(self.settings, self.db, self.engine, WastedTime(self.db), self.worker_id, self.draining)
+        sources = Sources(self.settings, self.objects, self.folder / "tmp")
+        self.workshop = Workshop(bench, self.objects, sources, RETRY)
+
+    def record(self, name: str, samples: NDArray[np.float32]) -> Path:
+        return write_wav(self.folder / name, samples)
+
+    def submit(self, path: Path, model: str = "plain", **options: object) -> str:
+        source = Source("file", path.as_uri(), path.stat().st_size if path.exists() else None)
+        asked = AskedOptions.model_validate({"model": model, **options})
+        with self.db.begin() as tx:
+            return create_job(tx, NewJob(source, asked.kept(), path.name, phrases=asked.phrases))[0].id
+
+    def run(self, job_id: str) -> str | None:
+        """Run this very job, whosever turn it is."""
+        with self.db.begin() as tx:
+            claim = claim_job(tx, job_id, self.worker_id, self.settings.lease_seconds)
+        return None if claim is None else run_claimed(self.workshop, claim)
+
+    def start(self, job_id: str) -> "Running":
+        return Running(self, job_id)
+
+    def job(self, job_id: str) -> Job:
+        with self.db.read() as tx:
+            return get_job(tx, job_id)
+
+    def read(self, key: str) -> bytes:
+        with self.objects.open(key) as stream:
+            return stream.read()
+
+    def chunks(self, job_id: str) -> list[SavedChunk]:
+        with self.db.read() as tx:
+            return saved_chunks(tx, job_id)
+
+    def cost(self, job_id: str) -> JobCost:
+        with self.db.read() as tx:
+            return job_cost(tx, job_id)
+
+    @property
+    def decoded(self) -> int:
+        return self.engine.stats.utterances - self.utterances_before
+
+    def assert_bills_equal_busy_time(self) -> int:
+        """Law 5, to the nanosecond: ledger, worker's sum and the engine's own count agree."""
+        with self.db.read() as tx:
+            billed = tx.scalar(select(func.coalesce(func.sum(cost_lines.c.engine_ns), 0)))
+            summed = tx.scalar(select(workers.c.busy_ns).where(workers.c.id == self.worker_id))
+        busy = self.engine.stats.busy_ns - self.busy_before
+        assert billed == summed == busy
+        assert len(self.workshop.bench.wasted) == 0
+        return busy
+
+
+class Running(threading.Thread):
+    """A job in a thread of its own, as Celery would run it."""
+
+    def __init__(self, shop: Shop, job_id: str) -> None:
+        super().__init__(daemon=True)
+        self._shop = shop
+        self._job_id = job_id
+        self.ending: str | None = None
+        self.start()
+
+    def run(self) -> None:
+        self.ending = self._shop.run(self._job_id)
+
+    def end(self) -> str | None:
+        self.join(DEADLINE)
+        assert not self.is_alive(), "the job never ended"
+        return self.ending

@@ -1,0 +1,180 @@
+"""The real app behind a real socket, in a thread of this process.
+
+What only a worker would do to a job (claim, charge, finish) is done here through the store itself.
+"""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from sqlalchemy import Connection
+
+from api.app import create_app
+from api.services import Services
+from spool.broker.celery_app import queue_depth
+from spool.domain.jobs import queue_name
+from spool.domain.transcript import AudioFacts, Coverage, Lattice, ModelFacts, Segment, Transcript, Word
+from spool.formats import render
+from spool.ids import new_id
+from spool.settings import Settings
+from spool.store.ledger.charges import Charge, charge
+from spool.store.queue import leases
+from spool.store.queue.leases import Claim, claim_job
+from spool.store.workers import WorkerInfo, heartbeat, register_worker
+
+
+@dataclass
+class Live:
+    """A running API, and the store behind it."""
+
+    url: str
+    services: Services
+
+    @property
+    def settings(self) -> Settings:
+        return self.services.settings
+
+    def waiting(self) -> int:
+        """Messages in the default queue."""
+        return queue_depth(self.services.queue, queue_name(self.settings.pool))
+
+    def work(self) -> "FakeWorker":
+        return FakeWorker(self.services)
+
+
+class FakeWorker:
+    """Does to a job what a worker would, as far as the store can tell."""
+
+    def __init__(self, services: Services, name: str = "studio-1") -> None:
+        self.services = services
+        self.info = WorkerInfo(
+            id=new_id("wrk"),
+            name=name,
+            pool="cpu",
+            host="studio",
+            chip="none",
+            version="0",
+            pid=1,
+            models=("demo",),
+            price_per_hour_micros=3_600_000,
+            concurrency=2,
+        )
+        with services.database.begin() as tx:
+            register_worker(tx, self.info)
+            heartbeat(tx, self.info.id, "ready", 0)
+
+    def claim(self, job_id: str) -> Claim:
+        with self.services.database.begin() as tx:
+            claim = claim_job(tx, job_id, self.info.id, 60)
+        assert claim is not None
+        return claim
+
+    def progress(self, claim: Claim, done: float, total: float) -> None:
+        with self.services.database.begin() as tx:
+            leases.set_progress(tx, claim, done, total)
+            self._charge(tx, claim, done)
+
+    def finish(
+        self,
+        job_id: str,
+        words: tuple[str, ...] = ("keep", "the", "light"),
+        lattice: tuple[Lattice, ...] = (),
+    ) -> None:
+        claim = self.claim(job_id)
+        record = transcript_of(job_id, words).model_copy(update={"lattice": lattice})
+        key = f"jobs/{job_id}/transcript.{claim.attempt}.json"
+        stored = self.services.objects.put_bytes(key, render(record, "json").encode())
+        with self.services.database.begin() as tx:
+            self._charge(tx, claim, record.audio.duration)
+            leases.finish_job(
+                tx, claim, leases.Outcome(record.audio.duration, key, stored.sha256 or "", 1.0, len(words))
+            )
+
+    def fail(self, job_id: str, code: str, message: str) -> None:
+        claim = self.claim(job_id)
+        with self.services.database.begin() as tx:
+            leases.fail_job(tx, claim, code, message)
+
+    def _charge(self, tx: Connection, claim: Claim, audio_seconds: float) -> None:
+        bill = Charge(
+            worker_id=self.info.id,
+            engine_ns=500_000_000,
+            audio_samples=round(audio_seconds * 16_000),
+            price_per_hour_micros=self.info.price_per_hour_micros,
+            model=claim.job.options.model,
+            pool=claim.job.pool,
+            project=claim.job.project,
+        )
+        charge(tx, claim.job.id, claim.attempt, bill)
+
+
+def transcript_of(job_id: str, words: tuple[str, ...]) -> Transcript:
+    text = " ".join(words)
+    spoken = tuple(
+        Word(text=word, start=index * 0.5, end=index * 0.5 + 0.4, confidence=0.9)
+        for index, word in enumerate(words)
+    )
+    duration = len(words) * 0.5
+    segments = (
+        Segment(start=0, end=spoken[-1].end, text=text, channel=0, first_word=0, last_word=len(words) - 1),
+    )
+    return Transcript(
+        job=job_id,
+        audio=AudioFacts(name="reel", format="WAV", sample_rate=16_000, channels=1, duration=duration),
+        model=ModelFacts(name="demo", sha256="0" * 64),
+        options={"decoder": "greedy"},
+        coverage=Coverage(
+            audio_seconds=duration, covered_seconds=duration, speech_seconds=duration, ratio=1.0
+        ),
+        text=text,
+        words=spoken,
+        segments=segments,
+    )
+
+
+@dataclass
+class Running:
+    """uvicorn in a thread, until closed."""
+
+    server: uvicorn.Server
+    thread: threading.Thread
+    live: Live
+
+    def close(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+def start(settings: Settings, **serving: Any) -> Running:
+    app = create_app(settings)
+    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, **serving)
+    listener = config.bind_socket()
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with httpx.Client(transport=httpx.HTTPTransport(retries=5, verify=False), timeout=60) as client:
+        assert client.get(f"{url}/healthz").status_code == 200
+    return Running(server, thread, Live(url, app.state.services))
+
+
+def file_job(recordings: Path, **request: object) -> dict[str, object]:
+    return {"source": (recordings / "reel 1.wav").as_uri(), **request}
+
+
+def problem(response: httpx.Response, status: int, code: str) -> dict[str, object]:
+    """The response's problem document, checked for form."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert body["status"] == status
+    assert body["code"] == code
+    assert body["type"] == f"urn:spool:problem:{code}"
+    assert body["title"]
+    assert body["detail"].strip()
+    assert body["instance"] == response.request.url.path
+    return dict(body)

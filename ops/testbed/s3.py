@@ -1,0 +1,29 @@
+"""Real servers as fixtures: PostgreSQL, Redis or Valkey, and an S3 server over HTTP. Each starts once a
+session.
+
+`database_url` and `db` run a test on SQLite and on PostgreSQL. Tables are emptied between tests, which is
+many times faster than making them anew.
+"""
+
+from dataclasses import dataclass
+
+import boto3
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """Where an S3 server listens, and how to be let in."""
+
+    endpoint: str
+    access_key: str = "test-access-key"
+    secret_key: str = "test-secret-key"
+    region: str = "us-east-1"
+
+    def client(self):  # noqa: ANN201 - boto3 makes its clients at run time
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=self.region,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+        )

@@ -1,0 +1,237 @@
+"""Walks a live database and its object store, and tells every breach of the laws in `spool.audit.rules`.
+
+Reads in short transactions of a page of jobs each, and touches no object while one is open; memory stays
+flat. Changes nothing, unless asked to remove what an API killed in mid-upload left without a job. What cannot
+be read ends the audit with StorageError: an audit that saw half proves nothing.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import BinaryIO
+
+from sqlalchemy import Connection
+
+from spool.audit.rules import (
+    Breach,
+    Core,
+    JobFacts,
+    Patience,
+    billed,
+    busy,
+    deleted,
+    ended,
+    gone,
+    line_holds,
+    lost,
+    owned,
+    periods,
+    retained,
+    tiling,
+)
+from spool.background.sweeper import LOCK
+from spool.domain.jobs import JobState
+from spool.domain.retention import Content, Retention
+from spool.errors import NotFound
+from spool.formats import STORED
+from spool.objects import ObjectStore
+from spool.store import Database
+from spool.store import audit as facts
+
+PAGE = 200
+KEPT = 1000
+BLOCK = 1024 * 1024
+JOBS = "jobs/"
+
+
+@dataclass(slots=True)
+class AuditReport:
+    """What was looked at, how many breaches there are of each rule, and the first `KEPT` of them.
+
+    `arriving` are objects so young that their job may still be on its way; `leftovers` are files of attempts
+    that do not count, which cost space and harm nothing; `removed` are orphans that this audit removed;
+    `died` are workers that did not stop in good order. Engine time on no bill is between `lost_least_ns` and
+    `lost_most_ns`.
+    """
+
+    jobs: int = 0
+    chunks: int = 0
+    lines: int = 0
+    workers: int = 0
+    objects: int = 0
+    arriving: int = 0
+    leftovers: int = 0
+    removed: int = 0
+    died: int = 0
+    lost_least_ns: int = 0
+    lost_most_ns: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    breaches: list[Breach] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether every law holds."""
+        return not self.counts
+
+    def add(self, found: Iterable[Breach]) -> None:
+        """Take these breaches in."""
+        for breach in found:
+            self.counts[breach.rule] += 1
+            if len(self.breaches) < KEPT:
+                self.breaches.append(breach)
+
+
+def audit(
+    db: Database,
+    objects: ObjectStore | None,
+    patience: Patience | None = None,
+    *,
+    remove_orphans: bool = False,
+    retention: Mapping[str, Retention] | None = None,
+) -> AuditReport:
+    """Look at everything; without `objects`, at everything in SQL. Raises StorageError."""
+    patience = patience or Patience()
+    report = AuditReport()
+    for page in _pages(db, patience, report, retention or {}):
+        if objects is not None:
+            for job, channels in page:
+                report.add(_objects_of(objects, job, channels))
+    _ledger(db, patience, report)
+    if objects is not None:
+        _orphans(db, objects, patience, report, remove_orphans)
+    return report
+
+
+def _pages(
+    db: Database, patience: Patience, report: AuditReport, retention: Mapping[str, Retention]
+) -> Iterator[list[tuple[JobFacts, int]]]:
+    """Judge the jobs a page at a time by what SQL says of them, and pass each page on, every job with the
+    number of channels that it has chunks of."""
+    last = ""
+    while True:
+        with db.read() as tx:
+            sweeping = facts.is_swept(tx, LOCK, patience.grace_seconds)
+            page = facts.jobs_after(tx, last, PAGE)
+            ids = [job.id for job in page]
+            for bill in facts.bills(tx, ids):
+                report.add(billed(bill))
+            channels = _chunks(tx, page, report)
+        if not page:
+            return
+        for job in page:
+            report.add(owned(job, sweeping, patience))
+            report.add(ended(job))
+            report.add(deleted(job, channels[job.id]))
+            report.add(retained(job, retention))
+        report.jobs += len(page)
+        last = ids[-1]
+        yield [(job, channels[job.id]) for job in page]
+
+
+def _chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport) -> Counter[str]:
+    """Judge the chunks of these jobs as they stream by; how many channels each job has."""
+    channels: Counter[str] = Counter()
+
+    def counted(cores: Iterable[Core]) -> Iterator[Core]:
+        for core in cores:
+            report.chunks += 1
+            channels[core.job_id] = core.channel + 1
+            yield core
+
+    without = {job.id: job for job in page}
+    for job_id, cores in groupby(facts.cores(tx, list(without)), attrgetter("job_id")):
+        report.add(tiling(without.pop(job_id), counted(cores)))
+    for job in without.values():
+        report.add(tiling(job, ()))
+    return channels
+
+
+def _ledger(db: Database, patience: Patience, report: AuditReport) -> None:
+    with db.read() as tx:
+        for line in facts.lines(tx):
+            report.lines += 1
+            report.add(line_holds(line))
+        for worker in facts.worker_sums(tx):
+            report.workers += 1
+            report.add(busy(worker))
+            report.died += worker.gone
+            unbilled = lost(worker, patience)
+            report.lost_least_ns += unbilled.least_ns
+            report.lost_most_ns += unbilled.most_ns
+        report.add(periods(facts.worker_days(tx), patience))
+
+
+def _objects_of(objects: ObjectStore, job: JobFacts, channels: int) -> Iterator[Breach]:
+    """A job's upload, and a finished one's files."""
+    uploaded = job.source_kind == "upload" and Content.SOURCE not in job.deleted
+    if uploaded and objects.head(job.source_uri) is None:
+        yield Breach("source", job.id, f"Its upload {job.source_uri} is not in the object store.")
+    key = job.transcript_key
+    if job.state is not JobState.DONE or key is None:
+        return  # the rule `ended` has said so
+    try:
+        with objects.open(key) as stream:
+            digest, record = _digest(stream, keep=job.separate)
+    except NotFound:
+        yield Breach("stored", job.id, f"Its transcript {key} is not in the object store.")
+        return
+    if digest != job.transcript_sha256:
+        yield Breach("stored", job.id, f"{key} has the hash {digest}, recorded is {job.transcript_sha256}.")
+    elif job.separate and not job.reused:
+        told = json.loads(record)["audio"]["channels"]
+        if told != channels:
+            yield Breach(
+                "covered", job.id, f"It has chunks of {channels} of the recording's {told} channels."
+            )
+    for form in STORED:
+        other = f"{key.removesuffix('json')}{form}"
+        if key.endswith("/transcript.json") and form != "json" and objects.head(other) is None:
+            yield Breach("stored", job.id, f"{other} is not in the object store.")
+
+
+def _digest(stream: BinaryIO, *, keep: bool) -> tuple[str, bytes]:
+    digest, kept = hashlib.sha256(), []
+    while block := stream.read(BLOCK):
+        digest.update(block)
+        if keep:
+            kept.append(block)
+    return digest.hexdigest(), b"".join(kept)
+
+
+def _orphans(
+    db: Database, objects: ObjectStore, patience: Patience, report: AuditReport, remove: bool
+) -> None:
+    oldest = datetime.now(UTC).timestamp() - patience.upload_seconds
+    listing = objects.list(JOBS)
+    while found := list(islice(listing, PAGE)):
+        with db.read() as tx:
+            known = facts.known_jobs(tx, {_job_of(item.key) for item in found}, patience.grace_seconds)
+        for item in found:
+            report.objects += 1
+            job_id = _job_of(item.key)
+            if job_id in known:
+                report.add(gone(item.key, known[job_id]))
+                report.leftovers += _left_over(item.key, known[job_id].transcript_key)
+            elif item.modified is not None and item.modified.timestamp() > oldest:
+                report.arriving += 1
+            elif remove:
+                objects.delete(item.key)
+                report.removed += 1
+            else:
+                report.add([Breach("orphan", item.key, "There is no job that it belongs to.")])
+
+
+def _job_of(key: str) -> str:
+    return key.removeprefix(JOBS).partition("/")[0]
+
+
+def _left_over(key: str, transcript_key: str | None) -> bool:
+    """Whether this is a transcript, and of another attempt than the one that counts."""
+    if transcript_key is None or "/attempt-" not in key:
+        return False
+    return key.rpartition("/")[0] != transcript_key.rpartition("/")[0]

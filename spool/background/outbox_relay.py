@@ -1,0 +1,57 @@
+"""From the outbox to Redis, and the sweep: what makes a lost message harmless.
+
+`relay_once` sends committed hints; `Sweeper` is the thread in which API and worker processes relay their
+outbox and, whoever holds the lock in SQL, sweep. Any outage of Redis or SQL is waited out with back-off.
+Sending twice is harmless and losing is not, hence: take rows, commit, send, then delete them.
+"""
+
+from collections.abc import Sequence
+
+from celery import Celery
+
+from spool.broker.celery_app import queue_depth, send_hint
+from spool.errors import StorageError
+from spool.failpoints import failpoint
+from spool.store.database import Database
+from spool.store.queue import outbox
+from spool.store.queue.outbox import Hint
+
+HINT_WINDOW = 1000
+
+
+def relay_once(db: Database, app: Celery, limit: int = 500, *, window: int = HINT_WINDOW) -> int:
+    """Send up to `limit` due hints; how many were sent. No queue is filled beyond `window` messages.
+
+    Raises StorageError when Redis or SQL does not answer; what was not sent stays due.
+    """
+    with db.read() as tx:
+        queues = outbox.due_queues(tx)
+    sent = 0
+    for queue in queues:
+        room = min(limit - sent, window - queue_depth(app, queue))
+        if room <= 0:
+            continue
+        with db.begin() as tx:
+            hints = outbox.due_hints(tx, room, queue)
+        if hints:
+            failpoint("relay.taken")
+        sent += _send(db, app, hints)
+    return sent
+
+
+def _send(db: Database, app: Celery, hints: Sequence[Hint]) -> int:
+    done = 0
+    try:
+        for hint in hints:
+            send_hint(app, hint.job_id, hint.queue)
+            failpoint("relay.sent")
+            done += 1
+    except StorageError:
+        with db.begin() as tx:
+            outbox.give_back_hints(tx, hints[done:])
+        raise
+    finally:
+        if done:
+            with db.begin() as tx:
+                outbox.mark_sent(tx, hints[:done])
+    return done

@@ -1,0 +1,180 @@
+"""From the outbox to Redis, and the sweep: what makes a lost message harmless.
+
+`relay_once` sends committed hints; `Sweeper` is the thread in which API and worker processes relay their
+outbox and, whoever holds the lock in SQL, sweep. Any outage of Redis or SQL is waited out with back-off.
+Sending twice is harmless and losing is not, hence: take rows, commit, send, then delete them.
+
+What whoever sweeps keeps up to date for the choice of jobs: use of quotas, and who can make a deadline.
+
+Knows when; the sums are in `spool.store`, the judgement in `spool.domain.quotas` and
+`spool.domain.deadlines`.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import structlog
+from celery import Celery
+from sqlalchemy import Connection
+
+from spool.background.outbox_relay import relay_once
+from spool.broker.celery_app import queue_depth
+from spool.domain.deadlines import reckon
+from spool.errors import SpoolError, StorageError
+from spool.failpoints import failpoint
+from spool.ids import new_id
+from spool.settings import Settings
+from spool.store.database import Database
+from spool.store.queue import locks as queue_locks
+from spool.store.queue import outbox
+from spool.store.queue.deadlines import keep_verdict, move_jobs, open_loads, pass_over_late_jobs
+from spool.store.queue.locks import try_lock
+from spool.store.queue.outbox import SweepLimits, SweepReport
+from spool.store.queue.quotas import refresh_use
+from spool.store.queue.scheduler import waiting_by_queue
+
+LOCK = "sweep"
+BACK_OFF_FIRST_S = 0.5
+BACK_OFF_MAX_S = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> SweepReport | None:
+    """Sweep if the lock is free or ours; None when another process sweeps. Raises StorageError."""
+    with db.begin() as tx:
+        if not queue_locks.try_lock(tx, LOCK, owner, 3 * settings.sweep_seconds):
+            return None
+    failpoint("sweep.locked")
+    upkeep(db, settings)
+    with db.read() as tx:
+        waiting = waiting_by_queue(tx, settings.rules, settings.hint_window)
+        missing = {
+            queue: number - outbox.unsent(tx, queue, settings.hint_window)
+            for queue, number in waiting.items()
+        }
+    try:
+        room = _room(app, missing)
+    except StorageError:
+        room = {}  # without Redis there is nothing to send again, and still leases to take back
+    limits = SweepLimits(
+        hint_stale_seconds=settings.hint_stale_seconds,
+        max_deaths=settings.max_deaths,
+        room=room,
+    )
+    with db.begin() as tx:
+        report = outbox.sweep(tx, limits)
+    failpoint("sweep.swept")
+    for job in report.taken:
+        log.warning(
+            "lease ran out", **job.ids, attempt=job.attempt, deaths=job.deaths, becomes=str(job.state)
+        )
+    if report.rehinted:
+        log.info("messages sent again", jobs=len(report.rehinted))
+    return report
+
+
+class Sweeper(threading.Thread):
+    """A daemon thread that relays and sweeps until stopped. `wake()` after a commit sends its hints at
+    once."""
+
+    def __init__(self, db: Database, app: Celery, settings: Settings) -> None:
+        super().__init__(name="spool-sweeper", daemon=True)
+        self._db = db
+        self._app = app
+        self._settings = settings
+        self._owner = new_id("swp")
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+
+    def wake(self) -> None:
+        """There is something to send."""
+        self._wake.set()
+
+    def stop(self, timeout: float = 30.0) -> None:
+        """Stop soon, and give the lock to whoever sweeps next."""
+        self._stopping.set()
+        self._wake.set()
+        if self.is_alive():
+            self.join(timeout)
+
+    def run(self) -> None:
+        """Relay when woken, sweep at each interval, back off while something is down."""
+        failures = 0
+        next_sweep = 0.0
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                if time.monotonic() >= next_sweep:
+                    sweep_once(self._db, self._app, self._settings, self._owner)
+                    next_sweep = time.monotonic() + _jittered(self._settings.sweep_seconds)
+                while not self._stopping.is_set() and self._relay() > 0:
+                    pass
+                failures = 0
+            except Exception as error:  # noqa: BLE001 - this thread must outlive whatever happens: law 1 rests on it
+                failures += 1
+                pause = _jittered(min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2 ** (failures - 1)))
+                log.warning("sweeper", error=repr(error), failures=failures, again_in_seconds=round(pause, 1))
+                self._stopping.wait(pause)
+                continue
+            self._wake.wait(max(0.0, next_sweep - time.monotonic()))
+        self._release()
+
+    def _relay(self) -> int:
+        return relay_once(self._db, self._app, window=self._settings.hint_window)
+
+    def _release(self) -> None:
+        try:
+            with self._db.begin() as tx:
+                queue_locks.unlock(tx, LOCK, self._owner)
+        except SpoolError as error:
+            log.warning("sweeper", error=repr(error))  # the lock runs out by itself
+
+
+def _room(app: Celery, missing: Mapping[str, int]) -> dict[str, int]:
+    """How many messages Redis may be missing, by queue: with as many as jobs that may run it misses none."""
+    return {queue: number - queue_depth(app, queue) for queue, number in missing.items() if number > 0}
+
+
+def _jittered(seconds: float) -> float:
+    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load, guards nothing
+
+
+RECKON_SECONDS = 30.0
+_DEADLINES_LOCK = "deadlines"
+
+
+def upkeep(db: Database, settings: Settings) -> None:
+    """Bring it up to date, as far as it is time for it. Raises StorageError."""
+    if settings.quotas:
+        with db.begin() as tx:
+            refresh_use(tx, settings.quotas)
+    with db.begin() as tx:
+        # Nobody gives this lock up: it says when there was a reckoning last.
+        due = try_lock(tx, _DEADLINES_LOCK, new_id("dln"), RECKON_SECONDS)
+    if due:
+        reckon_deadlines(db, settings)
+
+
+def reckon_deadlines(db: Database, settings: Settings) -> None:
+    """Judge every batch that has a deadline, and sort its jobs accordingly. Raises StorageError."""
+    with db.read() as tx:
+        groups, now = open_loads(tx, settings.shares)
+    for group in groups:
+        deadlines = {load.id: load.deadline for load in group.loads}
+        for verdict in reckon(group.loads, group.rate, now):
+            with db.begin() as tx:
+                keep_verdict(tx, verdict)
+            _until_done(db, partial(move_jobs, verdict=verdict, deadline=deadlines[verdict.id]))
+    _until_done(db, pass_over_late_jobs)
+
+
+def _until_done(db: Database, block: Callable[[Connection], int]) -> None:
+    """A block of jobs a transaction, so that nobody waits long for them."""
+    moved = 1
+    while moved:
+        with db.begin() as tx:
+            moved = block(tx)

@@ -1,0 +1,96 @@
+"""The queue's names and the Celery application, as client and as worker.
+
+Celery carries hints and is trusted with nothing else: messages hold a job's id, are acknowledged early and
+may be lost or doubled. Why each option is set stands beside it. Knows no SQL.
+"""
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from celery import Celery
+from kombu.exceptions import ChannelError, OperationalError
+from redis.exceptions import RedisError
+
+from spool.domain.jobs import queue_name
+from spool.errors import StorageError
+from spool.settings import Settings
+
+__all__ = ["TASK", "celery_app", "queue_depth", "queue_name", "send_hint"]
+
+TASK = "spool.transcribe"
+"""The one task; its one argument is a job id."""
+
+SOCKET_TIMEOUT_S = 10
+
+
+def celery_app(settings: Settings) -> Celery:
+    """The application. Connects to nothing yet; the worker registers `TASK` on it."""
+    app = Celery("spool", broker=settings.redis_url, set_as_current=False)
+    app.conf.update(
+        # The row is the truth and the message a hint: acknowledge at once, keep no result, wait for nothing.
+        task_acks_late=False,
+        task_ignore_result=True,
+        result_backend=None,
+        # A worker takes a message when a thread is free for it, and not before.
+        worker_disable_prefetch=True,
+        worker_prefetch_multiplier=1,
+        worker_pool="threads",
+        worker_concurrency=settings.concurrency,
+        task_serializer="json",
+        accept_content=["json"],
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options=_transport_options(),
+        # Celery's own default queue is never used; naming it ours keeps strays visible.
+        task_default_queue=queue_name(settings.pool),
+        task_create_missing_queues=True,
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        enable_utc=True,
+        timezone="UTC",
+    )
+    if settings.redis_url.startswith("rediss:"):
+        app.conf.broker_use_ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return app
+
+
+def send_hint(app: Celery, job_id: str, queue: str) -> None:
+    """Put the job's id into the queue. Tries once; raises StorageError when Redis does not answer."""
+    with _redis_errors():
+        app.send_task(TASK, args=(job_id,), queue=queue, ignore_result=True, retry=False)
+
+
+def queue_depth(app: Celery, queue: str) -> int:
+    """How many messages wait in the queue. Raises StorageError when Redis does not answer."""
+    with _redis_errors(), app.connection_or_acquire() as connection:
+        try:
+            return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
+        except ChannelError:  # Redis has no empty lists
+            return 0
+
+
+@contextmanager
+def _redis_errors() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, RedisError, OSError) as error:
+        # Not the error's own words: they may hold the address, and with it a password.
+        raise StorageError("Redis does not answer.") from error
+
+
+def _transport_options() -> dict[str, Any]:
+    return {
+        # A half-open connection would otherwise hold a worker for ever.
+        "socket_timeout": SOCKET_TIMEOUT_S,
+        "socket_connect_timeout": SOCKET_TIMEOUT_S,
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+        # Publishing: fail soon, since the outbox keeps what could not be sent.
+        "max_retries": 1,
+        "interval_start": 0,
+        "interval_step": 0.2,
+        "interval_max": 0.2,
+    }

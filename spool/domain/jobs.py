@@ -1,0 +1,149 @@
+"""What a job is allowed to be: its states, the legal moves between them, its options.
+
+Pure: no SQL and no clock. `spool.store` refuses in SQL whatever `MOVES` does not list.
+
+What a row of `jobs` looks like in Python, and the two SQL fragments that every change of state shares.
+
+Knows how columns become fields and which states SQL lets through; runs nothing by itself except the outbox
+line that has to go with a change.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from spool.domain.options import JobOptions
+from spool.domain.priority import NEVER, NORMAL
+
+
+class JobState(StrEnum):
+    """Where a job stands. `queued → running → done | failed | cancelled`."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether only a person can move the job on from here."""
+        return self in TERMINAL
+
+
+TERMINAL = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
+
+MOVES: frozenset[tuple[JobState, JobState]] = frozenset(
+    {
+        (JobState.QUEUED, JobState.RUNNING),  # a worker claims it
+        (JobState.QUEUED, JobState.CANCELLED),
+        (JobState.QUEUED, JobState.FAILED),  # set aside: too many attempts ended with a dead process
+        (JobState.RUNNING, JobState.QUEUED),  # the lease ran out, or the worker drains or yields
+        (JobState.RUNNING, JobState.DONE),
+        (JobState.RUNNING, JobState.FAILED),
+        (JobState.RUNNING, JobState.CANCELLED),
+        (JobState.FAILED, JobState.QUEUED),  # a person retries
+        (JobState.CANCELLED, JobState.QUEUED),
+    }
+)
+
+
+def may_move(old: JobState, new: JobState) -> bool:
+    """Whether a job in state `old` may go to state `new`."""
+    return (old, new) in MOVES
+
+
+def queue_name(pool: str, worker: str | None = None) -> str:
+    """The queue of a pool (`spool.cpu`), or of one worker of it by name (`spool.cpu.at.mini-3`)."""
+    return f"spool.{pool}.at.{worker}" if worker else f"spool.{pool}"
+
+
+SourceKind = Literal["upload", "file", "s3", "https"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the recording is. For an upload, `uri` is its key in the object store (`jobs/{id}/source`)."""
+
+    kind: SourceKind
+    uri: str
+    size: int | None = None
+    etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One recording to be transcribed, as the row stood when it was read."""
+
+    id: str
+    project: str
+    state: JobState
+    name: str
+    source: Source
+    options: JobOptions
+    pool: str
+    worker: str | None
+    """Name of the worker it is pinned to."""
+    attempt: int
+    """Grows with each claim; the fence of every write."""
+    deaths: int
+    """Attempts since the last retry that ended without a word from their worker."""
+    lease_owner: str | None
+    lease_until: datetime | None
+    cancel_requested: bool
+    audio_seconds: float | None
+    """Length of the recording; None until known."""
+    done_seconds: float
+    """How much of it is decoded."""
+    created_at: datetime
+    queued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+    error_code: str | None
+    error_message: str | None
+    transcript_key: str | None
+    transcript_sha256: str | None
+    coverage: float | None
+    """Share of the samples that a chunk's core covered, 0 to 1."""
+    words: int | None
+    """How many words the transcript has."""
+    batch_id: str | None = None
+    batch_line: int | None = None
+    """Its line in the batch's manifest, or its place in the listing of a prefix or folder, from 1."""
+    custom_id: str | None = None
+    """What the submitter calls it; once a batch."""
+    tags: dict[str, str] | None = None
+    reuse: bool = False
+    """Whether an earlier transcript of the same content, options and model may be taken over."""
+    reused_from: str | None = None
+    """The job whose transcript was taken over."""
+    content_sha256: str | None = None
+    """Of the source's bytes, once a worker has read them."""
+    fingerprint: str | None = None
+    """Of the options and the model's weights, once done."""
+    key_id: str | None = None
+    """The API key that handed it in."""
+    troubles: int = 0
+    """Attempts in a row that ended with an error that may pass and kept no chunk."""
+    ran_seconds: float = 0.0
+    """How long workers have run it since it was submitted or retried, as of the last renewal."""
+    priority: int = NORMAL
+    """Its class, as `spool.domain.priority` counts them."""
+    deadline: datetime | None = None
+    due: int = NEVER
+    """The deadline in Unix seconds while it can be met; else `NEVER`."""
+    reckoned_seconds: float | None = None
+    """What `done_seconds` should come to by what its project was charged when it was claimed."""
+    traceparent: str | None = None
+    """The W3C trace context that it was handed in under."""
+    source_deleted_at: datetime | None = None
+    """When its uploaded recording was deleted on purpose."""
+    transcript_deleted_at: datetime | None = None
+    """When every word of it was deleted on purpose."""
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """What every log line about it carries."""
+        return {"job_id": self.id} | ({"batch_id": self.batch_id} if self.batch_id else {})

@@ -1,0 +1,37 @@
+"""Who goes first: the classes, and the numbers by which the jobs of a class are sorted.
+
+Pure. How these combine with fairness between projects is told in `spool.store.queue.scheduler`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from spool.domain.quotas import Quota
+
+PriorityName = Literal["low", "normal", "high"]
+
+HIGH, NORMAL, LOW = 0, 1, 2
+"""As SQL keeps and sorts them: the lowest number goes first."""
+
+PRIORITIES: dict[PriorityName, int] = {"high": HIGH, "normal": NORMAL, "low": LOW}
+PRIORITY_NAMES: dict[int, PriorityName] = {number: name for name, number in PRIORITIES.items()}
+
+NEVER = 253_402_300_799
+"""`jobs.due` without a deadline that can be met: the end of 9999 in Unix seconds."""
+
+
+def due_of(deadline: datetime | None) -> int:
+    """The deadline in Unix seconds, as jobs are sorted by it; `NEVER` without one."""
+    return NEVER if deadline is None else min(NEVER - 1, int(deadline.timestamp()))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How projects share: weights (1 unless named), quotas, and the seconds after which a waiting job is
+    aged."""
+
+    shares: Mapping[str, float] = field(default_factory=dict)
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    aging_seconds: float = 3600.0

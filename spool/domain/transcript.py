@@ -1,0 +1,189 @@
+"""A lattice of words as it is kept and handed out: what else the search thought possible, and how much so.
+
+Pure data. States are numbered so that every arc leads to a higher one; state 0 is the start. Weights are
+natural logarithms: the sum of `acoustic` and `lm` along a path and of its end is the path's score. One
+lattice covers one chunk; times are seconds from the start of the recording.
+
+The transcript as it is kept: words with times, segments fit to read, and what was covered.
+
+Pure data. The JSON form of `Transcript` is the record; `spool.formats` renders every other form from it.
+Times are seconds from the start of the recording.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+
+class LatticeArc(_Frozen):
+    """One word between two states. `confidence` is how probable it is; `lm` is what a language model and
+    boosted phrases gave. A token without text is an arc with an empty word."""
+
+    source: Annotated[int, Field(alias="from", ge=0)]
+    target: Annotated[int, Field(alias="to", ge=0)]
+    word: str
+    start: float
+    end: float
+    acoustic: float
+    lm: float
+    confidence: Annotated[float, Field(ge=0, le=1)]
+
+
+class LatticeEnd(_Frozen):
+    """A state where a path may end, and what ending there weighs."""
+
+    state: Annotated[int, Field(ge=0)]
+    acoustic: float
+    lm: float
+
+
+class Lattice(_Frozen):
+    """One chunk's lattice. `prune`: arcs are kept whose best path is within so much of the best path's score.
+    `times`: for each state, when the words before it have ended."""
+
+    start: Annotated[float, Field(ge=0)]
+    end: Annotated[float, Field(ge=0)]
+    channel: int = 0
+    prune: float
+    score: float
+    frame_seconds: Annotated[float, Field(gt=0)]
+    times: tuple[float, ...]
+    arcs: tuple[LatticeArc, ...]
+    ends: tuple[LatticeEnd, ...]
+
+    def moved(self, seconds: float, channel: int) -> "Lattice":
+        """The same, `seconds` later."""
+
+        def later(time: float) -> float:
+            return round(time + seconds, 3)
+
+        arcs = tuple(
+            arc.model_copy(update={"start": later(arc.start), "end": later(arc.end)}) for arc in self.arcs
+        )
+        moved = {
+            "start": later(self.start),
+            "end": later(self.end),
+            "channel": channel,
+            "times": tuple(map(later, self.times)),
+            "arcs": arcs,
+        }
+        return self.model_copy(update=moved)
+
+
+SCHEMA: Literal["spool.transcript/1"] = "spool.transcript/1"
+
+Seconds = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Alternative(_Record):
+    """Another word that was heard over the time of one, and how probable it is."""
+
+    text: str
+    confidence: Share
+
+
+class Word(_Record):
+    """One word. `confidence` is 0 to 1: of a beam how probable the word is, of greedy the lowest probability
+    among its tokens. `alternatives`, where asked for, are what else was heard over its time, most probable
+    first."""
+
+    text: str
+    start: Seconds
+    end: Seconds
+    confidence: Share
+    channel: int = 0
+    alternatives: Annotated[tuple[Alternative, ...], Field(exclude_if=lambda told: not told)] = ()
+
+
+class NbestText(_Record):
+    """One hypothesis of a chunk. `score` is its natural-log probability, higher is better, with what a
+    language model and boosted phrases added; comparable within its chunk alone."""
+
+    text: str
+    score: float
+
+
+class ChunkNbest(_Record):
+    """What the search made of one stretch of one channel, best first."""
+
+    start: Seconds
+    end: Seconds
+    channel: int = 0
+    hypotheses: tuple[NbestText, ...]
+
+
+class Segment(_Record):
+    """A stretch of one channel fit to be read at once. `first_word` and `last_word` index the words."""
+
+    start: Seconds
+    end: Seconds
+    text: str
+    channel: int
+    first_word: int
+    last_word: int
+
+
+class Gap(_Record):
+    """A stretch of the recording that no chunk covered."""
+
+    start: Seconds
+    end: Seconds
+    channel: int
+
+
+class Coverage(_Record):
+    """How much of the input went through (law 6): `ratio` is 1 when every sample was in a chunk's core."""
+
+    audio_seconds: Seconds
+    covered_seconds: Seconds
+    speech_seconds: Seconds
+    ratio: Annotated[float, Field(ge=0, le=1)]
+    gaps: tuple[Gap, ...] = ()
+
+
+class AudioFacts(_Record):
+    """What the source file was."""
+
+    name: str
+    format: str
+    sample_rate: int
+    channels: int
+    duration: Seconds
+    warnings: tuple[str, ...] = ()
+
+
+class ModelFacts(_Record):
+    """Which weights spoke; of a language model, which file."""
+
+    name: str
+    sha256: str
+
+
+class Transcript(_Record):
+    """One recording's words."""
+
+    schema_version: Literal["spool.transcript/1"] = SCHEMA
+    job: str | None = None
+    audio: AudioFacts
+    model: ModelFacts
+    language_model: ModelFacts | None = None
+    options: dict[str, JsonValue]
+    coverage: Coverage
+    text: str
+    words: tuple[Word, ...]
+    segments: tuple[Segment, ...]
+    nbest: tuple[ChunkNbest, ...] = ()
+    """Each searched chunk's hypotheses, where more than one was asked for; chunks may overlap a little."""
+    lattice: Annotated[tuple[Lattice, ...], Field(exclude_if=lambda told: not told)] = ()
+    """Each searched chunk's lattice, where it was asked for, by time and channel."""

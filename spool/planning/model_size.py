@@ -1,0 +1,142 @@
+"""The sizes of a model that its cost depends on, by a known name or from its configuration.
+
+Reads `config.json` of a model's folder for numbers alone: what the engine refuses is refused by the engine
+(`worker.models.nemo.config`). Reads no weights.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from spool.errors import InvalidRequest
+
+FEATURE_FRAMES = 100  # a second
+CONFIG_NAME = "config.json"
+
+Head = Literal["tdt", "rnnt", "ctc"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """A FastConformer and its heads, all sizes in numbers of values.
+
+    `channels` are those of the subsampling convolutions, `window` how many frames local attention sees (None:
+    all). `hidden`, `lstm_layers` and `joint` are zero on a model that has a CTC head alone; `durations` is
+    how many a TDT head knows, 0 on RNNT. `labels` is without blank.
+    """
+
+    name: str
+    mels: int
+    layers: int
+    width: int
+    expansion: int = 4
+    kernel: int = 9
+    factor: int = 8
+    channels: int = 256
+    heads: int = 8
+    window: int | None = None
+    hidden: int = 640
+    lstm_layers: int = 1
+    joint: int = 640
+    labels: int = 1024
+    durations: int = 5
+
+    @property
+    def head(self) -> Head:
+        """Which search it allows first."""
+        if not self.hidden:
+            return "ctc"
+        return "tdt" if self.durations else "rnnt"
+
+    @property
+    def frame_rate(self) -> float:
+        """Encoder frames a second of audio."""
+        return FEATURE_FRAMES / self.factor
+
+    @property
+    def encoder_weights(self) -> int:
+        """Matrices of the encoder's layers; what is small beside them is left out."""
+        square = self.width * self.width
+        return self.layers * (4 * self.expansion + 4 + 1 + 3) * square
+
+    @property
+    def step_weights(self) -> int:
+        """What one step of a transducer's search reads: the LSTM, and the joint but for the encoder's
+        side."""
+        return self.lstm_layers * 8 * self.hidden**2 + self.joint * (self.hidden + self.outputs)
+
+    @property
+    def outputs(self) -> int:
+        """Logits: labels, blank and durations."""
+        return self.labels + 1 + self.durations
+
+
+KNOWN: Mapping[str, ModelShape] = {
+    "parakeet-tdt-0.6b": ModelShape("parakeet-tdt-0.6b", 128, 24, 1024, lstm_layers=2),
+    "parakeet-tdt_ctc-110m": ModelShape("parakeet-tdt_ctc-110m", 80, 17, 512),
+}
+_SHORT = {"0.6b": "parakeet-tdt-0.6b", "110m": "parakeet-tdt_ctc-110m"}
+
+
+def read_shape(model: str) -> ModelShape:
+    """The shape of a known model (by any name that holds 0.6b or 110m) or of a folder with a `config.json`.
+
+    Raises InvalidRequest for what is neither, or has no sizes.
+    """
+    place = Path(model).expanduser()
+    if place.is_dir():
+        path = place / CONFIG_NAME
+        try:
+            tree = json.loads(path.read_text(encoding="utf-8"))
+            return _shape_of(tree, place.resolve().name)
+        except OSError as error:
+            raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidRequest(f"{path} does not tell the model's sizes: {error!r}.") from error
+    found = next((known for short, known in _SHORT.items() if short in model.lower()), None)
+    if found is None:
+        raise InvalidRequest(
+            f"The model {model!r} is no folder with a {CONFIG_NAME}, and none of {', '.join(KNOWN)}."
+        )
+    return KNOWN[found]
+
+
+def _shape_of(tree: Mapping[str, Any], name: str) -> ModelShape:
+    encoder, decoder, joint = tree["encoder"], tree["decoder"], tree.get("joint")
+    local = encoder.get("self_attention_model") == "rel_pos_local_attn"
+    shape = ModelShape(
+        name=name,
+        mels=int(encoder["feat_in"]),
+        layers=int(encoder["n_layers"]),
+        width=int(encoder["d_model"]),
+        expansion=int(encoder.get("ff_expansion_factor", 4)),
+        kernel=int(encoder.get("conv_kernel_size", 31)),
+        factor=int(encoder.get("subsampling_factor", 4)),
+        channels=_channels(encoder),
+        heads=int(encoder.get("n_heads", 4)),
+        window=sum(encoder["att_context_size"]) + 1 if local else None,
+        hidden=int(decoder["prednet"]["pred_hidden"]) if joint else 0,
+        lstm_layers=int(decoder["prednet"].get("pred_rnn_layers", 1)) if joint else 0,
+        joint=int(joint["jointnet"]["joint_hidden"]) if joint else 0,
+        labels=_labels(tree),
+        durations=len(tree.get("model_defaults", {}).get("tdt_durations") or ()) if joint else 0,
+    )
+    if min(shape.mels, shape.layers, shape.width, shape.expansion, shape.kernel, shape.factor) < 1:
+        raise ValueError("a size is below one")
+    return shape
+
+
+def _channels(encoder: Mapping[str, Any]) -> int:
+    given = int(encoder.get("subsampling_conv_channels", -1))
+    return given if given > 0 else int(encoder["d_model"])
+
+
+def _labels(tree: Mapping[str, Any]) -> int:
+    for section, key in (("decoder", "vocab_size"), ("joint", "num_classes"), ("decoder", "num_classes")):
+        found = (tree.get(section) or {}).get(key)
+        if isinstance(found, int) and found > 0:
+            return found
+    words = (tree.get("joint") or tree["decoder"]).get("vocabulary")
+    return len(words) if words else 1024

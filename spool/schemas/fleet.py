@@ -1,0 +1,156 @@
+"""What goes over the wire: the shapes of requests and answers, each with an example for the OpenAPI page.
+
+Knows the ground's records and how they look from outside (money as decimal text, times in UTC). Knows neither
+routes nor SQL.
+
+The route of the overview: what waits, runs and ended, and what today came to; a project sees its own.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from spool.domain.jobs import JobState
+from spool.schemas.common import Money, with_example
+from spool.schemas.examples import jobs as examples
+
+
+class WorkerOut(BaseModel):
+    """One worker as it last reported."""
+
+    id: str
+    name: str
+    pool: str
+    host: str
+    chip: str
+    version: str
+    state: str = Field(
+        description="starting, ready, draining, resting (outside its hours), unwell, stopped, or lost: it "
+        "said nothing for a minute."
+    )
+    reason: str | None = Field(description="Why it is unwell, lost or resting, and takes no jobs.")
+    alive: bool = Field(description="Whether it reported lately.")
+    models: list[str] = Field(description="Models that it is able to load.")
+    loaded_models: list[str] | None = Field(
+        None, description="Models in its memory now, the one needed last at the end."
+    )
+    pinned_models: list[str] | None = Field(None, description="Models that stay in its memory.")
+    gpu_cores: int | None = None
+    memory_bytes: int | None = None
+    concurrency: int
+    price_per_hour: Money
+    busy_seconds: float
+    started_at: datetime
+    seen_at: datetime
+
+
+class WorkerList(BaseModel):
+    """Workers, most recently heard of first."""
+
+    model_config = with_example(examples.WORKERS)
+
+    items: list[WorkerOut]
+
+
+class ModelOut(BaseModel):
+    """A model that jobs may name."""
+
+    name: str
+    default: bool
+    workers: int = Field(description="Workers that report now and offer it.")
+
+
+class ModelList(BaseModel):
+    """Every model that the settings name."""
+
+    model_config = with_example(examples.MODELS)
+
+    items: list[ModelOut]
+
+
+class Health(BaseModel):
+    """The process lives."""
+
+    model_config = with_example(examples.HEALTH)
+
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+class CheckOut(BaseModel):
+    """One part that the API depends on."""
+
+    ok: bool
+    milliseconds: int
+    detail: str = ""
+
+
+class Readiness(BaseModel):
+    """Whether every part answers."""
+
+    model_config = with_example(examples.READY)
+
+    ready: bool
+    checks: dict[str, CheckOut]
+
+
+class FieldProblem(BaseModel):
+    """One field that was refused."""
+
+    where: str
+    message: str
+
+
+class ProblemOut(BaseModel):
+    """An error (RFC 9457). `code` is stable; `detail` is for people."""
+
+    model_config = with_example(examples.PROBLEM)
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    instance: str
+    errors: list[FieldProblem] | None = None
+
+
+class WaitingOut(BaseModel):
+    """The queue of one pool."""
+
+    pool: str
+    jobs: int
+    oldest_seconds: float = Field(description="How long the job that waits longest has waited.")
+
+
+class EndedOut(BaseModel):
+    """Jobs in one final state; failed ones by error."""
+
+    state: JobState
+    error: str = Field(description="The error's code; empty unless failed.")
+    jobs: int
+
+
+class TodayOut(BaseModel):
+    """The present UTC day."""
+
+    audio_seconds: float
+    engine_seconds: float
+    rtfx: float | None = Field(description="Audio seconds per engine second; null before any work.")
+    billable: Money
+    wasted: Money
+    currency: str
+
+
+class Overview(BaseModel):
+    """Where everything stands, at a glance."""
+
+    model_config = with_example(examples.OVERVIEW)
+
+    now: datetime
+    waiting: list[WaitingOut]
+    running: dict[str, int] = Field(description="Jobs in workers, by pool.")
+    ended: list[EndedOut]
+    batches_receiving: int
+    today: TodayOut

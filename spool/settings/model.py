@@ -1,0 +1,272 @@
+"""Every setting of Spool in one frozen object, read from `SPOOL_*` variables.
+
+The defaults are the embedded stack on one machine: SQLite, a folder as object store and a Redis on a Unix
+socket, all under `SPOOL_HOME`. Secrets may come from files (`SPOOL_API_TOKEN_FILE`). Settings that contradict
+each other refuse with one sentence (`checks`). Knows names, types and defaults; opens no connection.
+"""
+
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from spool.domain.pricing import CLOUDS, CloudPrices, Rate, price_micros, price_of
+from spool.domain.priority import Rules
+from spool.domain.quotas import Quota
+from spool.domain.retention import Retention
+from spool.domain.work_hours import parse_hours
+from spool.net.address_policy import AddressRules, normal_host
+from spool.settings.redis_url import default_url
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+PREFIX = "SPOOL_"
+SECRETS = ("api_token", "api_key", "s3_access_key_id", "s3_secret_access_key", "database_url", "redis_url")
+"""Settings that may also be read from the file that `SPOOL_…_FILE` names."""
+_DEMO_MODEL = Path(__file__).resolve().parents[2] / "models" / "demo"
+
+
+def _plain_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError("is part of a queue's name: letters, digits, '.', '_' and '-' only")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_plain_name)]
+Seconds = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0.001, le=1000)]
+
+
+def _host_name() -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", platform.node()).strip("-.")[:100] or "worker"
+
+
+class Settings(BaseModel):
+    """What this process was told, as `load_settings` read it. Frozen; secrets are not in its repr."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    home: Path = Path("var")
+    database_url: str = Field("", repr=False)
+    redis_url: str = Field("", repr=False)
+    objects: str = ""
+    s3_endpoint_url: str | None = None
+    s3_region: str = "us-east-1"
+    s3_access_key_id: SecretStr | None = None
+    s3_secret_access_key: SecretStr | None = None
+    s3_checksums: bool = False
+    """Send boto3's default checksums; off, since many S3-alikes refuse them."""
+
+    source_roots: tuple[Path, ...] = ()
+    """Folders below which `file://` sources may lie."""
+    source_hosts: tuple[str, ...] = ()
+    """Hosts that `https://` sources may lie on (`example.org`, `*.example.org`); empty: any public one."""
+    source_private_hosts: tuple[str, ...] = ()
+    """Hosts that may have private addresses, such as a file server of one's own."""
+    api_host: str = "127.0.0.1"
+    api_port: int = Field(8700, ge=0, le=65535)
+    api_processes: int = Field(1, ge=1, le=64)
+    """Processes that answer requests, all on the one port."""
+    api_token: SecretStr | None = None
+    """The operator's own, with every right; other callers have keys (`spool keys`)."""
+    api_key: SecretStr | None = None
+    """What the `spool` command shows a server."""
+    rate_limit: float = Field(200.0, ge=0)
+    """Requests a second by each key, or each address without one, to one API process; 0: no limit."""
+    rate_burst: int = Field(2000, ge=1)
+    """So many at once after a pause."""
+    upload_max_bytes: int = Field(4 * 2**30, gt=0)
+    max_audio_seconds: Seconds = 24 * 3600.0
+    source_max_bytes: int = Field(32 * 2**30, gt=0)
+    """Bytes of a recording that is read from `file://` or fetched from `s3://`."""
+    disk_floor_bytes: int = Field(256 * 2**20, ge=0)
+    """Bytes of the home's disk that a worker leaves free; with fewer it takes no jobs."""
+    max_clock_skew_seconds: Seconds = 600.0
+    """How far a worker's clock may be from the database's; S3 refuses signatures that are 15 minutes off."""
+    unwell_retry_seconds: Seconds = 60.0
+    """How often a worker that took itself out of service tests whether it is well again."""
+    unwell_exit: bool = False
+    """Whether it ends with exit code 1 instead, for whoever supervises it."""
+    max_job_seconds: Seconds = 24 * 3600.0
+    """How long workers may run one job, over all its attempts since it was submitted or retried."""
+
+    event_days: float = Field(30.0, gt=0)
+    """How long it stays known what happened to jobs and batches."""
+    event_streams: int = Field(200, ge=1)
+    """Streams of events that one API process keeps open."""
+    webhook_private_hosts: tuple[str, ...] = ()
+    """Hosts that webhooks may reach at private addresses and without TLS, such as a server of one's own."""
+    webhook_disable_days: float = Field(5.0, gt=0)
+    """After so long with failures alone an endpoint is disabled."""
+
+    models: dict[str, str] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
+    """Model names that jobs may ask for, each a folder, a `.nemo` file or a hub id `owner/name`."""
+    default_model: str = "demo"
+    pinned_models: tuple[str, ...] = ()
+    """Models that a worker loads when it starts and never lets go."""
+    model_memory_bytes: int | None = Field(None, gt=0)
+    """What the weights of loaded models may take; a quarter of the machine's memory unless told."""
+    model_stay_seconds: float = Field(20.0, ge=0)
+    """How long a loaded model with work stays, though jobs of one for which there is no room wait."""
+    language_models: dict[str, str] = Field(default_factory=dict)
+    """Language models that jobs may ask for, each an ARPA file over the acoustic model's tokens."""
+
+    pool: Name = "cpu"
+    worker_name: Name = Field(default_factory=_host_name)
+    concurrency: int = Field(8, ge=1, le=256)
+    """Jobs in flight in one worker."""
+    frame_budget: int | None = Field(None, ge=1)
+    """Feature frames of 10 ms in one batch, padding included; None: as many as the machine has memory for."""
+    max_batch: int | None = Field(None, ge=1)
+    """Utterances in one batch; None: as the memory allows."""
+    work_hours: str = ""
+    """When to work by this machine's clock (`19:00-07:00,sat,sun`); empty: always."""
+    work_share: float = Field(1.0, gt=0, le=1)
+    """Of the time within these hours, the share that the engine may be busy."""
+    engine_slots: int = Field(32, ge=1)
+    """Chunks that may wait in the engine before job threads are held back."""
+    yield_seconds: Seconds = 600.0
+    """After so long a running job goes back into the queue if others wait."""
+    shares: dict[str, Share] = Field(default_factory=dict)
+    """A project's weight where projects wait for the same pool; 1 unless named."""
+    quotas: dict[str, Quota] = Field(default_factory=dict)
+    """What a project may use; the rest of its jobs is held. `*`: each project that is not named."""
+    aging_seconds: Seconds = 3600.0
+    """After so long a waiting job may go before those of a higher priority, one claim in ten."""
+
+    lease_seconds: Seconds = 60.0
+    heartbeat_seconds: Seconds = 10.0
+    sweep_seconds: Seconds = 5.0
+    hint_stale_seconds: Seconds = 30.0
+    hint_window: int = Field(1000, ge=1)
+    """Messages kept in one Redis queue at most; the rest wait in SQL."""
+    max_deaths: int = Field(3, ge=1)
+
+    price_per_hour: Decimal = Field(Decimal("0.10"), ge=0)
+    """Price of an engine hour where the rate card names neither the worker nor its pool."""
+    rate_card: dict[str, Rate] = Field(default_factory=dict)
+    """By worker or pool: a rent, a machine that was bought, or prices by day."""
+    budgets: dict[str, Decimal] = Field(default_factory=dict)
+    """What a project may cost in a UTC month; more is told, nothing is stopped."""
+    retention: dict[str, Retention] = Field(default_factory=dict)
+    """How long a project's recordings and transcripts are kept, `*` for the others; for ever unless said."""
+    retention_sweep_seconds: Seconds = 60.0
+    """How often what has been kept long enough is looked for."""
+    cloud_prices: CloudPrices = CLOUDS
+    """What a report is held against."""
+    currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
+    log_json: bool = False
+    log_file: Path | None = None
+    """Where a worker writes what it says; opened anew after SIGUSR1."""
+    otlp_endpoint: str | None = Field(None, pattern=r"^https?://\S+$", repr=False)
+    """Where traces are sent as OTLP over HTTP; `/v1/traces` is added. None: OTEL_EXPORTER_OTLP_ENDPOINT, if
+    set."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _embedded_defaults(cls, values: Any) -> Any:  # noqa: ANN401 - pydantic's raw input
+        if isinstance(values, dict):
+            home = Path(values.get("home") or "var").expanduser().resolve()
+            values = {**values, "home": home}
+            values["database_url"] = values.get("database_url") or f"sqlite:///{home / 'spool.db'}"
+            values["redis_url"] = values.get("redis_url") or default_url(home)
+            values["objects"] = values.get("objects") or (home / "objects").as_uri()
+        return values
+
+    @field_validator("source_roots", mode="before")
+    @classmethod
+    def _paths(cls, value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, str):
+            value = json.loads(value) if value.startswith("[") else [p for p in value.split(os.pathsep) if p]
+        return tuple(Path(path).expanduser().resolve() for path in value)
+
+    @field_validator("cloud_prices", mode="before")
+    @classmethod
+    def _json(cls, value: Any) -> Any:  # noqa: ANN401
+        return json.loads(value, parse_float=Decimal) if isinstance(value, str) else value
+
+    @field_validator("source_hosts", "source_private_hosts", "webhook_private_hosts", mode="before")
+    @classmethod
+    def _host_patterns(cls, value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, str):
+            value = json.loads(value) if value.startswith("[") else value.split(",")
+        patterns = tuple(normal_host(pattern) for pattern in value if pattern.strip())
+        if any("*" in pattern.removeprefix("*.") or "/" in pattern for pattern in patterns):
+            raise ValueError("has to be a list of hosts such as example.org,*.example.net")
+        return patterns
+
+    @field_validator("work_hours")
+    @classmethod
+    def _hours(cls, value: str) -> str:
+        parse_hours(value)
+        return value
+
+    @field_validator("pinned_models", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:  # noqa: ANN401
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+    @field_validator(
+        "models", "language_models", "rate_card", "budgets", "shares", "quotas", "retention", mode="before"
+    )
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:  # noqa: ANN401
+        if not isinstance(value, str):
+            return (
+                {name: str(item) if isinstance(item, (Path, float)) else item for name, item in value.items()}
+                if isinstance(value, Mapping)
+                else value
+            )
+        if value.lstrip().startswith("{"):
+            return json.loads(value, parse_float=Decimal)
+        pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
+        if any(not name.strip() or not item.strip() for name, _, item in pairs):
+            raise ValueError("has to be JSON or a list such as name=value,other=value")
+        return {name.strip(): item.strip() for name, _, item in pairs}
+
+    def price_per_hour_micros(self, worker: str | None = None, pool: str | None = None) -> int:
+        """The price of an engine hour of this worker (or another) today, in millionths of the currency."""
+        name, day = worker or self.worker_name, datetime.now(UTC).date()
+        return price_micros(price_of(name, pool or self.pool, self.rate_card, self.price_per_hour, day))
+
+    @property
+    def rules(self) -> Rules:
+        """Who goes first."""
+        return Rules(self.shares, self.quotas, self.aging_seconds)
+
+    @property
+    def source_addresses(self) -> AddressRules:
+        """Which hosts `https://` sources may be fetched from."""
+        return AddressRules(self.source_hosts, self.source_private_hosts)
+
+    @property
+    def webhook_addresses(self) -> AddressRules:
+        """Which hosts webhooks may be sent to."""
+        return AddressRules((), self.webhook_private_hosts)
+
+    @property
+    def own_folders(self) -> tuple[Path, ...]:
+        """Folders with recordings and transcripts of every project, which no job may name as its source."""
+        kept = [self.home / "uploads", self.home / "tmp", self.objects_folder]
+        return tuple(folder for folder in kept if folder is not None)
+
+    @property
+    def objects_folder(self) -> Path | None:
+        """The object store's folder, if it is one."""
+        parts = urlsplit(self.objects)
+        return Path(unquote(parts.path)) if parts.scheme == "file" else None

@@ -1,0 +1,241 @@
+"""The log of what happened to jobs and batches: written with it, read by number, forgotten after some days.
+
+`note_jobs` and `note_batch` write to an inbox in the commit of the change itself. From there
+`spool.store.event_log` moves events into the log under numbers that grow with visibility, so that who has
+read up to a number has missed nothing below it. Knows no reader.
+
+Gives events their numbers, and notices when a batch has ended.
+
+An id that is given out before the commit may become visible after a higher one (PostgreSQL), and who reads by
+id would miss it. So a number is given only to what is committed already, under a lock that is held until the
+numbers are committed themselves. Any process may do it at any time. A batch's end shows in no single job's
+commit, since its two last jobs may end at once; it is seen here, after both. Webhooks get their deliveries in
+the same commit.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Exists, Row, delete, exists, insert, literal, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from spool.domain.events import (
+    BATCH_CANCELLED,
+    BATCH_DONE,
+    BATCH_RECEIVED,
+    BATCH_RETRIED,
+    JOB_ENDS,
+    JOB_EVENTS,
+    Event,
+)
+from spool.domain.jobs import TERMINAL, Job, JobState
+from spool.store.batch_progress import batch_counts
+from spool.store.sql import now_utc, seconds_from_now
+from spool.store.webhooks import add_deliveries
+from spool.tables import batches, event_inbox, event_position, events, jobs
+
+POSITION = "events"
+_SHORT = 500
+
+
+def note_jobs(tx: Connection, *changed: Job) -> None:
+    """Each of the jobs came into the state that it is in."""
+    rows = [
+        {
+            "type": JOB_EVENTS[job.state],
+            "project": job.project,
+            "job_id": job.id,
+            "batch_id": job.batch_id,
+            "custom_id": job.custom_id,
+            "data": _told(job),
+        }
+        for job in changed
+        if job.state in JOB_EVENTS
+    ]
+    if rows:
+        tx.execute(insert(event_inbox).values(at=now_utc()), rows)
+
+
+def note_batch(tx: Connection, kind: str, batch_id: str, project: str, data: Mapping[str, Any]) -> None:
+    """Something of a type of `spool.domain.events` happened to a batch."""
+    tx.execute(
+        insert(event_inbox).values(
+            at=now_utc(), type=kind, project=project, batch_id=batch_id, data=dict(data)
+        )
+    )
+
+
+def note_cancelled(tx: Connection, batch_id: str, finished_at: datetime) -> None:
+    """Those jobs of the batch that were cancelled with this very time, however many, in one statement."""
+    state = JobState.CANCELLED
+    told = literal({"state": state.value}, event_inbox.c.data.type)
+    cancelled = select(
+        now_utc(),
+        literal(JOB_EVENTS[state]),
+        jobs.c.project,
+        jobs.c.id,
+        jobs.c.batch_id,
+        jobs.c.custom_id,
+        told,
+    ).where(jobs.c.batch_id == batch_id, jobs.c.state == state.value, jobs.c.finished_at == finished_at)
+    columns = ["at", "type", "project", "job_id", "batch_id", "custom_id", "data"]
+    tx.execute(insert(event_inbox).from_select(columns, cancelled.order_by(jobs.c.batch_line)))
+
+
+def last_event(tx: Connection) -> int:
+    """The number that the log has reached; 0 at its beginning."""
+    found = tx.scalar(select(event_position.c.value).where(event_position.c.name == POSITION))
+    return int(found or 0)
+
+
+def any_unplaced(tx: Connection, job_id: str | None = None, batch_id: str | None = None) -> bool:
+    """Whether something happened (to the job or batch) that has no number yet."""
+    which = [
+        column == value
+        for column, value in ((event_inbox.c.job_id, job_id), (event_inbox.c.batch_id, batch_id))
+        if value is not None
+    ]
+    return bool(tx.scalar(select(exists().where(*which) if which else exists(select(event_inbox.c.id)))))
+
+
+def read_events(
+    tx: Connection,
+    after: int,
+    limit: int,
+    *,
+    until: int | None = None,
+    job_id: str | None = None,
+    batch_id: str | None = None,
+) -> list[Event]:
+    """Up to `limit` events after a number, in order: all, or those of a job, or of a batch and its jobs."""
+    which: list[ColumnElement[bool]] = [events.c.id > after]
+    if until is not None:
+        which.append(events.c.id <= until)
+    if job_id is not None:
+        which.append(events.c.job_id == job_id)
+    if batch_id is not None:
+        which.append(events.c.batch_id == batch_id)
+    return [
+        _event_of(row)
+        for row in tx.execute(select(*events.c).where(*which).order_by(events.c.id).limit(limit))
+    ]
+
+
+def prune_events(tx: Connection, days: float, limit: int = 5000) -> int:
+    """Forget up to `limit` events older than so many days; how many. Call it until it says fewer."""
+    # The oldest come first by number; a condition on time alone would look at all of them to find none.
+    first = select(events.c.id, events.c.at).order_by(events.c.id).limit(limit).subquery()
+    old = select(first.c.id).where(first.c.at < seconds_from_now(-days * 86_400))
+    return tx.execute(delete(events).where(events.c.id.in_(old))).rowcount
+
+
+def forget_events(tx: Connection, job_ids: Sequence[str]) -> int:
+    """Forget everything told of these jobs, as their deletion asks; how many events."""
+    gone = 0
+    for table in (event_inbox, events):
+        gone += tx.execute(delete(table).where(table.c.job_id.in_(job_ids))).rowcount
+    return gone
+
+
+def _told(job: Job) -> dict[str, Any]:
+    """What the event says beside the ids: small, since there is one for each move of each job."""
+    told: dict[str, Any] = {"state": job.state.value, "name": job.name, "attempt": job.attempt}
+    if job.state is JobState.DONE:
+        told |= {
+            "audio_seconds": job.audio_seconds,
+            "words": job.words,
+            "coverage": job.coverage,
+            "reused_from": job.reused_from,
+        }
+    if job.state is JobState.FAILED:
+        told["error"] = {"code": job.error_code, "message": (job.error_message or "")[:_SHORT]}
+    return told
+
+
+def _event_of(row: Row[Any]) -> Event:
+    return Event(**row._mapping)
+
+
+_MAY_END = JOB_ENDS | {BATCH_RECEIVED, BATCH_CANCELLED}
+_REOPEN = frozenset({JOB_EVENTS[JobState.QUEUED], JOB_EVENTS[JobState.RUNNING], BATCH_RETRIED})
+PLACED_AT_ONCE = 500
+
+
+def place_events(tx: Connection, limit: int = PLACED_AT_ONCE) -> list[Event]:
+    """Move up to `limit` committed events into the log; they, and the ends of batches that they led to."""
+    position = _locked_position(tx)
+    first = select(event_inbox.c.id).order_by(event_inbox.c.id).limit(limit)
+    taken = tx.execute(delete(event_inbox).where(event_inbox.c.id.in_(first)).returning(*event_inbox.c)).all()
+    if not taken:
+        return []
+    placed = [
+        Event(**{**row._mapping, "id": position + number})
+        for number, row in enumerate(sorted(taken, key=lambda row: row.id), 1)
+    ]
+    _reopen(tx, {event.batch_id for event in placed if event.type in _REOPEN})
+    for batch_id in dict.fromkeys(event.batch_id for event in placed if event.type in _MAY_END):
+        if batch_id is not None:
+            placed.extend(_end(tx, batch_id, position + len(placed) + 1))
+    tx.execute(insert(events), [_row(event) for event in placed])
+    add_deliveries(tx, placed)
+    tx.execute(
+        update(event_position).where(event_position.c.name == POSITION).values(value=position + len(placed))
+    )
+    return placed
+
+
+def batch_is_open(tx: Connection, batch_id: str) -> bool:
+    """Whether jobs of it may still come, or have not ended."""
+    closed = batches.c.closed_at.is_not(None) | batches.c.cancelled_at.is_not(None)
+    ended = select(batches.c.id).where(batches.c.id == batch_id, closed, ~_open_job(batch_id))
+    return tx.execute(ended).one_or_none() is None
+
+
+def _locked_position(tx: Connection) -> int:
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    taken = update(event_position).where(event_position.c.name == POSITION)
+    taken = taken.values(value=event_position.c.value)
+    position = tx.scalar(taken.returning(event_position.c.value))
+    if position is None:
+        tx.execute(build(event_position).values(name=POSITION, value=0).on_conflict_do_nothing())
+        position = tx.scalar(taken.returning(event_position.c.value))
+    return int(position or 0)
+
+
+def _reopen(tx: Connection, batch_ids: Iterable[str | None]) -> None:
+    ids = sorted(batch_id for batch_id in batch_ids if batch_id is not None)
+    if ids:
+        which = (batches.c.id.in_(ids), batches.c.ended_at.is_not(None))
+        tx.execute(update(batches).where(*which).values(ended_at=None))
+
+
+def _end(tx: Connection, batch_id: str, number: int) -> Sequence[Event]:
+    """Note that the batch has ended, if it has and that is news."""
+    # Whoever holds the row (a block of jobs, a cancellation) ends with an event that leads here again.
+    found = tx.execute(
+        select(batches.c.id, batches.c.project, now_utc())
+        .where(
+            batches.c.id == batch_id,
+            batches.c.ended_at.is_(None),
+            batches.c.closed_at.is_not(None) | batches.c.cancelled_at.is_not(None),
+            ~_open_job(batch_id),
+        )
+        .with_for_update(skip_locked=True)
+    ).one_or_none()
+    if found is None:
+        return ()
+    tx.execute(update(batches).where(batches.c.id == batch_id).values(ended_at=found[2]))
+    counts = batch_counts(tx, [batch_id])[batch_id]
+    told = {"jobs": {state.value: number for state, number in counts.items()}}
+    return (Event(number, found[2], BATCH_DONE, found.project, None, batch_id, None, told),)
+
+
+def _open_job(batch_id: str) -> Exists:
+    ended = [state.value for state in JobState if state in TERMINAL]
+    return exists(select(jobs.c.id).where(jobs.c.batch_id == batch_id, jobs.c.state.not_in(ended)))
+
+
+def _row(event: Event) -> dict[str, object]:
+    return {name: getattr(event, name) for name in Event.__slots__}

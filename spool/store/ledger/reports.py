@@ -1,0 +1,144 @@
+"""Reports over the ledger: a period's costs by group, the fleet's idle time beside them, and budgets.
+
+What a job was (its key, batch and tags) stands on its lines, so a report is one pass over them. Sums only;
+what follows from them is in `spool.domain.estimates`.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    FromClause,
+    Null,
+    Select,
+    func,
+    literal,
+    null,
+    select,
+    union_all,
+)
+
+from spool.domain.ledger import NOTHING, CostReport, CostRow, CostSums, GroupBy
+from spool.domain.pricing import NANOS_PER_SECOND, cost_nanos, money
+from spool.errors import InvalidRequest
+from spool.store.ledger.charges import sums_of
+from spool.tables import cost_lines, workers
+
+_GROUPS: dict[str, ColumnElement[Any]] = {
+    "day": cost_lines.c.day,
+    "project": cost_lines.c.project,
+    "model": cost_lines.c.model,
+    "worker": cost_lines.c.worker_id,
+    "pool": cost_lines.c.pool,
+    "job": cost_lines.c.job_id,
+    "key": func.coalesce(cost_lines.c.key_id, ""),
+    "batch": func.coalesce(cost_lines.c.batch_id, ""),
+}
+_SUMS = ("audio_samples", "engine_ns", "cost_nanos")
+
+
+def cost_report(
+    tx: Connection,
+    start: date,
+    end: date,
+    group_by: GroupBy = "day",
+    currency: str = "USD",
+    project: str | None = None,
+    tag: str | None = None,
+) -> CostReport:
+    """Costs of the UTC days from `start` (inclusive) to `end` (exclusive), by group; of one project or all.
+
+    Idle is the time within the period that workers were up and their engines not busy; it is the fleet's, on
+    no job's bill, hence None in the report of a project. Raises InvalidRequest when the period is empty or
+    `group_by` unknown. By `tag`, rows are the values of the tag of that name.
+    """
+    if end <= start:
+        raise InvalidRequest("The period of a cost report has to end after it starts.")
+    key = _key(group_by, tag)
+    by_key: defaultdict[str, CostSums] = defaultdict(lambda: NOTHING)
+    busy: dict[str, int] = {}
+    names = dict(tx.execute(select(workers.c.id, workers.c.name)).all()) if group_by == "worker" else {}
+    for row in tx.execute(_grouped(key, start, end, project)):
+        if row.worker_id is not None:
+            busy[row.worker_id] = int(row.engine_ns)
+        else:
+            by_key[names.get(row.key, str(row.key))] += sums_of(row)
+    rows = tuple(CostRow(name, by_key[name]) for name in sorted(by_key))
+    total = sum(by_key.values(), NOTHING)
+    if project is not None:
+        return CostReport(start, end, group_by, currency, rows, total, None, None)
+    idle_ns, idle_nanos = _idle(tx, start, end, busy)
+    idle_seconds, idle_cost = idle_ns / NANOS_PER_SECOND, money(idle_nanos)
+    return CostReport(start, end, group_by, currency, rows, total, idle_seconds, idle_cost)
+
+
+def _grouped(
+    key: ColumnElement[Any], start: date, end: date, project: str | None
+) -> Select[Any] | CompoundSelect[Any]:
+    """One pass over the period's lines: sums by key, and for all projects also by worker, without a key."""
+    period = (cost_lines.c.day >= start, cost_lines.c.day < end)
+    if project is not None:
+        return _added(cost_lines, period, key=key, worker_id=null(), wasted=cost_lines.c.wasted).where(
+            cost_lines.c.project == project
+        )
+    fine = _added(
+        cost_lines, period, key=key, worker_id=cost_lines.c.worker_id, wasted=cost_lines.c.wasted
+    ).cte("fine")
+    return union_all(
+        _added(fine, (), key=fine.c.key, worker_id=null(), wasted=fine.c.wasted),
+        _added(fine, (), key=null(), worker_id=fine.c.worker_id, wasted=null()),
+    )
+
+
+def _added(
+    lines: FromClause, conditions: Sequence[ColumnElement[bool]], **groups: ColumnElement[Any]
+) -> Select[Any]:
+    """The sums of `lines` by `groups`; those that are NULL group nothing."""
+    sums = (func.sum(lines.c[name]).label(name) for name in _SUMS)
+    named = (column.label(name) for name, column in groups.items())
+    told = [column for column in groups.values() if not isinstance(column, Null)]
+    return select(*named, *sums).where(*conditions).group_by(*told)
+
+
+def _key(group_by: GroupBy, tag: str | None) -> ColumnElement[Any]:
+    if group_by == "tag":
+        if not tag:
+            raise InvalidRequest("Say which tag costs are to be grouped by: `tag`.")
+        return func.coalesce(cost_lines.c.tags[tag].as_string(), literal(""))
+    if group_by not in _GROUPS:
+        raise InvalidRequest(f"Costs are grouped by {', '.join([*_GROUPS, 'tag'])}, not by {group_by}.")
+    return _GROUPS[group_by]
+
+
+def _idle(tx: Connection, start: date, end: date, busy: Mapping[str, int]) -> tuple[int, int]:
+    """Nanoseconds and nano-units of the workers' time up but not busy within the period."""
+    begin, finish = (datetime.combine(day, time(), tzinfo=UTC) for day in (start, end))
+    last_sign = func.coalesce(workers.c.stopped_at, workers.c.seen_at)
+    up = tx.execute(
+        select(
+            workers.c.id, workers.c.started_at, last_sign.label("until"), workers.c.price_per_hour_micros
+        ).where(workers.c.started_at < finish, last_sign > begin)
+    ).all()
+    idle_ns = idle_nanos = 0
+    for worker in up:
+        span = min(worker.until, finish) - max(worker.started_at, begin)
+        present = round(span.total_seconds() * 1e6) * 1000
+        idle = max(0, present - busy.get(worker.id, 0))
+        idle_ns += idle
+        idle_nanos += cost_nanos(idle, worker.price_per_hour_micros)
+    return idle_ns, idle_nanos
+
+
+def spent_since(tx: Connection, start: date) -> dict[str, int]:
+    """What each project was billed since that UTC day, wasted time left out, in nano-units."""
+    rows = tx.execute(
+        select(cost_lines.c.project, func.sum(cost_lines.c.cost_nanos))
+        .where(cost_lines.c.day >= start, ~cost_lines.c.wasted)
+        .group_by(cost_lines.c.project)
+    )
+    return {project: int(nanos) for project, nanos in rows}

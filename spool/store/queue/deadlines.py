@@ -1,0 +1,153 @@
+"""Deadlines in SQL: what open batches have left, how fast pools are, and the order of jobs that follows.
+
+The judgement is in `spool.domain.deadlines`. A job's `due` sorts it within its class; that of one that cannot
+make it any more is set to `NEVER`, a block of jobs at a time.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, Connection, case, func, literal, select, update
+
+from spool.domain.deadlines import Load, Verdict
+from spool.domain.jobs import JobState
+from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
+from spool.domain.priority import NEVER, due_of
+from spool.store.batch_progress import WINDOW_SECONDS
+from spool.store.queue.queues import QUEUED, projects_in
+from spool.store.sql import now_utc, seconds_from_now, today_utc
+from spool.store.workers import ALIVE_SECONDS
+from spool.tables import batches, cost_lines, jobs, workers
+
+BLOCK = 2000
+_OPEN = [JobState.QUEUED.value, JobState.RUNNING.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """The batches with deadlines of one project in one pool, and the rate that it can have there."""
+
+    pool: str
+    project: str
+    loads: tuple[Load, ...]
+    rate: float | None
+    """Seconds of audio a second; None where no engine has been measured."""
+
+
+def open_loads(tx: Connection, shares: Mapping[str, float]) -> tuple[list[Loads], datetime]:
+    """What there is to be judged, and the database's clock."""
+    now = tx.scalar(select(now_utc()))
+    assert now is not None
+    rows = tx.execute(
+        select(batches.c.id, batches.c.project, batches.c.priority, batches.c.deadline, batches.c.late)
+        .where(
+            batches.c.deadline.is_not(None),
+            batches.c.cancelled_at.is_(None),
+            (batches.c.deadline > now_utc()) | ~batches.c.late,
+        )
+        .order_by(batches.c.id)
+    ).all()
+    left = _left(tx, [row.id for row in rows])
+    grouped: dict[tuple[str, str], list[Load]] = {}
+    for row in rows:
+        if row.id in left:
+            pool, seconds = left[row.id]
+            load = Load(row.id, row.priority, row.deadline, seconds, row.late)
+            grouped.setdefault((pool, row.project), []).append(load)
+    found = []
+    for (pool, project), loads in grouped.items():
+        found.append(Loads(pool, project, tuple(loads), _rate(tx, pool, project, shares)))
+    return found, now
+
+
+def keep_verdict(tx: Connection, verdict: Verdict) -> None:
+    """Note what the batch has to expect."""
+    said = {"late": verdict.late, "expected_at": verdict.expected_at, "expected_basis": verdict.basis}
+    tx.execute(update(batches).where(batches.c.id == verdict.id).values(**said))
+
+
+def move_jobs(tx: Connection, verdict: Verdict, deadline: datetime) -> int:
+    """Sort up to `BLOCK` of the batch's open jobs as the verdict says; how many. Call it until it says 0."""
+    due = NEVER if verdict.late else due_of(deadline)
+    return _move(tx, [jobs.c.batch_id == verdict.id, jobs.c.state.in_(_OPEN)], due)
+
+
+def pass_over_late_jobs(tx: Connection) -> int:
+    """Sort up to `BLOCK` jobs with deadlines of their own that passed as if they had none; how many."""
+    now = tx.scalar(select(now_utc()))
+    assert now is not None
+    return _move(tx, [QUEUED, jobs.c.due < due_of(now), jobs.c.batch_id.is_(None)], NEVER)
+
+
+def _move(tx: Connection, conditions: Iterable[ColumnElement[bool]], due: int) -> int:
+    # Locked in the order of ids, as everywhere, so that nobody waits in a circle.
+    some = (
+        select(jobs.c.id)
+        .where(*conditions, jobs.c.deadline.is_not(None), jobs.c.due != due)
+        .order_by(jobs.c.id)
+        .limit(BLOCK)
+        .with_for_update(skip_locked=True)
+    )
+    ids = list(tx.scalars(some))
+    if ids:
+        tx.execute(update(jobs).where(jobs.c.id.in_(ids)).values(due=due))
+    return len(ids)
+
+
+def _left(tx: Connection, batch_ids: list[str]) -> dict[str, tuple[str, float | None]]:
+    """The pool and the audio left of each of these batches that has open jobs."""
+    if not batch_ids:
+        return {}
+    known = jobs.c.audio_seconds.is_not(None)
+    unended = jobs.c.state.in_(_OPEN)
+    rest = jobs.c.audio_seconds - jobs.c.done_seconds
+    rows = tx.execute(
+        select(
+            jobs.c.batch_id,
+            func.min(jobs.c.pool),
+            func.sum(case((unended, 1), else_=0)),
+            func.sum(case((unended & known & (rest > 0), rest), else_=0.0)),
+            func.sum(case((unended & ~known, 1), else_=0)),
+            func.avg(jobs.c.audio_seconds),
+        )
+        .where(jobs.c.batch_id.in_(batch_ids))
+        .group_by(jobs.c.batch_id)
+    )
+    found: dict[str, tuple[str, float | None]] = {}
+    for batch_id, pool, unended_jobs, seconds, unknown, mean in rows:
+        if not unended_jobs:
+            continue
+        left = None if unknown and mean is None else float(seconds) + int(unknown) * float(mean or 0.0)
+        found[batch_id] = pool, left
+    return found
+
+
+def _rate(tx: Connection, pool: str, project: str, shares: Mapping[str, float]) -> float | None:
+    """What the pool's engines were measured at, times those that live, times the project's part of them."""
+    alive = workers.c.stopped_at.is_(None) & (workers.c.seen_at > seconds_from_now(-ALIVE_SECONDS))
+    serving = select(func.count()).where(workers.c.pool == pool, alive, workers.c.state == "ready")
+    engines = tx.scalar(serving) or 0
+    speed = _speed(tx, pool)
+    if not engines or speed is None:
+        return None
+    waiting = set(tx.scalars(projects_in((pool, None))))
+    whole = sum(shares.get(one, 1.0) for one in waiting | {project})
+    return speed * engines * shares.get(project, 1.0) / whole
+
+
+def _speed(tx: Connection, pool: str) -> float | None:
+    """Seconds of audio per second of engine: of the last minutes, else of the last two days."""
+    lines = cost_lines.c
+    today = tx.scalar(select(today_utc()))
+    assert today is not None
+    yesterday = today - timedelta(days=1)
+    for newest in (lines.updated_at >= seconds_from_now(-WINDOW_SECONDS), literal(True)):
+        row = tx.execute(
+            select(func.sum(lines.audio_samples), func.sum(lines.engine_ns)).where(
+                lines.day >= yesterday, lines.pool == pool, ~lines.wasted, newest
+            )
+        ).one()
+        if row[0] and row[1]:
+            return (int(row[0]) / SAMPLE_RATE) / (int(row[1]) / NANOS_PER_SECOND)
+    return None

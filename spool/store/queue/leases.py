@@ -1,0 +1,376 @@
+"""Which of the jobs at the front suits a worker best: one whose model it has in memory.
+
+Looks no further than the jobs that stand side by side in class and deadline, of the project whose turn it is
+and among the first of them, so it changes no order but that in which jobs came. How often the first one may
+be passed over is the worker's to count (`worker.service.affinity`).
+
+How a job comes to a worker: claimed while queued, taken back once its lease has run out.
+
+Exactly one of many callers gets a claim, and every later write to the job carries it (law 3,
+`spool.store.queue.leases`). Which job a worker should claim is asked in `spool.store.queue.scheduler`.
+
+What a worker does to a job that it has claimed: keep it, and end it.
+
+Every write after the claim is conditional on the claim's attempt and worker and on the job still running (law
+3): a worker that was taken for dead finds `LeaseLost` and changes nothing. The moves of state are those of
+`spool.domain.jobs.MOVES`; a lapsed lease goes back to `queued` first, in the same transaction that claims it
+anew.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, true, update
+
+from spool.domain.jobs import Job, JobState
+from spool.errors import LeaseLost
+from spool.store.event_log import note_jobs
+from spool.store.monitoring import LEASES_LOST, count_up
+from spool.store.queue.fair_share import settle
+from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
+from spool.store.sql import epoch_us, now_utc, seconds_from_now
+from spool.tables import jobs
+
+
+class Passed(NamedTuple):
+    """The first job was passed over: how many of the jobs looked at want a model in memory, and how many the
+    model of the first."""
+
+    own: int
+    other: int
+
+
+MAX_DEATHS = 3
+POISON_CODE = "poison"
+POISON_MESSAGE = "Set aside: {} attempts ended with a dead worker process."
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to work on a job: the fence that every later write carries."""
+
+    job: Job
+    attempt: int
+    worker_id: str
+    passed: Passed | None = None
+    """That another job stood before it, whose model the worker has not in memory."""
+
+
+def claim_job(
+    tx: Connection,
+    job_id: str,
+    worker_id: str,
+    lease_seconds: float,
+    *,
+    max_deaths: int = MAX_DEATHS,
+    alone: bool = True,
+) -> Claim | None:
+    """Take the job if it is queued, or running under a lease that ran out (which counts a death).
+
+    None when there is nothing to take: unknown, ended, cancelled, owned by a live worker, or set aside as
+    poison just now. Of many callers at once exactly one gets the claim. `alone`: nothing else runs in the
+    worker's process; others do not get a job that the next death would set aside, since that
+    death might be a neighbour's.
+    """
+    take_back(tx, jobs.c.id == job_id, max_deaths)
+    allowed = (jobs.c.deaths < max_deaths) & (true() if alone else ~_last_chance(max_deaths))
+    claim = claim_queued(tx, job_id, worker_id, lease_seconds, None, allowed)
+    if claim is None:
+        set_aside(tx, job_id, max_deaths)
+    return claim
+
+
+def claim_queued(
+    tx: Connection,
+    job_id: str,
+    worker_id: str,
+    lease_seconds: float,
+    reckoned_seconds: float | None,
+    allowed: ColumnElement[bool] | None = None,
+) -> Claim | None:
+    """Take the job if it is queued. `reckoned_seconds`: see the table; None where its project was not
+    charged."""
+    row = tx.execute(
+        update(jobs)
+        .where(jobs.c.id == job_id, may_become(JobState.RUNNING), true() if allowed is None else allowed)
+        .values(
+            state=JobState.RUNNING.value,
+            attempt=jobs.c.attempt + 1,
+            lease_owner=worker_id,
+            lease_until=seconds_from_now(lease_seconds),
+            started_at=case((jobs.c.started_at.is_(None), now_utc()), else_=jobs.c.started_at),
+            not_before=null(),
+            reckoned_seconds=reckoned_seconds,
+            updated_at=now_utc(),
+        )
+        .returning(*JOB_COLUMNS)
+    ).one_or_none()
+    if row is None:
+        return None
+    job = job_of(row)
+    note_jobs(tx, job)
+    return Claim(job, job.attempt, worker_id)
+
+
+def take_back(tx: Connection, which: ColumnElement[bool], max_deaths: int) -> list[Job]:
+    """Take the jobs of `which` whose lease ran out from their workers, count a death, and return them.
+
+    They go back to `queued` (the caller adds the hint), to `cancelled` if that was asked for, or to `failed`
+    as poison at the `max_deaths`-th death.
+    """
+    poisoned = jobs.c.deaths + 1 >= max_deaths
+    ended = jobs.c.cancel_requested | poisoned
+    message = POISON_MESSAGE.format(max_deaths)
+    rows = tx.execute(
+        update(jobs)
+        .where(which, jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc())
+        .values(
+            state=case(
+                (jobs.c.cancel_requested, JobState.CANCELLED.value),
+                (poisoned, JobState.FAILED.value),
+                else_=JobState.QUEUED.value,
+            ),
+            deaths=jobs.c.deaths + 1,
+            error_code=case((~jobs.c.cancel_requested & poisoned, POISON_CODE), else_=jobs.c.error_code),
+            error_message=case((~jobs.c.cancel_requested & poisoned, message), else_=jobs.c.error_message),
+            finished_at=case((ended, now_utc()), else_=null()),
+            queued_at=case((ended, jobs.c.queued_at), else_=now_utc()),
+            hinted_at=null(),
+            lease_owner=null(),
+            lease_until=null(),
+            updated_at=now_utc(),
+        )
+        .returning(*JOB_COLUMNS)
+    )
+    taken = [job_of(row) for row in rows]
+    # In one order, as several that take back at once would else wait for each other in a circle.
+    for job in sorted(taken, key=lambda job: (job.pool, job.project)):
+        settle_job(tx, job)
+    count_up(tx, LEASES_LOST, Counter(job.pool for job in taken))
+    note_jobs(tx, *taken)
+    return taken
+
+
+def is_last_chance(deaths: int, max_deaths: int) -> bool:
+    """Whether one more death sets the job aside, and there has been one."""
+    return deaths > 0 and deaths >= max_deaths - 1
+
+
+def settle_job(tx: Connection, job: Job, before_seconds: float = 0.0) -> None:
+    """Square what the job's project was charged at the claim with what was decoded since; nothing is charged
+    for a transcript that was taken over."""
+    if job.reckoned_seconds is None:
+        return
+    length = job.audio_seconds if job.state is JobState.DONE and job.reused_from is None else None
+    done = before_seconds if job.reused_from is not None else job.done_seconds
+    settle(tx, job.pool, job.project, done - job.reckoned_seconds, length)
+
+
+def _last_chance(max_deaths: int) -> ColumnElement[bool]:
+    """SQL: one more death sets the job aside, and there has been one."""
+    return and_(jobs.c.deaths > 0, jobs.c.deaths >= max_deaths - 1)
+
+
+def set_aside(tx: Connection, job_id: str, max_deaths: int) -> None:
+    """End the job as poison if it is queued and has died too often."""
+    rows = tx.execute(
+        update(jobs)
+        .where(jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value, jobs.c.deaths >= max_deaths)
+        .values(
+            state=JobState.FAILED.value,
+            error_code=POISON_CODE,
+            error_message=POISON_MESSAGE.format(max_deaths),
+            finished_at=now_utc(),
+            updated_at=now_utc(),
+        )
+        .returning(*JOB_COLUMNS)
+    )
+    note_jobs(tx, *map(job_of, rows))
+
+
+__all__ = [
+    "Claim",
+    "Outcome",
+    "cancel_claimed",
+    "claim_job",
+    "fail_job",
+    "fence",
+    "finish_job",
+    "hand_back",
+    "hold",
+    "renew_lease",
+    "set_progress",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a finished job came to. `coverage` is a share 0 to 1, `words` a count."""
+
+    audio_seconds: float
+    transcript_key: str
+    transcript_sha256: str
+    coverage: float
+    words: int
+    content_sha256: str | None = None
+    fingerprint: str | None = None
+    source_etag: str | None = None
+    source_size: int | None = None
+    reused_from: str | None = None
+    """The job that decoded the transcript, where this one took it over."""
+
+
+def renew_lease(
+    tx: Connection,
+    claim: Claim,
+    lease_seconds: float,
+    ran_seconds: float | None = None,
+    done_seconds: float | None = None,
+) -> bool:
+    """Keep the job for `lease_seconds` from now and note how long it has run and how much is decoded (None:
+    as before); True when a person has asked to cancel it. Raises LeaseLost."""
+    row = tx.execute(
+        _fenced(claim)
+        .values(
+            lease_until=seconds_from_now(lease_seconds),
+            ran_seconds=jobs.c.ran_seconds if ran_seconds is None else ran_seconds,
+            done_seconds=jobs.c.done_seconds if done_seconds is None else done_seconds,
+            updated_at=now_utc(),
+        )
+        .returning(jobs.c.cancel_requested)
+    ).one_or_none()
+    if row is None:
+        raise _lost(claim)
+    return bool(row.cancel_requested)
+
+
+def set_progress(
+    tx: Connection, claim: Claim, done_seconds: float, audio_seconds: float | None = None
+) -> None:
+    """Say how much is decoded and, once known, how long the recording is. Raises LeaseLost."""
+    values: dict[str, Any] = {"done_seconds": done_seconds, "updated_at": now_utc()}
+    if audio_seconds is not None:
+        values["audio_seconds"] = audio_seconds
+    if tx.execute(_fenced(claim).values(**values)).rowcount != 1:
+        raise _lost(claim)
+
+
+def hand_back(
+    tx: Connection,
+    claim: Claim,
+    delay_seconds: float = 0.0,
+    *,
+    ran_seconds: float | None = None,
+    troubles: int | None = None,
+    to_the_end: bool = False,
+) -> None:
+    """Put the job back in the queue without counting a death, to be taken again after `delay_seconds`, and
+    note how long it has run and how many errors that may pass it has met in a row (None: as before).
+
+    It keeps its place, ahead of what came after it; `to_the_end`: its turn is over, others go first. A job
+    that a person asked to cancel is cancelled instead. Raises LeaseLost.
+    """
+    cancelled = jobs.c.cancel_requested
+    row = tx.execute(
+        _fenced(claim, JobState.QUEUED)
+        .values(
+            state=case((cancelled, JobState.CANCELLED.value), else_=JobState.QUEUED.value),
+            finished_at=case((cancelled, now_utc()), else_=null()),
+            queued_at=case((cancelled, jobs.c.queued_at), else_=now_utc()),
+            hinted_at=null(),
+            place=epoch_us() if to_the_end else jobs.c.place,
+            not_before=seconds_from_now(delay_seconds) if delay_seconds > 0 else null(),
+            lease_owner=null(),
+            lease_until=null(),
+            ran_seconds=jobs.c.ran_seconds if ran_seconds is None else ran_seconds,
+            troubles=jobs.c.troubles if troubles is None else troubles,
+            updated_at=now_utc(),
+        )
+        .returning(*JOB_COLUMNS)
+    ).one_or_none()
+    if row is None:
+        raise _lost(claim)
+    job = job_of(row)
+    note_jobs(tx, job)
+    settle_job(tx, job)
+    if job.state is JobState.QUEUED:
+        add_hints(tx, [(job.id, job.pool, job.worker)], delay_seconds)
+
+
+def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
+    """The transcript is stored: the job is done. Raises LeaseLost."""
+    seen = {"source_etag": outcome.source_etag, "source_size": outcome.source_size}
+    _end(
+        tx,
+        claim,
+        JobState.DONE,
+        audio_seconds=outcome.audio_seconds,
+        done_seconds=outcome.audio_seconds,
+        transcript_key=outcome.transcript_key,
+        transcript_sha256=outcome.transcript_sha256,
+        coverage=outcome.coverage,
+        words=outcome.words,
+        content_sha256=outcome.content_sha256,
+        fingerprint=outcome.fingerprint,
+        reused_from=outcome.reused_from,
+        **{name: value for name, value in seen.items() if value is not None},
+        error_code=null(),
+        error_message=null(),
+    )
+
+
+def fail_job(tx: Connection, claim: Claim, code: str, message: str) -> None:
+    """The job cannot succeed; `code` is a SpoolError's, `message` is for its submitter. Raises LeaseLost."""
+    _end(tx, claim, JobState.FAILED, error_code=code, error_message=message)
+
+
+def cancel_claimed(tx: Connection, claim: Claim) -> None:
+    """The worker has stopped at a person's request. Raises LeaseLost."""
+    _end(tx, claim, JobState.CANCELLED)
+
+
+def hold(tx: Connection, claim: Claim) -> None:
+    """Lock the claimed row for the rest of the transaction, so that nobody takes the job over before it
+    commits.
+
+    Raises LeaseLost when somebody already has.
+    """
+    held = tx.execute(select(jobs.c.id).where(fence(claim)).with_for_update()).one_or_none()
+    if held is None:
+        raise _lost(claim)
+
+
+def fence(claim: Claim) -> ColumnElement[bool]:
+    """SQL: the claim still holds."""
+    return and_(
+        jobs.c.id == claim.job.id,
+        jobs.c.attempt == claim.attempt,
+        jobs.c.lease_owner == claim.worker_id,
+        jobs.c.state == JobState.RUNNING.value,
+    )
+
+
+def _fenced(claim: Claim, becomes: JobState | None = None) -> Update:
+    statement = update(jobs).where(fence(claim))
+    return statement if becomes is None else statement.where(may_become(becomes))
+
+
+def _change(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
+    if tx.execute(_fenced(claim).values(**values)).rowcount != 1:
+        raise _lost(claim)
+
+
+def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> None:
+    ending = {"state": literal(state.value), "finished_at": now_utc(), "updated_at": now_utc()}
+    ending |= {"lease_owner": null(), "lease_until": null()}
+    row = tx.execute(_fenced(claim, state).values(**ending, **values).returning(*JOB_COLUMNS)).one_or_none()
+    if row is None:
+        raise _lost(claim)
+    job = job_of(row)
+    note_jobs(tx, job)
+    settle_job(tx, job, claim.job.done_seconds)
+
+
+def _lost(claim: Claim) -> LeaseLost:
+    return LeaseLost(f"Attempt {claim.attempt} of job {claim.job.id} no longer belongs to {claim.worker_id}.")

@@ -1,0 +1,187 @@
+"""Messages still to be sent, and the sweep that makes losing them harmless (law 1).
+
+An outbox row is a promise to put a job's id into Redis; it is deleted when that is done. `sweep` finds what
+Redis forgot: leases that ran out, and queued jobs of which no message was sent for a while. Knows nothing of
+Redis.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, delete, exists, func, literal, or_, select, true, update
+
+from spool.domain.jobs import Job, JobState, queue_name
+from spool.store.queue.leases import MAX_DEATHS, take_back
+from spool.store.queue.queues import IN_ORDER, distinct_values, in_lane, lanes_waiting
+from spool.store.rows import add_hints
+from spool.store.sql import now_utc, seconds_from_now
+from spool.tables import idempotency, jobs, outbox
+
+SEND_SECONDS = 30.0  # a relay that took hints and died gives them up after this
+LONG_AGO_SECONDS = 30 * 24 * 3600.0
+IDEMPOTENCY_SECONDS = 7 * 24 * 3600.0
+
+
+_QUEUES = distinct_values(outbox.c.queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A message to be sent: this job waits in this queue. `id` is its outbox row."""
+
+    job_id: str
+    queue: str
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SweepLimits:
+    """How patient a sweep is and how much it does at once.
+
+    `room` says by queue how many messages are missing, so that a long queue does not fill Redis with repeats;
+    None asks no more than that each was sent long ago.
+    """
+
+    hint_stale_seconds: float = 30.0
+    max_deaths: int = MAX_DEATHS
+    batch: int = 1000
+    room: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did: job ids taken back and queued, set aside as poison, cancelled, and sent anew."""
+
+    requeued: tuple[str, ...]
+    poisoned: tuple[str, ...]
+    cancelled: tuple[str, ...]
+    rehinted: tuple[str, ...]
+    taken: tuple[Job, ...] = field(default=(), compare=False)
+    """The jobs behind the first three."""
+
+
+def due_queues(tx: Connection) -> list[str]:
+    """The queues that have hints due."""
+    queues = tx.scalars(_QUEUES).all()
+    due = [(outbox.c.queue == queue) & (outbox.c.due_at <= now_utc()) for queue in queues]
+    return [
+        queue
+        for queue, condition in zip(queues, due, strict=True)
+        if tx.scalar(select(literal(1)).where(condition).limit(1)) is not None
+    ]
+
+
+def unsent(tx: Connection, queue: str, most: int) -> int:
+    """How many hints of the queue have still to be sent, counted up to `most`."""
+    some = select(outbox.c.id).where(outbox.c.queue == queue).limit(most).subquery()
+    return tx.scalar(select(func.count()).select_from(some)) or 0
+
+
+def due_hints(tx: Connection, limit: int, queue: str | None = None) -> list[Hint]:
+    """Take up to `limit` due hints, oldest first, for the caller to send after this transaction has
+    committed.
+
+    They are not due again for `SEND_SECONDS`, so of several relays only one sends each, and one that dies
+    loses none. Call `mark_sent` once they are in Redis, `give_back_hints` if they could not be sent.
+    """
+    wanted = (
+        select(outbox.c.id)
+        .where(outbox.c.due_at <= now_utc(), true() if queue is None else outbox.c.queue == queue)
+        .order_by(outbox.c.due_at, outbox.c.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    ids = list(tx.scalars(wanted))
+    if not ids:
+        return []
+    taken = tx.execute(
+        update(outbox)
+        .where(outbox.c.id.in_(ids))
+        .values(due_at=seconds_from_now(SEND_SECONDS))
+        .returning(outbox.c.job_id, outbox.c.queue, outbox.c.id)
+    )
+    return sorted((Hint(row.job_id, row.queue, row.id) for row in taken), key=lambda hint: hint.id)
+
+
+def mark_sent(tx: Connection, hints: Sequence[Hint]) -> None:
+    """The hints are in Redis: forget them and note the time."""
+    tx.execute(delete(outbox).where(outbox.c.id.in_([hint.id for hint in hints])))
+    tx.execute(
+        update(jobs)
+        .where(jobs.c.id.in_([hint.job_id for hint in hints]), jobs.c.state == JobState.QUEUED.value)
+        .values(hinted_at=now_utc())
+    )
+
+
+def give_back_hints(tx: Connection, hints: Sequence[Hint]) -> None:
+    """The hints could not be sent: make them due at once again."""
+    tx.execute(update(outbox).where(outbox.c.id.in_([hint.id for hint in hints])).values(due_at=now_utc()))
+
+
+def hint_again(tx: Connection, job_id: str, delay: float) -> None:
+    """The job's message came to a worker that takes none: send it again after `delay` seconds, if the job
+    still waits and no message is due."""
+    waiting = select(jobs.c.id, jobs.c.pool, jobs.c.worker).where(
+        jobs.c.id == job_id,
+        jobs.c.state == JobState.QUEUED.value,
+        ~exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id)),
+    )
+    add_hints(tx, [(row.id, row.pool, row.worker) for row in tx.execute(waiting)], delay)
+
+
+def hint_used_up(tx: Connection, job_id: str) -> None:
+    """The job's message brought a worker that found nothing it may run: the next sweep may send another."""
+    tx.execute(
+        update(jobs)
+        .where(jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value)
+        .values(hinted_at=seconds_from_now(-LONG_AGO_SECONDS))
+    )
+
+
+def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
+    """Take back jobs whose lease ran out, and write outbox rows for queued jobs that Redis may have
+    forgotten."""
+    lapsed = (
+        select(jobs.c.id)
+        .where(jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc())
+        .order_by(jobs.c.lease_until)
+        .limit(limits.batch)
+        .with_for_update(skip_locked=True)
+    )
+    taken = take_back(tx, jobs.c.id.in_(lapsed), limits.max_deaths)
+    requeued = [job for job in taken if job.state is JobState.QUEUED]
+    add_hints(tx, [(job.id, job.pool, job.worker) for job in requeued])
+    rehinted = _hint_again(tx, limits)
+    oldest = seconds_from_now(-IDEMPOTENCY_SECONDS)
+    tx.execute(delete(idempotency).where(idempotency.c.created_at < oldest))
+    return SweepReport(
+        requeued=tuple(job.id for job in requeued),
+        poisoned=tuple(job.id for job in taken if job.state is JobState.FAILED),
+        cancelled=tuple(job.id for job in taken if job.state is JobState.CANCELLED),
+        rehinted=tuple(rehinted),
+        taken=tuple(taken),
+    )
+
+
+def _hint_again(tx: Connection, limits: SweepLimits) -> list[str]:
+    stale = seconds_from_now(-limits.hint_stale_seconds)
+    chosen: list[tuple[str, str, str | None]] = []
+    for pool, worker in lanes_waiting(tx):
+        room = limits.batch - len(chosen)
+        if limits.room is not None:
+            room = min(room, limits.room.get(queue_name(pool, worker), 0))
+        if room <= 0:
+            continue
+        forgotten = (
+            select(jobs.c.id)
+            .where(
+                *in_lane((pool, worker)),
+                or_(jobs.c.hinted_at < stale, jobs.c.hinted_at.is_(None) & (jobs.c.queued_at < stale)),
+                ~exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id)),
+            )
+            .order_by(*IN_ORDER, jobs.c.hinted_at)
+            .limit(room)
+        )
+        chosen.extend((job_id, pool, worker) for job_id in tx.scalars(forgotten))
+    add_hints(tx, chosen)
+    return [job_id for job_id, _, _ in chosen]

@@ -1,0 +1,157 @@
+"""What projects used of their quotas, and which are held now.
+
+Bills are summed by whoever sweeps, and only for projects that have a quota; what runs is counted at the
+moment. The judgement is in `spool.domain.quotas`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, Row, Select, case, func, select
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from spool.domain.quotas import EVERYBODY, Hold, Quota, Use, hold_of, quota_of
+from spool.store.queue.queues import RUNNING
+from spool.store.sql import now_utc, seconds_from_now, today_utc
+from spool.tables import cost_lines, jobs, quota_use
+
+BEFORE_SECONDS = 3600.0
+"""How long the sum of a month's past days is believed; a lost lease may still move a line of them."""
+
+
+def holds(tx: Connection, quotas: Mapping[str, Quota], projects: Iterable[str]) -> dict[str, Hold]:
+    """Those of the projects whose jobs are held now, and why."""
+    limited = {project: quota_of(quotas, project) for project in projects}
+    limited = {project: quota for project, quota in limited.items() if quota is not None}
+    if not limited:
+        return {}
+    uses, now = _uses(tx, list(limited))
+    found = {project: hold_of(quota, uses[project], now) for project, quota in limited.items()}
+    return {project: hold for project, hold in found.items() if hold is not None}
+
+
+def still_free(tx: Connection, quotas: Mapping[str, Quota], project: str) -> bool:
+    """Whether the project may have one more job, with nobody else taking one of it before this transaction
+    has ended."""
+    if quota_of(quotas, project) is None:
+        return True
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    row = build(quota_use).values(
+        project=project, day=today_utc(), updated_at=seconds_from_now(-BEFORE_SECONDS)
+    )
+    tx.execute(row.on_conflict_do_nothing())
+    tx.execute(select(quota_use.c.project).where(quota_use.c.project == project).with_for_update())
+    return project not in holds(tx, quotas, [project])
+
+
+def refresh_use(tx: Connection, quotas: Mapping[str, Quota]) -> None:
+    """Sum the bills of the projects that have a quota of audio or money."""
+    billed = {name: quota for name, quota in quotas.items() if _is_of_bills(quota)}
+    if not billed:
+        return
+    today = tx.scalar(select(today_utc()))
+    assert today is not None
+    sums = {row.project: row for row in tx.execute(_sums().where(cost_lines.c.day == today))}
+    kept = {row.project: row for row in tx.execute(_kept())}
+    projects = sorted((sums.keys() | kept.keys() | billed.keys()) - {EVERYBODY})
+    projects = [name for name in projects if _is_of_bills(quota_of(quotas, name))]
+    stale = [name for name in projects if not _is_fresh(kept.get(name), today)]
+    before = _before(tx, today, stale)
+    for name in projects:
+        day = sums.get(name)
+        samples, nanos = (0, 0) if day is None else (int(day.samples), int(day.nanos))
+        past = before[name] if name in before else int(kept[name].before_nanos)
+        _keep(tx, name, today, samples, past + nanos, past, anew=name in before)
+
+
+def _is_of_bills(quota: Quota | None) -> bool:
+    return quota is not None and (quota.hours_a_day is not None or quota.spend_a_month is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    day: date
+    before_nanos: int
+    fresh: bool
+
+
+def _sums() -> Select[tuple[str, int, int]]:
+    return (
+        select(
+            cost_lines.c.project,
+            func.sum(cost_lines.c.audio_samples).label("samples"),
+            func.sum(cost_lines.c.cost_nanos).label("nanos"),
+        )
+        .where(~cost_lines.c.wasted)
+        .group_by(cost_lines.c.project)
+    )
+
+
+def _kept() -> Select[tuple[str, date, int, bool]]:
+    fresh = quota_use.c.updated_at > seconds_from_now(-BEFORE_SECONDS)
+    return select(quota_use.c.project, quota_use.c.day, quota_use.c.before_nanos, fresh.label("fresh"))
+
+
+def _is_fresh(row: Row[tuple[str, date, int, bool]] | None, today: date) -> bool:
+    return row is not None and bool(row.fresh) and row.day == today
+
+
+def _before(tx: Connection, today: date, projects: list[str]) -> dict[str, int]:
+    """What these projects were billed this month before today."""
+    if not projects:
+        return {}
+    lines = _sums().where(
+        cost_lines.c.day >= today.replace(day=1),
+        cost_lines.c.day < today,
+        cost_lines.c.project.in_(projects),
+    )
+    return dict.fromkeys(projects, 0) | {row.project: int(row.nanos) for row in tx.execute(lines)}
+
+
+def _keep(
+    tx: Connection, project: str, day: date, samples: int, month: int, before: int, *, anew: bool
+) -> None:
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    said = {"day": day, "day_samples": samples, "month_nanos": month, "before_nanos": before}
+    # `updated_at` tells when the past days were summed.
+    renewed = {"updated_at": now_utc()} if anew else {}
+    tx.execute(
+        build(quota_use)
+        .values(project=project, **said, updated_at=now_utc())
+        .on_conflict_do_update(index_elements=[quota_use.c.project], set_=said | renewed)
+    )
+
+
+def _uses(tx: Connection, projects: list[str]) -> tuple[dict[str, Use], datetime]:
+    now, today = tx.execute(select(now_utc(), today_utc())).one()
+    left = jobs.c.reckoned_seconds - jobs.c.done_seconds
+    running = {
+        row.project: row
+        for row in tx.execute(
+            select(
+                jobs.c.project,
+                func.count().label("number"),
+                func.sum(case((left > 0, left), else_=0.0)).label("seconds"),
+            )
+            .where(RUNNING, jobs.c.project.in_(projects))
+            .group_by(jobs.c.project)
+        )
+    }
+    used = {
+        row.project: row for row in tx.execute(select(quota_use).where(quota_use.c.project.in_(projects)))
+    }
+    return {name: _use_of(used.get(name), running.get(name), today) for name in projects}, now
+
+
+def _use_of(
+    used: Row[tuple[object, ...]] | None, running: Row[tuple[str, int, float]] | None, today: date
+) -> Use:
+    samples = month = 0
+    if used is not None and (used.day.year, used.day.month) == (today.year, today.month):
+        month = int(used.month_nanos)
+        samples = int(used.day_samples) if used.day == today else 0
+    if running is None:
+        return Use(samples, month)
+    return Use(samples, month, int(running.number), float(running.seconds or 0.0))

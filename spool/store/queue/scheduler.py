@@ -1,0 +1,227 @@
+"""Which of the jobs at the front suits a worker best: one whose model it has in memory.
+
+Looks no further than the jobs that stand side by side in class and deadline, of the project whose turn it is
+and among the first of them, so it changes no order but that in which jobs came. How often the first one may
+be passed over is the worker's to count (`worker.service.affinity`).
+
+Which job a free worker gets: the best of its queues, chosen in SQL when it asks (law 1).
+
+A message that a worker receives says that there is work, and not which. So the order holds whatever lies in
+Redis: first the project whose turn it is (`spool.store.queue.fair_share`), passed over while it is held by
+its quota, then its job of the highest class, the earliest deadline that can be met, the earliest place. One
+claim in `AGED_EACH` of a project goes to the job that has waited longest, if that is longer than the rules'
+patience, so that no class starves. Each question reads the front of an index, however many jobs wait.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    func,
+    or_,
+    select,
+    union_all,
+    update,
+)
+
+from spool.domain.jobs import queue_name
+from spool.domain.priority import NEVER, PRIORITY_NAMES, Rules
+from spool.store.queue.fair_share import Turn, in_turn, take_turn
+from spool.store.queue.leases import MAX_DEATHS, Claim, Passed, claim_queued, is_last_chance, set_aside
+from spool.store.queue.queues import IN_ORDER, QUEUED, Lane, in_lane, lanes_waiting, projects_in
+from spool.store.queue.quotas import holds, still_free
+from spool.store.sql import epoch_us, now_utc, seconds_from_now
+from spool.tables import jobs
+
+LOOK_AHEAD = 64
+
+
+def suiting(
+    tx: Connection, first: Row[Any], waiting: Sequence[ColumnElement[bool]], models: Collection[str]
+) -> tuple[str, Passed] | None:
+    """The id of the job that goes before `first` since its model is among `models`; None where the first one
+    suits, or none does better. `waiting` says which jobs wait beside it."""
+    model = jobs.c.options["model"].as_string()
+    beside = (jobs.c.priority == first.priority, jobs.c.due == first.due)
+    rows = tx.execute(
+        select(jobs.c.id, model.label("model"))
+        .where(*waiting, *beside)
+        .order_by(jobs.c.place, jobs.c.id)
+        .limit(LOOK_AHEAD)
+    ).all()
+    wanted = next((row.model for row in rows if row.id == first.id), None)
+    own = [row.id for row in rows if row.model in models]
+    if wanted is None or wanted in models or not own:
+        return None
+    return own[0], Passed(len(own), sum(row.model == wanted for row in rows))
+
+
+AGED_EACH = 10
+MICROS = 1_000_000
+
+_RANK = (jobs.c.priority, jobs.c.due, jobs.c.place, jobs.c.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The worker that asks: its id, pool and name, and whether nothing else runs in its process."""
+
+    worker_id: str
+    pool: str
+    name: str
+    lease_seconds: float
+    max_deaths: int = MAX_DEATHS
+    alone: bool = True
+    models: frozenset[str] = frozenset()
+    """Models in its memory, whose jobs go before those of others for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsAlone:
+    """The job whose turn it is wants a worker that runs nothing else. Nobody else is told so for the length
+    of a lease."""
+
+    job_id: str
+
+
+def claim_next(tx: Connection, asker: Asker, rules: Rules) -> Claim | NeedsAlone | None:
+    """Take the best job that waits for this worker; None when there is none that may run now."""
+    waiting = _waiting_in(tx, [(asker.pool, None), (asker.pool, asker.name)])
+    if not waiting:
+        return None
+    held = holds(tx, rules.quotas, waiting)
+    free = {project: lanes for project, lanes in waiting.items() if project not in held}
+    for turn in in_turn(tx, asker.pool, free, rules.shares):
+        if not still_free(tx, rules.quotas, turn.project):
+            continue
+        while (best := _best(tx, turn, free[turn.project], rules, asker.models)) is not None:
+            row, passed = best
+            if row.deaths >= asker.max_deaths:
+                set_aside(tx, row.id, asker.max_deaths)
+                continue
+            if not asker.alone and is_last_chance(row.deaths, asker.max_deaths):
+                pause = seconds_from_now(asker.lease_seconds)
+                tx.execute(update(jobs).where(jobs.c.id == row.id).values(not_before=pause))
+                return NeedsAlone(row.id)
+            claim = _claimed(tx, asker, turn, row)
+            return claim and replace(claim, passed=passed)
+    return None
+
+
+def goes_before(tx: Connection, pool: str, name: str, project: str, priority: int, rules: Rules) -> bool:
+    """Whether a job waits that should have its turn before one of this project and class goes on and on."""
+    waiting = _waiting_in(tx, [(pool, None), (pool, name)])
+    held = holds(tx, rules.quotas, waiting)
+    for other, lanes in waiting.items():
+        if other in held:
+            continue
+        for lane in lanes:
+            row = tx.execute(_front(lane, other)).one_or_none()
+            if row is not None and (other != project or row.priority <= priority):
+                return True
+    return False
+
+
+def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
+    """How many jobs of each queue may run now, counted up to `most`."""
+    found = {}
+    for lane in lanes_waiting(tx):
+        projects = list(tx.scalars(projects_in(lane)))
+        held = holds(tx, rules.quotas, projects)
+        number = 0
+        for project in projects:
+            if project not in held and number < most:
+                some = select(jobs.c.id).where(*_of(lane, project)).limit(most - number).subquery()
+                number += tx.scalar(select(func.count()).select_from(some)) or 0
+        if number:
+            found[queue_name(*lane)] = number
+    return found
+
+
+def _claimed(tx: Connection, asker: Asker, turn: Turn, row: Row[Any]) -> Claim | None:
+    left = None if row.audio_seconds is None else row.audio_seconds - row.done_seconds
+    price = turn.price(left)
+    claim = claim_queued(tx, row.id, asker.worker_id, asker.lease_seconds, row.done_seconds + price)
+    if claim is not None:
+        take_turn(tx, asker.pool, turn, price)
+    return claim
+
+
+def _best(
+    tx: Connection, turn: Turn, lanes: list[Lane], rules: Rules, models: frozenset[str]
+) -> tuple[Row[Any], Passed | None] | None:
+    """The project's next job, locked, and whether it passed over another; None when all of them pause or are
+    being taken by others."""
+    if turn.claims % AGED_EACH == AGED_EACH - 1:
+        for lane in lanes:
+            row = _oldest(tx, lane, turn.project, rules.aging_seconds)
+            if row is not None:
+                return row, None
+    if len(lanes) > 1:
+        fronts = [(tx.execute(_front(lane, turn.project)).one_or_none(), lane) for lane in lanes]
+        lanes = [
+            lane for row, lane in sorted(((r, each) for r, each in fronts if r), key=lambda one: one[0][:4])
+        ]
+    for lane in lanes:
+        row = tx.execute(_front(lane, turn.project).with_for_update(skip_locked=True)).one_or_none()
+        if row is not None:
+            return _suiting_job(tx, lane, turn.project, row, models) or (row, None)
+    return None
+
+
+def _suiting_job(
+    tx: Connection, lane: Lane, project: str, first: Row[Any], models: frozenset[str]
+) -> tuple[Row[Any], Passed] | None:
+    """The job that suits the worker better than the first one, locked; None where there is none, or another
+    worker is just taking it."""
+    found = suiting(tx, first, list(_of(lane, project)), models) if models else None
+    if found is None:
+        return None
+    row = tx.execute(_facts(jobs.c.id == found[0], QUEUED).with_for_update(skip_locked=True)).one_or_none()
+    return None if row is None else (row, found[1])
+
+
+def _front(lane: Lane, project: str) -> Select[Any]:
+    return _facts(*_of(lane, project)).order_by(*IN_ORDER, *_RANK).limit(1)
+
+
+def _oldest(tx: Connection, lane: Lane, project: str, seconds: float) -> Row[Any] | None:
+    """The job that has waited longest, if longer than so many seconds."""
+    patience = epoch_us() - round(seconds * MICROS)
+    each = [
+        select(jobs.c.id, jobs.c.place)
+        .where(*_of(lane, project), jobs.c.priority == priority, jobs.c.due == NEVER, jobs.c.place < patience)
+        .order_by(*IN_ORDER, jobs.c.place, jobs.c.id)
+        .limit(1)
+        .subquery()
+        for priority in PRIORITY_NAMES
+    ]
+    oldest = union_all(*(select(one) for one in each)).subquery()
+    job_id = tx.scalar(select(oldest.c.id).order_by(oldest.c.place, oldest.c.id).limit(1))
+    if job_id is None:
+        return None
+    return tx.execute(_facts(jobs.c.id == job_id, QUEUED).with_for_update(skip_locked=True)).one_or_none()
+
+
+def _facts(*conditions: ColumnElement[bool]) -> Select[Any]:
+    return select(*_RANK, jobs.c.deaths, jobs.c.audio_seconds, jobs.c.done_seconds).where(*conditions)
+
+
+def _waiting_in(tx: Connection, lanes: list[Lane]) -> dict[str, list[Lane]]:
+    """The projects that have jobs in these lanes, each with those of them."""
+    found: dict[str, list[Lane]] = {}
+    for lane in lanes:
+        for project in tx.scalars(projects_in(lane)):
+            found.setdefault(project, []).append(lane)
+    return found
+
+
+def _of(lane: Lane, project: str) -> Iterator[ColumnElement[bool]]:
+    yield from in_lane(lane)
+    yield jobs.c.project == project
+    yield or_(jobs.c.not_before.is_(None), jobs.c.not_before <= now_utc())

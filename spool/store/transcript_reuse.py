@@ -1,0 +1,70 @@
+"""Which finished transcript a job may take over: same project, same bytes, same options and weights.
+
+Two ways to know the bytes: by their SHA-256, which a worker noted when it read them, and for S3 by address,
+ETag and size together, which is known before anything is fetched. Reads rows; copies nothing.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from spool.domain.jobs import JobState, Source
+from spool.tables import jobs
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTranscript:
+    """A done job's transcript. `job_id` is the job that decoded it, however often it was taken over since."""
+
+    job_id: str
+    key: str
+    sha256: str
+    content_sha256: str | None
+
+
+def known_by_content(
+    tx: Connection, project: str, content_sha256: str, fingerprint: str
+) -> KnownTranscript | None:
+    """The latest transcript of these bytes."""
+    return _known(tx, project, fingerprint, jobs.c.content_sha256 == content_sha256)
+
+
+def known_by_etag(tx: Connection, project: str, source: Source, fingerprint: str) -> KnownTranscript | None:
+    """The latest transcript of this version of an S3 object; None where the source tells no version."""
+    if source.kind != "s3" or source.etag is None or source.size is None:
+        return None
+    return _known(
+        tx,
+        project,
+        fingerprint,
+        jobs.c.fingerprint.is_not(None),  # as the index has it
+        jobs.c.source_kind == "s3",
+        jobs.c.source_etag == source.etag,
+        jobs.c.source_size == source.size,
+        jobs.c.source_uri == source.uri,
+    )
+
+
+def _known(
+    tx: Connection, project: str, fingerprint: str, *same: ColumnElement[bool]
+) -> KnownTranscript | None:
+    row = tx.execute(
+        select(
+            func.coalesce(jobs.c.reused_from, jobs.c.id).label("job_id"),
+            jobs.c.transcript_key,
+            jobs.c.transcript_sha256,
+            jobs.c.content_sha256,
+        )
+        .where(
+            jobs.c.state == JobState.DONE.value,
+            jobs.c.project == project,
+            jobs.c.fingerprint == fingerprint,
+            jobs.c.transcript_key.is_not(None),
+            *same,
+        )
+        .order_by(jobs.c.finished_at.desc())
+        .limit(1)
+    ).one_or_none()
+    if row is None:
+        return None
+    return KnownTranscript(row.job_id, row.transcript_key, row.transcript_sha256, row.content_sha256)

@@ -1,0 +1,71 @@
+"""What happened: the inbox that commits write to, the log in order of visibility, and who is told of it."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+from spool.tables.base import ID, NAME, UtcDateTime, metadata
+
+# A row stays when its endpoint is removed, without address and secrets: the counts go on.
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("project", NAME, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("types", JSON, nullable=False),
+    Column("batch_id", ID),
+    Column("description", Text, nullable=False),
+    # As they are, since they sign: see docs/security.md.
+    Column("secret", Text, nullable=False),
+    Column("old_secret", Text),
+    Column("old_secret_until", UtcDateTime),
+    Column("key_id", ID),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("failing_since", UtcDateTime),
+    Column("succeeded_at", UtcDateTime),
+    Column("disabled_at", UtcDateTime),
+    Column("disabled_reason", Text),
+    Column("deleted_at", UtcDateTime),
+    Column("delivered", BigInteger, nullable=False, server_default=text("0")),
+    Column("failed_tries", BigInteger, nullable=False, server_default=text("0")),
+    Column("given_up", BigInteger, nullable=False, server_default=text("0")),
+    Index("ix_webhooks_project", "project"),
+)
+
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("webhook_id", ID, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
+    Column("type", String(32), nullable=False),
+    # The bytes that every attempt sends.
+    Column("body", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("tries", Integer, nullable=False, server_default=text("0")),
+    # When it is to be tried next; while it is being tried, when its process is given up.
+    Column("due_at", UtcDateTime, nullable=False),
+    Column("log", JSON, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
+    CheckConstraint("state IN ('pending', 'delivered', 'failed')", name="state"),
+    Index(
+        "ix_webhook_deliveries_pending",
+        "webhook_id",
+        "due_at",
+        sqlite_where=text("state = 'pending'"),
+        postgresql_where=text("state = 'pending'"),
+    ),
+    Index("ix_webhook_deliveries_webhook_id_created_at_id", "webhook_id", "created_at", "id"),
+    Index("ix_webhook_deliveries_created_at", "created_at"),
+)

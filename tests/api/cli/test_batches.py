@@ -1,0 +1,104 @@
+"""`spool batch`, in this process, against the real server."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.cli.main import main
+from ops.testbed.running_api import Live
+
+
+@pytest.fixture
+def spool(live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+    monkeypatch.setenv("SPOOL_URL", live.url)
+    monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str, code: int = 0) -> tuple[str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["batch", *arguments])
+        printed = capsys.readouterr()
+        assert (ended.value.code or 0) == code, printed
+        return printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def manifest(recordings: Path, tmp_path: Path) -> Path:
+    source = (recordings / "reel 1.wav").as_uri()
+    lines = [json.dumps({"source": source, "custom_id": f"reel {number}"}) for number in range(3)]
+    path = tmp_path / "reels.jsonl"
+    path.write_text("\n".join([*lines, "broken"]))
+    return path
+
+
+def test_a_batch_from_first_to_last(spool: Any, live: Live, manifest: Path, tmp_path: Path) -> None:
+    out, err = spool("submit", str(manifest), "--json", "--tag", "box=7", "--project", "oral-history")
+    assert "line 4: The line is not JSON" in err
+    batch = json.loads(out)
+    assert (batch["name"], batch["lines"]["accepted"]) == ("reels.jsonl", 3)
+    jobs = [json.loads(line) for line in spool("results", batch["id"])[0].splitlines()]
+    assert jobs[0]["tags"] == {"box": "7"}
+    worker = live.work()
+    worker.finish(jobs[0]["job"])
+    worker.fail(jobs[1]["job"], "audio_empty", "nothing in it")
+
+    assert batch["id"] in spool("status")[0]
+    sheet = spool("status", batch["id"])[0]
+    assert "1 done, 1 failed" in sheet
+    assert "time left" in sheet
+    assert "1 queued again" in spool("retry-failed", batch["id"])[0]
+    cancelled = json.loads(spool("cancel", batch["id"], "--json")[0])
+    assert cancelled["counts"]["cancelled"] == 2
+
+    kept = tmp_path / "results.jsonl"
+    spool("results", batch["id"], "-o", str(kept), "--words", "--state", "done")
+    (done,) = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert done["text"] == "keep the light"
+    assert len(done["words"]) == 3
+    assert not kept.with_name("results.jsonl.part").exists()
+    watched = json.loads(spool("status", batch["id"], "--watch", "--json")[0])
+    assert watched["state"] == "ended"
+
+
+def test_what_goes_wrong_has_its_exit_code(spool: Any, manifest: Path, recordings: Path) -> None:
+    assert "no file" in spool("submit", "gone.jsonl", code=2)[1]
+    assert "is a folder" in spool("submit", str(recordings), code=2)[1]
+    assert "NAME=VALUE" in spool("submit", str(manifest), "--tag", "box", code=2)[1]
+    assert "none runs" in spool("submit", str(manifest), "--strict", code=4)[1]
+    assert "no batch" in spool("status", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=4)[1]
+    assert "no batch" in spool("results", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=4)[1]
+
+
+def test_a_folder_under_a_root_of_the_server(spool: Any, recordings: Path) -> None:
+    out, _ = spool("submit", recordings.as_uri() + "/", "--json", "--no-reuse", "--name", "all")
+    batch = json.loads(out)
+    assert (batch["lines"]["accepted"], batch["reuse"], batch["name"]) == (1, False, "all")
+
+
+def test_transcripts_become_files_below_the_folder_and_nowhere_else(
+    spool: Any, live: Live, recordings: Path, tmp_path: Path
+) -> None:
+    source = (recordings / "reel 1.wav").as_uri()
+    names = ["box 7/Grüße.wav", "../../away", "away", "/", "x" * 200]
+    manifest = tmp_path / "reels.jsonl"
+    manifest.write_text("\n".join(json.dumps({"source": source, "custom_id": name}) for name in names))
+    batch = json.loads(spool("submit", str(manifest), "--json")[0])["id"]
+    worker = live.work()
+    for line in spool("results", batch)[0].splitlines():
+        worker.finish(json.loads(line)["job"])
+    folder = tmp_path / "out" / "transcripts"
+    assert "5 written" in spool("transcripts", batch, "-o", str(folder), "--format", "srt")[0]
+    written = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.srt"))
+    assert [name for name in written if not name.startswith("job_")] == [
+        "away.srt",
+        "box 7/Grüße.wav.srt",
+        "transcript.srt",
+        f"{'x' * 80}.srt",
+    ]
+    assert len(written) == 5, "two of the same name are two files"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["transcripts"]

@@ -1,0 +1,206 @@
+"""The commands end to end, through the real API, broker, worker and demo model, each a process of its own."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.local.instance import find_running
+from ops.testbed.jobs import speechlike, write_wav
+from tests.api.cli.commands import SAMPLES, Commands, processes_of
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """A stack left running by `spool up --detach`; the word samples are its one root."""
+    folder = tmp_path_factory.mktemp("up")
+    commands = Commands(
+        folder / "home", {"SPOOL_SOURCE_ROOTS": str(SAMPLES / "words"), "SPOOL_API_PORT": "0"}
+    )
+    try:
+        commands.run("up", "--detach")
+        yield commands
+    finally:
+        commands.run("down")
+    assert processes_of(commands.home) == []
+    assert not (commands.home / "api.json").exists()
+    assert find_running(commands.home) is None
+
+
+def test_a_folder_and_a_file_are_submitted_and_followed_to_their_words(up: Commands) -> None:
+    # When a folder under the root and a file outside it are handed in
+    sources = (str(SAMPLES / "words"), str(SAMPLES / "digits" / "string-1.flac"))
+    jobs = json.loads(up.run("submit", *sources, "--project", "radio", "--wait", "--json").stdout)
+
+    # Then those the server can see went by address and the other as an upload, and all are done
+    assert [job["source"]["kind"] for job in jobs] == ["file"] * 6 + ["upload"]
+    assert {job["state"] for job in jobs} == {"done"}
+    assert {job["project"] for job in jobs} == {"radio"}
+    assert all(job["coverage"] == 1.0 for job in jobs)
+
+    # And each has words and a price
+    last = jobs[-1]
+    assert up.run("transcript", last["id"]).stdout.strip()
+    assert up.run("transcript", last["id"], "--format", "vtt").stdout.startswith("WEBVTT\n")
+    record = json.loads(up.run("transcript", last["id"], "--format", "json").stdout)
+    assert record["job"] == last["id"]
+    assert float(last["cost"]["billable"]) > 0
+
+    # And the bill of the project is the sum of its jobs'
+    report = json.loads(up.run("costs", "--group-by", "project", "--json").stdout)
+    (row,) = [row for row in report["rows"] if row["key"] == "radio"]
+    assert row["engine_seconds"] == pytest.approx(sum(job["cost"]["engine_seconds"] for job in jobs))
+    assert "radio" in up.run("costs", "--group-by", "project").stdout
+
+
+def test_status_watch_and_workers_read_well(up: Commands) -> None:
+    submitted = up.run("submit", str(SAMPLES / "words" / "bed-1.flac")).stdout
+    job_id, name = submitted.split()
+    assert name == "bed-1.flac"
+    up.run("watch", job_id)
+    sheet = up.run("status", job_id).stdout
+    assert "done" in sheet
+    assert "RTFx" in sheet
+    assert job_id in up.run("status", "--limit", "1").stdout
+    assert "nothing is waiting or running" in up.run("watch").stdout
+    assert "ready" in up.run("workers").stdout
+
+
+def test_what_cannot_be_done_ends_in_one_sentence_and_a_code(up: Commands) -> None:
+    job_id = up.run("submit", str(SAMPLES / "words" / "bed-1.flac"), "--wait", "--json").stdout
+    job_id = json.loads(job_id)[0]["id"]
+
+    refused = up.run("cancel", job_id, code=4)
+    assert refused.stderr == f"spool: Job {job_id} is done and cannot be cancelled.\n"
+    assert up.run("status", "job_x", code=4).stderr == "spool: There is no job job_x.\n"
+    assert "There is no file" in up.run("submit", "gone.wav", code=2).stderr
+    assert "decoder" in up.run("submit", "gone.wav", "--decoder", "magic", code=2).stderr
+    assert "no model 'x'" in up.run("submit", str(SAMPLES / "words"), "--model", "x", code=1).stderr
+    assert "No answer" in up.run("status", "--url", "http://127.0.0.1:9", code=3).stderr
+    assert "runs already" in up.run("up", code=1).stderr
+
+
+def test_a_recording_that_fails_fails_alone(up: Commands) -> None:
+    text = up.home.parent / "text.wav"
+    text.write_text("this is not audio")
+
+    done = up.run("submit", str(text), str(SAMPLES / "words" / "cat-1.flac"), "--wait", "--json", code=1)
+
+    failed, other = json.loads(done.stdout)
+    assert (failed["state"], other["state"]) == ("failed", "done")
+    assert failed["error"]["message"]
+    assert "text.wav" in done.stderr
+    again = json.loads(up.run("retry", failed["id"], "--json").stdout)
+    assert again["state"] == "queued"
+    up.run("watch", failed["id"], code=1)
+
+
+def test_a_stack_of_which_a_part_dies_stops_and_says_why(tmp_path: Path) -> None:
+    # Given a stack in the foreground
+    commands = Commands(tmp_path / "home", {})
+    log = tmp_path / "up.log"
+    process = commands.start("up", "--port", "0", log=log)
+    try:
+        deadline = time.monotonic() + 120
+        while (running := find_running(commands.home)) is None:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+        # When its API is killed
+        os.kill(json.loads((commands.home / "api.json").read_text())["pid"], signal.SIGKILL)
+
+        # Then everything else is stopped, in order, and the reason is told
+        assert process.wait(90) == 1
+        assert "The API ended by itself" in log.read_text()
+        assert processes_of(commands.home) == []
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{running.url}/healthz")
+    finally:
+        process.kill()
+
+
+def test_what_a_killed_stack_left_behind_is_ended_by_the_next(tmp_path: Path) -> None:
+    # Given a stack that was killed, so that its parts live on
+    commands = Commands(tmp_path / "home", {"SPOOL_API_PORT": "0"})
+    commands.run("up", "--detach")
+    running = find_running(commands.home)
+    assert running is not None
+    os.kill(running.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while find_running(commands.home) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert httpx.get(f"{running.url}/healthz").status_code == 200
+
+    # When another is started in the same home
+    commands.run("up", "--detach")
+
+    # Then the old parts are gone, and nothing is left after the new one
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{running.url}/healthz")
+    commands.run("down")
+    assert processes_of(commands.home) == []
+
+
+# The demo
+
+
+def test_the_demo_ends_in_the_line_that_was_promised(tmp_path: Path) -> None:
+    # Given two recordings, one with a reference
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    for name in ("bed-1.flac", "cat-1.flac"):
+        (samples / name).write_bytes((SAMPLES / "words" / name).read_bytes())
+    (samples / "manifest.jsonl").write_text('{"file": "bed-1.flac", "text": "bed"}\n')
+    commands = Commands(tmp_path / "home", {})
+
+    done = commands.run("demo", str(samples))
+
+    lines = done.stdout.splitlines()
+    assert re.fullmatch(r"2 done, 0 failed, WER \d+\.\d %", lines[-1]), done.stdout
+    assert any("bed-1.flac" in line and "RTFx" in line and "USD" in line for line in lines)
+    assert any("What it cost" in line for line in lines)
+    assert "1 by address, 1 uploaded" in done.stdout
+    assert processes_of(tmp_path) == []
+    assert list((tmp_path / "var" / "demo").iterdir()) == []
+
+
+def test_a_demo_with_a_job_that_fails_says_so_and_keeps_its_logs(tmp_path: Path) -> None:
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    (samples / "text.wav").write_text("this is not audio")
+
+    done = Commands(tmp_path / "home", {}).run("demo", str(samples), code=1)
+
+    assert done.stdout.splitlines()[-1] == "0 done, 1 failed, WER n/a"
+    (kept,) = (tmp_path / "var" / "demo").iterdir()
+    assert (kept / "logs" / "worker.log").exists()
+    assert processes_of(tmp_path) == []
+
+
+def test_a_demo_that_is_interrupted_stops_what_it_started(tmp_path: Path) -> None:
+    commands = Commands(tmp_path / "home", {})
+    log = tmp_path / "demo.log"
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    write_wav(samples / "long.wav", speechlike(3000.0))  # not at its end before the signal comes
+    process = commands.start("demo", str(samples), log=log)
+    try:
+        deadline = time.monotonic() + 120
+        while "running" not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1.0)  # at work by then: a signal in the middle of an import can be lost
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(90) == 130
+        assert processes_of(tmp_path) == []
+    finally:
+        process.kill()

@@ -1,0 +1,93 @@
+"""The archivist's first hour in docs/api.md, typed as it stands there into a shell, on a stack of its own."""
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.api.cli.commands import ROOT, SAMPLES, Commands, processes_of
+from tests.api.cli.preloaded import spool_on_path
+
+TEXT = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+HEADING = "## A first hour for an archivist\n"
+
+
+@dataclass
+class Typed:
+    """A command of the text, what came of it, and how it ended."""
+
+    command: str
+    output: str = ""
+    code: int = -1
+
+
+def documented() -> list[str]:
+    section = TEXT.partition(HEADING)[2].partition("\n## ")[0]
+    blocks = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+    return [
+        line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")
+    ]
+
+
+def typed(commands: list[str], folder: Path, environ: dict[str, str]) -> dict[str, Typed]:
+    """Each command and what it printed, all in one shell as a person has it."""
+    script = "\n".join(f'{command}\necho "@@ $?"' for command in commands)
+    done = subprocess.run(
+        ["bash"],
+        input=script,
+        cwd=folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    parts = re.split(r"@@ (\d+)\n", done.stdout)
+    outcomes = zip(commands, parts[::2], parts[1::2], strict=False)
+    told = {command: Typed(command, output, int(code)) for command, output, code in outcomes}
+    assert len(told) == len(commands), done.stdout
+    return told
+
+
+@pytest.mark.timeout(420)  # a stack, and everything it is asked, on a machine with other work
+def test_the_first_hour_goes_as_it_is_told(tmp_path: Path) -> None:
+    # Given a folder of recordings, one of which is none
+    recordings = tmp_path / "recordings"
+    recordings.mkdir()
+    for name, sample in (("reel 1.flac", "digits/string-1.flac"), ("Grüße.flac", "words/bed-1.flac")):
+        shutil.copy(SAMPLES / sample, recordings / name)
+    (recordings / "letter.wav").write_text("Dear sirs, the reel is lost.")
+    commands = Commands(tmp_path / "home", {"SPOOL_API_PORT": "0"})
+    environ = commands.environ | {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+
+    # When everything is typed that the text shows
+    with spool_on_path(tmp_path / "shell", environ) as shell:
+        try:
+            told = typed(documented(), tmp_path, shell)
+        finally:
+            commands.run("down")
+
+    # Then each command ends as the text says, and prints what it is about
+    shown = "\n".join(f"$ {one.command}\n{one.output}[{one.code}]" for one in told.values())
+    for one in told.values():
+        failing = "# exit code 1" in one.command or "# exit code 4" in one.command
+        assert (one.code == int(one.command[-1])) if failing else one.code == 0, shown
+
+    def output(beginning: str) -> str:
+        (found,) = [one.output for one in told.values() if one.command.startswith(beginning)]
+        return found
+
+    assert "letter.wav" in output("spool submit recordings"), shown
+    assert "failed" in output("spool status --state failed"), shown
+    assert "2 done" in output("spool batch status"), shown
+    assert "Grüße.flac.srt" in output("ls transcripts"), shown
+    assert "reel 1.flac.txt" in output("grep"), shown
+    assert "oral-history: " in output("spool costs --group-by tag"), shown
+    assert "was deleted on" in output("spool transcript"), shown
+    assert "every law holds" in output("spool audit"), shown
+    assert processes_of(commands.home) == []

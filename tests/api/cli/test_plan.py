@@ -1,0 +1,79 @@
+"""`spool plan` and what it is given, as a person runs them one after another."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from api.cli.main import app
+from ops.testbed.rows import bill, chunk, queued, registered
+from spool.planning.roofline import Batch
+from spool.store import Database
+from spool.store.chunks import save_chunk
+from spool.store.ledger.charges import measured_paces
+from spool.store.queue.leases import claim_job
+from worker.cli.main import app as worker_app
+from worker.diagnostics import calibration
+
+ROOT = Path(__file__).parents[3]
+
+
+def planned(tmp_path: Path, *arguments: str, database: str = "") -> dict[str, object]:
+    stores = {"SPOOL_DATABASE_URL": database} if database else {}
+    ran = CliRunner().invoke(
+        app,
+        ["plan", "--json", *arguments],
+        env={"SPOOL_HOME": str(tmp_path), **stores},
+        catch_exceptions=False,
+    )
+    assert ran.exit_code == 0, ran.output
+    answer: dict[str, object] = json.loads(ran.stdout)
+    return answer
+
+
+def test_a_fleet_of_chips_without_any_server(tmp_path: Path) -> None:
+    told = planned(tmp_path, "--model", "0.6b", "--hours", "1000", "--fleet", "4xM4,1xM3 Ultra")
+    assert told["binds"] == "compute"
+    assert told["cost_per_million_hours"] == pytest.approx(1000 * told["cost"])  # type: ignore[operator]
+    assert [one["count"] for one in told["machines"]] == [4, 1]  # type: ignore[attr-defined]
+    shown = CliRunner().invoke(
+        app, ["plan", "--model", "110m", "--fleet", "M4"], env={"SPOOL_HOME": str(tmp_path), "COLUMNS": "120"}
+    )
+    assert "compute; memory bandwidth would at" in shown.output
+    assert "960,000 USD" in shown.output
+
+
+def test_recordings_and_this_machine_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one command prints the next one reads, with the real model and real recordings."""
+    monkeypatch.setattr(calibration, "BATCHES", (Batch(2, 2), Batch(1, 3, "beam", 2)))
+    lengths = CliRunner().invoke(worker_app, ["measure", "--json", str(ROOT / "samples")])
+    assert lengths.exit_code == 0
+    found = tmp_path / "lengths.json"
+    found.write_text(lengths.stdout)
+    machine = CliRunner().invoke(
+        worker_app,
+        ["bench", "--calibrate", "--rounds", "1", "--json", "--model", str(ROOT / "models" / "demo")],
+    )
+    assert machine.exit_code == 0, machine.output
+    this = tmp_path / "this.json"
+    this.write_text(machine.stdout)
+    told = planned(tmp_path, "--model", "demo", "--measured", str(found), "--calibration", str(this))
+    seconds = sum(one["seconds"] for one in json.loads(lengths.stdout)["recordings"])
+    assert told["audio_hours"] == pytest.approx(seconds / 3600)
+    assert "2 batches measured" in told["machines"][0]["basis"]  # type: ignore[index]
+    assert 1 < told["rtfx"] < 10_000  # type: ignore[operator]
+
+
+def test_the_ledger_tells_how_fast_a_machine_is(sqlite_url: str, tmp_path: Path) -> None:
+    db = Database(sqlite_url)
+    worker, job = registered(db), queued(db)
+    with db.begin() as tx:
+        claim = claim_job(tx, job.id, worker, 60)
+        assert claim is not None
+        save_chunk(tx, claim, chunk(0), bill(worker, 10**9, 16_000 * 900))
+    with db.read() as tx:
+        (found,) = measured_paces(tx)
+    db.close()
+    assert (found.chip, found.model, found.audio_seconds, found.engine_seconds) == ("chip", "demo", 900, 1)
+    assert planned(tmp_path, "--hours", "1", database=sqlite_url)["rtfx"] == pytest.approx(900, rel=0.05)

@@ -1,0 +1,86 @@
+"""How amounts read, and which files are recordings."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from api.cli.files import recordings_under, references_of
+from api.cli.tables import clock, money, speed
+from api.local.demo import demo_environ
+from spool.errors import InvalidRequest
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, "—"),
+        (0, "0.0 s"),
+        (8.44, "8.4 s"),
+        (59.96, "1:00"),
+        (60, "1:00"),
+        (184.6, "3:05"),
+        (36_120, "10:02:00"),
+    ],
+)
+def test_durations(seconds: float | None, shown: str) -> None:
+    assert clock(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        ("0", "0.00 USD"),
+        ("0E-9", "0.00 USD"),
+        ("0.000000423", "0.00000042 USD"),
+        ("0.000052", "0.000052 USD"),
+        ("0.5", "0.50 USD"),
+        ("12.3456", "12.35 USD"),
+        ("1234", "1234.00 USD"),
+    ],
+)
+def test_money(amount: str, shown: str) -> None:
+    assert money(Decimal(amount), "USD") == shown
+
+
+def test_speed() -> None:
+    assert (speed(None), speed(49.96)) == ("RTFx —", "RTFx 50.0")
+
+
+def test_recordings_are_found_below_a_folder_by_their_suffix(tmp_path: Path) -> None:
+    for name in ("b/two.FLAC", "b/notes.txt", "a.wav", "c/.hidden"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    assert recordings_under(tmp_path) == [tmp_path / "a.wav", tmp_path / "b" / "two.FLAC"]
+    assert recordings_under(tmp_path / "b" / "notes.txt") == [tmp_path / "b" / "notes.txt"]
+    for nothing in (tmp_path / "c", tmp_path / "gone"):
+        with pytest.raises(InvalidRequest, match=r"There (is|are) no"):
+            recordings_under(nothing)
+
+
+def test_references_come_from_the_manifest_line_by_line(tmp_path: Path) -> None:
+    assert references_of(tmp_path) == {}
+    manifest = tmp_path / "manifest.jsonl"
+    manifest.write_text('{"file": "a/b.wav", "text": "caf\u00e9"}\n\n{"file": "c.wav", "text": ""}\n')
+    assert references_of(tmp_path) == {tmp_path / "a/b.wav": "caf\u00e9", tmp_path / "c.wav": ""}
+    manifest.write_text('{"file": "a.wav", "text": "x"}\n{"file": 1}\n')
+    with pytest.raises(InvalidRequest, match=r"manifest\.jsonl:2 "):
+        references_of(tmp_path)
+
+
+def test_a_demo_never_uses_the_stores_of_this_machine(tmp_path: Path) -> None:
+    environ = {
+        "SPOOL_DATABASE_URL": "postgresql://fleet",
+        "SPOOL_API_TOKEN_FILE": "/secret",
+        "SPOOL_PRICE_PER_HOUR": "0.4",
+        "PATH": "/bin",
+    }
+    own = demo_environ(environ, tmp_path / "home", tmp_path)
+    assert own.keys() == {
+        "SPOOL_PRICE_PER_HOUR",
+        "PATH",
+        "SPOOL_HOME",
+        "SPOOL_API_PORT",
+        "SPOOL_SOURCE_ROOTS",
+        "SPOOL_HEARTBEAT_SECONDS",
+    }

@@ -1,0 +1,152 @@
+"""Deleting what a job holds, over HTTP, from Python and from the command line."""
+
+import io
+import json
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.cli.main import main
+from ops.testbed.running_api import Live, file_job, problem
+from spool.background.content_deleter import Deleter
+from spool.client import Conflict, Deleted, Spool
+from spool.domain.api_keys import Scope
+from spool.domain.retention import Content
+from spool.settings import Settings
+from spool.store.deletions import mark_deleted
+from tests.api.auth.keys import bearer, new_key
+
+UNKNOWN = "job_01JD5T9Q4X8K2M6N0P3R7S1V5W"
+
+
+def uploaded(http: httpx.Client, live: Live) -> str:
+    job_id = str(http.post("/v1/jobs", files={"file": ("tape.wav", b"RIFF")}).json()["id"])
+    live.work().finish(job_id)
+    return job_id
+
+
+def stored(live: Live, job_id: str) -> list[str]:
+    return [item.key for item in live.services.objects.list(f"jobs/{job_id}/")]
+
+
+def test_a_deleted_transcript_is_gone_with_a_word_of_when(http: httpx.Client, live: Live) -> None:
+    job_id = uploaded(http, live)
+    answer = http.delete(f"/v1/jobs/{job_id}/content")
+    assert answer.status_code == 200, answer.text
+    job = answer.json()
+    assert set(job["deleted"]) == {"source", "transcript"}
+    assert (job["state"], job["words"], job["cost"]["billable"] != "0") == ("done", 3, True)
+    assert stored(live, job_id) == []
+
+    told = problem(http.get(f"/v1/jobs/{job_id}/transcript"), 410, "deleted")
+    assert f"The transcript of job {job_id} was deleted on 20" in str(told["detail"])
+    problem(http.get(f"/v1/jobs/{job_id}/transcript", params={"format": "srt"}), 410, "deleted")
+    problem(http.get(f"/v1/jobs/{job_id}/audio"), 410, "deleted")
+    problem(http.get(f"/v1/jobs/{job_id}/phrases"), 410, "deleted")
+    assert http.delete(f"/v1/jobs/{job_id}/content").json()["deleted"] == job["deleted"]
+
+
+def test_the_recording_or_the_words_alone(http: httpx.Client, live: Live, recordings: Path) -> None:
+    job_id = uploaded(http, live)
+    deleted = http.delete(f"/v1/jobs/{job_id}/content", params={"what": "source"}).json()["deleted"]
+    assert deleted["source"]
+    assert deleted["transcript"] is None
+    assert http.get(f"/v1/jobs/{job_id}/transcript").status_code == 200
+    by_address = http.post("/v1/jobs", json=file_job(recordings)).json()["id"]
+    live.work().finish(by_address)
+    told = problem(http.delete(f"/v1/jobs/{by_address}/content", params={"what": "source"}), 409, "conflict")
+    assert "not kept here" in str(told["detail"])
+    assert http.delete(f"/v1/jobs/{by_address}/content").json()["deleted"]["source"] is None
+    assert (recordings / "reel 1.wav").exists()
+
+
+def test_what_has_not_ended_is_left_alone(http: httpx.Client, live: Live, recordings: Path) -> None:
+    job_id = http.post("/v1/jobs", json=file_job(recordings)).json()["id"]
+    problem(http.delete(f"/v1/jobs/{job_id}/content"), 409, "conflict")
+    live.work().claim(job_id)
+    told = problem(http.delete(f"/v1/jobs/{job_id}/content"), 409, "conflict")
+    assert "is running; cancel it first" in str(told["detail"])
+    problem(http.delete(f"/v1/jobs/{UNKNOWN}/content"), 404, "not_found")
+    problem(http.delete(f"/v1/jobs/{job_id}/content", params={"what": "it"}), 422, "invalid_request")
+
+
+def test_a_failed_job_and_its_batch_after_deletion(http: httpx.Client, live: Live, recordings: Path) -> None:
+    batch = http.post("/v1/batches", json={"source": recordings.as_uri() + "/"}).json()["id"]
+    (job,) = http.get("/v1/jobs", params={"batch": batch}).json()["items"]
+    live.work().fail(job["id"], "audio_empty", "There is nothing in it.")
+    assert http.delete(f"/v1/jobs/{job['id']}/content").status_code == 200
+    problem(http.post(f"/v1/jobs/{job['id']}/retry"), 410, "deleted")
+    assert http.post(f"/v1/batches/{batch}/retry-failed").json() == {"retried": 0}
+
+    again = http.post("/v1/batches", json={"source": recordings.as_uri() + "/"}).json()["id"]
+    (done,) = http.get("/v1/jobs", params={"batch": again}).json()["items"]
+    live.work().finish(done["id"])
+    http.delete(f"/v1/jobs/{done['id']}/content")
+    line = json.loads(http.get(f"/v1/batches/{again}/results").text)
+    assert (line["state"], line["text"], line["error"]["code"]) == ("done", None, "deleted")
+
+
+def test_a_key_deletes_its_own_projects_alone(http: httpx.Client, live: Live) -> None:
+    job_id = uploaded(http, live)
+    database = live.services.database
+    keys = {name: new_key(database, name) for name in ("default", "beta")}
+    reader = new_key(database, "default", (Scope.READ,))
+    live.services.keyring.look()
+    address = f"{live.url}/v1/jobs/{job_id}/content"
+    problem(httpx.delete(address, headers=bearer(reader), timeout=60, verify=False), 403, "forbidden")
+    problem(httpx.delete(address, headers=bearer(keys["beta"]), timeout=60, verify=False), 404, "not_found")
+    own = httpx.delete(address, headers=bearer(keys["default"]), timeout=60, verify=False)
+    assert own.status_code == 200, own.text
+
+
+def test_from_python_and_by_command(
+    http: httpx.Client,
+    live: Live,
+    recordings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, second, waiting = uploaded(http, live), uploaded(http, live), ""
+    with Spool(live.url) as spool:
+        assert spool.delete_content(first, "transcript").deleted is not None
+        with pytest.raises(Deleted, match="was deleted on"):
+            spool.words(first)
+        waiting = spool.submit((recordings / "reel 1.wav").as_uri()).id
+        with pytest.raises(Conflict, match="cancel it first"):
+            spool.delete_content(waiting)
+    monkeypatch.setenv("SPOOL_URL", live.url)
+    monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    for arguments, code in (
+        (["delete", second, "--yes"], 0),
+        (["status", second], 0),
+        (["transcript", second], 4),
+        (["delete", waiting, "--yes"], 4),
+        (["delete", first], 1),  # nobody is there to say yes
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert (ended.value.code or 0) == code, arguments
+    printed = capsys.readouterr()
+    assert f"{second} deleted" in printed.out
+    assert "recording on 20" in printed.out
+
+
+def test_the_sweep_runs_in_the_api(live: Live, http: httpx.Client) -> None:
+    assert live.services.deleter.is_alive()
+    rules: Settings = live.settings.model_copy(update={"retention_sweep_seconds": 0.01})
+    job_id = uploaded(http, live)
+    with live.services.database.begin() as tx:
+        mark_deleted(tx, [job_id], Content.TRANSCRIPT, "operator")
+    thread = Deleter(live.services.database, live.services.objects, rules)
+    thread.start()
+
+    deadline = time.monotonic() + 60
+    while len(stored(live, job_id)) > 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    thread.stop()
+    assert not thread.is_alive()
+    assert stored(live, job_id) == [f"jobs/{job_id}/source"]

@@ -1,0 +1,138 @@
+"""OpenAI's own client against our route; a worker is played by the store."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import openai
+import pytest
+
+from ops.testbed.running_api import Live, problem
+from spool.domain.jobs import Job, JobState
+from spool.store.jobs import JobFilter, list_jobs
+
+SOUND = ("tape.wav", b"RIFF" + bytes(400))
+
+
+@pytest.fixture
+def client(live: Live) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0, timeout=60) as made:
+        yield made
+
+
+def the_job(live: Live) -> Job:
+    """The only job there is, once it is there."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with live.services.database.read() as tx:
+            items = list_jobs(tx, JobFilter(), limit=2).items
+        if items:
+            (job,) = items
+            return job
+        time.sleep(0.01)
+    raise AssertionError("no job came")
+
+
+def worked(live: Live, *, error: str | None = None) -> threading.Thread:
+    """A worker that does the one job that comes, or fails it."""
+
+    def work() -> None:
+        job = the_job(live)
+        if error is None:
+            live.work().finish(job.id)
+        else:
+            live.work().fail(job.id, error, "It is a text file.")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_json_is_the_text(client: openai.OpenAI, live: Live) -> None:
+    working = worked(live)
+    answer = client.audio.transcriptions.create(model="whisper-1", file=SOUND)
+    working.join()
+    assert answer.text == "keep the light"
+    job = the_job(live)
+    assert (job.name, job.options.model, job.options.decoder) == ("tape.wav", "demo", "greedy")
+
+
+def test_verbose_json_has_words_and_segments_with_times(client: openai.OpenAI, live: Live) -> None:
+    working = worked(live)
+    answer = client.audio.transcriptions.create(
+        model="demo",
+        file=SOUND,
+        response_format="verbose_json",
+        timestamp_granularities=["word", "segment"],
+        prompt="Heligoland, fog horn",
+    )
+    working.join()
+    assert (answer.text, float(answer.duration)) == ("keep the light", 1.5)
+    assert answer.words is not None
+    assert [(word.word, word.start, word.end) for word in answer.words][1] == ("the", 0.5, 0.9)
+    assert answer.segments is not None
+    assert [segment.text for segment in answer.segments] == ["keep the light"]
+    job = the_job(live)
+    assert job.options.decoder == "beam"
+    assert job.options.boost is not None
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("text", "keep the light\n"), ("srt", "1\n00:00:00,000"), ("vtt", "WEBVTT\n")]
+)
+def test_text_and_subtitles(client: openai.OpenAI, live: Live, form: str, start: str) -> None:
+    working = worked(live)
+    answer = client.audio.transcriptions.create(model="whisper-1", file=SOUND, response_format=form)  # type: ignore[call-overload]
+    working.join()
+    assert answer.startswith(start)
+
+
+def test_a_recording_that_cannot_be_read_says_so(client: openai.OpenAI, live: Live) -> None:
+    working = worked(live, error="audio_unreadable")
+    with pytest.raises(openai.UnprocessableEntityError, match="It is a text file"):
+        client.audio.transcriptions.create(model="whisper-1", file=SOUND)
+    working.join()
+
+
+def test_what_spool_has_not_is_refused_before_there_is_a_job(http: httpx.Client, live: Live) -> None:
+    def ask(**fields: str) -> httpx.Response:
+        return http.post("/v1/audio/transcriptions", data=fields, files={"file": SOUND})
+
+    problem(ask(model="parakeet-9"), 422, "unknown_model")
+    problem(ask(response_format="docx"), 422, "invalid_request")
+    problem(ask(stream="true"), 422, "invalid_request")
+    problem(ask(colour="red"), 422, "invalid_request")
+    problem(http.post("/v1/audio/transcriptions", json={}), 415, "unsupported_media_type")
+    with live.services.database.read() as tx:
+        assert list_jobs(tx, JobFilter()).items == ()
+
+
+def test_a_client_that_hangs_up_cancels_its_job(http: httpx.Client, live: Live) -> None:
+    with pytest.raises(httpx.ReadTimeout):
+        http.post("/v1/audio/transcriptions", files={"file": SOUND}, timeout=httpx.Timeout(60, read=1.0))
+    deadline = time.monotonic() + 60
+    while (job := the_job(live)).state is not JobState.CANCELLED:
+        assert time.monotonic() < deadline, job.state
+        time.sleep(0.02)
+
+
+def test_an_answer_does_not_wait_for_ever(
+    http: httpx.Client, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.routes.openai.WAIT_SECONDS", 0.1)
+    problem(http.post("/v1/audio/transcriptions", files={"file": SOUND}), 504, "too_long")
+    assert the_job(live).state is JobState.CANCELLED
+
+
+def test_under_a_key_the_same_recording_is_one_job_that_can_be_asked_for_again(
+    http: httpx.Client, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.routes.openai.WAIT_SECONDS", 0.1)
+    asked = {"files": {"file": SOUND}, "headers": {"Idempotency-Key": "talk-1"}}
+    problem(http.post("/v1/audio/transcriptions", **asked), 504, "too_long")
+    live.work().finish(the_job(live).id)
+    monkeypatch.setattr("api.routes.openai.WAIT_SECONDS", 60.0)
+    answer = http.post("/v1/audio/transcriptions", **asked)
+    assert answer.json() == {"text": "keep the light"}
+    assert answer.headers["X-Spool-Job"] == the_job(live).id

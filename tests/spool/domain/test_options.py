@@ -1,0 +1,100 @@
+"""What a request may ask of the search, and the one form that lists of phrases have."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from spool.domain.options import MOST_PHRASES, AskedOptions, Boost, JobOptions, phrase_list
+
+
+def refusal(**options: Any) -> tuple[str, str]:
+    """Where and why the options are refused."""
+    with pytest.raises(ValidationError) as refused:
+        AskedOptions.model_validate(options)
+    fault = refused.value.errors()[0]
+    return ".".join(map(str, fault["loc"])), fault["msg"]
+
+
+def test_the_same_phrases_are_the_same_list() -> None:
+    one = phrase_list(["lamp room", "  fog\u00a0 horn ", "fog horn", "", " "])
+    assert one.phrases == ("fog horn", "lamp room")
+    assert one == phrase_list(["fog horn", "lamp room"])
+    assert one.sha256 != phrase_list(["fog", "horn lamp room"]).sha256
+    assert one.sha256 != phrase_list(["Fog horn", "lamp room"]).sha256
+
+
+@given(st.lists(st.text(max_size=20)), st.randoms(use_true_random=False))
+def test_the_order_of_phrases_says_nothing(texts: list[str], chance: Any) -> None:
+    texts = [text for text in texts if text.isprintable()]
+    shuffled = texts * 2
+    chance.shuffle(shuffled)
+    assert phrase_list(texts) == phrase_list(shuffled)
+
+
+def test_a_job_keeps_the_digest_of_its_phrases() -> None:
+    asked = AskedOptions.model_validate({"boost": {"phrases": ["b", "a"], "weight": 2}})
+    assert asked.boost is not None
+    kept = asked.kept()
+    assert kept.boost is not None
+    assert (kept.boost.count, kept.boost.weight) == (2, 2.0)
+    assert kept.boost.sha256 == asked.boost.told.sha256 == phrase_list(["a", "b"]).sha256
+    assert JobOptions.model_validate(kept.model_dump(mode="json")) == kept
+
+
+def test_no_phrase_at_all_is_no_boost() -> None:
+    asked = AskedOptions.model_validate({"boost": {"phrases": ["", "  "], "weight": 7.0}})
+    assert asked.kept() == AskedOptions().kept() == JobOptions()
+
+
+def test_what_did_not_exist_yet_says_nothing_in_a_fingerprint() -> None:
+    first = {"model": "demo", "decoder": "greedy", "beam": 4, "channels": "mix"}
+    assert JobOptions().told() == first
+    told = JobOptions(decoder="beam", nbest=2, language_model="town").told()
+    assert told == first | {"decoder": "beam", "nbest": 2, "language_model": "town"}
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "why"),
+    [
+        ({"nbest": 2}, "nbest", "greedy decoder knows one"),
+        ({"decoder": "beam", "nbest": 5}, "nbest", "the beam, which is 4"),
+        ({"decoder": "beam", "beam": 32, "nbest": 33}, "nbest", "less than or equal to 32"),
+        ({"alternatives": 2}, "alternatives", "greedy decoder knows one path"),
+        ({"lattice": 0.0}, "lattice", "greedy decoder knows one path"),
+        ({"decoder": "beam", "alternatives": 21}, "alternatives", "less than or equal to 20"),
+        ({"decoder": "beam", "lattice": -1.0}, "lattice", "greater than or equal to 0"),
+        ({"decoder": "beam", "lattice": float("inf")}, "lattice", "finite"),
+        ({"lm_weight": 0.5}, "lm_weight", "language_model names none"),
+        ({"lm_blanks": True}, "lm_blanks", "language_model names none"),
+        ({"language_model": "town", "lm_weight": float("nan")}, "lm_weight", "finite"),
+        ({"language_model": "town", "lm_weight": -0.1}, "lm_weight", "greater than or equal to 0"),
+        ({"language_model": ""}, "language_model", "at least 1 character"),
+        ({"context": "job"}, "", "context: asks how to fuse"),
+        ({"decoder": "beam", "pruning": "early"}, "", "pruning: asks how to fuse"),
+        ({"pruning": "early", "boost": {"phrases": ["a"]}}, "", "pruning: there is no beam to cut"),
+        ({"language_model": "town", "lm_blanks": True}, "", "lm_blanks: the greedy decoder"),
+        ({"boost": {"phrases": "abc"}}, "boost.phrases", "valid tuple"),
+        ({"boost": {"phrases": ["a", "x" * 201]}}, "boost.phrases.1", "at most 200 characters"),
+        ({"boost": {"phrases": ["a\x07"]}}, "boost.phrases.0", "control characters"),
+        ({"boost": {"phrases": ["\ud800"]}}, "boost.phrases.0", "unicode"),
+        ({"boost": {"phrases": [["a"]]}}, "boost.phrases.0", "valid string"),
+        ({"boost": {"phrases": ["a"] * (MOST_PHRASES + 1)}}, "boost.phrases", "at most 10000 items"),
+        ({"boost": {"phrases": ["a"], "weight": 0}}, "boost.weight", "greater than 0"),
+        ({"boost": {"phrases": ["a"], "weight": float("inf")}}, "boost.weight", "finite"),
+        ({"boost": {"count": 1, "sha256": "0" * 64, "weight": 1.0}}, "boost.phrases", "required"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_by_its_field(
+    options: dict[str, Any], where: str, why: str
+) -> None:
+    place, sentence = refusal(**options)
+    assert place == where
+    assert why in sentence
+
+
+def test_ten_thousand_phrases_are_taken() -> None:
+    phrases = tuple(f"{number:05} {'x' * 194}" for number in range(MOST_PHRASES))
+    assert Boost(phrases=phrases).kept.count == MOST_PHRASES

@@ -1,0 +1,308 @@
+"""Jobs and leases against a model: any order of claims, lapses, saves, hand backs and people's wishes.
+
+After every step the rows say what the model says, nothing that a worker without the claim wrote has stayed,
+the bills are the sums of what was charged, and the audit finds no breach of the laws that rest on SQL alone.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from sqlalchemy import delete, func, select
+
+from ops.testbed.rows import LEASE, bill, chunk, let_lapse, queued, registered, reread
+from spool.audit.runner import audit
+from spool.domain.jobs import MOVES, JobState
+from spool.errors import Conflict, LeaseLost
+from spool.objects import FolderStore
+from spool.store import Database
+from spool.store.chunks import save_chunk, saved_chunks
+from spool.store.jobs import cancel_job, retry_job
+from spool.store.ledger.charges import charge
+from spool.store.queue.leases import (
+    Claim,
+    Outcome,
+    cancel_claimed,
+    claim_job,
+    fail_job,
+    finish_job,
+    hand_back,
+    is_last_chance,
+    renew_lease,
+)
+from spool.store.queue.locks import try_lock
+from spool.store.queue.outbox import SweepLimits, due_hints, mark_sent, sweep
+from spool.tables import chunks, cost_lines, jobs, outbox, workers
+
+MAX_DEATHS = 3
+CHUNKS = 3
+PICK = st.integers(0, 11)
+RULES_OF_SQL = {"owned", "chunks", "billed", "wasted", "priced", "busy"}
+
+
+@dataclass
+class Expected:
+    """What the model knows of one job."""
+
+    state: JobState = JobState.QUEUED
+    attempt: int = 0
+    deaths: int = 0
+    troubles: int = 0
+    ran: float = 0.0
+    owner: str | None = None
+    lapsed: bool = False
+    cancel: bool = False
+    code: str | None = None
+    chunks: set[int] = field(default_factory=set)
+
+    def become(self, state: JobState) -> None:
+        assert (self.state, state) in MOVES
+        self.state = state
+        if state is not JobState.RUNNING:
+            self.owner, self.lapsed = None, False
+
+    def end(self, how: str, troubles: int, ran: float) -> None:
+        if how == "back":
+            self.become(JobState.CANCELLED if self.cancel else JobState.QUEUED)
+            self.troubles, self.ran = troubles, ran
+        else:
+            self.become({"fail": JobState.FAILED, "stop": JobState.CANCELLED, "finish": JobState.DONE}[how])
+            self.code = {"fail": "audio", "stop": self.code, "finish": None}[how]
+
+    def take_back(self) -> None:
+        self.deaths += 1
+        if self.cancel:
+            self.become(JobState.CANCELLED)
+        elif self.deaths >= MAX_DEATHS:
+            self.become(JobState.FAILED)
+            self.code = "poison"
+        else:
+            self.become(JobState.QUEUED)
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    """Two workers and a few jobs. Claims are kept for ever, so that zombies write whenever they like."""
+
+    db: Database
+    folder: Path
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.db.begin() as tx:
+            for table in (outbox, chunks, cost_lines, jobs, workers):
+                tx.execute(delete(table))
+        self.workers = [registered(self.db, name) for name in ("alpha", "beta")]
+        self.expected: dict[str, Expected] = {}
+        self.claims: list[Claim] = []
+        self.billed_ns = dict.fromkeys(self.workers, 0)
+        for _ in range(3):
+            self.expected[queued(self.db).id] = Expected()
+
+    # --- people ---------------------------------------------------------------------------------------------
+
+    @rule(pick=PICK)
+    @precondition(lambda self: self._in(JobState.RUNNING))
+    def cancel(self, pick: int) -> None:
+        job_id = self._job(pick)
+        was = self.expected[job_id]
+        with self._refused(was.state.terminal, Conflict), self.db.begin() as tx:
+            cancel_job(tx, job_id)
+        if was.state is JobState.QUEUED:
+            was.become(JobState.CANCELLED)
+        elif was.state is JobState.RUNNING:
+            was.cancel = True
+
+    @rule(pick=PICK)
+    @precondition(lambda self: any(was.state.terminal for was in self.expected.values()))
+    def retry(self, pick: int) -> None:
+        """A person insists, mostly where that may be."""
+        ended = self._in(JobState.FAILED) + self._in(JobState.CANCELLED)
+        job_id = ended[pick % len(ended)] if ended and pick % 4 else self._job(pick)
+        was = self.expected[job_id]
+        may = was.state in {JobState.FAILED, JobState.CANCELLED}
+        with self._refused(not may, Conflict), self.db.begin() as tx:
+            retry_job(tx, job_id)
+        if may:
+            was.become(JobState.QUEUED)
+            was.deaths, was.troubles, was.ran, was.cancel, was.code = 0, 0, 0.0, False, None
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    @rule(pick=PICK, swept=st.booleans())
+    @precondition(lambda self: self._in(JobState.RUNNING))
+    def lapse(self, pick: int, swept: bool) -> None:
+        job_id = self._job(pick, JobState.RUNNING)
+        let_lapse(self.db, job_id)
+        self.expected[job_id].lapsed = True
+        if swept:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        with self.db.begin() as tx:
+            assert try_lock(tx, "sweep", "me", 60)
+            report = sweep(tx, SweepLimits(max_deaths=MAX_DEATHS))
+        lapsed = {job_id for job_id, job in self.expected.items() if job.lapsed}
+        assert {*report.requeued, *report.poisoned, *report.cancelled} == lapsed
+        for job_id in lapsed:
+            self.expected[job_id].take_back()
+        with self.db.begin() as tx:
+            mark_sent(tx, due_hints(tx, 100))
+
+    # --- workers --------------------------------------------------------------------------------------------
+
+    @rule(pick=PICK, worker=st.integers(0, 1), alone=st.booleans())
+    def claim(self, pick: int, worker: int, alone: bool) -> None:
+        job_id = self._job(pick, JobState.QUEUED if pick % 4 else None)
+        was = self.expected[job_id]
+        owner = self.workers[worker]
+        with self.db.begin() as tx:
+            claim = claim_job(tx, job_id, owner, LEASE, max_deaths=MAX_DEATHS, alone=alone)
+        if was.lapsed:
+            was.take_back()
+        last_chance = was.deaths == MAX_DEATHS - 1
+        if was.state is JobState.QUEUED and (alone or not last_chance):
+            was.become(JobState.RUNNING)
+            was.attempt += 1
+            was.owner = owner
+            assert claim is not None
+            assert claim.attempt == was.attempt
+            self.claims.append(claim)
+        else:
+            assert claim is None
+        assert is_last_chance(was.deaths, MAX_DEATHS) == last_chance
+
+    @rule(pick=PICK, index=st.integers(0, CHUNKS - 1), engine_ns=st.integers(1, 10**9), wasted=st.booleans())
+    @precondition(lambda self: self.claims)
+    def work(self, pick: int, index: int, engine_ns: int, wasted: bool) -> None:
+        """Save a chunk and renew; or charge what nobody keeps, which zombies may too."""
+        claim = self._claim(pick)
+        paid = bill(claim.worker_id, engine_ns)
+        if wasted:
+            with self.db.begin() as tx:
+                charge(tx, claim.job.id, claim.attempt, replace(paid, audio_samples=0), wasted=True)
+            self.billed_ns[claim.worker_id] += engine_ns
+            return
+        with self._fenced(claim) as was:
+            ran = claim.job.ran_seconds + 1.5
+            with self.db.begin() as tx:
+                save_chunk(tx, claim, chunk(index, engine_ns=engine_ns), paid)
+                cancel = renew_lease(tx, claim, LEASE, ran)
+            assert was is not None
+            assert cancel == was.cancel
+            was.lapsed, was.ran = False, ran
+            was.chunks.add(index)
+            self.billed_ns[claim.worker_id] += engine_ns
+
+    @rule(
+        pick=PICK, how=st.sampled_from(["back", "back", "fail", "stop", "finish"]), troubles=st.integers(0, 5)
+    )
+    @precondition(lambda self: self.claims)
+    def end(self, pick: int, how: str, troubles: int) -> None:
+        claim = self._claim(pick)
+        with self._fenced(claim) as was:
+            ran = claim.job.ran_seconds + 2
+            with self.db.begin() as tx:
+                if how == "back":
+                    hand_back(tx, claim, troubles=troubles, ran_seconds=ran)
+                elif how == "fail":
+                    fail_job(tx, claim, "audio", "No.")
+                elif how == "stop":
+                    cancel_claimed(tx, claim)
+                else:
+                    finish_job(tx, claim, Outcome(60.0, f"jobs/{claim.job.id}/t.json", "0" * 64, 1.0, 12))
+            assert was is not None
+            was.end(how, troubles, ran)
+
+    # --- what must hold -------------------------------------------------------------------------------------
+
+    @invariant()
+    def rows_are_as_expected(self) -> None:
+        for job_id, was in self.expected.items():
+            job = reread(self.db, job_id)
+            now = (job.state, job.attempt, job.deaths, job.troubles, job.lease_owner, job.error_code)
+            assert now == (was.state, was.attempt, was.deaths, was.troubles, was.owner, was.code)
+            assert (job.cancel_requested, job.ran_seconds) == (was.cancel, was.ran)
+            with self.db.read() as tx:
+                assert {saved.index for saved in saved_chunks(tx, job_id)} == was.chunks
+
+    @invariant()
+    def bills_are_what_was_charged(self) -> None:
+        with self.db.read() as tx:
+            sums = tx.execute(
+                select(cost_lines.c.worker_id, func.sum(cost_lines.c.engine_ns)).group_by(
+                    cost_lines.c.worker_id
+                )
+            )
+            billed = {worker: int(total) for worker, total in sums}
+            busy = dict(tx.execute(select(workers.c.id, workers.c.busy_ns)).all())  # type: ignore[arg-type]
+        assert busy == self.billed_ns
+        assert billed == {worker: total for worker, total in self.billed_ns.items() if total}
+
+    def teardown(self) -> None:
+        """At the end, since it reads everything."""
+        report = audit(self.db, FolderStore(self.folder))
+        assert [breach for breach in report.breaches if breach.rule in RULES_OF_SQL] == []
+
+    # --- helpers --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _refused(self, refused: bool, kind: type[Exception]) -> Iterator[None]:
+        if not refused:
+            yield
+            return
+        with pytest.raises(kind):
+            yield
+
+    @contextmanager
+    def _fenced(self, claim: Claim) -> Iterator[Expected | None]:
+        """The block writes by `claim`: with effect where that still holds, else LeaseLost and nothing."""
+        if self._holds(claim):
+            yield self.expected[claim.job.id]
+            return
+        with pytest.raises(LeaseLost):
+            yield None
+
+    def _holds(self, claim: Claim) -> bool:
+        was = self.expected[claim.job.id]
+        owned = (was.attempt, was.owner) == (claim.attempt, claim.worker_id)
+        return was.state is JobState.RUNNING and owned
+
+    def _claim(self, pick: int) -> Claim:
+        """Mostly one that holds."""
+        live = [claim for claim in self.claims if self._holds(claim)]
+        pool = live if live and pick % 4 else self.claims
+        return pool[pick % len(pool)]
+
+    def _in(self, state: JobState | None) -> list[str]:
+        return [job_id for job_id, was in self.expected.items() if state in (None, was.state)]
+
+    def _job(self, pick: int, state: JobState | None = None) -> str:
+        """One in this state, if there is one."""
+        pool = self._in(state) or self._in(None)
+        return pool[pick % len(pool)]
+
+
+def test_jobs_and_leases_are_their_model(db: Database, tmp_path: Path) -> None:
+    machine = type("Machine", (LeaseMachine,), {"db": db, "folder": tmp_path / "objects"})
+    postgresql = db.dialect != "sqlite"
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=5 if postgresql else 15,
+            stateful_step_count=30,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

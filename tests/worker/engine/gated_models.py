@@ -1,0 +1,36 @@
+"""Real models behind a gate, for tests that need utterances to meet in one batch: `GATE|MODEL` waits in every
+batch until the path GATE exists."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from worker.engine.protocol import ModelInfo
+from worker.engine.recognizer import ModelRecognizer, load_recognizer
+
+LOADER = "tests.worker.engine.gated_models:load"
+
+
+class Gated:
+    def __init__(self, gate: Path, inner: ModelRecognizer) -> None:
+        self._gate = gate
+        self._inner = inner
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._inner.info
+
+    def prepare(self, *asked: Any) -> ModelInfo:
+        return self._inner.prepare(*asked)
+
+    def recognize(self, *asked: Any) -> Sequence[Any]:
+        self._gate.with_suffix(".reached").touch()
+        while not self._gate.exists():
+            time.sleep(0.005)
+        return self._inner.recognize(*asked)
+
+
+def load(model: str) -> Gated | ModelRecognizer:
+    gate, _, path = model.rpartition("|")
+    return Gated(Path(gate), load_recognizer(path)) if gate else load_recognizer(path)

@@ -1,0 +1,64 @@
+"""How large a batch a machine's memory allows."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from spool.settings import FRAME_BUDGET, LONGEST_CHUNK_FRAMES, MAX_BATCH, Settings
+from worker.engine.memory_budget import budget_of, memory_budget
+from worker.machine.hardware import Hardware, this_machine
+
+GIB = 2**30
+MAC = replace(this_machine(), chip="Apple M4", memory=16 * GIB, apple_gpu=True)
+LINUX = replace(MAC, chip="a CPU", apple_gpu=False)
+
+
+def mac(gib: float, **told: int) -> "tuple[float, int, int]":
+    budget = memory_budget(replace(MAC, memory=int(gib * GIB)), **told)
+    return round(budget.device / GIB, 2), budget.frames, budget.utterances
+
+
+def test_macs_by_their_memory() -> None:
+    assert mac(8) == (5.33, 44739, 59)
+    assert mac(16) == (10.67, FRAME_BUDGET, MAX_BATCH)
+    assert mac(36) == (24.0, FRAME_BUDGET, MAX_BATCH)
+    assert mac(64) == (48.0, FRAME_BUDGET, MAX_BATCH)
+
+
+def test_a_wired_limit_wins() -> None:
+    assert mac(8, limit=4 * GIB) == (4.0, 26843, 35)
+    assert mac(8, limit=7 * GIB) == (7.0, FRAME_BUDGET, MAX_BATCH)
+
+
+def test_one_long_chunk_always_fits() -> None:
+    assert mac(8, limit=1 * GIB) == (1.0, LONGEST_CHUNK_FRAMES, 5)
+
+
+def test_what_is_set_by_hand_stands() -> None:
+    assert mac(8, frames=100_000, utterances=200) == (5.33, 100_000, 200)
+    assert mac(8, frames=12_000) == (5.33, 12_000, 16)
+    assert mac(64, utterances=3) == (48.0, FRAME_BUDGET, 3)
+
+
+def test_a_container_has_what_it_is_given() -> None:
+    large: Hardware = replace(LINUX, memory=256 * GIB)
+    assert memory_budget(large).frames == FRAME_BUDGET
+    budget = memory_budget(large, 3 * GIB)
+    assert (budget.device, budget.models) == (int(2.25 * GIB), int(0.75 * GIB))
+    assert budget.frames == 20_132
+    assert memory_budget(replace(LINUX, memory=2 * GIB), 1 << 62).device == int(1.5 * GIB)
+
+
+def test_this_machine_has_a_budget(make_settings: Callable[..., Settings]) -> None:
+    found = budget_of(make_settings(), this_machine())
+    assert LONGEST_CHUNK_FRAMES <= found.frames <= FRAME_BUDGET
+    assert "GiB for the engine" in str(found)
+
+
+@pytest.mark.parametrize("frames", [LONGEST_CHUNK_FRAMES, FRAME_BUDGET])
+def test_the_settings_reach_the_batches(make_settings: Callable[..., Settings], frames: int) -> None:
+    from worker.engine.memory_budget import engine_options
+
+    limits = engine_options(make_settings(frame_budget=frames, max_batch=7)).limits
+    assert (limits.samples, limits.utterances) == (frames * 160, 7)

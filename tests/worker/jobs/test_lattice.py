@@ -1,0 +1,117 @@
+"""Lattices and alternatives of a job, from its options to its transcript, by the demo model."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ops.testbed.fake_models import RATE
+from ops.testbed.jobs import Shop, until
+from spool.audit.runner import audit
+from spool.domain.jobs import JobState
+from spool.domain.transcript import Transcript
+from spool.formats import render
+from spool.settings import Settings
+from spool.store.database import Database
+from tests.worker.engine.gated_models import LOADER
+from tests.worker.engine.test_requests import DEMO, speech
+from worker.engine.client import Engine
+from worker.engine.protocol import EngineOptions
+from worker.engine.scheduler import BatchLimits
+
+ASKED = {"decoder": "beam", "beam": 4, "alternatives": 3, "lattice": 8.0}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    limits = BatchLimits(utterances=1, samples=40 * RATE, padding=0.9)
+    engine = Engine(EngineOptions(slots=8, slot_samples=40 * RATE, limits=limits, loader=LOADER)).start()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    gate = tmp_path / "gate"
+    yield gate
+    gate.touch()
+
+
+@pytest.fixture
+def shop(
+    sqlite_url: str,
+    tmp_path: Path,
+    gate: Path,
+    engine: Engine,
+    make_settings: Callable[..., Settings],
+) -> Iterator[Shop]:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    models = {"demo": DEMO, "demo-gated": f"{gate}|{DEMO}"}
+    settings = make_settings(models=models, default_model="demo", source_roots=(archive,))
+    db = Database(sqlite_url)
+    yield Shop(settings, db, engine, archive)
+    db.close()
+
+
+def recording(shop: Shop) -> Path:
+    """Words with long pauses between, so that there are several chunks."""
+    words = speech()[0]
+    pause = np.zeros(26 * RATE, np.float32)
+    return shop.record("words.wav", np.concatenate([words, pause, words, pause, words]))
+
+
+def told(shop: Shop, job_id: str) -> Transcript:
+    job = shop.job(job_id)
+    assert job.state is JobState.DONE, job.error_message
+    assert job.transcript_key is not None
+    return Transcript.model_validate_json(shop.read(job.transcript_key))
+
+
+def test_a_job_has_its_chunks_lattices_in_order_and_only_if_asked(shop: Shop) -> None:
+    path = recording(shop)
+    asked, plain = shop.submit(path, "demo", **ASKED), shop.submit(path, "demo", decoder="beam", beam=4)
+    assert shop.run(asked) == shop.run(plain) == "done"
+
+    full, bare = told(shop, asked), told(shop, plain)
+
+    spoken = [chunk for chunk in shop.chunks(asked) if chunk.lattice]
+    assert len(spoken) >= 2
+    assert [chunk.lattice for chunk in spoken] == list(full.lattice)
+    assert [lattice.start for lattice in full.lattice] == sorted(lattice.start for lattice in full.lattice)
+    for lattice, chunk in zip(full.lattice, spoken, strict=True):
+        assert (lattice.start, lattice.end) == (chunk.start / RATE, pytest.approx(chunk.end / RATE, abs=1e-3))
+        assert {word.text for word in chunk.words} <= {arc.word for arc in lattice.arcs}
+        assert all(lattice.start <= arc.start <= arc.end <= lattice.end for arc in lattice.arcs)
+    assert all(len(word.alternatives) <= 3 for word in full.words)
+    assert bare.lattice == ()
+    assert [w.model_copy(update={"alternatives": ()}) for w in full.words] == list(bare.words)
+    assert not any(chunk.lattice for chunk in shop.chunks(plain))
+    assert render(full, "kaldi").count("\n\n") == len(full.lattice)
+    assert audit(shop.db, shop.objects).breaches == []
+
+
+def test_a_job_that_goes_on_has_the_lattices_of_its_first_attempt(shop: Shop, gate: Path) -> None:
+    path = recording(shop)
+    broken = shop.submit(path, "demo-gated", **ASKED)
+    running = shop.start(broken)
+    until(gate.with_suffix(".reached").exists, "a batch at the gate")
+    shop.draining.set()
+    gate.touch()
+    assert running.end() == "handed back"
+    first = [chunk for chunk in shop.chunks(broken) if chunk.lattice]
+    assert first
+    shop.draining.clear()
+    assert shop.run(broken) == "done"
+    whole = shop.submit(path, "demo-gated", **ASKED)
+    assert shop.run(whole) == "done"
+
+    assert told(shop, broken).lattice == told(shop, whole).lattice
+    assert told(shop, broken).words == told(shop, whole).words
+    assert set(first) <= set(shop.chunks(broken))
+
+
+def test_greedy_has_no_lattice_and_its_job_fails_in_a_sentence(shop: Shop) -> None:
+    with pytest.raises(ValueError, match="the greedy decoder knows one path"):
+        shop.submit(recording(shop), decoder="greedy", lattice=5.0)

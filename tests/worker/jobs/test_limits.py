@@ -1,0 +1,119 @@
+"""What one job may take: attempts at errors that may pass, time, bytes; over SQLite with a real engine."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from ops.testbed.fake_models import LOADER, RATE
+from ops.testbed.jobs import RETRY, Shop, speechlike, until
+from spool.domain.jobs import JobState
+from spool.errors import StorageError
+from spool.settings import Settings
+from spool.store.database import Database
+from spool.store.jobs import retry_job
+from spool.tables import jobs
+from tests.worker.jobs.test_runner import RefusingStore
+from worker.engine.client import Engine
+from worker.engine.protocol import EngineOptions
+from worker.engine.scheduler import BatchLimits
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    limits = BatchLimits(utterances=2, samples=2 * 40 * RATE, padding=0.5)
+    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, limits=limits, loader=LOADER)).start()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def make_shop(
+    sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
+) -> Iterator[Callable[..., Shop]]:
+    db = Database(sqlite_url)
+    (tmp_path / "archive").mkdir()
+    gate = tmp_path / "gate"
+
+    def make(**settings: object) -> Shop:
+        told: dict[str, object] = {
+            "models": {"plain": "plain", "gated": f"gate={gate}"},
+            "default_model": "plain",
+            "source_roots": (tmp_path / "archive",),
+        }
+        return Shop(make_settings(**{**told, **settings}), db, engine, tmp_path / "archive")
+
+    yield make
+    gate.touch()
+    db.close()
+
+
+def test_a_persons_retry_starts_the_count_of_passing_errors_anew(make_shop: Callable[..., Shop]) -> None:
+    shop = make_shop(lease_seconds=0.9, heartbeat_seconds=0.3)
+    store = RefusingStore(shop.folder / "objects")
+    shop.workshop = replace(shop.workshop, objects=store)
+    job_id = shop.submit(shop.record("a.wav", speechlike(5)))
+    store.error = StorageError("no")
+    for ending in (["handed back"] * RETRY.attempts, ["handed back"] * (RETRY.attempts - 1)):
+        assert [shop.run(job_id) for _ in ending] == ending
+        assert shop.run(job_id) == "failed"
+        job = shop.job(job_id)
+        assert (job.error_code, job.troubles) == ("storage", RETRY.attempts - 1)
+        with shop.db.begin() as tx:
+            retry_job(tx, job_id)
+        assert shop.job(job_id).troubles == 0
+    store.error = None
+    assert shop.run(job_id) == "done"
+
+
+def test_a_job_that_runs_too_long_fails_and_a_retry_goes_on_from_its_chunks(
+    make_shop: Callable[..., Shop], tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    shop = make_shop(max_job_seconds=1.0)
+    job_id = shop.submit(shop.record("a.wav", speechlike(300)), "gated")
+    started = time.monotonic()
+    running = shop.start(job_id)
+    until(gate.with_suffix(".reached").exists, "a batch on the device")
+    until(lambda: time.monotonic() > started + 1.5, "the limit passed")
+    gate.touch()
+    assert running.end() == "failed"
+    job = shop.job(job_id)
+    assert (job.state, job.error_code) == (JobState.FAILED, "time_limit")
+    assert job.error_message is not None
+    assert job.error_message.startswith("a.wav: it has run longer than the limit of 1 s")
+    saved = shop.chunks(job_id)
+    assert 1 <= len(saved) <= 2, "what was on the device is kept, and nothing else"
+    cost = shop.cost(job_id)
+    assert cost.billable_cost > 0
+    assert cost.wasted_cost == 0
+    with shop.db.begin() as tx:
+        retry_job(tx, job_id)
+    patient = make_shop()
+    assert patient.run(job_id) == "done"
+    assert [chunk.attempt for chunk in patient.chunks(job_id)][: len(saved)] == [1] * len(saved)
+
+
+def test_time_counts_over_all_attempts(make_shop: Callable[..., Shop]) -> None:
+    shop = make_shop(max_job_seconds=100.0)
+    job_id = shop.submit(shop.record("a.wav", speechlike(5)))
+    shop.draining.set()
+    assert shop.run(job_id) == "handed back"
+    shop.draining.clear()
+    with shop.db.begin() as tx:
+        tx.execute(update(jobs).values(ran_seconds=100.0))
+    assert shop.run(job_id) == "failed"
+    assert shop.job(job_id).error_code == "time_limit"
+    with shop.db.begin() as tx:
+        assert retry_job(tx, job_id).ran_seconds == 0
+    assert shop.run(job_id) == "done"
+
+
+def test_a_recording_on_this_machine_may_be_too_large(make_shop: Callable[..., Shop]) -> None:
+    shop = make_shop(source_max_bytes=1000)
+    job_id = shop.submit(shop.record("a.wav", speechlike(5)))
+    assert shop.run(job_id) == "failed"
+    assert shop.job(job_id).error_code == "source_too_large"

@@ -1,0 +1,293 @@
+"""What a job asks of the search, from its row to its transcript, over SQLite and a real engine process."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from ops.testbed.fake_models import LOADER, RATE
+from ops.testbed.jobs import Shop, speechlike, until
+from spool.audit.runner import audit
+from spool.domain.jobs import JobState
+from spool.domain.transcript import Transcript
+from spool.errors import WeightsChanged
+from spool.settings import Settings
+from spool.store.database import Database
+from tests.worker.engine.gated_models import LOADER as REAL
+from tests.worker.engine.test_requests import DEMO, speech, write_lm
+from worker.decode.search import search
+from worker.decode.types import FusionOptions, SearchOptions, UtteranceAsk, carried
+from worker.decode.words import SCORE_DIGITS
+from worker.engine.client import Engine
+from worker.engine.protocol import EngineOptions
+from worker.engine.scheduler import BatchLimits
+from worker.models.load import load_model
+from worker.models.tokenizer import Tokenizer
+from worker.segmentation.chunker import plan_chunks
+
+BEAM = {"decoder": "beam", "beam": 4}
+
+
+def started(loader: str = LOADER) -> Engine:
+    limits = BatchLimits(utterances=8, samples=8 * 40 * RATE, padding=0.9)
+    return Engine(EngineOptions(slots=16, slot_samples=40 * RATE, limits=limits, loader=loader)).start()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    engine = started()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    gate = tmp_path / "gate"
+    yield gate
+    gate.touch()
+
+
+@pytest.fixture
+def make_shop(
+    sqlite_url: str, tmp_path: Path, gate: Path, make_settings: Callable[..., Settings]
+) -> Iterator[Callable[[Engine], Shop]]:
+    archive, opened = tmp_path / "archive", []
+    archive.mkdir()
+    (archive / "town.arpa").write_text("a town's words")
+
+    def make(engine: Engine) -> Shop:
+        told = make_settings(
+            models={
+                "plain": "plain",
+                "asks": "asks",
+                "gated": f"asks+gate={gate}",
+                "files": f"asks+weights={tmp_path / 'weights'}",
+                "demo": DEMO,
+                "demo-gated": f"{gate}|{DEMO}",
+            },
+            default_model="plain",
+            language_models={"town": str(archive / "town.arpa")},
+            source_roots=(archive,),
+        )
+        opened.append(Database(sqlite_url))
+        return Shop(told, opened[-1], engine, archive)
+
+    yield make
+    for db in opened:
+        db.close()
+
+
+@pytest.fixture
+def shop(make_shop: Callable[[Engine], Shop], engine: Engine) -> Shop:
+    return make_shop(engine)
+
+
+def transcript_of(shop: Shop, job_id: str) -> Transcript:
+    job = shop.job(job_id)
+    assert job.state is JobState.DONE, job.error_message
+    assert job.transcript_key is not None
+    return Transcript.model_validate_json(shop.read(job.transcript_key))
+
+
+def test_phrases_and_the_language_model_reach_the_search_and_the_transcript(shop: Shop) -> None:
+    path = shop.record("a.wav", speechlike(5))
+    boost = {"phrases": ["lamp", "fog horn"], "weight": 2.0}
+    job_id = shop.submit(path, "asks", **BEAM, nbest=2, boost=boost, language_model="town")
+    assert shop.run(job_id) == "done"
+    told = transcript_of(shop, job_id)
+    assert told.words[0].text == "level16+fog horn+lamp+first"
+    assert told.options["boost"] == shop.job(job_id).options.model_dump(mode="json")["boost"]
+    assert told.options["language_model"] == "town"
+    assert told.language_model is not None
+    assert (told.language_model.name, len(told.language_model.sha256)) == ("town", 64)
+    (chunk,) = told.nbest
+    assert (chunk.start, chunk.end, chunk.channel) == (0.0, 5.0, 0)
+    assert [(each.text[:7], each.score) for each in chunk.hypotheses] == [
+        ("level16", -1.0),
+        ("nothing", -2.0),
+    ]
+    assert audit(shop.db, shop.objects).breaches == []
+
+
+def test_jobs_with_other_phrases_share_a_batch(shop: Shop, gate: Path) -> None:
+    path = shop.record("a.wav", speechlike(5))
+    first = shop.start(shop.submit(path, "gated"))
+    until(gate.with_suffix(".reached").exists, "a batch at the gate")
+    batches = shop.engine.stats.batches
+    jobs = [shop.submit(path, "gated", boost={"phrases": [f"p{n}"]}) for n in range(4)]
+    running = [shop.start(job) for job in jobs]
+    gate.touch()
+    assert [one.end() for one in (first, *running)] == ["done"] * 5
+    for number, job in enumerate(jobs):
+        assert {word.text.split("+")[1] for word in transcript_of(shop, job).words} == {f"p{number}"}
+    assert shop.engine.stats.batches - batches <= 5
+    shop.assert_bills_equal_busy_time()
+
+
+def test_what_cannot_be_asked_fails_its_job_before_the_recording_is_fetched(shop: Shop) -> None:
+    gone = shop.folder / "gone.wav"
+    job_id = shop.submit(gone, "asks", boost={"phrases": ["unspeakable"]})
+    assert shop.run(job_id) == "failed"
+    assert shop.job(job_id).error_code == "invalid_request"
+    assert "gone.wav: the phrase 'unspeakable' cannot be written" in (shop.job(job_id).error_message or "")
+    unknown = shop.submit(gone, "asks", language_model="village")
+    assert shop.run(unknown) == "failed"
+    assert shop.job(unknown).error_code == "unknown_model"
+    assert "no language model 'village' here; this worker knows town" in (
+        shop.job(unknown).error_message or ""
+    )
+
+
+def test_a_broken_language_model_fails_its_job_by_its_line(make_shop: Callable[[Engine], Shop]) -> None:
+    engine = started(REAL)
+    try:
+        shop = make_shop(engine)
+        path = shop.record("a.wav", speech()[0])
+        job_id = shop.submit(path, "demo", language_model="town")
+        assert shop.run(job_id) == "failed"
+        assert "town.arpa: ends at line 1" in (shop.job(job_id).error_message or "")
+        assert shop.run(shop.submit(path, "demo")) == "done"
+    finally:
+        engine.close()
+
+
+def test_a_job_goes_on_in_its_context_and_no_retry_tells(shop: Shop, gate: Path) -> None:
+    samples = np.stack([speechlike(130, 0.2), speechlike(130, 0.6)], axis=1)
+    path = shop.record("long.wav", samples)
+    asked = {"boost": {"phrases": ["p"]}, "channels": "separate"}
+
+    broken = shop.submit(path, "gated", context="job", **asked)
+    running = shop.start(broken)
+    until(gate.with_suffix(".reached").exists, "a batch at the gate")
+    shop.draining.set()
+    gate.touch()
+    assert running.end() == "handed back"
+    first = shop.chunks(broken)
+    assert 1 <= len(first) <= 2, "one chunk of each channel at a time"
+    shop.draining.clear()
+    assert shop.run(broken) == "done"
+    assert shop.decoded == len(shop.chunks(broken)), "each chunk once"
+
+    whole = shop.submit(path, "gated", context="job", **asked)
+    assert shop.run(whole) == "done"
+    apart = shop.submit(path, "gated", **asked)
+    assert shop.run(apart) == "done"
+    assert transcript_of(shop, broken).words == transcript_of(shop, whole).words
+    beginnings = [
+        sum("first" in word.text for word in transcript_of(shop, job).words) for job in (whole, apart)
+    ]
+    chunks = len(shop.chunks(apart))
+    assert beginnings == [2, chunks], "once a channel; once a chunk"
+    assert [chunk.tail is None for chunk in shop.chunks(apart)] == [True] * chunks
+    assert audit(shop.db, shop.objects).breaches == []
+
+
+def test_a_context_is_the_state_of_the_search_before_it(make_shop: Callable[[Engine], Shop]) -> None:
+    # Given a recording of several chunks that are cut in silence, and a language model
+    clips = speech() * 3
+    pause = np.zeros(RATE // 2, np.float32)
+    samples = np.concatenate([part for clip in clips for part in (clip, pause)])
+    model = load_model(DEMO, mx.float32)
+    engine = started(REAL)
+    try:
+        shop = make_shop(engine)
+        lm = shop.folder / "town.arpa"
+        write_lm(lm, Tokenizer.from_file(Path(DEMO) / "tokenizer.model").pieces, 3)
+        path = shop.record("long.wav", samples)
+        asked = {**BEAM, "nbest": 3, "language_model": "town", "lm_weight": 0.6, "lm_blanks": True}
+        job_id = shop.submit(path, "demo", context="job", boost={"phrases": ["seven four"]}, **asked)
+        assert shop.run(job_id) == "done"
+        told = transcript_of(shop, job_id)
+        apart = shop.submit(path, "demo", boost={"phrases": ["seven four"]}, **asked)
+        assert shop.run(apart) == "done"
+    finally:
+        engine.close()
+
+    # When the search itself goes through the same chunks, each with what it carries from the one before
+    options = SearchOptions("beam", 4, 3, fusion=FusionOptions(weighted=True))
+    chunks = [chunk for chunk in plan_chunks([samples]) if chunk.speech]
+    assert len(chunks) >= 2
+    context: tuple[int, ...] = ()
+    for chunk, heard in zip(chunks, told.nbest, strict=True):
+        ask = UtteranceAsk(("seven four",), 1.0, context, str(lm), 0.6)
+        (found,) = search(model, model.encode([chunk.samples]), options, [ask])
+        context = carried(context, found[0])
+
+        # Then the job found the same
+        texts = [(model.tokenizer.decode(each.tokens), round(each.score, SCORE_DIGITS)) for each in found]
+        assert [each.text for each in heard.hypotheses] == [text for text, _ in texts]
+        assert [each.score for each in heard.hypotheses] == pytest.approx(
+            [score for _, score in texts], abs=0.01
+        )
+    scores = [[each.score for each in heard.hypotheses] for heard in told.nbest]
+    without = [[each.score for each in heard.hypotheses] for heard in transcript_of(shop, apart).nbest]
+    assert scores[0] == without[0]
+    assert scores[1] != without[1], "what was heard before has a say"
+
+
+def test_chunks_of_weights_that_have_changed_are_decoded_again(
+    make_shop: Callable[[Engine], Shop], tmp_path: Path
+) -> None:
+    weights = tmp_path / "weights"
+    weights.write_text("old")
+    engine = started()
+    try:
+        shop = make_shop(engine)
+        path = shop.record("a.wav", speechlike(130))
+        job_id = shop.submit(path, "files")
+        shop.settings.models["files"] += f"+gate={tmp_path / 'gate'}"
+        running = shop.start(job_id)
+        until((tmp_path / "gate.reached").exists, "a batch at the gate")
+        shop.draining.set()
+        (tmp_path / "gate").touch()
+        assert running.end() == "handed back"
+        before = shop.chunks(job_id)
+        assert before
+    finally:
+        engine.close()
+
+    weights.write_text("new")
+    heir = started()
+    try:
+        later = make_shop(heir)
+        assert later.run(job_id) == "done"
+        chunks = later.chunks(job_id)
+        assert {chunk.attempt for chunk in chunks} == {2}
+        assert len({chunk.fingerprint for chunk in chunks}) == 1
+        assert chunks[0].fingerprint != before[0].fingerprint
+        assert later.job(job_id).fingerprint == chunks[0].fingerprint
+        cost = later.cost(job_id)
+        assert cost.sums.wasted_ns == sum(chunk.engine_ns for chunk in before)
+        assert cost.sums.billable_ns == sum(chunk.engine_ns for chunk in chunks)
+        assert cost.audio_seconds == 130.0
+        assert audit(later.db, later.objects).breaches == []
+    finally:
+        heir.close()
+
+
+def test_weights_that_change_while_a_job_runs_send_it_back(
+    make_shop: Callable[[Engine], Shop], tmp_path: Path, gate: Path
+) -> None:
+    # Given a job whose language model is written anew while its first batch is on the device
+    engine = started()
+    try:
+        shop = make_shop(engine)
+        job_id = shop.submit(shop.record("a.wav", speechlike(60)), "gated", language_model="town")
+        running = shop.start(job_id)
+        until(gate.with_suffix(".reached").exists, "a batch at the gate")
+        (shop.folder / "town.arpa").write_text("another town's words")
+        gate.touch()
+        assert running.end() == "handed back"
+        assert shop.chunks(job_id) == []
+        assert WeightsChanged.retryable
+
+        # Then the next attempt is decoded by the new one throughout, and no second is lost
+        assert shop.run(job_id) == "done"
+        assert transcript_of(shop, job_id).language_model is not None
+        assert shop.cost(job_id).sums.wasted_ns > 0
+        shop.assert_bills_equal_busy_time()
+        assert audit(shop.db, shop.objects).breaches == []
+    finally:
+        engine.close()

@@ -1,0 +1,219 @@
+"""The same content with the same options is decoded once: a real worker's jobs over SQLite and a folder.
+
+S3 sources come from a real S3 server over HTTP.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ops.testbed.fake_models import LOADER, RATE
+from ops.testbed.jobs import Shop, speechlike, until
+from ops.testbed.s3 import S3Server
+from spool.audit.runner import audit
+from spool.domain.jobs import Job, JobState, Source
+from spool.domain.options import JobOptions
+from spool.domain.transcript import Transcript
+from spool.formats import STORED
+from spool.settings import Settings
+from spool.store.database import Database
+from spool.store.jobs import NewJob, create_job
+from worker.engine.client import Engine
+from worker.engine.protocol import EngineOptions
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, loader=LOADER)).start()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def shop(
+    sqlite_url: str,
+    tmp_path: Path,
+    engine: Engine,
+    s3_server: S3Server,
+    make_settings: Callable[..., Settings],
+) -> Iterator[Shop]:
+    db = Database(sqlite_url)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    gate = tmp_path / "gate"
+    settings = make_settings(
+        models={"plain": "plain", "gated": f"gate={gate}"},
+        default_model="plain",
+        source_roots=(archive,),
+        s3_endpoint_url=s3_server.endpoint,
+        s3_access_key_id=s3_server.access_key,
+        s3_secret_access_key=s3_server.secret_key,
+    )
+    yield Shop(settings, db, engine, archive)
+    gate.touch()
+    db.close()
+
+
+def file_source(path: Path) -> Source:
+    return Source("file", path.as_uri(), path.stat().st_size)
+
+
+def run(shop: Shop, source: Source, *, reuse: bool = True, project: str = "default", **options: str) -> Job:
+    chosen = JobOptions.model_validate({"model": "plain", **options})
+    name = source.uri.rpartition("/")[2]
+    with shop.db.begin() as tx:
+        job_id = create_job(tx, NewJob(source, chosen, name, project=project, reuse=reuse))[0].id
+    assert shop.run(job_id) == "done"
+    return shop.job(job_id)
+
+
+def transcript_of(shop: Shop, job: Job) -> Transcript:
+    assert job.transcript_key is not None
+    return Transcript.model_validate_json(shop.read(job.transcript_key))
+
+
+def test_the_same_bytes_under_another_name_cost_nothing(shop: Shop) -> None:
+    path = shop.record("first.wav", speechlike(60))
+    first = run(shop, file_source(path))
+    assert first.reused_from is None
+    copy = path.with_name("second.wav")
+    copy.write_bytes(path.read_bytes())
+    decoded = shop.decoded
+
+    second = run(shop, file_source(copy))
+    assert shop.decoded == decoded, "no second of engine time"
+    assert second.reused_from == first.id
+    assert (second.state, second.audio_seconds, second.done_seconds) == (JobState.DONE, 60.0, 60.0)
+    assert (second.words, second.coverage) == (first.words, first.coverage)
+    assert second.content_sha256 == first.content_sha256
+    assert second.transcript_key == f"jobs/{second.id}/attempt-1/transcript.json", "a copy of its own"
+    mine, theirs = transcript_of(shop, second), transcript_of(shop, first)
+    assert (mine.job, mine.audio.name) == (second.id, "second.wav")
+    assert (mine.words, mine.segments, mine.coverage) == (theirs.words, theirs.segments, theirs.coverage)
+    for form in STORED:
+        assert shop.objects.head(second.transcript_key.replace("json", form)) is not None
+    assert shop.cost(second.id).lines == ()
+    shop.assert_bills_equal_busy_time()
+
+    assert audit(shop.db, shop.objects).breaches == []
+
+    third = run(shop, file_source(path))
+    assert third.reused_from == first.id, "the job that decoded it, not the one that took it over"
+
+
+def test_channels_kept_apart_are_taken_over_apart(shop: Shop) -> None:
+    both = np.stack([speechlike(20, 0.2), speechlike(20, 0.6)], axis=1)
+    path = shop.record("two.wav", both)
+    first = run(shop, file_source(path), channels="separate")
+    assert run(shop, file_source(path)).reused_from is None, "mixed is another option"
+    second = run(shop, file_source(path), channels="separate")
+    assert second.reused_from == first.id
+    assert {word.channel for word in transcript_of(shop, second).words} == {0, 1}
+    assert audit(shop.db, shop.objects).breaches == []
+
+
+def test_what_differs_in_anything_is_decoded(shop: Shop) -> None:
+    path = shop.record("a.wav", speechlike(10))
+    other = shop.record("b.wav", speechlike(10, 0.2))
+    run(shop, file_source(path))
+    for job in (
+        run(shop, file_source(other)),
+        run(shop, file_source(path), decoder="beam"),
+        run(shop, file_source(path), project="another"),
+        run(shop, file_source(path), reuse=False),
+    ):
+        decoded = shop.decoded
+        assert job.reused_from is None
+        assert shop.cost(job.id).engine_seconds > 0
+    assert shop.decoded == decoded
+
+
+def test_other_weights_under_the_same_name_are_another_model(shop: Shop, tmp_path: Path) -> None:
+    path = shop.record("a.wav", speechlike(10))
+    run(shop, file_source(path))
+    (tmp_path / "gate").touch()
+    changed = shop.settings.model_copy(update={"models": {"plain": f"gate={tmp_path / 'gate'}"}})
+    bench = replace(shop.workshop.bench, settings=changed)
+    shop.workshop = replace(shop.workshop, bench=bench)
+    assert run(shop, file_source(path)).reused_from is None
+
+
+def test_a_transcript_that_is_gone_or_spoilt_is_decoded_anew(shop: Shop) -> None:
+    path = shop.record("a.wav", speechlike(10))
+    first = run(shop, file_source(path))
+    assert first.transcript_key is not None
+    shop.objects.put_bytes(first.transcript_key, b"{}")
+    second = run(shop, file_source(path))
+    assert second.reused_from is None
+    for job in (first, second):
+        assert job.transcript_key is not None
+        shop.objects.delete(job.transcript_key)
+    assert run(shop, file_source(path)).reused_from is None
+
+
+def test_a_failed_or_cancelled_job_is_nobodys_source(shop: Shop) -> None:
+    path = shop.record("a.wav", speechlike(10))
+    good = path.read_bytes()
+    path.write_bytes(good[:3000])
+    job_id = shop.submit(path)
+    path.write_bytes(b"no recording" * 250)
+    assert shop.run(job_id) == "failed"
+    assert shop.job(job_id).content_sha256 is None
+    path.write_bytes(good)
+    assert run(shop, file_source(path)).reused_from is None
+
+
+def test_a_file_that_changes_while_it_is_decoded_is_not_known_by_its_hash(shop: Shop, tmp_path: Path) -> None:
+    path = shop.record("a.wav", speechlike(60))
+    job_id = shop.submit(path, model="gated")
+    running = shop.start(job_id)
+    until((tmp_path / "gate").with_suffix(".reached").exists)
+    os.utime(path, ns=(time.time_ns(), time.time_ns() + 1_000_000_000))
+    (tmp_path / "gate").touch()
+    assert running.end() == "done"
+    assert shop.job(job_id).content_sha256 is None
+
+
+@pytest.fixture
+def put(s3_server: S3Server) -> Callable[[str, bytes], Source]:
+    client, bucket = s3_server.client(), f"reuse-{time.time_ns()}"
+    client.create_bucket(Bucket=bucket)
+
+    def put(key: str, data: bytes) -> Source:
+        client.put_object(Bucket=bucket, Key=key, Body=data)
+        return Source("s3", f"s3://{bucket}/{key}")
+
+    return put
+
+
+def test_an_object_of_the_same_etag_is_not_even_fetched(
+    shop: Shop, put: Callable[[str, bytes], Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = shop.record("a.wav", speechlike(10)).read_bytes()
+    source = put("Spule 1 ü?.wav", data)
+    first = run(shop, source)
+    assert first.source.etag
+    assert first.source.size == len(data)
+    fetched = []
+    fetch = type(shop.workshop.sources)._s3
+    monkeypatch.setattr(
+        type(shop.workshop.sources), "_s3", lambda *args: (fetched.append(args), fetch(*args))[1]
+    )
+    again = run(shop, source)
+    assert again.reused_from == first.id
+    assert again.content_sha256 == first.content_sha256
+    assert fetched == []
+    pinned = replace(source, etag=first.source.etag, size=first.source.size)
+    assert run(shop, pinned).reused_from == first.id
+    assert fetched == []
+
+    moved = run(shop, put("moved.wav", data))
+    assert moved.reused_from == first.id, "by its bytes"
+    assert len(fetched) == 1
+    put("Spule 1 ü?.wav", shop.record("b.wav", speechlike(12)).read_bytes())
+    assert run(shop, source).reused_from is None, "a new version under the old address"

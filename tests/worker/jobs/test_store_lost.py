@@ -1,0 +1,160 @@
+"""A job whose database loses the answer to a commit or goes away: nothing is lost, nothing billed twice."""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from ops.testbed.fake_models import LOADER, RATE
+from ops.testbed.jobs import Shop, speechlike, until
+from ops.testbed.rows import claimed, let_lapse, queued, registered
+from spool.domain.jobs import JobState
+from spool.errors import LeaseLost, StorageError
+from spool.settings import Settings
+from spool.store.database import Database
+from spool.store.ledger.charges import Charge
+from worker.engine.client import Engine
+from worker.engine.protocol import EngineOptions
+from worker.jobs.lease import Lease
+from worker.jobs.retry import patiently
+from worker.service.wasted_time import WastedTime
+
+
+class ForgetfulDatabase(Database):
+    """A real database whose connection breaks, by chance, right after a commit or instead of one."""
+
+    lost_answers = 0.0
+    lost_commits = 0.0
+    away = False
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._chance = random.Random(7)
+        self.breaks = 0
+        self.commits = 0
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        if self.away or self._chance.random() < self.lost_commits:
+            self.breaks += 1
+            raise StorageError("The database does not answer.")
+        with super().begin() as tx:
+            yield tx
+        self.commits += 1
+        if self._chance.random() < self.lost_answers:
+            self.breaks += 1
+            raise StorageError("The connection to the database broke.")
+
+
+@pytest.fixture
+def db(sqlite_url: str) -> Iterator[ForgetfulDatabase]:
+    database = ForgetfulDatabase(sqlite_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, loader=LOADER)).start()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def shop(
+    db: ForgetfulDatabase, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
+) -> Shop:
+    settings = make_settings(
+        models={"plain": "plain"}, default_model="plain", source_roots=(tmp_path,), lease_seconds=30
+    )
+    return Shop(settings, db, engine, tmp_path)
+
+
+@pytest.mark.parametrize(("answers", "commits"), [(0.3, 0.0), (0.0, 0.3), (0.2, 0.2)])
+def test_a_lost_answer_bills_nothing_twice(
+    shop: Shop, db: ForgetfulDatabase, answers: float, commits: float
+) -> None:
+    job_id = shop.submit(shop.record("talk.wav", speechlike(150)))
+    db.lost_answers, db.lost_commits = answers, commits
+    for _ in range(20):
+        with contextlib.suppress(StorageError):  # of the claim; what runs then never raises
+            shop.run(job_id)
+        if shop.job(job_id).state.terminal:
+            break
+        let_lapse_if_running(shop, db, job_id)
+    db.lost_answers = db.lost_commits = 0.0
+    assert db.breaks > 0
+    job = shop.job(job_id)
+    assert (job.state, job.coverage) == (JobState.DONE, 1.0)
+    assert job.transcript_key is not None
+    assert shop.objects.head(job.transcript_key) is not None, "the transcript that the row names is there"
+    chunks = shop.chunks(job_id)
+    assert shop.decoded == len(chunks)
+    cost = shop.cost(job_id)
+    assert cost.wasted_cost == 0
+    assert cost.audio_seconds == 150.0
+    assert sum(line.engine_ns for line in cost.lines) == sum(chunk.engine_ns for chunk in chunks)
+    shop.assert_bills_equal_busy_time()
+
+
+def let_lapse_if_running(shop: Shop, db: ForgetfulDatabase, job_id: str) -> None:
+    """A claim whose answer was lost is nobody's: its lease has to run out."""
+    if shop.job(job_id).state is JobState.RUNNING:
+        answers, commits = db.lost_answers, db.lost_commits
+        db.lost_answers = db.lost_commits = 0.0
+        let_lapse(db, job_id)
+        db.lost_answers, db.lost_commits = answers, commits
+
+
+def test_wasted_time_waits_for_the_database(db: ForgetfulDatabase) -> None:
+    worker_id = registered(db)
+    job = queued(db)
+    wasted = WastedTime(db)
+    wasted.add(job.id, 1, Charge(worker_id, 5, 0, 1, "demo", "cpu", "default"))
+    wasted.add(job.id, 1, Charge(worker_id, 0, 0, 1, "demo", "cpu", "default"))
+    assert len(wasted) == 1, "no time is no debt"
+    db.away = True
+    assert not wasted.write()
+    assert len(wasted) == 1
+    db.away = False
+    assert wasted.write()
+    assert len(wasted) == 0
+
+
+def test_a_lease_that_cannot_be_renewed_is_given_up_in_time(db: ForgetfulDatabase) -> None:
+    claim = claimed(db, lease=0.6)
+    with Lease(db, claim, 0.6) as lease:
+        lease.check()
+        db.away = True
+        until(lease.stop.is_set, "the lease given up")
+        with pytest.raises(LeaseLost):
+            lease.check()
+        db.away = False
+
+
+def test_a_short_outage_costs_no_lease(db: ForgetfulDatabase) -> None:
+    claim = claimed(db, lease=6.0)
+    with Lease(db, claim, 6.0) as lease:
+        db.away = True
+        until(lambda: db.breaks >= 1, "a renewal that failed")
+        db.away = False
+        renewed = db.commits + 1
+        until(lambda: db.commits >= renewed, "a renewal that came through")
+        lease.check()
+        assert not lease.stop.is_set()
+
+
+def test_patience_ends() -> None:
+    calls = []
+
+    def refuse() -> None:
+        calls.append(1)
+        raise StorageError("no")
+
+    with pytest.raises(StorageError):
+        patiently(refuse, 0.5)
+    assert len(calls) > 1

@@ -1,0 +1,107 @@
+"""Which BLAS a fresh process binds to MLX. Each case runs in a process of its own: a binding is made once."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from worker.diagnostics.check import _blas
+from worker.machine.blas import BlasReport
+
+ROOT = Path(__file__).parents[3]
+PROBE = """
+import ctypes, json
+{before}
+import worker.machine.blas as blas
+report = blas.preload_blas()
+import mlx.core as mx
+import numpy as np
+a = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
+gap = float(np.abs(np.array(mx.array(a) @ mx.array(a).T) - a @ a.T).max())
+everywhere = ctypes.CDLL(None)
+bound = blas._path_of(everywhere, "cblas_sgemm") if hasattr(everywhere, "cblas_sgemm") else None
+print(json.dumps(dict(fast=report.fast, path=report.path, text=blas.blas_status(), bound=bound, gap=gap)))
+"""
+NO_SYSTEM = 'import worker.machine.blas; worker.machine.blas.SYSTEM_LIBRARY = "libno-such-blas.so.0"'
+x86_64_only = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64",
+    reason="the shim is written for Linux on x86-64",
+)
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="MLX uses Accelerate on macOS")
+
+
+def probe(before: str = "", **environment: str) -> dict:
+    run = subprocess.run(
+        [sys.executable, "-c", PROBE.format(before=before)],
+        env=os.environ | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert found["gap"] < 1e-4
+    return found
+
+
+@linux_only
+def test_mlx_is_given_what_the_report_says() -> None:
+    found = probe()
+    assert found["fast"], found["text"]
+    assert "OpenBLAS" in found["text"]
+    assert found["bound"]
+
+
+@x86_64_only
+def test_without_a_system_library_the_wheel_serves_through_a_shim() -> None:
+    found = probe(NO_SYSTEM)
+    assert found["fast"], found["text"]
+    assert "scipy_openblas32" in found["path"]
+    assert "/fd/" in found["bound"]
+
+
+@x86_64_only
+def test_the_shim_needs_no_compiler_and_leaves_no_file(tmp_path: Path) -> None:
+    found = probe(NO_SYSTEM, PATH="", TMPDIR=str(tmp_path))
+    assert found["fast"], found["text"]
+    assert not list(tmp_path.iterdir())
+
+
+@linux_only
+def test_where_nothing_loads_mlx_keeps_its_own_and_says_so() -> None:
+    found = probe(NO_SYSTEM + "; worker.machine.blas.shim_library = lambda *_: b'no library'")
+    assert not found["fast"]
+    assert "does not load" in found["text"] or "not written for" in found["text"]
+
+
+@linux_only
+def test_too_late_is_said() -> None:
+    found = probe("import mlx.core")
+    assert not found["fast"]
+    assert "before" in found["text"]
+
+
+def test_asking_twice_loads_once() -> None:
+    from worker.machine.blas import blas_status, preload_blas
+
+    assert preload_blas() is preload_blas()
+    assert blas_status() == str(preload_blas())
+
+
+@linux_only
+@pytest.mark.parametrize("fast", [True, False])
+def test_the_check_warns_of_a_slow_product(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "worker.diagnostics.check.preload_blas", lambda: BlasReport("some BLAS", None, fast, "why")
+    )
+    (finding,) = _blas()
+    assert finding.name == "blas"
+    assert finding.level == ("ok" if fast else "warn")
+    assert finding.text == "some BLAS (why)"
+    assert ("libopenblas0" in finding.advice) is not fast

@@ -1,0 +1,53 @@
+"""Many at once, or one alone."""
+
+import threading
+
+from ops.testbed.jobs import until
+from worker.service.job_gate import Berths
+
+
+def never() -> bool:
+    return False
+
+
+def test_one_that_wants_to_be_alone_waits_for_the_others_and_keeps_new_ones_out() -> None:
+    berths = Berths()
+    leave, alone_in, leave_alone, third_in = (threading.Event() for _ in range(4))
+
+    def alone() -> None:
+        with berths.alone(never) as here:
+            assert here
+            assert berths.taken == 1
+            alone_in.set()
+            leave_alone.wait()
+
+    def third() -> None:
+        with berths.shared(never):
+            third_in.set()
+
+    with berths.shared(never) as here:
+        assert here
+        waiting = threading.Thread(target=alone)
+        waiting.start()
+        until(lambda: berths._wanted_alone == 1, "it waits")
+        late = threading.Thread(target=third)
+        late.start()
+        assert not alone_in.wait(0.1)
+    until(alone_in.is_set, "it is alone")
+    assert not third_in.is_set()
+    leave.set()
+    leave_alone.set()
+    until(third_in.is_set, "the third came in")
+    waiting.join()
+    late.join()
+    assert berths.taken == 0
+
+
+def test_waiting_ends_when_it_is_pointless() -> None:
+    berths = Berths()
+    with berths.shared(never), berths.alone(lambda: True) as here:
+        assert not here
+        assert berths.taken == 1
+    with berths.shared(lambda: True) as here:
+        assert not here
+    assert berths.taken == 0

@@ -1,0 +1,65 @@
+"""Wasted time reaches the ledger once, whatever becomes of the answers to its commits."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import Connection
+
+from ops.testbed.rows import bill, chunk, claimed, queued, registered
+from spool.errors import StorageError
+from spool.store import Database
+from spool.store.chunks import save_chunk
+from spool.store.ledger.charges import job_cost, wasted_ns
+from worker.service.wasted_time import WastedTime
+
+
+class Deaf(Database):
+    """A real database; while `deaf`, its commits go through and their answers are lost."""
+
+    deaf = False
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        with super().begin() as tx:
+            yield tx
+        if self.deaf:
+            raise StorageError("The connection to the database broke.")
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Deaf]:
+    database = Deaf(database_url)
+    yield database
+    database.close()
+
+
+def test_a_commit_whose_answer_was_lost_is_not_done_again(db: Deaf) -> None:
+    worker, job = registered(db), queued(db)
+    wasted = WastedTime(db)
+    for engine_ns in (5, 7, 5):
+        wasted.add(job.id, 1, bill(worker, engine_ns, samples=0))
+    db.deaf = True
+    for _ in range(6):
+        assert not wasted.write()
+        assert len(wasted) == 3, "nobody knows yet"
+    db.deaf = False
+    assert wasted.write()
+    with db.read() as tx:
+        assert wasted_ns(tx, job.id, 1, worker) == 5 + 7 + 5
+
+
+def test_a_chunk_that_was_saved_after_all_is_not_billed_as_wasted(db: Deaf) -> None:
+    worker = registered(db)
+    claim = claimed(db, worker_id=worker)
+    db.deaf = True
+    with pytest.raises(StorageError), db.begin() as tx:
+        save_chunk(tx, claim, chunk(0, engine_ns=9), bill(worker, 9))
+    db.deaf = False
+    wasted = WastedTime(db)
+    wasted.add(claim.job.id, 1, bill(worker, 9, samples=0), unless_saved=(0, 0))
+    wasted.add(claim.job.id, 1, bill(worker, 11, samples=0), unless_saved=(0, 1))
+    assert wasted.write()
+    with db.read() as tx:
+        lines = job_cost(tx, claim.job.id).lines
+    assert {(line.wasted, line.engine_ns) for line in lines} == {(False, 9), (True, 11)}

@@ -1,0 +1,149 @@
+"""M4A, MP4, WEBM, MP3 and whatever else FFmpeg's libraries decode, through PyAV, packet by packet.
+
+MP3 is here and not with libsndfile: the libmpg123 inside libsndfile writes to the process's standard error,
+ends a file of joined MP3s at the length that the first one's header states, and gives up at a kilobyte of
+damage.
+
+FFmpeg is confined to the one open file: only containers that hold their own media are allowed (no
+playlists, no concat scripts, no devices), and no protocol, so that an uploaded file cannot make it open
+another file or address.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import av
+import av.error
+from av.audio.frame import AudioFrame
+from av.audio.stream import AudioStream as AvStream
+from av.packet import Packet
+from av.stream import Discard
+
+from spool.errors import AudioTruncated, AudioUnreadable
+from worker.audio.ffmpeg_base import Clock, Decoding
+from worker.audio.sniff import Content, mp3_promised_frames, mp4_is_cut
+
+_CONTAINERS = (
+    "aa,aac,ac3,ac4,aiff,amr,amrnb,amrwb,ape,asf,asf_o,ast,au,avi,caf,codec2,dsf,dss,dts,dtshd,dv,eac3,flac,flv,"
+    "g722,g723_1,g726,g728,g729,gsm,gxf,iff,ilbc,ircam,latm,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,mp3,mpc,"
+    "mpc8,mpeg,mpegts,mxf,nistsphere,nsv,nut,ogg,oma,qcp,rm,shn,sln,sox,tak,truehd,mlp,tta,voc,w64,wav,wtv,wv,xwma"
+)
+
+
+class _Bounded:
+    """The file as FFmpeg sees it: a damaged index sends it to places that no file has, which it is told."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read = file.read
+        self.tell = file.tell
+        self._file = file
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Where the file is now, or what FFmpeg's own files answer to an offset that cannot be."""
+        try:
+            return self._file.seek(offset, whence)
+        except OSError as error:
+            # Raised, it would be taken for a disk that fails.
+            if error.errno != errno.EINVAL:
+                raise
+            return -errno.EINVAL
+        except OverflowError:
+            return -errno.EINVAL
+
+
+class AvReader(Decoding):
+    """One open recording; see `worker.audio.base.Reader`."""
+
+    def __init__(self, file: BinaryIO, name: str, content: Content) -> None:
+        """Raises `AudioUnreadable` or `AudioTruncated` where FFmpeg finds no audio in `file`."""
+        super().__init__(name, cut=content == "mp4" and mp4_is_cut(file))
+        self._promised = mp3_promised_frames(file) if content == "mp3" else None
+        file.seek(0)
+        try:
+            self._container = av.open(
+                _Bounded(file),
+                mode="r",
+                metadata_errors="replace",
+                options={"format_whitelist": _CONTAINERS, "protocol_whitelist": ""},
+            )
+        except (av.error.FFmpegError, ValueError) as error:
+            raise self._not_audio(error) from error
+        try:
+            self._stream = self._choose()
+        except BaseException:
+            self._container.close()
+            raise
+        context = self._stream.codec_context
+        context.thread_count = 1
+        self.rate = int(context.sample_rate)
+        self.channels = int(context.channels)
+        self.format = f"{self._container.format.name.split(',')[0]}/{context.name}"
+        self.expected_frames = self._expected()
+        self._clock = Clock(self._start())
+
+    def _not_audio(self, error: Exception) -> AudioUnreadable | AudioTruncated:
+        if self._cut:
+            return AudioTruncated(f"{self._name}: the MP4 file ends before its index (moov): it was cut off")
+        cause = getattr(error, "strerror", None) or str(error)
+        return AudioUnreadable(f"{self._name}: the content is not audio that can be decoded ({cause})")
+
+    def _choose(self) -> AvStream:
+        stream = self._container.streams.best("audio")
+        if not isinstance(stream, AvStream):
+            raise AudioUnreadable(f"{self._name}: the file holds no audio track")
+        if stream.codec_context is None or stream.codec_context.sample_rate <= 0:
+            raise AudioUnreadable(f"{self._name}: no decoder or no sample rate for the audio track")
+        for other in self._container.streams:
+            if other.index != stream.index:
+                other.discard = Discard.all
+        if len(self._container.streams.audio) > 1:
+            count = len(self._container.streams.audio)
+            self.warnings.append(f"the file holds {count} audio tracks: track {stream.index} was read")
+        return stream
+
+    def _start(self) -> float:
+        """Where the container's clock begins, in seconds; an audio track may begin later than its film."""
+        start = self._container.start_time
+        return start / av.time_base if start is not None else 0.0
+
+    def _expected(self) -> int | None:
+        """Frames as promised, where the container's promise is exact enough to call a short file cut off."""
+        kind = self._container.format.name
+        seconds: float | None = None
+        if self._promised is not None:
+            return self._promised
+        if kind.startswith("mov") and self._stream.duration is not None:
+            seconds = float(self._stream.duration * (self._stream.time_base or 0))
+        elif kind.startswith("matroska") and len(self._container.streams) == 1 and self._container.duration:
+            seconds = self._container.duration / av.time_base
+        return round(seconds * self.rate) if seconds is not None else None
+
+    def _frames(self) -> Iterator[tuple[AudioFrame, float | None]]:
+        for packet in self._packets():
+            seconds = float((packet.duration or 0) * (packet.time_base or 0)) or 0.1
+            frames: list[AudioFrame] = []
+            cut_here = packet.is_corrupt and self.expected_frames is not None
+            with self._bearing_damage(seconds, last=cut_here):
+                frames = packet.decode()
+            yield from ((frame, frame.time) for frame in frames)
+
+    def _packets(self) -> "Iterator[Packet[AvStream]]":
+        packets = self._container.demux(self._stream)
+        while True:
+            try:
+                packet = next(packets, None)
+            except av.error.FFmpegError as error:
+                if isinstance(error, OSError):
+                    raise
+                raise AudioUnreadable(
+                    f"{self._name}: the container is damaged after {self._place}"
+                ) from error
+            if packet is None:
+                return
+            yield packet
+
+    def close(self) -> None:
+        """Close FFmpeg's side; the caller's file stays open."""
+        self._container.close()

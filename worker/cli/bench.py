@@ -1,0 +1,73 @@
+"""`spool-worker bench`: prints what `worker.diagnostics.bench` measured. Knows options and printing."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worker.cli.transcribe import DecoderName
+
+
+def bench(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Recordings; made-up speech without any.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="A model's name in the settings, or a path.")] = "",
+    decoder: Annotated[DecoderName, typer.Option(help="How to search.")] = DecoderName.greedy,
+    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept by the beam search.")] = 4,
+    seconds: Annotated[float, typer.Option(min=1, help="Audio to transcribe, in seconds.")] = 600,
+    calibrate: Annotated[
+        bool, typer.Option(help="Time batches of several lengths, sizes and beams instead, for `spool plan`.")
+    ] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each is timed by --calibrate.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """How fast this machine transcribes: audio seconds per engine second (RTFx)."""
+    if calibrate:
+        _calibrate(files or [], model, rounds, as_json)
+        return
+    from spool.settings import load_settings
+    from worker.decode.types import SearchOptions
+    from worker.diagnostics.bench import run_bench
+
+    settings = load_settings()
+    name = model or settings.default_model
+    options = SearchOptions(decoder=decoder.value, beam=beam)
+    result = run_bench(settings, settings.models.get(name, name), options, files or [], seconds)
+    if as_json:
+        typer.echo(json.dumps({**asdict(result), "rtfx": result.rtfx}, indent=2))
+        return
+    typer.echo(
+        f"{result.model} on {result.device or 'its device'}, {result.decoder}: RTFx {result.rtfx:.1f} "
+        f"({result.audio_seconds:.0f} s of audio in {result.engine_seconds:.2f} s of engine, "
+        f"{result.wall_seconds:.2f} s of wall clock; "
+        f"{result.utterances} utterances, {result.batch:.1f} a batch, "
+        f"{result.words} words; model loaded in {result.load_seconds:.2f} s)"
+    )
+
+
+def _calibrate(files: list[Path], model: str, rounds: int, as_json: bool) -> None:
+    from worker.machine.blas import preload_blas
+
+    preload_blas()
+    from spool.settings import load_settings
+    from worker.diagnostics.bench import speech_of
+    from worker.diagnostics.calibration import BATCHES, document, measure
+    from worker.engine.recognizer import load_recognizer
+
+    settings = load_settings()
+    name = model or settings.default_model
+    recognizer = load_recognizer(settings.models.get(name, name))
+    runs = measure(recognizer, speech_of(*files), BATCHES, rounds)
+    if as_json:
+        typer.echo(json.dumps(document(name, recognizer.info.device, runs), indent=2))
+        return
+    for run in runs:
+        batch = run.batch
+        search = f"beam {batch.beam}" if batch.decoder == "beam" else "greedy"
+        typer.echo(
+            f"{batch.utterances:.0f} x {batch.seconds:.0f} s, {search}: RTFx "
+            f"{batch.audio_seconds / run.seconds:.1f} ({run.seconds:.3f} s)"
+        )

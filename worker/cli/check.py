@@ -1,0 +1,31 @@
+"""`spool-worker check`: prints the findings of `worker.diagnostics.check`. Knows printing and the exit
+code."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+
+def check(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """What this machine is, what it can run, what is missing; exit code 1 when a worker could not work."""
+    from spool.logs import configure_logs
+    from spool.settings import load_settings
+    from worker.diagnostics.check import check_machine
+
+    settings = load_settings()
+    configure_logs(settings.log_json)
+    findings = []
+    for finding in check_machine(settings):
+        findings.append(finding)
+        if not as_json:
+            typer.echo(f"{finding.level:<4}  {finding.name:<14} {finding.text}")
+            if finding.advice:
+                typer.echo(f"{'':<20} → {finding.advice}")
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(1)

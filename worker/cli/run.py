@@ -1,0 +1,28 @@
+"""`spool-worker run`: a worker on this machine. Knows options and logging; `worker.app` does the work."""
+
+from typing import Annotated, Any
+
+import structlog
+import typer
+
+
+def run(
+    pool: Annotated[str | None, typer.Option(help="The pool to work for (SPOOL_POOL).")] = None,
+    name: Annotated[str | None, typer.Option(help="This worker's name (SPOOL_WORKER_NAME).")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Jobs in flight (SPOOL_CONCURRENCY).")
+    ] = None,
+) -> None:
+    """Take jobs from the queue until SIGTERM; then hand back what is running and end."""
+    from spool.logs import configure_logs
+    from spool.settings import load_settings, unknown_variables
+    from worker.app import Worker
+    from worker.service.log_file import log_into
+
+    given: dict[str, Any] = {"pool": pool, "worker_name": name, "concurrency": concurrency}
+    settings = load_settings(**{key: value for key, value in given.items() if value is not None})
+    with log_into(settings.log_file, settings.home):
+        configure_logs(settings.log_json)
+        for sentence in unknown_variables():
+            structlog.get_logger(__name__).warning("unknown variable", reason=sentence)
+        raise typer.Exit(Worker(settings).run())

@@ -1,0 +1,124 @@
+"""What a search wrote down step by step, and the hypotheses read back from it once at the end.
+
+Knows back-pointers and emissions; does not know how they were chosen or how hypotheses are ranked.
+"""
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+
+from worker.decode.types import Hypothesis
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """One step of [B, K] hypotheses.
+
+    labels: int32, the label emitted, -1 where none was. frames: int32, the encoder frame of emission.
+    durations: int32, in frames. log_probs: float32, of the label among labels and blank. parents: int32,
+    the slot that each slot continues; None when every slot continues itself.
+    """
+
+    labels: mx.array
+    frames: mx.array
+    durations: mx.array
+    log_probs: mx.array
+    parents: mx.array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One slot's emissions in order, all of one length: tokens, frames, durations, log-probabilities."""
+
+    tokens: tuple[int, ...]
+    times: tuple[int, ...]
+    durations: tuple[int, ...]
+    log_probs: tuple[float, ...]
+
+    def scored(self, score: float) -> Hypothesis:
+        """The hypothesis of this path; a token's confidence is its probability among labels and blank."""
+        confidences = tuple(float(p) for p in np.exp(np.minimum(np.array(self.log_probs, np.float32), 0)))
+        return Hypothesis(self.tokens, score, self.times, self.durations, confidences)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Every step's emission on the host, [S, B, K] each."""
+
+    labels: np.ndarray
+    frames: np.ndarray
+    durations: np.ndarray
+    log_probs: np.ndarray
+    parents: np.ndarray | None
+
+
+class Trail:
+    """The emissions of every step so far, on the device until `paths` is asked for."""
+
+    def __init__(self, batch: int, slots: int) -> None:
+        self._shape = (batch, slots)
+        self._steps: list[Emission] = []
+
+    def append(self, step: Emission) -> None:
+        """Write one step down."""
+        self._steps.append(step)
+
+    def latest(self, steps: int) -> list[mx.array]:
+        """The arrays of the last `steps` steps, to be evaluated together with what depends on them."""
+        found: list[mx.array] = []
+        for step in self._steps[-steps:]:
+            found += [step.labels, step.frames, step.durations, step.log_probs]
+            if step.parents is not None:
+                found.append(step.parents)
+        return found
+
+    def paths(self) -> list[list[Path]]:
+        """The path of each slot of each utterance, [B][K]; that of a slot dead at the end means nothing."""
+        if not self._steps:
+            return [[Path((), (), (), ())] * self._shape[1] for _ in range(self._shape[0])]
+        labels, frames, durations, log_probs = self._walk_back(self._read())
+        found = []
+        for utterance in range(self._shape[0]):
+            row = []
+            for slot in range(self._shape[1]):
+                kept = np.flatnonzero(labels[:, utterance, slot] >= 0)
+                row.append(
+                    Path(
+                        tokens=tuple(labels[kept, utterance, slot].tolist()),
+                        times=tuple(frames[kept, utterance, slot].tolist()),
+                        durations=tuple(durations[kept, utterance, slot].tolist()),
+                        log_probs=tuple(log_probs[kept, utterance, slot].tolist()),
+                    )
+                )
+            found.append(row)
+        return found
+
+    def _read(self) -> _Steps:
+        def whole(arrays: list[mx.array]) -> np.ndarray:
+            return np.array(mx.stack(arrays)).reshape(-1, *self._shape)
+
+        parents = [step.parents for step in self._steps if step.parents is not None]
+        return _Steps(
+            labels=whole([step.labels for step in self._steps]),
+            frames=whole([step.frames for step in self._steps]),
+            durations=whole([step.durations for step in self._steps]),
+            log_probs=whole([step.log_probs for step in self._steps]),
+            parents=whole(parents) if parents else None,
+        )
+
+    def _walk_back(self, steps: _Steps) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Every step's emission seen from the slots alive at the end: four [S, B, K] arrays."""
+        parents = steps.parents
+        if parents is None:
+            return steps.labels, steps.frames, steps.durations, steps.log_probs
+        slot = np.broadcast_to(np.arange(self._shape[1]), self._shape)
+        routes = np.empty_like(parents)
+        for step in range(len(parents) - 1, -1, -1):
+            routes[step] = slot
+            slot = np.take_along_axis(np.maximum(parents[step], 0), slot, axis=1)
+        chosen = [
+            np.take_along_axis(field, routes, axis=2)
+            for field in (steps.labels, steps.frames, steps.durations, steps.log_probs)
+        ]
+        return chosen[0], chosen[1], chosen[2], chosen[3]

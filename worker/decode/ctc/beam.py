@@ -1,0 +1,245 @@
+"""Beam search over a CTC head, all utterances of a batch at once.
+
+Without fusion one launch takes every utterance through all its frames (`kernels.search.ctc_beam`); with it, a
+step a frame asks the language model in between (`kernels.search.ctc_beam`, which has the semantics). Unlike
+NeMo's `beam_batch`, an utterance stops at its own length: padding is not scored. Knows no words and no ranks
+across utterances.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from kernels.search.ctc_beam import CtcBeam, CtcTrail, ctc_beam, ctc_step, start_ctc
+from kernels.search.fixed_point import ONE, number_on_grid, on_grid, rebase, totals
+from kernels.search.prefix import grow
+from worker.decode.backtrace import Emission, Path, Trail
+from worker.decode.fusion.fusion import Fusion, FusionState
+from worker.decode.lattice.prefix_graph import Record
+from worker.decode.recorder import Keeper
+from worker.decode.types import Hypothesis
+
+CHECK_EVERY = 8  # frames between two evaluations
+TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
+THRESHOLD = 20.0  # natural logarithm; hypotheses this far behind the best are given up
+
+
+class _Fused(NamedTuple):
+    """The live state. fused: the fusion's states, [B * K] each. base: int32 [B], what the beam's scores are
+    differences to, where they are fixed."""
+
+    beam: CtcBeam
+    fused: FusionState
+    base: mx.array
+
+
+class FusedCtcSearch:
+    """One search with fusion: `log_probs` [B, T, V + 1] with T >= 1, `lengths` [B] frames, 0 allowed."""
+
+    def __init__(
+        self,
+        log_probs: mx.array,
+        lengths: np.ndarray,
+        beam: int,
+        beta: float,
+        fusion: Fusion,
+        keeper: Keeper | None,
+        fixed: bool,
+    ) -> None:
+        log_probs = log_probs.astype(mx.float32)
+        self._log_probs = on_grid(log_probs) if fixed else log_probs
+        self._fixed = fixed
+        self._beam = beam
+        self._beta = number_on_grid(beta) if fixed else beta
+        self._batch, self._frames = log_probs.shape[:2]
+        self._steps = min(self._frames, int(lengths.max(initial=0)))
+        self._lengths = mx.array(lengths.astype(np.int32))
+        self._fusion = fusion
+        self._keeper = keeper
+        self._trail = Trail(self._batch, beam)
+
+    def run(self) -> list[list[Hypothesis]]:
+        """Hypotheses of each utterance, best first; none for one with a frame that is not a number."""
+        beam = start_ctc(self._batch, self._beam, TOKEN_BLOCK)
+        state = _Fused(beam, self._fusion.start(self._beam), mx.zeros((self._batch,), mx.int32))
+        for begun in range(0, self._steps, CHECK_EVERY):
+            block = range(begun, min(begun + CHECK_EVERY, self._steps))
+            prefixes = state.beam.prefixes
+            longest = int(np.array(prefixes.lengths).max())
+            room = -(-(longest + len(block) + 1) // TOKEN_BLOCK) * TOKEN_BLOCK
+            state = state._replace(beam=state.beam._replace(prefixes=grow(prefixes, room)))
+            for frame in block:
+                state = self._step(state, frame)
+            kept = self._keeper.latest(len(block)) if self._keeper else []
+            mx.eval(state, self._trail.latest(len(block)), kept)
+        return self._finish(state)
+
+    def _step(self, state: _Fused, frame: int) -> _Fused:
+        """The best K continuations of each utterance by this frame's labels; one that is over waits."""
+        log_probs = self._log_probs[:, frame]
+        looked, targets = self._fusion.look(state.fused)
+        bonus = looked.reshape(self._batch, self._beam, -1)
+        if self._fixed:
+            bonus = on_grid(bonus)
+        beam, step = ctc_step(
+            state.beam, log_probs, frame < self._lengths, self._beta, THRESHOLD, bonus=bonus
+        )
+        emission = Emission(
+            labels=step.labels,
+            frames=mx.full(step.labels.shape, frame, dtype=mx.int32),
+            durations=mx.zeros(step.labels.shape, mx.int32),
+            log_probs=mx.take_along_axis(log_probs, mx.maximum(step.labels, 0), axis=1),
+            parents=step.parents,
+        )
+        self._trail.append(emission)
+        rows = (mx.arange(self._batch)[:, None] * self._beam + step.parents).reshape(-1)
+        if self._keeper is not None:
+            shift = state.base.astype(mx.float32)[:, None] / ONE
+            gave = _given(bonus, rows, step.labels)
+            self._keeper.step(emission, step.gained + shift, beam.scores + shift, gave, beam.last)
+        base = state.base
+        if self._fixed:
+            scores, base = rebase(beam.scores, base)
+            beam = beam._replace(scores=scores)
+        fused = self._fusion.follow(state.fused, targets, rows, step.labels.reshape(-1))
+        return _Fused(beam, fused, base)
+
+    def _finish(self, state: _Fused) -> list[list[Hypothesis]]:
+        scores = state.beam.scores
+        closing = self._fusion.ends(state.fused, sentence_end=True).reshape(scores.shape)
+        scores = scores + (on_grid(closing) if self._fixed else closing)
+        if self._keeper is not None:
+            self._keeper.end(
+                scores + state.base.astype(mx.float32)[:, None] / ONE,
+                np.array(self._lengths),
+                closing,
+                sums=False,
+            )
+        inside = mx.arange(self._frames) < self._lengths[:, None]
+        sound = ~mx.any(inside & ~_is_number(self._log_probs), axis=1)
+        ends = totals(scores, state.base) if self._fixed else np.array(scores)
+        return _ranked(self._trail.paths(), ends, np.array(sound))
+
+
+def _search_plainly(
+    log_probs: mx.array, lengths: np.ndarray, beam: int, beta: float, keeper: Keeper | None, fixed: bool
+) -> list[list[Hypothesis]]:
+    trail = ctc_beam(log_probs, mx.array(lengths.astype(np.int32)), beam, beta, THRESHOLD, fixed=fixed)
+    mx.eval(trail)
+    if keeper is not None:
+        _keep(keeper, trail, lengths)
+    ends = totals(trail.ends, trail.base[:, -1]) if fixed else np.array(trail.ends)
+    return _ranked(_paths(trail), ends, np.array(trail.sound))
+
+
+def _paths(trail: CtcTrail) -> list[list[Path]]:
+    """The emissions of each slot [B][K], from the last one back."""
+    beam = trail.ends.shape[1]
+    labels, nodes, said = (
+        np.array(array).reshape(array.shape[0], -1) for array in (trail.labels, trail.nodes, trail.said)
+    )
+    here = np.array(trail.end_nodes)
+    rows = np.arange(len(here))[:, None]
+    chain = []
+    while (here >= 0).any():
+        chain.append(here)
+        here = np.where(here >= 0, nodes[rows, np.maximum(here, 0)], -1)
+    if not chain:
+        return [[Path((), (), (), ())] * beam for _ in rows]
+    backwards = np.stack(chain[::-1], axis=-1)
+    found = []
+    for utterance, slots in enumerate(backwards):
+        kept = [slot[slot >= 0] for slot in slots]
+        found.append(
+            [
+                Path(
+                    tokens=tuple(labels[utterance, path].tolist()),
+                    times=tuple((path // beam).tolist()),
+                    durations=(0,) * len(path),
+                    log_probs=tuple(said[utterance, path].tolist()),
+                )
+                for path in kept
+            ]
+        )
+    return found
+
+
+def _keep(keeper: Keeper, trail: CtcTrail, lengths: np.ndarray) -> None:
+    """Tell the keeper what the launch did."""
+    labels, parents, last = np.array(trail.labels), np.array(trail.parents), np.array(trail.last)
+    base = np.array(trail.base).astype(np.float32) / ONE
+    gained = np.array(trail.gained) + base[..., None]
+    scores = np.array(trail.scores) + base[..., None]
+    ends = np.array(trail.ends) + base[:, -1:]
+    frames = np.broadcast_to(np.arange(labels.shape[1], dtype=np.int32)[:, None], labels.shape[1:])
+    still = np.zeros_like(frames)
+    keeper.take(
+        [
+            Record(
+                labels=labels[row],
+                frames=frames,
+                durations=still,
+                parents=parents[row],
+                gained=gained[row],
+                scores=scores[row],
+                ends=ends[row],
+                length=int(length),
+                sums=False,
+                marks=last[row],
+            )
+            for row, length in enumerate(lengths)
+        ]
+    )
+
+
+def _ranked(paths: list[list[Path]], scores: np.ndarray, sound: np.ndarray) -> list[list[Hypothesis]]:
+    """The live slots' hypotheses, best raw score first, ties settled by what was found."""
+    found: list[list[Hypothesis]] = []
+    for utterance, slots in enumerate(paths):
+        alive = np.flatnonzero(scores[utterance] > -np.inf)
+        row = [slots[slot].scored(float(scores[utterance, slot])) for slot in alive]
+        row.sort(key=lambda hypothesis: (-hypothesis.score, hypothesis.tokens, hypothesis.times))
+        found.append(row if sound[utterance] else [])
+    return found
+
+
+def _given(bonus: mx.array, rows: mx.array, labels: mx.array) -> mx.array:
+    """What `bonus` [B, K, V] gave the labels [B, K] (-1 for none) behind the slots `rows` [B * K]."""
+    spoken = mx.take(bonus.reshape(-1), rows * bonus.shape[-1] + mx.maximum(labels, 0).reshape(-1))
+    return mx.where(labels >= 0, spoken.reshape(labels.shape), 0.0)
+
+
+def _is_number(log_probs: mx.array) -> mx.array:
+    """bool [B, T]: no label of the frame is NaN, and one at least is possible."""
+    # A sum is NaN where an element is; -inf alone is a label that cannot be.
+    return mx.isfinite(mx.max(log_probs, axis=-1)) & ~mx.isnan(mx.sum(log_probs, axis=-1))
+
+
+def ctc_beam_search(
+    log_probs: mx.array,
+    lengths: np.ndarray,
+    blank: int,
+    beam: int,
+    fusion: Fusion | None = None,
+    keeper: Keeper | None = None,
+    beta: float = 0.0,
+    *,
+    fixed: bool = False,
+) -> list[list[Hypothesis]]:
+    """Up to `beam` hypotheses of each utterance, best raw score first.
+
+    log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames; an utterance of none has
+    one empty hypothesis of score 0 (and what the fusion says of an empty sentence). `beta` is added for each
+    token. A token's time is the frame of its first label, its duration 0, its confidence the probability
+    there. A beam can hold fewer than `beam` hypotheses, and one transcript twice, with and without a blank
+    behind it. An utterance with a frame that is not a number has an empty list. `keeper` keeps what a lattice
+    needs. `fixed` adds and compares scores in fixed point (`kernels.search.fixed_point`).
+    """
+    if blank != log_probs.shape[2] - 1:
+        raise ValueError(f"blank is {blank}, but it must be the last of {log_probs.shape[2]} labels")
+    if log_probs.shape[1] == 0:
+        log_probs = mx.zeros((log_probs.shape[0], 1, log_probs.shape[2]))
+    if fusion is None:
+        return _search_plainly(log_probs, lengths, beam, beta, keeper, fixed)
+    return FusedCtcSearch(log_probs, lengths, beam, beta, fusion, keeper, fixed).run()

@@ -1,0 +1,199 @@
+"""How a language model and boosted phrases enter a search's scores, for every hypothesis of a batch at once.
+
+Shallow fusion: the weighted scores of the graphs are added to the log-probabilities of labels, before the
+best are chosen or after (NeMo's pruning `late` and `early`). Knows graphs and weights; does not know files,
+texts or beams, nor the arithmetic of a step (`kernels.search.expand`).
+
+From options to the fusion of one batch: the language model's file read once, phrases as tokens.
+
+Knows files, texts and the tokenizer; `lm`, `boost` and `fusion` know the rest.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import mlx.core as mx
+import numpy as np
+
+from kernels.search.expand import Bonus
+from spool.errors import InvalidRequest
+from worker.decode.fusion.arpa import read_arpa
+from worker.decode.fusion.graph import BoundGraph, Graph
+from worker.decode.fusion.ngram import language_model
+from worker.decode.fusion.phrases import phrase_tree
+from worker.decode.types import FusionOptions, UtteranceAsk
+
+FusionState = tuple[mx.array, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The graphs of one kind, one an utterance, and their weights; weight 0 where an utterance has none.
+
+    sentence_end: they give a sentence's end a probability.
+    """
+
+    graph: BoundGraph
+    alphas: mx.array
+    sentence_end: bool
+
+
+class Fusion:
+    """All sources of one batch. `weighted` scores blank too: a label's fused probability is then the
+    acoustic one times the chance that there is a label at all, to the power of alpha, times the LM's. `early`
+    chooses the best labels without all this; both are of transducers' beams alone."""
+
+    def __init__(self, sources: Sequence[Source], *, weighted: bool = False, early: bool = False) -> None:
+        self._sources = tuple(sources)
+        self._weighted, self._early = weighted, early
+        # Each utterance's own: what its neighbours fuse must not change its blanks.
+        self._alphas = mx.array(np.sum([np.array(source.alphas) for source in sources], axis=0))
+
+    def start(self, beam: int) -> FusionState:
+        """The states of [B, beam] hypotheses before any token, int32."""
+        return tuple(source.graph.start(beam) for source in self._sources)
+
+    def gains(self, state: FusionState) -> mx.array:
+        """What each token adds, weighted, float32 [B, K, V]."""
+        total: mx.array | None = None
+        for source, each in zip(self._sources, state, strict=True):
+            total = source.graph.look(each, source.alphas, total)
+        assert total is not None
+        return total
+
+    def bonus(self, state: FusionState) -> Bonus:
+        """What fusion adds to a step of a transducer's beam."""
+        return Bonus(self.gains(state), self._alphas, self._weighted, self._early)
+
+    def look(self, state: FusionState) -> tuple[mx.array, FusionState]:
+        """`gains` as [B * K, V], and what `follow` wants of this step."""
+        gains = self.gains(state)
+        return gains.reshape(-1, gains.shape[-1]), state
+
+    def follow(self, state: FusionState, _: FusionState, rows: mx.array, labels: mx.array) -> FusionState:
+        """`walk`, of rows [B * K] that know their parents' rows."""
+        shape = state[0].shape
+        return self.walk(state, rows.reshape(shape) % shape[1], labels.reshape(shape))
+
+    def walk(self, state: FusionState, parents: mx.array, emitted: mx.array) -> FusionState:
+        """The states after each slot became its parent (int32 [B, K]) followed by a token, a negative one
+        being none."""
+        return tuple(
+            source.graph.walk(each, parents, emitted)
+            for source, each in zip(self._sources, state, strict=True)
+        )
+
+    def ends(self, state: FusionState, *, sentence_end: bool) -> mx.array:
+        """What the end of the utterance adds, weighted, float32 [B, K]."""
+        total = mx.zeros(state[0].shape)
+        for source, each in zip(self._sources, state, strict=True):
+            if sentence_end or not source.sentence_end:
+                total = total + source.graph.ends(each) * source.alphas[:, None]
+        return total
+
+
+def given(bonus: mx.array, rows: mx.array, emitted: mx.array) -> mx.array:
+    """What `bonus` [B, K, V] gave the labels `emitted` [B, K] behind slots `rows` [B * K], 0 where none."""
+    gains = bonus.reshape(-1, bonus.shape[-1])
+    chosen = mx.take(gains.reshape(-1), rows * gains.shape[1] + mx.maximum(emitted, 0).reshape(-1))
+    return mx.where(emitted >= 0, chosen.reshape(emitted.shape), 0.0)
+
+
+MOST_PHRASES = 100_000
+LONGEST_PHRASE = 200  # characters
+Phrases = tuple[str, ...]
+
+
+class Speller(Hashable, Protocol):
+    """What fusion needs of a tokenizer."""
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The piece of each id."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text. Raises InvalidRequest where it cannot be written."""
+
+
+def make_fusion(
+    tokenizer: Speller, options: FusionOptions | None, asks: Sequence[UtteranceAsk]
+) -> Fusion | None:
+    """What the options ask for all utterances and each asks for itself; None where that is nothing.
+
+    Raises InvalidRequest: a weight is no number, an ARPA file is broken, a phrase is too long or cannot be
+    written in tokens, a context holds what is no token.
+    """
+    shared = options or FusionOptions()
+    weights = [shared.alpha, shared.boost, *(weight for ask in asks for weight in (ask.alpha, ask.boost))]
+    if not all(map(math.isfinite, weights)):
+        raise InvalidRequest("the weights of a language model and of phrases must be finite numbers")
+    if shared.pruning not in ("late", "early"):
+        raise InvalidRequest(f"unknown pruning {shared.pruning!r}: late or early")
+    vocabulary = len(tokenizer.pieces)
+    if any(not 0 <= token < vocabulary for ask in asks for token in ask.context):
+        raise InvalidRequest("a context holds what is no token of the model")
+    models = [(ask.lm, ask.alpha) if ask.lm else (shared.lm, shared.alpha) for ask in asks]
+    lists = [
+        ([_model(tokenizer, lm) for lm, _ in models], [alpha for _, alpha in models], True),
+        ([_phrases(tokenizer, shared.phrases)] * len(asks), [shared.boost] * len(asks), False),
+        ([_phrases(tokenizer, ask.phrases) for ask in asks], [ask.boost for ask in asks], False),
+    ]
+    contexts = [ask.context for ask in asks]
+    sources = [
+        _source(graphs, alphas, contexts, sentence_end=end) for graphs, alphas, end in lists if any(graphs)
+    ]
+    early = shared.pruning == "early"
+    return Fusion(sources, weighted=shared.weighted, early=early) if sources else None
+
+
+def _source(
+    graphs: Sequence[Graph | None],
+    alphas: Sequence[float],
+    contexts: Sequence[tuple[int, ...]],
+    *,
+    sentence_end: bool,
+) -> Source:
+    """One graph an utterance; where there is none, it is heard with weight 0."""
+    silence = next(graph for graph in graphs if graph)
+    kinds = list(dict.fromkeys(graph or silence for graph in graphs))
+    kinds.sort(key=id)
+    bound = BoundGraph(kinds, [kinds.index(graph or silence) for graph in graphs], contexts)
+    heard = [alpha if graph else 0.0 for graph, alpha in zip(graphs, alphas, strict=True)]
+    return Source(bound, mx.array(heard, mx.float32), sentence_end)
+
+
+def _model(tokenizer: Speller, path: str | None) -> Graph | None:
+    return None if path is None else _read_model(Path(path), tokenizer.pieces)
+
+
+def _phrases(tokenizer: Speller, phrases: Phrases) -> Graph | None:
+    return _tree(tokenizer, phrases) if any(phrase.strip() for phrase in phrases) else None
+
+
+def _read_model(path: Path, pieces: tuple[str, ...]) -> Graph:
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise InvalidRequest(f"{path}: the language model cannot be read: {error.strerror}") from error
+    return _kept_model(path, facts.st_mtime_ns, facts.st_size, pieces)
+
+
+@lru_cache(maxsize=4)
+def _kept_model(path: Path, _changed: int, _size: int, pieces: tuple[str, ...]) -> Graph:
+    return language_model(read_arpa(path, pieces), len(pieces))
+
+
+@lru_cache(maxsize=64)
+def _tree(tokenizer: Speller, phrases: Phrases) -> Graph:
+    """The graph of phrases; blank ones are nothing, and one that stands twice is one."""
+    if len(phrases) > MOST_PHRASES:
+        raise InvalidRequest(f"{len(phrases)} phrases are more than {MOST_PHRASES}")
+    texts = dict.fromkeys(" ".join(phrase.split()) for phrase in phrases)
+    for text in texts:
+        if len(text) > LONGEST_PHRASE:
+            raise InvalidRequest(f"the phrase {text[:40]!r}… is longer than {LONGEST_PHRASE} characters")
+    return phrase_tree([tokenizer.encode(text) for text in texts if text], len(tokenizer.pieces))

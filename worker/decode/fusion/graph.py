@@ -1,0 +1,146 @@
+"""Weighted graphs over tokens with back-off, as arrays, walked by all hypotheses of a batch at once.
+
+Knows states, arcs and weights, and which utterance walks which graph (`kernels.search.ngram` walks); does not
+know what they stand for (`lm`, `boost`) nor how they enter a score (`fusion`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.search.ngram import Arcs, look, walk
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """One graph of S states and M arcs; state 0 is the root, `start` where an utterance begins.
+
+    first, count: int32 [S], a state's arcs. fallback: int32 [S], -1 at the root. penalty: float32 [S], added
+    when falling back. ends: float32 [S], added when the utterance ends there. labels, weights, targets: [M].
+    base: float32 [V], what the root gives a token it has no arc for; base_targets: int32 [V], where it leads.
+    """
+
+    first: Ints
+    count: Ints
+    fallback: Ints
+    penalty: Floats
+    ends: Floats
+    labels: Ints
+    weights: Floats
+    targets: Ints
+    base: Floats
+    base_targets: Ints
+    start: int = 0
+
+    def after(self, tokens: Sequence[int]) -> int:
+        """The state that an utterance has reached with these tokens. A state's arcs stand in the order of
+        their labels."""
+        here = self.start
+        for token in tokens:
+            while here > 0 and (at := self._arc(here, token)) < 0:
+                here = int(self.fallback[here])
+            if here == 0:
+                at = self._arc(0, token)
+            here = int(self.targets[at] if at >= 0 else self.base_targets[token])
+        return here
+
+    def _arc(self, state: int, token: int) -> int:
+        first = int(self.first[state])
+        arcs = self.labels[first : first + int(self.count[state])]
+        at = int(np.searchsorted(arcs, token))
+        return first + at if at < len(arcs) and arcs[at] == token else -1
+
+    def root(self) -> tuple[Floats, Ints]:
+        """What the root gives each token, and where that leads: its arcs written over its base."""
+        costs, targets = self.base.copy(), self.base_targets.copy()
+        arcs = slice(int(self.first[0]), int(self.first[0]) + int(self.count[0]))
+        costs[self.labels[arcs]] = self.weights[arcs]
+        targets[self.labels[arcs]] = self.targets[arcs]
+        return costs, targets
+
+    @cached_property
+    def depth(self) -> int:
+        """States on the longest way of fallbacks from a state to the root, both counted."""
+        steps, here = 1, np.arange(len(self.fallback))
+        while len(here := here[self.fallback[here] >= 0]):
+            here = np.unique(self.fallback[here])
+            steps += 1
+        return steps
+
+    @cached_property
+    def width(self) -> int:
+        """Most arcs of a state that is not the root."""
+        return int(self.count[1:].max(initial=0))
+
+
+@lru_cache(maxsize=8)
+def _join(graphs: tuple[Graph, ...]) -> tuple[Arcs, mx.array, mx.array]:
+    """The graphs side by side, states and arcs renumbered; where each one's states begin, int32 [G]; what
+    ending in a state adds, float32 [S]. Kept, because batches come with the same ones."""
+    states = np.cumsum([0, *(len(graph.first) for graph in graphs)])
+    arcs = np.cumsum([0, *(len(graph.labels) for graph in graphs)])
+
+    def joined(name: str, shifts: NDArray[np.int64] | None = None) -> mx.array:
+        parts = [getattr(graph, name) for graph in graphs]
+        if shifts is not None:
+            moved = zip(parts, shifts, strict=False)
+            parts = [np.where(part < 0, part, part + shift).astype(np.int32) for part, shift in moved]
+        made = np.concatenate(parts)
+        # An empty array cannot be indexed, not even by rows that are masked afterwards.
+        return mx.array(made if len(made) else np.zeros(1, made.dtype))
+
+    roots = [graph.root() for graph in graphs]
+    made = Arcs(
+        first=joined("first", arcs),
+        many=joined("count"),
+        fallback=joined("fallback", states),
+        penalty=joined("penalty"),
+        labels=joined("labels"),
+        weights=joined("weights"),
+        targets=joined("targets", states),
+        roots=mx.array(np.stack([costs for costs, _ in roots])),
+        root_targets=mx.array(
+            np.stack([targets + shift for (_, targets), shift in zip(roots, states, strict=False)]), mx.int32
+        ),
+        depth=max(graph.depth for graph in graphs),
+        width=max(graph.width for graph in graphs),
+    )
+    return made, mx.array(states[:-1].astype(np.int32)), joined("ends")
+
+
+class BoundGraph:
+    """Graphs bound to a batch: utterance b walks graphs[which[b]], and none of the others, and begins where
+    its context leads (the tokens before it; none by default)."""
+
+    def __init__(
+        self, graphs: Sequence[Graph], which: Sequence[int], contexts: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        self._arcs, shifts, self._ends = _join(tuple(graphs))
+        self._which = mx.array(np.array(which, np.int32))
+        tails = [()] * len(which) if contexts is None else contexts
+        reached = [graphs[index].after(tail) for index, tail in zip(which, tails, strict=True)]
+        self._starts = mx.take(shifts, self._which) + mx.array(reached, mx.int32)
+
+    def start(self, beam: int) -> mx.array:
+        """The first state of each of [B, beam] hypotheses, int32."""
+        return mx.repeat(self._starts[:, None], beam, axis=1)
+
+    def look(self, states: mx.array, alphas: mx.array, before: mx.array | None = None) -> mx.array:
+        """What each label costs in int32 [B, K] states, times alphas [B], and what stood there `before`:
+        float32 [B, K, V]."""
+        return look(self._arcs, states, self._which, alphas, before)
+
+    def walk(self, states: mx.array, parents: mx.array, emitted: mx.array) -> mx.array:
+        """The states after each slot became its parent followed by a label, a negative one being none."""
+        return walk(self._arcs, states, self._which, parents, emitted)
+
+    def ends(self, states: mx.array) -> mx.array:
+        """What ending in each state adds, float32 [B, K]."""
+        return mx.take(self._ends, states)

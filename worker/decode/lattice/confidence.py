@@ -1,0 +1,92 @@
+"""How sure a beam is of each word, and what else it thought of.
+
+A word's confidence is the share of the kept paths' probability that has this text at this time, times the
+share of all probability that the beam kept where the word begins. The first part alone would call certain
+whatever all kept paths agree on, and the paths of a narrow beam agree on much that is wrong; the second
+counts what the beam dropped as another word. So it is a probability, not a rank, and comparable across files;
+it says what the model believes, not whether the model is right. Knows words with times and weights; does not
+know the search.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import exp, fsum
+
+from spool.domain.transcript import Alternative, Word
+from worker.decode.lattice.word_graph import WordGraph, posteriors
+from worker.decode.words import CONFIDENCE_DIGITS
+
+NEAR_FRAMES = 2  # how far two hearings of one word may lie apart and still be the same
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A text from one encoder frame to another (the first behind it), and how probable it is, 0 to 1."""
+
+    text: str
+    start: float
+    end: float
+    share: float = 0.0
+
+
+def believed(graph: WordGraph) -> WordGraph:
+    """An unpruned lattice whose arcs tell how probable they are."""
+    kept: dict[int, list[float]] = {}
+    for arc in graph.arcs:
+        kept.setdefault(arc.source, []).append(exp(arc.acoustic))
+    for state, final in graph.finals.items():
+        kept.setdefault(state, []).append(exp(final.acoustic))
+    # A link's price compares two frames, so parts can add up to a little more than the whole.
+    part = {state: min(fsum(parts), 1.0) for state, parts in kept.items()}
+    arcs = [
+        replace(arc, share=share * part[arc.source])
+        for arc, share in zip(graph.arcs, posteriors(graph), strict=True)
+    ]
+    return WordGraph(tuple(arcs), graph.finals)
+
+
+def weighed(
+    words: Sequence[Word], graph: WordGraph, frame_seconds: float, offset_seconds: float, alternatives: int
+) -> list[Word]:
+    """The words with their confidence, and each with up to `alternatives` others, most probable first.
+
+    words: of the utterance's best hypothesis, in seconds from `offset_seconds` before its start on. graph: as
+    `believed` makes it.
+    """
+    best = [
+        Heard(
+            word.text,
+            (word.start - offset_seconds) / frame_seconds,
+            (word.end - offset_seconds) / frame_seconds,
+        )
+        for word in words
+    ]
+    heard = [Heard(arc.word, arc.start, arc.end, arc.share) for arc in graph.arcs]
+    return [_told(word, slot, alternatives) for word, slot in zip(words, slots(best, heard), strict=True)]
+
+
+def slots(words: Sequence[Heard], heard: Sequence[Heard]) -> list[dict[str, float]]:
+    """For each of `words` (in order) what was heard over its time: each text and how probable it is.
+
+    What was heard counts for one word: one of the same text, if it is no farther than NEAR_FRAMES, else the
+    one that it shares the most time with (of equals the first). What shares time with none counts for none.
+    """
+    found: list[dict[str, list[float]]] = [{} for _ in words]
+    for one in heard:
+        shared = [min(one.end, word.end) - max(one.start, word.start) for word in words]
+        same = [i for i, word in enumerate(words) if word.text == one.text and shared[i] >= -NEAR_FRAMES]
+        others = [i for i in range(len(words)) if shared[i] > 0]
+        index = max(same or others, key=lambda i: (shared[i], -i), default=None)
+        if index is not None and one.text:
+            found[index].setdefault(one.text, []).append(one.share)
+    return [{text: min(fsum(parts), 1.0) for text, parts in slot.items()} for slot in found]
+
+
+def _told(word: Word, slot: dict[str, float], alternatives: int) -> Word:
+    shown = {text: round(share, CONFIDENCE_DIGITS) for text, share in slot.items()}
+    others = sorted(
+        ((share, text) for text, share in shown.items() if text != word.text and share > 0),
+        key=lambda other: (-other[0], other[1]),
+    )
+    told = tuple(Alternative(text=text, confidence=share) for share, text in others[:alternatives])
+    return word.model_copy(update={"confidence": shown.get(word.text, 0.0), "alternatives": told})

@@ -1,0 +1,111 @@
+"""Keeps what a beam did, step by step, for those who ask more of a search than its hypotheses.
+
+Beside the trail's emissions a lattice needs every score before and after recombination. Arrays stay on the
+device until `records` is asked for; a step costs a few numbers a slot. Does not know what they are for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.decode.backtrace import Emission
+from worker.decode.lattice.prefix_graph import Record
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """[B, K] arrays, as `Record` has them."""
+
+    emission: Emission
+    gained: mx.array
+    scores: mx.array
+    fused: mx.array | None
+    marks: mx.array | None
+
+
+class Keeper:
+    """One search's steps."""
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+        self._steps: list[_Step] = []
+        self._ends: mx.array | None = None
+        self._closing: mx.array | None = None
+        self._lengths: NDArray[np.int32] = np.zeros(0, np.int32)
+        self._sums = True
+
+    def step(
+        self,
+        emission: Emission,
+        gained: mx.array,
+        scores: mx.array,
+        fused: mx.array | None = None,
+        marks: mx.array | None = None,
+    ) -> None:
+        """Keep one step: scores before recombination and after it, what fusion gave, and what else tells
+        hypotheses apart. Arrays are [B, K]; the emission has parents."""
+        self._steps.append(_Step(emission, gained, scores, fused, marks))
+
+    def take(self, records: list[Record]) -> None:
+        """Keep what a search knows as a whole."""
+        self._records = records
+
+    def latest(self, steps: int) -> list[mx.array]:
+        """The arrays of the last `steps` steps, to be evaluated with what depends on them."""
+        found = [
+            array
+            for step in self._steps[-steps:]
+            for array in (step.gained, step.scores, step.fused, step.marks)
+        ]
+        return [array for array in found if array is not None]
+
+    def end(
+        self, scores: mx.array, lengths: NDArray[np.int32], closing: mx.array | None, *, sums: bool
+    ) -> None:
+        """The final scores [B, K], the utterances' frames [B], what fusion gave for the end [B, K], and
+        whether recombination adds probabilities."""
+        self._ends, self._lengths, self._closing, self._sums = scores, lengths, closing, sums
+
+    def records(self) -> list[Record]:
+        """What was kept of each utterance; none where nothing was searched."""
+        if self._ends is None:
+            return self._records
+        ends = np.array(self._ends)
+        closing = None if self._closing is None else np.array(self._closing)
+        labels = self._integers(ends.shape, lambda step: step.emission.labels)
+        frames = self._integers(ends.shape, lambda step: step.emission.frames)
+        durations = self._integers(ends.shape, lambda step: step.emission.durations)
+        parents = self._integers(ends.shape, lambda step: step.emission.parents)
+        gained = self._numbers(ends.shape, lambda step: step.gained)
+        scores = self._numbers(ends.shape, lambda step: step.scores)
+        fused = self._numbers(ends.shape, lambda step: step.fused)
+        marks = self._integers(ends.shape, lambda step: step.marks)
+        marked = any(step.marks is not None for step in self._steps)
+        return [
+            Record(
+                labels=labels[:, row],
+                frames=frames[:, row],
+                durations=durations[:, row],
+                parents=parents[:, row],
+                gained=gained[:, row],
+                scores=scores[:, row],
+                ends=ends[row],
+                length=int(self._lengths[row]),
+                sums=self._sums,
+                fused=None if closing is None else fused[:, row],
+                closing=None if closing is None else closing[row],
+                marks=marks[:, row] if marked else None,
+            )
+            for row in range(len(ends))
+        ]
+
+    def _integers(self, shape: tuple[int, ...], of: Callable[[_Step], mx.array | None]) -> NDArray[np.int32]:
+        given = [array for step in self._steps if (array := of(step)) is not None]
+        return np.array(mx.stack(given), np.int32) if given else np.zeros((0, *shape), np.int32)
+
+    def _numbers(self, shape: tuple[int, ...], of: Callable[[_Step], mx.array | None]) -> NDArray[np.float32]:
+        given = [array for step in self._steps if (array := of(step)) is not None]
+        return np.array(mx.stack(given), np.float32) if given else np.zeros((0, *shape), np.float32)

@@ -1,0 +1,120 @@
+"""What a search answers beyond its hypotheses: words with their confidence, alternatives and a lattice.
+
+Knows the search and what is made of what it kept; knows no chunks and no files.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from spool.domain.transcript import Lattice, LatticeArc, LatticeEnd, Word
+from worker.decode.fusion.fusion import Speller
+from worker.decode.lattice.build import word_graph
+from worker.decode.lattice.confidence import believed, weighed
+from worker.decode.lattice.prefix_graph import Record
+from worker.decode.lattice.word_graph import WordGraph, best_path, pruned, widest
+from worker.decode.recorder import Keeper
+from worker.decode.search import EncodedBatch, Searchable, best_of, search
+from worker.decode.types import Hypothesis, SearchOptions, UtteranceAsk
+from worker.decode.words import CONFIDENCE_DIGITS, DIGITS, SCORE_DIGITS, Decoder, words_of
+
+MOST_ARCS = 5000  # of one chunk's lattice: some 500 kB as JSON
+
+
+class Reader(Speller, Decoder, Protocol):
+    """Tokens from texts and texts from tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One utterance's hypotheses, best first (none where its logits were no numbers), and the unpruned
+    lattice of a beam, None of greedy."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    graph: WordGraph | None
+
+    def words(
+        self, tokenizer: Decoder, frame_seconds: float, offset_seconds: float = 0.0, alternatives: int = 0
+    ) -> list[Word]:
+        """The words of the best hypothesis, as `words_of`, with what the beam knows of them. Raises
+        EngineError where there is no hypothesis."""
+        words = words_of(best_of(self.hypotheses), tokenizer, frame_seconds, offset_seconds)
+        if self.graph is None:
+            return words
+        return weighed(words, self.graph, frame_seconds, offset_seconds, alternatives)
+
+    def lattice(self, prune: float, frame_seconds: float, seconds: float) -> Lattice | None:
+        """The lattice of an utterance of `seconds`, in seconds from its start, pruned to `prune` or, where
+        that leaves more than MOST_ARCS arcs, to what leaves no more. None of greedy."""
+        if self.graph is None:
+            return None
+        beam = min(prune, widest(self.graph, MOST_ARCS))
+        return lattice_of(pruned(self.graph, beam), beam, frame_seconds, seconds)
+
+
+class Spelling(Searchable, Protocol):
+    """A model whose tokens can be read."""
+
+    @property
+    def tokenizer(self) -> Reader:
+        """Its tokens, as texts and from texts."""
+
+
+def answers(
+    model: Spelling,
+    encoded: EncodedBatch,
+    options: SearchOptions,
+    asks: Sequence[UtteranceAsk] | None = None,
+) -> list[Answer]:
+    """As `search`, with what the beam kept."""
+    keeper = Keeper()
+    found = search(model, encoded, options, asks, keeper)
+    records: Sequence[Record | None] = keeper.records() or [None] * len(found)
+    return [
+        Answer(
+            tuple(hypotheses),
+            believed(word_graph(record, model.tokenizer)) if record is not None and hypotheses else None,
+        )
+        for hypotheses, record in zip(found, records, strict=True)
+    ]
+
+
+def lattice_of(graph: WordGraph, prune: float, frame_seconds: float, seconds: float) -> Lattice:
+    """The record of a lattice that was pruned to `prune`."""
+
+    def at(frame: int) -> float:
+        return round(min(frame * frame_seconds, seconds), DIGITS)
+
+    ends = [0] * graph.states
+    for arc in graph.arcs:
+        ends[arc.target] = max(ends[arc.target], ends[arc.source], arc.end)
+    return Lattice(
+        start=0.0,
+        end=round(seconds, DIGITS),
+        prune=round(prune, SCORE_DIGITS),
+        score=_score(best_path(graph)),
+        frame_seconds=frame_seconds,
+        times=tuple(map(at, ends)),
+        arcs=tuple(
+            LatticeArc(
+                source=arc.source,
+                target=arc.target,
+                word=arc.word,
+                start=at(arc.start),
+                end=at(arc.end),
+                acoustic=_score(arc.acoustic),
+                lm=_score(arc.fused),
+                confidence=round(arc.share, CONFIDENCE_DIGITS),
+            )
+            for arc in graph.arcs
+        ),
+        ends=tuple(
+            LatticeEnd(state=state, acoustic=_score(end.acoustic), lm=_score(end.fused))
+            for state, end in sorted(graph.finals.items())
+        ),
+    )
+
+
+def _score(value: float) -> float:
+    # Adding zero turns -0.0 into 0.0.
+    return round(value, SCORE_DIGITS) + 0.0

@@ -1,0 +1,212 @@
+"""Beam search over a transducer's graph, all utterances and all slots of their beams at once.
+
+The semantics are those of NeMo's `malsd_batch` (modified alignment-length synchronous decoding, after
+"Alignment-Length Synchronous Decoding for RNN Transducer", Saon et al., 2020, with the bound on labels a
+frame), for RNNT and TDT. The loop is over steps alone: every utterance ends at its own length, keeps its
+place in the batch, and what its neighbours do changes nothing. Knows the order of the steps;
+`kernels.search.recombine` owns the arithmetic of each, by kernel or by plain-MLX reference.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from kernels.runtime.device import compiled_for_cpu
+from kernels.search.expand import FINISHED, expand
+from kernels.search.fixed_point import ONE, on_grid, rebase, totals
+from kernels.search.recombine import Beam, Field, Limits, empty_beam
+from kernels.search.recombine import recombine as settle
+from worker.decode.backtrace import Emission, Trail
+from worker.decode.fusion.fusion import Fusion, FusionState
+from worker.decode.recorder import Keeper
+from worker.decode.transducer.stepping import joined, regrow
+from worker.decode.types import Hypothesis
+from worker.models.heads.transducer import LstmState, Transducer
+
+CHECK_EVERY = 8  # steps between two questions to the device whether anything still runs
+TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
+
+
+class _State(NamedTuple):
+    """The live state. output: the projected prediction output [B * K, J], and the network's state. fused: the
+    fusion's states. base: int32 [B], what the beam's scores are differences to, where they are fixed."""
+
+    beam: Beam
+    output: mx.array
+    network: LstmState
+    fused: FusionState
+    base: mx.array
+
+
+class BeamSearch:
+    """One search over one batch: `encoder` [B, T, d_model] with T >= 1, `lengths` [B] frames, 0 allowed."""
+
+    def __init__(
+        self,
+        transducer: Transducer,
+        encoder: mx.array,
+        lengths: np.ndarray,
+        beam: int,
+        max_symbols: int,
+        fusion: Fusion | None,
+        keeper: Keeper | None,
+        fixed: bool,
+    ) -> None:
+        self._transducer = transducer
+        self._fusion = fusion
+        self._keeper = keeper
+        self._batch, frames = encoder.shape[:2]
+        self._beam = beam
+        self._limits = Limits(
+            lengths=mx.array(lengths.astype(np.int32)),
+            bounds=mx.array([frames, max_symbols], mx.int32),
+            blank=transducer.blank,
+            timed=transducer.durations is not None,
+            fixed=fixed,
+        )
+        self._encoder = transducer.project_encoder(encoder).reshape(self._batch * frames, -1)
+        self._durations = None if transducer.durations is None else mx.array(transducer.durations, mx.int32)
+        self._trail = Trail(self._batch, beam)
+
+    def run(self) -> list[list[Hypothesis]]:
+        """Hypotheses of each utterance, best first; none for one whose logits were not finite.
+
+        A device is asked behind the next steps: while it says whether anything ran on at the end of a block,
+        the block after it is queued. The kernels of a CPU have run when they return, and are asked at once.
+        """
+        at_once = compiled_for_cpu()
+        every = 1 if at_once else CHECK_EVERY
+        state = self._start()
+        asked = last = state.beam
+        ahead = steps = 0  # steps between what is asked and what is queued, and in all
+        while (longest := _longest(asked)) >= 0:
+            state = state._replace(beam=_with_room(state.beam, longest + ahead + every + 1))
+            for _ in range(every):
+                state = self._step(state)
+            steps += every
+            if steps % CHECK_EVERY == 0:
+                mx.async_eval(state, *self._kept())  # type: ignore[no-untyped-call]
+            asked, last = (state.beam if at_once else last), state.beam
+            ahead = 0 if at_once else every
+        return self._finish(state)
+
+    def _kept(self) -> list[mx.array]:
+        kept = self._trail.latest(CHECK_EVERY)
+        return kept if self._keeper is None else kept + self._keeper.latest(CHECK_EVERY)
+
+    def _start(self) -> _State:
+        output, network = self._transducer.start(self._batch * self._beam)
+        beam = empty_beam(self._batch, self._beam, TOKEN_BLOCK, self._limits)
+        fused = self._fusion.start(self._beam) if self._fusion else ()
+        return _State(beam, output, network, fused, mx.zeros((self._batch,), mx.int32))
+
+    def _step(self, state: _State) -> _State:
+        before = state.beam
+        logits = joined(self._transducer, self._encoder, before, state.output)
+        grown = expand(
+            logits.reshape(self._batch, self._beam, -1),
+            self._durations,
+            before.scores,
+            before.slots[Field.STATUS],
+            self._fusion.bonus(state.fused) if self._fusion else None,
+            fixed=self._limits.fixed,
+        )
+        beam = settle(grown, before, self._limits)
+        slots = beam.slots
+        output, network = regrow(self._transducer, slots, state.output, state.network)
+        fused = state.fused
+        if self._fusion is not None:
+            fused = self._fusion.walk(fused, slots[Field.PARENT], slots[Field.LABEL])
+        emission = Emission(
+            slots[Field.LABEL],
+            slots[Field.SPOKEN],
+            slots[Field.DURATION],
+            grown.gains[1],
+            slots[Field.PARENT],
+        )
+        self._trail.append(emission)
+        if self._keeper is not None:
+            given = grown.gains[2] if self._fusion else None
+            gained, scores = _absolute(state.base, grown.gains[0], beam.scores)
+            self._keeper.step(emission, gained, scores, given)
+        base = state.base
+        if self._limits.fixed:
+            scores, base = rebase(beam.scores, base)
+            beam = beam._replace(scores=scores)
+        return _State(beam, output, network, fused, base)
+
+    def _finish(self, state: _State) -> list[list[Hypothesis]]:
+        beam, ended, closing = state.beam, state.beam.scores, None
+        if self._fusion is not None:
+            closing = self._fusion.ends(state.fused, sentence_end=False)
+            ended = ended + (on_grid(closing) if self._limits.fixed else closing)
+        if self._keeper is not None:
+            (whole,) = _absolute(state.base, ended)
+            self._keeper.end(whole, np.array(self._limits.lengths), closing, sums=True)
+        scores = totals(ended, state.base) if self._limits.fixed else np.array(ended)
+        sound = np.array(beam.sound)
+        ends = np.array(beam.slots[Field.FRAME])
+        found: list[list[Hypothesis]] = []
+        for utterance, paths in enumerate(self._trail.paths()):
+            if not sound[utterance]:
+                found.append([])
+                continue
+            alive = [slot for slot in range(self._beam) if scores[utterance, slot] > -np.inf]
+            row = [
+                (paths[slot].scored(float(scores[utterance, slot])), int(ends[utterance, slot]))
+                for slot in alive
+            ]
+            found.append([hypothesis for hypothesis, _ in sorted(row, key=_rank)])
+        return found
+
+
+def _absolute(base: mx.array, *scores: mx.array) -> tuple[mx.array, ...]:
+    """Scores [B, K] that are differences to `base`, as what they stand for; base is 0 where they are not."""
+    shift = base.astype(mx.float32)[:, None] / ONE
+    return tuple(each + shift for each in scores)
+
+
+def _longest(beam: Beam) -> int:
+    """The tokens of the longest hypothesis, -1 where none runs; waits until the beam is there."""
+    slots, scores = np.array(beam.slots, copy=None), np.array(beam.scores, copy=None)
+    runs = (scores > -np.inf) & (slots[Field.STATUS] != FINISHED)
+    return int(slots[Field.COUNT].max()) if runs.any() else -1
+
+
+def _with_room(beam: Beam, tokens: int) -> Beam:
+    """The same beam with room for as many tokens."""
+    missing = -(-tokens // TOKEN_BLOCK) * TOKEN_BLOCK - beam.tokens.shape[-1]
+    if missing <= 0:
+        return beam
+    return beam._replace(tokens=mx.pad(beam.tokens, [(0, 0), (0, 0), (0, missing)], constant_values=-1))
+
+
+def _rank(ended: tuple[Hypothesis, int]) -> tuple[float, float, tuple[int, ...], int]:
+    """Best first by score a token (the end counts as one); ties settled by what was found, not by slot."""
+    hypothesis, end = ended
+    return -hypothesis.score / (len(hypothesis.tokens) + 1), -hypothesis.score, hypothesis.tokens, end
+
+
+def beam_search(
+    transducer: Transducer,
+    encoder: mx.array,
+    lengths: np.ndarray,
+    beam: int,
+    max_symbols: int,
+    fusion: Fusion | None = None,
+    keeper: Keeper | None = None,
+    *,
+    fixed: bool = False,
+) -> list[list[Hypothesis]]:
+    """Up to `beam` hypotheses of each utterance, best by score / (tokens + 1) first; raw scores, float32.
+
+    encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance of none has one empty hypothesis of
+    score 0. A beam can hold fewer than `beam` hypotheses; a TDT beam can hold one transcript twice, with
+    different ends. With `fusion` scores are fused ones. An utterance whose joint gave a NaN or infinite
+    normaliser has an empty list. `keeper` keeps what a lattice needs. `fixed` adds and compares scores
+    in fixed point (`kernels.search.fixed_point`).
+    """
+    if encoder.shape[1] == 0:
+        return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
+    return BeamSearch(transducer, encoder, lengths, beam, max_symbols, fusion, keeper, fixed).run()

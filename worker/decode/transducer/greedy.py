@@ -1,0 +1,233 @@
+"""Greedy search: label-looping over a transducer, and the best path of a CTC head. Batched, no beam.
+
+Label-looping (after "Label-Looping: Highly Efficient Decoding for Transducers", Bataev et al., 2024) runs the
+prediction network once a label, not once a frame. Here one round looks at a window of frames of each
+utterance at once with the prediction it has, jumps over the blanks in it, and stops at the first label or
+at the window's end; so a round needs no answer from the device, which is asked behind the next rounds.
+Does not know hypotheses' ranks: there is one an utterance.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from kernels.search.fixed_point import grid_sum, on_grid
+from worker.decode.backtrace import Emission, Path, Trail
+from worker.decode.fusion.fusion import Fusion, FusionState
+from worker.decode.transducer.stepping import advance
+from worker.decode.types import Hypothesis
+from worker.models.heads.transducer import LstmState, Transducer
+
+WINDOW = 8  # encoder frames that one round looks at; a CPU pays for each of them
+WINDOW_OF_A_CPU = 4
+CHECK_EVERY = 8  # rounds between two questions to the device whether anything still runs
+
+
+class _Row(NamedTuple):
+    """One utterance a row. frames: the next encoder frame. held: labels on the frame `last`. sound: bool.
+    fused: the fusion's states. bonus: float32, what it added so far."""
+
+    frames: mx.array
+    held: mx.array
+    last: mx.array
+    output: mx.array
+    state: LstmState
+    sound: mx.array
+    fused: FusionState
+    bonus: mx.array
+
+
+class _Stop(NamedTuple):
+    """Where a round stopped in its window: [B] each. `emits` is False where it found no label."""
+
+    advance: mx.array
+    emits: mx.array
+    labels: mx.array
+    durations: mx.array
+    log_probs: mx.array
+    sound: mx.array
+
+
+class GreedySearch:
+    """One search over one batch: `encoder` [B, T, d_model] with T >= 1, `lengths` [B] frames, 0 allowed."""
+
+    def __init__(
+        self,
+        transducer: Transducer,
+        encoder: mx.array,
+        lengths: np.ndarray,
+        max_symbols: int,
+        fusion: Fusion | None,
+        fixed: bool,
+    ) -> None:
+        self._fixed = fixed
+        self._transducer = transducer
+        self._fusion = fusion
+        self._max_symbols = max_symbols
+        self._batch, self._frames = encoder.shape[:2]
+        self._lengths = mx.array(lengths.astype(np.int32))
+        self._encoder = transducer.project_encoder(encoder).reshape(self._batch * self._frames, -1)
+        self._durations = mx.array(transducer.durations or (0,), mx.int32)
+        self._overshoot = max(transducer.durations or (1,))
+        self._on_cpu = mx.default_device().type == mx.DeviceType.cpu
+        self._window = WINDOW_OF_A_CPU if self._on_cpu else WINDOW
+        self._anything = bool(lengths.any())
+        self._trail = Trail(self._batch, 1)
+
+    def run(self) -> list[list[Hypothesis]]:
+        """One hypothesis an utterance; none for one whose logits were not finite."""
+        output, state = self._transducer.start(self._batch)
+        none = mx.zeros((self._batch,), mx.int32)
+        fused = self._fusion.start(1) if self._fusion else ()
+        sure = mx.ones((self._batch,), mx.bool_)
+        row = _Row(none, none, none - 1, output, state, sure, fused, mx.zeros((self._batch,)))
+        # A CPU computes while it queues: it is asked at once, and no round is in vain.
+        every, behind = (1, 0) if self._on_cpu else (CHECK_EVERY, 1)
+        asked: deque[mx.array] = deque()
+        while self._anything and (len(asked) <= behind or asked.popleft().item()):
+            for _ in range(every):
+                row = self._round(row)
+            asked.append(mx.any(row.sound & (row.frames < self._lengths)))
+            mx.async_eval(asked[-1], row, self._trail.latest(every))  # type: ignore[no-untyped-call]
+        sound, bonus = np.array(row.sound), np.array(row.bonus)
+        paths = [slots[0] for slots in self._trail.paths()]
+        return [
+            [path.scored(self._score(path, bonus[index]))] if sound[index] else []
+            for index, path in enumerate(paths)
+        ]
+
+    def _score(self, path: Path, bonus: np.float32) -> float:
+        if self._fixed:
+            return grid_sum(np.array(path.log_probs, np.float32)) + float(bonus)
+        return float(np.sum(path.log_probs, dtype=np.float32) + bonus)
+
+    def _round(self, row: _Row) -> _Row:
+        gains: mx.array | None = None
+        if self._fusion is not None:
+            gains = self._fusion.gains(row.fused)[:, 0]
+        stop = self._look_ahead(row, gains)
+        at = row.frames + stop.advance
+        held = mx.where(at == row.last, row.held, 0) + 1
+        frames = at + mx.where(stop.emits, stop.durations, 0)
+        full = stop.emits & (held >= self._max_symbols) & (frames == at)
+        reads = stop.emits & (frames < self._lengths)
+        output, state = advance(self._transducer, stop.labels, reads, row.output, row.state)
+        self._trail.append(
+            Emission(mx.where(stop.emits, stop.labels, -1), at, stop.durations, stop.log_probs)
+        )
+        return _Row(
+            frames=frames + full.astype(mx.int32),
+            held=mx.where(stop.emits, held, row.held),
+            last=mx.where(stop.emits, at, row.last),
+            output=output,
+            state=state,
+            sound=row.sound & stop.sound,
+            fused=self._follow(row.fused, stop),
+            bonus=row.bonus if gains is None else row.bonus + self._earned(gains, stop),
+        )
+
+    def _earned(self, gains: mx.array, stop: _Stop) -> mx.array:
+        earned = _earned(gains, stop)
+        return on_grid(earned) if self._fixed else earned
+
+    def _follow(self, fused: FusionState, stop: _Stop) -> FusionState:
+        if self._fusion is None:
+            return ()
+        emitted = mx.where(stop.emits, stop.labels, -1)[:, None]
+        return self._fusion.walk(fused, mx.zeros_like(emitted), emitted)
+
+    def _look_ahead(self, row: _Row, gains: mx.array | None) -> _Stop:
+        """Jump over blanks, each by its own duration, to the first label within the window. Fusion's gains
+        [B, V] choose among labels; whether there is one is the model's own choice."""
+        blank = self._transducer.blank
+        steps = mx.arange(self._window, dtype=mx.int32)
+        frames = row.frames[:, None] + steps
+        inside = (frames < self._lengths[:, None]) & row.sound[:, None]
+        index = mx.arange(self._batch)[:, None] * self._frames + mx.minimum(frames, self._frames - 1)
+        logits, spread = self._transducer.logits(mx.take(self._encoder, index, axis=0), row.output[:, None])
+        labels = mx.argmax(logits, axis=-1).astype(mx.int32)
+        if gains is not None:
+            favoured = mx.argmax(logits[..., :blank].astype(mx.float32) + gains[:, None], axis=-1)
+            labels = mx.where(labels == blank, blank, favoured.astype(mx.int32))
+        if spread is None:
+            durations = mx.where(labels == blank, 1, 0)
+        else:
+            durations = mx.take(self._durations, mx.argmax(spread, axis=-1))
+        found = inside & (labels != blank)
+        stops = _landing(found | ~inside, mx.maximum(durations, 1), self._overshoot)
+        landed = mx.minimum(stops, self._window - 1)[:, None]
+
+        def pick(values: mx.array) -> mx.array:
+            return mx.take_along_axis(values, landed, axis=1)[:, 0]
+
+        chosen = mx.take_along_axis(logits.astype(mx.float32), landed[..., None], axis=1)[:, 0]
+        label = pick(labels)
+        norm = mx.logsumexp(chosen, axis=-1)
+        broken = mx.any(inside & ~_finite(logits, spread), axis=1)
+        return _Stop(
+            advance=stops,
+            emits=(stops < self._window) & pick(found),
+            labels=label,
+            durations=pick(durations),
+            log_probs=mx.take_along_axis(chosen, label[:, None], axis=1)[:, 0] - norm,
+            sound=~broken,
+        )
+
+
+def _earned(gains: mx.array, stop: _Stop) -> mx.array:
+    """What fusion adds for the label a round stopped at, float32 [B]; 0 where it found none."""
+    chosen = mx.where(stop.emits, stop.labels, 0)
+    return mx.where(stop.emits, mx.take_along_axis(gains, chosen[:, None], axis=1)[:, 0], 0.0)
+
+
+def _landing(stays: mx.array, jumps: mx.array, overshoot: int) -> mx.array:
+    """Where each row comes to rest when it starts at place 0 of [B, W] and jumps until a place stays.
+
+    A jump out of the window rests where it lands (at most W - 1 + overshoot). Following the jumps twice as
+    far each time needs only log2(W) turns.
+    """
+    places = jumps.shape[1]
+    width = places + overshoot
+    here = mx.arange(width, dtype=mx.int32)
+    after = mx.where(stays, here[:places], here[:places] + jumps)
+    beyond = mx.broadcast_to(here[places:], (jumps.shape[0], overshoot))
+    after = mx.concatenate([after, beyond], axis=1)
+    for _ in range((places - 1).bit_length()):
+        after = mx.take_along_axis(after, after, axis=1)
+    return after[:, 0]
+
+
+def _finite(logits: mx.array, spread: mx.array | None) -> mx.array:
+    """bool [B, W]: can the labels (and durations) of this frame be normalised?"""
+    sound = _has_norm(logits)
+    return sound if spread is None else sound & _has_norm(spread)
+
+
+def _has_norm(logits: mx.array) -> mx.array:
+    """bool [B, W]: is the logsumexp of the last axis finite? Two passes, and no exponential."""
+    # A sum is NaN where an element is; -inf alone is a label that cannot be.
+    return mx.isfinite(mx.max(logits, axis=-1)) & ~mx.isnan(mx.sum(logits, axis=-1))
+
+
+def greedy_search(
+    transducer: Transducer,
+    encoder: mx.array,
+    lengths: np.ndarray,
+    max_symbols: int,
+    fusion: Fusion | None = None,
+    *,
+    fixed: bool = False,
+) -> list[list[Hypothesis]]:
+    """The label and duration of highest logit at each step, for each utterance.
+
+    encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance of none has one empty hypothesis of
+    score 0. Blank advances at least one frame; after `max_symbols` labels on a frame the search goes to the
+    next. The score sums the labels' log-probabilities among labels and blank, and what `fusion` gave them: no
+    blank and no duration, so it is not comparable to a beam's. An utterance that met a NaN or no finite logit
+    has an empty list.
+    """
+    if encoder.shape[1] == 0:
+        return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
+    return GreedySearch(transducer, encoder, lengths, max_symbols, fusion, fixed).run()

@@ -1,0 +1,116 @@
+"""What a search is asked and what it answers. Plain Python: the process without MLX reads these too."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from spool.domain.transcript import Lattice, Word
+
+Head = Literal["auto", "tdt", "rnnt", "ctc"]
+Decoder = Literal["greedy", "beam"]
+Pruning = Literal["late", "early"]
+Scores = Literal["float", "fixed"]
+CONTEXT_TOKENS = 256  # no n-gram is longer, and no phrase of those that are taken
+
+
+@dataclass(frozen=True, slots=True)
+class FusionOptions:
+    """What else than the acoustic model has a say.
+
+    lm: path of an ARPA file, weighed by `alpha`; `weighted` lets it have a say in blanks too. phrases: texts
+    to be favoured, weighed by `boost`. pruning: a transducer's beam fuses first and then keeps the best
+    labels of a hypothesis (`late`), or keeps the acoustically best and then fuses (`early`).
+    """
+
+    lm: str | None = None
+    alpha: float = 0.3
+    weighted: bool = False
+    phrases: tuple[str, ...] = ()
+    boost: float = 1.0
+    pruning: Pruning = "late"
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything is to be fused."""
+        return self.lm is not None or bool(self.phrases)
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceAsk:
+    """What one utterance of a batch asks for itself, beside the `SearchOptions` of all.
+
+    phrases: texts to be favoured, weighed by `boost`; those of the options are heard beside them, as a list
+    of its own. lm: path of an ARPA file weighed by `alpha`, in place of the options'. context: the tokens
+    before the utterance's start, oldest first (`carried` makes it): language model and phrases go on from
+    there instead of beginning anew; nothing else reads it. alternatives: how many other words each word is
+    to have. lattice: how far behind the best path a lattice is to reach (natural logarithm), None for none.
+    """
+
+    phrases: tuple[str, ...] = ()
+    boost: float = 1.0
+    context: tuple[int, ...] = ()
+    lm: str | None = None
+    alpha: float = 0.3
+    alternatives: int = 0
+    lattice: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search. `auto` takes the model's TDT head, else RNNT, else CTC. beta: what the beam of a CTC
+    head adds for each token. scores: added up as float32, or in fixed point, where no order of sums counts.
+    """
+
+    decoder: Decoder = "greedy"
+    beam: int = 4
+    nbest: int = 1
+    head: Head = "auto"
+    max_symbols: int = 10
+    fusion: FusionOptions | None = None
+    beta: float = 0.0
+    scores: Scores = "float"
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One path through an utterance.
+
+    `tokens`, `times`, `durations` and `confidences` are of one length. `times` are encoder frames of
+    emission; `durations` are encoder frames (0 on RNNT and CTC); `score` is a raw natural-log probability,
+    not normalised by length; `confidences` are probabilities of each token among all labels and blank (empty
+    when unknown).
+    """
+
+    tokens: tuple[int, ...]
+    score: float
+    times: tuple[int, ...]
+    durations: tuple[int, ...]
+    confidences: tuple[float, ...] = ()
+
+
+def carried(context: tuple[int, ...], hypothesis: Hypothesis) -> tuple[int, ...]:
+    """The context of what follows an utterance that began with `context` and ended with `hypothesis`.
+
+    It stands for the state of whatever is fused, whichever model or phrases that are: no more tokens are kept
+    than any n-gram or phrase looks back at.
+    """
+    return (context + hypothesis.tokens)[-CONTEXT_TOKENS:]
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceResult:
+    """What the engine answers for one utterance.
+
+    Hypotheses best first, the words of the best (times in seconds from the utterance's start), its encoder
+    frames, and its share of the batch's busy time in nanoseconds. texts: of the hypotheses, where more than
+    one was asked for. weights: SHA-256 of the model and of the language model that spoke. lattice: in seconds
+    from the utterance's start, where it was asked for.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    words: tuple[Word, ...]
+    frames: int
+    engine_ns: int
+    batch_size: int
+    texts: tuple[str, ...] = ()
+    weights: tuple[str, str | None] = ("", None)
+    lattice: Lattice | None = None

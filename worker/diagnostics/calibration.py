@@ -1,0 +1,91 @@
+"""Times batches of a model one by one, so that a plan knows the machine (`spool.planning.throughput`).
+
+Runs in this process and not through the engine's queue, so that each batch is just what was asked for. Rounds
+go over all batches in turn and each keeps its shortest time: what else the machine did meanwhile is not the
+machine's pace.
+"""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+import spool
+from spool.planning.roofline import Batch
+from spool.planning.throughput import Run
+from worker.decode.types import SearchOptions
+from worker.engine.protocol import NOTHING, SAMPLE_RATE, Recognition, Recognizer
+from worker.machine.hardware import this_machine
+
+BATCHES = (
+    Batch(5, 1),
+    Batch(5, 8),
+    Batch(20, 1),
+    Batch(20, 4),
+    Batch(30, 2),
+    Batch(10, 4, "beam", 2),
+    Batch(20, 1, "beam", 4),
+    Batch(20, 4, "beam", 8),
+    Batch(5, 8, "beam", 4),
+    Batch(30, 2, "beam", 8),
+    Batch(3, 16),
+    Batch(20, 2, "beam", 16),
+)
+"""Enough different ones to tell every term of a pace from the others."""
+
+
+def measure(
+    recognizer: Recognizer, speech: NDArray[np.float32], batches: Sequence[Batch], rounds: int = 2
+) -> list[Run]:
+    """Each of the batches, filled from `speech` (16 kHz, repeated as needed), at its best of the rounds."""
+    filled = [_utterances(speech, batch) for batch in batches]
+    best: list[tuple[float, ...]] = [(np.inf,) * 3] * len(batches)
+    recognizer.recognize(filled[0], SearchOptions(), [NOTHING] * len(filled[0]))  # compiles, warms up
+    for _ in range(rounds):
+        for number, batch in enumerate(batches):
+            taken = _time(recognizer, filled[number], batch)
+            best[number] = tuple(map(min, best[number], taken))
+    return [Run(batch, *taken) for batch, taken in zip(batches, best, strict=True)]
+
+
+def document(model: str, device: str, runs: Sequence[Run]) -> dict[str, object]:
+    """What `spool plan --calibration` reads; `model` as jobs name it. Seconds of engine and processor."""
+    hardware = this_machine()
+    return {
+        "spool": spool.__version__,
+        "model": model,
+        "chip": hardware.chip,
+        "device": device,
+        "runs": [
+            {
+                "seconds": run.batch.seconds,
+                "utterances": run.batch.utterances,
+                "decoder": run.batch.decoder,
+                "beam": run.batch.beam,
+                "engine_seconds": run.seconds,
+                "processor_seconds": run.processor_seconds,
+                "tokens_a_second": run.tokens,
+            }
+            for run in runs
+        ],
+    }
+
+
+def _time(recognizer: Recognizer, utterances: list[NDArray[np.float32]], batch: Batch) -> tuple[float, ...]:
+    """Seconds by the clock and of the processor, and tokens for a second of audio."""
+    options = SearchOptions(decoder=batch.decoder, beam=batch.beam)
+    asks = [NOTHING] * len(utterances)
+    began, computed = time.monotonic(), time.process_time()
+    found = recognizer.recognize(utterances, options, asks)
+    seconds, processor = time.monotonic() - began, time.process_time() - computed
+    tokens = sum(len(one.hypotheses[0].tokens) for one in found if isinstance(one, Recognition))
+    return seconds, processor, tokens / batch.audio_seconds
+
+
+def _utterances(speech: NDArray[np.float32], batch: Batch) -> list[NDArray[np.float32]]:
+    """As many as the batch has, each from another place of the speech."""
+    length = int(batch.seconds * SAMPLE_RATE)
+    count = int(batch.utterances)
+    starts = (number * len(speech) // max(1, count) for number in range(count))
+    return [np.resize(np.roll(speech, -start), length) for start in starts]

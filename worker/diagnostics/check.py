@@ -1,0 +1,216 @@
+"""`spool-worker check`: what this machine is, what it can run, what is missing, each with what to do about
+it.
+
+Every probe answers with one or more findings and never raises. The engine is tried in its own child, as a
+worker would, so that a device that aborts ends that child and not the check.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from kernels.runtime.build_cpu import BuildFailed, try_compiler
+from kernels.runtime.device import Backend, asked_backend
+from spool.broker.celery_app import celery_app, queue_depth
+from spool.domain.jobs import queue_name
+from spool.errors import SpoolError, StorageError
+from spool.objects import object_store
+from spool.settings import FRAME_BUDGET, Settings, unknown_variables
+from spool.store.database import Database
+from spool.store.jobs import job_counts
+from worker.diagnostics.finding import Finding
+from worker.diagnostics.macos import check_mac
+from worker.engine.client import Engine
+from worker.engine.memory_budget import budget_of, engine_options
+from worker.engine.protocol import DEFAULT_LOADER
+from worker.machine.blas import preload_blas
+from worker.machine.hardware import METAL, Hardware, this_machine
+from worker.service.health import clock_problem, disk_problem, existing, write_problem
+from worker.service.schedule import OffHours
+
+MODEL_SECONDS = 600.0  # a model from the hub may have to be downloaded first
+LITTLE_DISK = 10 * 2**30
+LITTLE_MEMORY = 4 * 2**30
+
+
+def check_machine(settings: Settings, loader: str = DEFAULT_LOADER) -> Iterator[Finding]:
+    """Every finding, in the order in which a worker would meet them."""
+    hardware = this_machine()
+    yield from _machine(hardware)
+    for sentence in unknown_variables():
+        yield Finding("settings", "warn", sentence, "Correct or remove it.")
+    yield _memory(settings, hardware)
+    if hardware.apple_gpu:
+        yield from check_mac()
+    yield from _hours(settings)
+    yield _gpu(settings, hardware)
+    yield _mlx()
+    yield from _blas()
+    yield _kernels(hardware)
+    yield _disk(settings)
+    yield _probe("database", lambda: _database(settings), "Start it, or check SPOOL_DATABASE_URL.")
+    yield _probe("clock", lambda: _clock(settings), "Let this machine's clock be set by NTP.")
+    yield _probe(
+        "broker", lambda: _broker(settings), "Start Redis (or `spool up`), or check SPOOL_REDIS_URL."
+    )
+    yield _probe("object store", lambda: _objects(settings), "Check SPOOL_OBJECTS and its credentials.")
+    yield from _models(settings, loader)
+
+
+def _machine(hardware: Hardware) -> Iterator[Finding]:
+    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    yield Finding("machine", "ok", f"{hardware}, {python}")
+    if hardware.memory < LITTLE_MEMORY:
+        yield Finding(
+            "memory",
+            "warn",
+            f"{hardware.memory / 2**30:.1f} GiB of memory is little for a model of full size.",
+            "Lower SPOOL_MAX_BATCH, SPOOL_FRAME_BUDGET and SPOOL_ENGINE_SLOTS.",
+        )
+
+
+def _memory(settings: Settings, hardware: Hardware) -> Finding:
+    budget = budget_of(settings, hardware)
+    if budget.frames < FRAME_BUDGET and settings.frame_budget is None:
+        advice = "A Mac that does nothing else can give its GPU more: sudo sysctl iogpu.wired_limit_mb=…"
+        return Finding("batches", "ok", f"{budget}, fewer than with more memory", advice)
+    return Finding("batches", "ok", str(budget))
+
+
+def _hours(settings: Settings) -> Iterator[Finding]:
+    if settings.work_hours:
+        off = OffHours(settings.work_hours)
+        off.look()
+        yield Finding("hours", "ok", off.reason or f"at work now ({settings.work_hours})")
+    if settings.work_share < 1:
+        yield Finding("share", "ok", f"the engine works {100 * settings.work_share:.0f} % of the time")
+
+
+def _gpu(settings: Settings, hardware: Hardware) -> Finding:
+    if hardware.apple_gpu:
+        advice = "" if settings.pool == METAL else f"Set SPOOL_POOL={METAL} to serve jobs for that pool."
+        return Finding("gpu", "ok" if not advice else "warn", f"Apple GPU ({hardware.chip})", advice)
+    if settings.pool == METAL:
+        return Finding("gpu", "fail", f"no Apple GPU, and the pool is {METAL}", "Set SPOOL_POOL=cpu.")
+    return Finding("gpu", "ok", f"no Apple GPU; the pool {settings.pool} runs without")
+
+
+def _mlx() -> Finding:
+    try:
+        return Finding("mlx", "ok", f"MLX {version('mlx')}")
+    except PackageNotFoundError:
+        return Finding("mlx", "fail", "MLX is not installed", "pip install 'spool-transcribe[worker]'")
+
+
+def _blas() -> Iterator[Finding]:
+    if sys.platform != "linux":
+        return
+    report = preload_blas()
+    advice = "" if report.fast else "Install libopenblas0, or pip install scipy-openblas32."
+    yield Finding("blas", "ok" if report.fast else "warn", str(report), advice)
+
+
+def _kernels(hardware: Hardware) -> Finding:
+    """How the kernels run here; asked of the compiler alone, MLX stays unloaded."""
+    try:
+        if asked_backend() is Backend.REFERENCE:
+            text = "SPOOL_KERNELS asks for plain MLX, two to four times slower on a CPU"
+            return Finding("kernels", "warn", text, "Unset SPOOL_KERNELS.")
+        if hardware.apple_gpu:
+            return Finding("kernels", "ok", "Metal, compiled by MLX at first use")
+        return Finding("kernels", "ok", f"compiled at first use by {try_compiler()}")
+    except ValueError as wrong:
+        return Finding("kernels", "fail", str(wrong), "Unset SPOOL_KERNELS.")
+    except BuildFailed as failure:
+        text = f"plain MLX runs, two to four times slower: {failure}"
+        advice = "Install g++ (Debian: apt install g++), or set SPOOL_KERNEL_CACHE to a folder of this user."
+        return Finding("kernels", "warn", text, advice)
+
+
+def _disk(settings: Settings) -> Finding:
+    problem = disk_problem(settings.home, settings.disk_floor_bytes)
+    if problem is not None:
+        advice = "Make room: recordings are copied here while they are read."
+        return Finding("disk", "fail", problem, advice)
+    place = existing(settings.home)
+    problem = write_problem(settings.home / "tmp") if place == settings.home else None
+    if problem is not None or not os.access(place, os.W_OK):
+        text = problem or f"{place} cannot be written"
+        return Finding("disk", "fail", text, "Set SPOOL_HOME to a folder of this user.")
+    free = shutil.disk_usage(place).free
+    text = f"{free / 2**30:.1f} GiB free for {settings.home}"
+    if free < LITTLE_DISK:
+        return Finding("disk", "warn", text, "Long recordings are copied here while they are read.")
+    return Finding("disk", "ok", text)
+
+
+def _clock(settings: Settings) -> str:
+    db = Database(settings.database_url)
+    try:
+        problem = clock_problem(db, settings.max_clock_skew_seconds)
+    finally:
+        db.close()
+    if problem is not None:
+        raise StorageError(problem)
+    return "as the database's"
+
+
+def _probe(name: str, ask: Callable[[], str], advice: str) -> Finding:
+    try:
+        return Finding(name, "ok", ask())
+    except Exception as error:  # noqa: BLE001 - whatever a driver raises, the check goes on and says so
+        text = error.message if isinstance(error, SpoolError) else f"{type(error).__name__}: {error}"
+        return Finding(name, "fail", text, advice)
+
+
+def _database(settings: Settings) -> str:
+    db = Database(settings.database_url)
+    try:
+        with db.read() as tx:
+            counts = job_counts(tx)
+    finally:
+        db.close()
+    return f"{db.dialect}: " + ", ".join(f"{number} {state}" for state, number in counts.items())
+
+
+def _broker(settings: Settings) -> str:
+    app = celery_app(settings)
+    try:
+        queue = queue_name(settings.pool)
+        return f"{queue_depth(app, queue)} messages in {queue}"
+    finally:
+        app.close()
+
+
+def _objects(settings: Settings) -> str:
+    object_store(settings).check()
+    return settings.objects
+
+
+def _models(settings: Settings, loader: str) -> Iterator[Finding]:
+    try:
+        engine = Engine(engine_options(settings, loader)).start()
+    except SpoolError as error:
+        yield Finding("engine", "fail", error.message, "Its own message is above.")
+        return
+    try:
+        yield Finding("engine", "ok", f"its process starts ({settings.engine_slots} slots)")
+        for name, place in settings.models.items():
+            yield _probe(f"model {name}", lambda place=place: _model(engine, place), "Check SPOOL_MODELS.")  # type: ignore[misc]
+        place = settings.models[settings.default_model]
+        yield _probe("self-test", lambda: _self_test(engine, place), "See the log of the engine above.")
+    finally:
+        engine.close()
+
+
+def _model(engine: Engine, place: str) -> str:
+    info = engine.describe(place).result(MODEL_SECONDS)
+    return f"{place}: {', '.join(info.heads)} on {info.device or 'its device'}, weights {info.sha256[:12]}"
+
+
+def _self_test(engine: Engine, place: str) -> str:
+    """What an unwell worker has to pass before it takes jobs again."""
+    engine.probe(place).result(MODEL_SECONDS)
+    return f"{place} hears a harmless sound"

@@ -1,0 +1,155 @@
+"""The steps that live with a running engine: memory over a time, a child that dies, a Mac that sleeps.
+
+Knows the engine from outside, as a job's thread does, and its process by `ps`.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.settings import Settings
+from worker.decode.types import SearchOptions, UtteranceResult
+from worker.diagnostics.bench import made_up_speech
+from worker.diagnostics.confirm.report import Outcome
+from worker.engine.client import Engine
+from worker.engine.memory_budget import CACHE_BYTES, engine_options
+from worker.machine.hardware import this_machine
+
+GROWTH = 1.1
+"""More than this against the first fifth of the time is a leak."""
+SETTLING_MINUTES = 15.0
+"""Before that, growth may be MLX's cache of freed buffers, which has a limit."""
+SLEPT_SECONDS = 30.0
+SLEEP_WAIT_SECONDS = 900.0
+ANSWER_SECONDS = 600.0
+RATE = 16_000
+LARGEST = 8
+"""Utterances in a round of the memory step."""
+SEARCHES = (SearchOptions(), SearchOptions(decoder="beam", beam=4))
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[Engine]:
+    """An engine as a worker has it."""
+    engine = Engine(engine_options(settings)).start()
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def memory(settings: Settings, model: str, minutes: float) -> Outcome:
+    """Batches of random lengths for so long; the engine's process may not grow."""
+    speech = made_up_speech(60.0)
+    rng = np.random.default_rng(0)
+    sizes: list[float] = []
+    batches = 0
+    with running(settings) as engine:
+        engine.describe(model).result(ANSWER_SECONDS)
+        for search in (*SEARCHES, *SEARCHES):  # the largest there will be, so that what follows adds nothing
+            _round(engine, model, search, [speech[: 30 * RATE]] * LARGEST)
+        begun = last = time.monotonic()
+        pause = max(0.5, minutes * 60 / 100)
+        while time.monotonic() - begun < minutes * 60:
+            lengths = rng.integers(RATE, 30 * RATE, int(rng.integers(1, LARGEST + 1)))
+            search = SEARCHES[batches % len(SEARCHES)]
+            _round(engine, model, search, [speech[: int(length)] for length in lengths])
+            batches += 1
+            if time.monotonic() - last >= pause or not sizes:
+                last = time.monotonic()
+                sizes.append(resident_bytes(engine.child_pid) / 2**20)
+        sizes.append(resident_bytes(engine.child_pid) / 2**20)
+    early, late = max(sizes[: max(1, len(sizes) // 5)]), max(sizes[-max(1, len(sizes) // 5) :])
+    found = f"{early:.0f} MiB at most in the first fifth, {late:.0f} in the last"
+    found += f"; {batches} rounds in {minutes:g} min"
+    details = tuple(f"{at * 100 // len(sizes):3} %  {size:8.1f} MiB" for at, size in enumerate(sizes))
+    if late <= GROWTH * early:
+        return Outcome("ok", found, details)
+    if minutes < SETTLING_MINUTES and late - sizes[0] < CACHE_BYTES / 2**20:
+        found += f"; too short to tell: MLX's cache still fills, to {CACHE_BYTES >> 20} MiB"
+        return Outcome("not possible here", found, details)
+    return Outcome("differs", found, details)
+
+
+def _round(engine: Engine, model: str, search: SearchOptions, utterances: list[NDArray[np.float32]]) -> None:
+    futures = [engine.submit("confirm", samples, model, search) for samples in utterances]
+    for future in futures:
+        future.result(ANSWER_SECONDS)
+
+
+def resident_bytes(pid: int | None) -> int:
+    """What a process has in memory, by `ps` of macOS and Linux. Raises ValueError for one that is gone."""
+    answer = subprocess.run(["ps", "-o", "rss=", "-p", f"{pid}"], capture_output=True, text=True, check=False)
+    return int(answer.stdout) * 1024
+
+
+def deaths(settings: Settings, model: str) -> Outcome:
+    """The engine's child is killed, then made to abort, with work in it: every utterance is answered as
+    before."""
+    utterances = [made_up_speech(seconds) for seconds in (3.0, 5.0, 8.0, 4.0)]
+    said = []
+    with running(settings) as engine:
+        before = [_words(result) for result in _answers(engine, model, utterances)]
+        for number in (signal.SIGKILL, signal.SIGABRT):
+            restarts, pid = engine.stats.restarts, engine.child_pid
+            assert pid is not None
+            futures = [engine.submit("confirm", each, model, SearchOptions()) for each in utterances]
+            os.kill(pid, number)
+            after = [_words(future.result(ANSWER_SECONDS)) for future in futures]
+            _until_restarted(engine, restarts)  # the answers may have come just before
+            again = [_words(result) for result in _answers(engine, model, utterances)]
+            same = "the same words" if after == again == before else "other words"
+            said.append(f"{number.name}: {engine.stats.restarts - restarts} restarts, {same}")
+    good = all(line.endswith(": 1 restarts, the same words") for line in said)
+    return Outcome("ok" if good else "differs", "; ".join(said))
+
+
+def _until_restarted(engine: Engine, restarts: int) -> None:
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while engine.stats.restarts == restarts and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def sleep(settings: Settings, model: str, tell: Callable[[str], None]) -> Outcome:
+    """A person lets the Mac sleep with the engine loaded; after it, the same words come back."""
+    if not this_machine().apple_gpu:
+        return Outcome("not possible here", "no Mac")
+    utterances = [made_up_speech(5.0)]
+    with running(settings) as engine:
+        before = [_words(result) for result in _answers(engine, model, utterances)]
+        tell("Now let this Mac sleep for two minutes (Apple menu), then wake it. There are 15 minutes.")
+        slept = _wait_for_sleep(SLEEP_WAIT_SECONDS)
+        if slept is None:
+            return Outcome("not possible here", "it did not sleep within 15 minutes")
+        after = [_words(result) for result in _answers(engine, model, utterances)]
+        restarts = engine.stats.restarts
+    words = "the same" if after == before else "other"
+    found = f"slept {slept:.0f} s; {words} words after it, {restarts} restarts"
+    return Outcome("ok" if after == before else "differs", found)
+
+
+def _wait_for_sleep(seconds: float) -> float | None:
+    """How long the machine slept: the wall clock went on and the monotonic one stood still."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        wall, steady = time.time(), time.monotonic()
+        time.sleep(1.0)
+        gone = (time.time() - wall) - (time.monotonic() - steady)
+        if gone > SLEPT_SECONDS:
+            return gone
+    return None
+
+
+def _answers(engine: Engine, model: str, utterances: list[NDArray[np.float32]]) -> list[UtteranceResult]:
+    futures = [engine.submit("confirm", each, model, SearchOptions()) for each in utterances]
+    return [future.result(ANSWER_SECONDS) for future in futures]
+
+
+def _words(result: UtteranceResult) -> tuple[str, ...]:
+    return tuple(word.text for word in result.words)

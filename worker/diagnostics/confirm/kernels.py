@@ -1,0 +1,44 @@
+"""Holds every kernel against its reference on this machine's device, in a process of its own: one that aborts
+ends this process and not the confirmation.
+
+    python -m worker.diagnostics.confirm.kernels        prints one JSON object a line
+"""
+
+import json
+import sys
+
+from worker.machine.blas import preload_blas
+
+
+def main() -> None:
+    """Each case in float32 and bfloat16; exit code 0, whatever was found."""
+    preload_blas()
+    from kernels.contracts.case import TOLERANCE, kept
+    from kernels.contracts.nn import CASES
+    from kernels.runtime.device import backend
+
+    name = str(backend())
+    _tell({"backend": name, "cases": len(CASES)})
+    if name == "reference":
+        return
+    for case in CASES:
+        for dtype in ("float32", "bfloat16"):
+            try:
+                distance, same = kept(case, dtype, name)
+            except Exception as error:  # noqa: BLE001 - whatever a compiler says is what was found
+                _tell(
+                    {"kernel": case.name, "dtype": dtype, "error": f"{type(error).__name__}: {error}"[:500]}
+                )
+                continue
+            allowed = max(TOLERANCE[dtype], case.slack)
+            ok = distance <= allowed and same
+            _tell({"kernel": case.name, "dtype": dtype, "ok": ok, "distance": distance, "same_bits": same})
+
+
+def _tell(found: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

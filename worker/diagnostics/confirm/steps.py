@@ -1,0 +1,155 @@
+"""The steps that look at the machine, its kernels, the golden files, the samples and its speed.
+
+What touches the device runs in a process of its own. Knows commands and what they should say.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from spool.errors import InvalidRequest
+from spool.planning.chips import chip_named
+from spool.planning.model_size import read_shape
+from spool.planning.roofline import Batch, cap
+from spool.settings import Settings
+from spool.wer import WordErrors, word_errors
+from worker.diagnostics.check import check_machine
+from worker.diagnostics.confirm.report import Outcome
+from worker.machine.hardware import this_machine
+
+ROOT = Path(__file__).resolve().parents[3]
+SAMPLES = ROOT / "samples"
+WORDS = SAMPLES / "words.json"
+PARITY = ("tests/worker/models/test_parity.py", "tests/worker/decode/test_golden_search.py")
+STEP_SECONDS = 1800
+SERVERS = frozenset({"database", "broker", "clock", "object store"})
+"""What the check asks of other machines: no fault of this one."""
+MOST_WER = 0.005
+"""bfloat16 instead of float32 may turn a word in two hundred."""
+LEAST_SHARE = 0.05
+"""Of the roofline: less was not seen of any engine."""
+
+
+def machine(settings: Settings) -> Outcome:
+    """What `spool-worker check` finds, and whether there is an Apple GPU at all."""
+    findings = list(check_machine(settings))
+    details = tuple(f"{finding.level:<4}  {finding.name:<14} {finding.text}" for finding in findings)
+    failed = [each.name for each in findings if each.level == "fail" and each.name not in SERVERS]
+    found = f"{this_machine()}; failing: {', '.join(failed) or 'nothing'}"
+    if failed:
+        return Outcome("differs", found, details)
+    return Outcome("ok" if this_machine().apple_gpu else "not possible here", found, details)
+
+
+def kernels() -> Outcome:
+    """Every kernel against its reference, by its own contract, in float32 and bfloat16."""
+    done = _run(sys.executable, "-m", "worker.diagnostics.confirm.kernels")
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        return Outcome("differs", f"the process ended with {done.returncode}", _tail(done.stderr))
+    backend, found = lines[0]["backend"], lines[1:]
+    if backend == "reference":
+        return Outcome("not possible here", "no GPU and no C++ compiler: plain MLX runs", ())
+    wrong = [line for line in found if not line.get("ok")]
+    whole = len(found) == 2 * lines[0]["cases"]
+    text = f"{len(found) - len(wrong)} of {2 * lines[0]['cases']} contracts kept on the backend {backend}"
+    if not whole:
+        text += f"; the process ended with {done.returncode} after {found[-1:] or 'nothing'}"
+    worst = sorted(found, key=lambda line: -line.get("distance", 1e9))[:5]
+    details = tuple(json.dumps(line) for line in (wrong or worst))
+    return Outcome("ok" if whole and not wrong else "differs", text, details)
+
+
+def parity() -> Outcome:
+    """The tests that hold MLX on this device against NeMo's stored answers."""
+    if not (ROOT / PARITY[0]).exists():
+        return Outcome("not possible here", "no source checkout: the golden files are not here")
+    if _run(sys.executable, "-c", "import pytest, hypothesis").returncode:
+        return Outcome("not possible here", "this environment has no pytest: make env-dev")
+    options = ("-q", "-n", "0", "-p", "no:cacheprovider", "-o", "timeout=0")
+    done = _run(sys.executable, "-m", "pytest", *options, *PARITY)
+    last = (done.stdout.strip().splitlines() or ["nothing was said"])[-1]
+    return Outcome(
+        "ok" if done.returncode == 0 else "differs", last, _tail(done.stdout, 60) if done.returncode else ()
+    )
+
+
+def samples(model: str) -> Outcome:
+    """The words of the samples against those that the demo model gave where Spool was built."""
+    if not WORDS.exists():
+        return Outcome("not possible here", "no source checkout: the samples are not here")
+    stored: dict[str, str] = json.loads(WORDS.read_text(encoding="utf-8"))
+    heard = hear(model, list(stored))
+    total = WordErrors(0, 0)
+    details = []
+    for name, words in stored.items():
+        errors = word_errors(words, heard.get(name, ""))
+        total += errors
+        if errors.edits:
+            details.append(f"{name}: stored {words!r}, heard {heard.get(name, '')!r}")
+    text = f"{total.edits} of {total.words} words differ ({100 * total.rate:.2f} %)"
+    return Outcome("ok" if total.rate <= MOST_WER else "differs", text, tuple(details))
+
+
+def hear(model: str, names: list[str]) -> dict[str, str]:
+    """The words of samples by name. Raises InvalidRequest where the command fails."""
+    files = [str(SAMPLES / name) for name in names]
+    command = ("-m", "worker.cli.main", "transcribe", *files, "--model", model, "--format", "json")
+    done = _run(sys.executable, *command)
+    if done.returncode:
+        raise InvalidRequest(f"spool-worker transcribe ended with {done.returncode}: {done.stderr[-300:]}")
+    found = json.loads(done.stdout)
+    answers = found if isinstance(found, list) else [found]
+    texts = [" ".join(word["text"] for word in answer["words"]) for answer in answers]
+    return dict(zip(names, texts, strict=True))
+
+
+def speed(model: str, rounds: int) -> Outcome:
+    """RTFx over lengths, batch sizes and beams, beside what the chip could do at best."""
+    command = (
+        "-m",
+        "worker.cli.main",
+        "bench",
+        "--calibrate",
+        "--json",
+        "--rounds",
+        str(rounds),
+        "--model",
+        model,
+    )
+    done = _run(sys.executable, *command)
+    if done.returncode:
+        return Outcome("differs", f"the bench ended with {done.returncode}", _tail(done.stderr))
+    told = json.loads(done.stdout)
+    hardware = this_machine()
+    chip = chip_named(hardware.chip, hardware.gpu_cores) if hardware.apple_gpu else None
+    shape, details, shares, best = read_shape(model), [], [], 0.0
+    for run in told["runs"]:
+        batch = Batch(run["seconds"], run["utterances"], run["decoder"], run["beam"])
+        rtfx = batch.audio_seconds / run["engine_seconds"]
+        best = max(best, rtfx)
+        line = f"{batch.utterances:3.0f} x {batch.seconds:2.0f} s, {batch.decoder} {batch.hypotheses}"
+        line += f": RTFx {rtfx:8.1f}"
+        if chip is not None:
+            shares.append(rtfx / cap(shape, chip, batch))
+            line += f", {100 * shares[-1]:5.1f} % of {chip.name}'s roofline"
+        details.append(line)
+    text = f"RTFx up to {best:.1f} on {told['device'] or 'its device'}"
+    if not shares:
+        return Outcome(
+            "not possible here", f"{text}; no roofline is known of {hardware.chip}", tuple(details)
+        )
+    text += f", {100 * min(shares):.0f} to {100 * max(shares):.0f} % of the roofline"
+    inside = max(shares) <= 1.0 and max(shares) >= LEAST_SHARE
+    return Outcome("ok" if inside else "differs", text, tuple(details))
+
+
+def _run(*command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=STEP_SECONDS
+    )
+
+
+def _tail(text: str, lines: int = 20) -> tuple[str, ...]:
+    return tuple(text.strip().splitlines()[-lines:])

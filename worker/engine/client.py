@@ -1,0 +1,366 @@
+"""The engine as the worker's process sees it: utterances in, futures out, one child that owns MLX.
+
+This side never imports MLX. Every utterance is kept until it is answered (`worker.engine.pending`), so that
+the child may die at any moment: a new one is started and gets everything again. What was on the device then
+is run one utterance at a time, and the one that ends the process a second time, alone, fails with
+EngineCrashed, if the next child proves to be well; if not, the engine stops and no utterance is blamed.
+
+Busy time is what children measured around batches that returned results (`busy_ns`); it is exactly the sum
+of `engine_ns` over all results given out. The time of a batch that raised, or of an utterance that failed in
+one that did not, is `lost_ns`, model loading is `load_ns`. The time of a batch that died with its child was
+measured by nobody: `died_ns` is how long it was out by this side's clock, which is an upper bound.
+
+One engine child from its start to its end, as the parent sees it.
+
+Knows the process and its pipe; knows nothing of utterances or of what a death means: that is
+`worker.engine.client`. Never imports MLX on the parent's side.
+"""
+
+import atexit
+import contextlib
+import itertools
+import multiprocessing
+import threading
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import EngineStopped, JobCancelled
+from worker.decode.types import SearchOptions, UtteranceAsk, UtteranceResult
+from worker.engine.audio_slots import AudioSlots, SlotLayout
+from worker.engine.pending import AnyFuture, EngineStats, PendingRequests
+from worker.engine.protocol import (
+    NOTHING,
+    SAMPLE_RATE,
+    Describe,
+    DropJob,
+    EngineOptions,
+    ModelInfo,
+    Report,
+    Request,
+    Stop,
+    Utterance,
+)
+
+WATCHER_SECONDS = 10.0
+CONTROL_SECONDS = 2
+SELF_TEST = "self-test"
+
+
+class Engine:
+    """One child process with the models, fed by many job threads. `start` it once, `close` it once."""
+
+    def __init__(self, options: EngineOptions | None = None) -> None:
+        self.options = options or EngineOptions()
+        self._slots = AudioSlots(self.options.slots, self.options.slot_samples)
+        self._pending = PendingRequests(self._slots.release, self._fill_control)
+        self._tickets = itertools.count(1)
+        self._sending = threading.Lock()  # one request is registered and sent at a time
+        self._process: EngineProcess | None = None
+        self._watcher = threading.Thread()
+        self._renewed: EngineProcess | None = None
+        self._closed = False
+
+    def start(self) -> "Engine":
+        """Start the child and wait until it listens. Raises EngineStopped when it does not come up."""
+        reason = self._come_up()
+        if reason is not None:
+            self.close()
+            raise EngineStopped(f"The engine did not start: {reason}.")
+        return self
+
+    def revive(self) -> None:
+        """Start anew after it `stopped` by itself. Raises EngineStopped when it still cannot."""
+        self._watcher.join()
+        if self._closed:
+            raise EngineStopped("The engine is closed.")
+        self._pending.reopen()
+        reason = self._come_up()
+        if reason is not None:
+            self._pending.stop(reason)
+            if self._process is not None:
+                self._process.kill()
+            raise EngineStopped(f"The engine did not start: {reason}.")
+
+    def _come_up(self) -> str | None:
+        """Start a child; why it does not listen, None when it does."""
+        self._spawn()
+        self._watcher = threading.Thread(target=self._watch, name="engine-reports", daemon=True)
+        self._watcher.start()
+        came_up = self._pending.up.wait(self.options.start_seconds)
+        return self.stopped if came_up else f"it was not ready within {self.options.start_seconds:.0f} s"
+
+    def submit(
+        self,
+        job: str,
+        samples: NDArray[np.float32],
+        model: str,
+        options: SearchOptions,
+        cancel: threading.Event | None = None,
+        ask: UtteranceAsk = NOTHING,
+    ) -> "Future[UtteranceResult]":
+        """Queue one utterance of 16 kHz mono float32 `samples` for `model` (a path or hub id).
+
+        Utterances of equal `options` share batches, whatever each asks for itself by `ask`.
+
+        Blocks while every slot is taken. Raises JobCancelled once `cancel` is set, InvalidRequest for an
+        utterance longer than a slot, EngineStopped when the engine is closed. The future raises what went
+        wrong with this utterance: ModelError, EngineError, EngineCrashed, EngineStopped, or JobCancelled
+        after `forget`.
+        """
+        self._slots.check_length(len(samples))
+        self._pending.refuse_when_stopped()
+        try:
+            slot = self._slots.acquire(job, cancel)
+        except JobCancelled:
+            self._pending.refuse_when_stopped()
+            raise
+        future: Future[UtteranceResult] = Future()
+        try:
+            self._slots.write(slot, samples)
+            request = Utterance(next(self._tickets), job, slot, len(samples), model, options, ask=ask)
+            self._post(request, future)
+        except BaseException:
+            self._slots.release(slot)
+            raise
+        return future
+
+    def prepare(self, model: str, options: SearchOptions, ask: UtteranceAsk) -> "Future[ModelInfo]":
+        """As `describe`, and behind the batch on the device make ready what such a search needs: its
+        language model, its phrases. The future raises InvalidRequest where it cannot be done."""
+        future: Future[ModelInfo] = Future()
+        self._post(Describe(next(self._tickets), model, options, ask), future)
+        return future
+
+    def describe(self, model: str) -> "Future[ModelInfo]":
+        """Which weights `model` (a path or hub id) has, at once where it was loaded before; else it is
+        loaded behind the batch on the device. The future raises ModelError."""
+        future: Future[ModelInfo] = Future()
+        known = self._pending.model(model)
+        if known is not None:
+            future.set_result(known)
+            return future
+        self._post(Describe(next(self._tickets), model), future)
+        return future
+
+    def probe(self, model: str) -> "Future[UtteranceResult]":
+        """Run a harmless sound through `model`: whether the engine is well. Its time is on nobody's bill."""
+        self._pending.refuse_when_stopped()
+        slot = self._slots.acquire(SELF_TEST)
+        try:
+            samples = self._fill_control(slot)
+            future: Future[UtteranceResult] = Future()
+            request = Utterance(
+                next(self._tickets),
+                SELF_TEST,
+                slot,
+                samples,
+                model,
+                SearchOptions(),
+                alone=True,
+                control=True,
+            )
+            self._post(request, future)
+        except BaseException:
+            self._slots.release(slot)
+            raise
+        return future
+
+    def forget(self, job: str) -> None:
+        """Take out what waits for `job`: those futures raise JobCancelled, without waiting for the device.
+        What is on it still answers."""
+        with self._sending:
+            self._pending.drop_job(job)
+            if self._process is not None:
+                self._process.send(DropJob(job))
+
+    def renew(self) -> None:
+        """Replace the child, while nothing is asked of it: what its models held of the memory is free, and
+        the next one loads what is needed then."""
+        with self._sending:
+            process, self._renewed = self._process, self._process
+        if process is not None:
+            process.stop()
+
+    def close(self) -> None:
+        """End the child and fail what has no answer with EngineStopped. Closing twice is harmless."""
+        self._closed = True
+        self._pending.stop("the worker closed it")
+        with self._sending:
+            process = self._process
+        if process is not None:
+            process.stop()
+        if self._watcher.is_alive():
+            self._watcher.join(WATCHER_SECONDS)
+        self._slots.close()
+
+    @property
+    def busy_ns(self) -> int:
+        """Nanoseconds in batches that returned results, over all children."""
+        return self.stats.busy_ns
+
+    @property
+    def unbilled_ns(self) -> int:
+        """Nanoseconds that are in no result: of batches that raised, of batches that died with their child,
+        and of the batch on the device so far."""
+        return self._pending.unbilled_ns
+
+    @property
+    def stats(self) -> EngineStats:
+        """The counts as of now."""
+        return self._pending.stats
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The models (paths or hub ids) in the child's memory, the newest at the end."""
+        return self._pending.loaded
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a model ever had to leave to make room for another."""
+        return self._pending.crowded
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the engine takes nothing any more; None while it works."""
+        return self._pending.stopped
+
+    def forgive(self) -> None:
+        """Forget the children that died with nobody to blame: a self-test has passed."""
+        self._pending.forgive()
+
+    def unexplained_deaths(self, seconds: float) -> int:
+        """How many children died within the last `seconds` with nobody to blame."""
+        return self._pending.unexplained_deaths(seconds)
+
+    @property
+    def child_pid(self) -> int | None:
+        """The running child's process id."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def free_slots(self) -> int:
+        """How many utterances would be taken without waiting."""
+        return self._slots.free
+
+    def _fill_control(self, slot: int) -> int:
+        samples = _control_sound()[: self.options.slot_samples]
+        with contextlib.suppress(EngineStopped):  # closed; nobody will hear it
+            self._slots.write(slot, samples)
+        return len(samples)
+
+    def _post(self, request: Utterance | Describe, future: AnyFuture) -> None:
+        # Registered and sent under the lock that a restart takes: whatever a dead child did not get is in
+        # what the next one is sent.
+        with self._sending:
+            self._pending.add(request, future)
+            if self._process is not None:
+                self._process.send(request)
+
+    def _spawn(self) -> None:
+        """Start a child and send it everything that has no answer."""
+        process = EngineProcess(self._slots.layout, self.options)
+        with self._sending:
+            self._process = process
+            for request in self._pending.requests():
+                process.send(request)
+        if self.stopped is not None:  # closed in the meantime, and `close` saw the child before this one
+            process.stop()
+
+    def _watch(self) -> None:
+        """The reports thread: reads until the engine is closed, starting a new child whenever one is gone."""
+        while True:
+            process = self._process
+            assert process is not None
+            while (report := process.receive()) is not None:
+                self._pending.take(report)
+            self._pending.take_death(process.bury(), asked=process is self._renewed)
+            if self.stopped is not None:
+                return
+            try:
+                self._spawn()
+            except (
+                OSError
+            ) as error:  # no memory or no process left; nobody else would ever answer what is open
+                self._pending.stop(f"its process cannot be started ({error})")
+                return
+
+
+def _control_sound() -> NDArray[np.float32]:
+    """Quiet noise, the same every time: what every model that works can hear."""
+    noise = np.random.default_rng(0).standard_normal(CONTROL_SECONDS * SAMPLE_RATE)
+    return (0.01 * noise).astype(np.float32)
+
+
+STOP_SECONDS = 5.0
+
+
+def _child(connection: "Connection[Report, Request]", layout: SlotLayout, options: EngineOptions) -> None:
+    """The child's first function. The BLAS that MLX is to use must be in the process before MLX is."""
+    from worker.machine.blas import preload_blas
+
+    preload_blas()
+    from worker.engine.server import serve
+
+    serve(connection, layout, options)
+
+
+class EngineProcess:
+    """A spawned child and the pipe to it. Anything that touched Metal must not fork, so it is never
+    forked."""
+
+    def __init__(self, layout: SlotLayout, options: EngineOptions) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection: Connection[Request, Report]
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_child, args=(theirs, layout, options), name="spool-engine", daemon=True
+        )
+        self._sending = threading.Lock()
+        self._reaping = threading.Lock()
+        self._process.start()
+        theirs.close()  # or the child's death would never end the pipe
+        # multiprocessing's own exit hook sends SIGTERM, which the child ignores, and then waits for ever.
+        atexit.register(self.kill)
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id."""
+        return self._process.pid
+
+    def send(self, request: Request) -> None:
+        """Send a request. To a dead child it goes nowhere: the reader of its reports notices the death."""
+        with self._sending, contextlib.suppress(OSError):
+            self._connection.send(request)
+
+    def receive(self) -> Report | None:
+        """Wait for the next report; None once the child is gone and everything it said was read."""
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError):
+            return None
+
+    def stop(self) -> None:
+        """Tell the child to end; kill it when it does not."""
+        self.send(Stop())
+        with self._reaping:
+            self._process.join(STOP_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the child for certain."""
+        with self._reaping:
+            if self._process.is_alive():
+                self._process.kill()
+            self._process.join()
+        atexit.unregister(self.kill)
+
+    def bury(self) -> str:
+        """Release what is left of a dead child and say how it ended. Only the reader of its reports may
+        call this."""
+        self.kill()
+        self._connection.close()
+        code = self._process.exitcode
+        return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

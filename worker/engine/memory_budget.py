@@ -1,0 +1,128 @@
+"""How large a batch the memory of this machine allows, where nobody has said it by hand.
+
+    device  what a GPU may have: `iogpu.wired_limit_mb` where it is set, else what macOS gives (two thirds of
+            up to 36 GiB, three quarters of more); without a GPU, three quarters of the machine's memory, or
+            of the container's
+    room    half of what the weights of loaded models (a quarter of the memory) leave of it: the other half is
+            for what a search holds, for MLX's cache of buffers, and for not being at the edge
+    frames  room / 40 kB, at most 48,000 and at least one long chunk
+
+A feature frame costs 20 kB on its way through the largest encoder in float32
+(`ops.bench.engine.memory_a_frame`), half of that in bfloat16; MLX keeps about as much again in its cache.
+Pure but for the limits that it reads.
+
+The worker's process: one engine child, Celery's threads pool taking hints, and the threads that keep
+both honest.
+
+Start and stop order stand in `Worker.run`, top to bottom. This process never imports MLX. SIGTERM (as well
+as SIGINT, SIGQUIT and SIGHUP) drains: nothing new is claimed, running jobs go back into the queue at their
+next saved chunk, and the process ends with 0. A second SIGINT ends it at once; the leases then run out.
+"""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from spool.settings import FRAME_BUDGET, LONGEST_CHUNK_FRAMES, MAX_BATCH, Settings
+from worker.engine.protocol import DEFAULT_LOADER, EngineOptions, ShelfOptions
+from worker.engine.scheduler import BatchLimits
+from worker.machine.hardware import Hardware, this_machine
+
+BYTES_A_FRAME = 40_000
+CACHE_BYTES = 2 << 30
+"""What MLX may keep of freed buffers. It would keep most of the memory, for every size it ever met."""
+MODELS_SHARE = 0.25
+LARGE_MAC = 36 * 2**30
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """`device` and `models` in bytes; `frames` and `utterances` of one batch at most."""
+
+    device: int
+    models: int
+    frames: int
+    utterances: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.device / 2**30:.1f} GiB for the engine, {self.models / 2**30:.1f} of it for models: "
+            f"batches of {self.frames} frames and {self.utterances} utterances"
+        )
+
+
+def budget_of(settings: Settings, hardware: Hardware) -> MemoryBudget:
+    """What this machine allows, or what the settings say."""
+    limit = wired_limit() if hardware.apple_gpu else container_limit()
+    return memory_budget(
+        hardware, limit, settings.frame_budget, settings.max_batch, settings.model_memory_bytes
+    )
+
+
+def memory_budget(
+    hardware: Hardware,
+    limit: int | None = None,
+    frames: int | None = None,
+    utterances: int | None = None,
+    models: int | None = None,
+) -> MemoryBudget:
+    """By the formula above; `limit` is the GPU's or the container's in bytes, None where there is none; what
+    is given by hand stands."""
+    memory = hardware.memory
+    if hardware.apple_gpu:
+        device = limit or memory * (2 if memory <= LARGE_MAC else 2.25) / 3
+    else:
+        memory = min(memory, limit or memory)
+        device = memory * 0.75
+    models = models or int(memory * MODELS_SHARE)
+    room = (device - models) / 2
+    fitting = max(LONGEST_CHUNK_FRAMES, min(FRAME_BUDGET, int(room / BYTES_A_FRAME)))
+    chosen = frames or fitting
+    many = utterances or max(1, min(MAX_BATCH, MAX_BATCH * chosen // FRAME_BUDGET))
+    return MemoryBudget(int(device), models, chosen, many)
+
+
+def wired_limit() -> int | None:
+    """What a person has allowed the GPU by `sysctl iogpu.wired_limit_mb`, in bytes; None where nobody has."""
+    try:
+        answer = subprocess.run(
+            ["sysctl", "-n", "iogpu.wired_limit_mb"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return None
+    return int(answer.stdout) * 2**20 or None if answer.stdout.strip().isdigit() else None
+
+
+def container_limit() -> int | None:
+    """What this process's container may have, in bytes; None where it may have all."""
+    for place in CGROUP_LIMITS:
+        try:
+            text = place.read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        return int(text) if text.isdigit() else None
+    return None
+
+
+FRAME_SAMPLES = 160  # a feature frame of 10 ms at 16 kHz
+
+
+def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOptions:
+    """The engine that the settings ask for."""
+    budget = budget_of(settings, this_machine())
+    shelf = ShelfOptions(
+        most=sys.maxsize,
+        budget_bytes=budget.models,
+        stay_seconds=settings.model_stay_seconds,
+        pinned=frozenset(settings.models[name] for name in settings.pinned_models),
+    )
+    limits = BatchLimits(utterances=budget.utterances, samples=budget.frames * FRAME_SAMPLES)
+    return EngineOptions(
+        slots=settings.engine_slots,
+        limits=limits,
+        shelf=shelf,
+        loader=loader,
+        share=settings.work_share,
+    )

@@ -1,0 +1,98 @@
+"""The models in memory: which stay, which make room, and when another one may be loaded.
+
+The model that was needed least lately makes room, pinned ones never; the one that is asked for is always
+taken in, so a single model may be larger than the budget. A model that was just loaded stays for a while:
+otherwise jobs of two models that do not fit together would have each of them loaded for every batch. Knows
+sizes in bytes and a clock; loads nothing itself.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from worker.engine.protocol import ShelfOptions
+
+Held = TypeVar("Held")
+WEIGHTS = ("*.safetensors", "*.nemo")
+
+
+@dataclass(slots=True)
+class _Place(Generic[Held]):
+    model: Held
+    size: int
+
+
+class Shelf(Generic[Held]):
+    """Models by path. Used from one thread, but for `may_serve`, which reads alone."""
+
+    def __init__(self, options: ShelfOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._clock = clock
+        self._places: OrderedDict[str, _Place[Held]] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self._loaded_at = -float("inf")
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Those in memory, the one needed last at the end."""
+        return tuple(self._places)
+
+    def get(self, path: str) -> Held | None:
+        """The model, which is now the one needed last; None where it is not in memory."""
+        place = self._places.get(path)
+        if place is None:
+            return None
+        self._places.move_to_end(path)
+        return place.model
+
+    def may_serve(self, path: str) -> bool:
+        """Whether work for this model may go first now: it is here, or there is room for it, or what had to
+        make room for it has stayed long enough."""
+        if path in self._places or not self._leaving(path):
+            return True
+        return self._clock() - self._loaded_at >= self._options.stay_seconds
+
+    def make_room(self, path: str) -> tuple[str, ...]:
+        """Let go of what has to leave before `path` is loaded, and say which those are."""
+        leaving = self._leaving(path)
+        for each in leaving:
+            del self._places[each]
+        return leaving
+
+    def take_in(self, path: str, model: Held, size: int) -> tuple[str, ...]:
+        """Keep what was loaded, of so many bytes (0: not known); what leaves since it came out larger than
+        its files."""
+        self._sizes[path] = size or self._expected(path)
+        self._places[path] = _Place(model, self._sizes[path])
+        self._loaded_at = self._clock()
+        return self.make_room(path)
+
+    def _leaving(self, path: str) -> tuple[str, ...]:
+        others = {each: place.size for each, place in self._places.items() if each != path}
+        count, held = len(others) + 1, sum(others.values()) + self._expected(path)
+        leaving = []
+        for each, size in others.items():  # the one not needed for longest stands first
+            if count <= self._options.most and held <= self._options.budget_bytes:
+                break
+            if each in self._options.pinned:
+                continue
+            leaving.append(each)
+            count, held = count - 1, held - size
+        return tuple(leaving)
+
+    def _expected(self, path: str) -> int:
+        """As it was when last loaded, or else as its files are."""
+        known = self._sizes.get(path)
+        return file_size(path) if known is None else known
+
+
+def file_size(path: str) -> int:
+    """Bytes of a model's weights on disk; 0 where they are not there yet."""
+    place = Path(path)
+    files: Collection[Path] = [place] if place.is_file() else []
+    if place.is_dir():
+        files = [file for kind in WEIGHTS for file in place.glob(kind)]
+    return sum(file.stat().st_size for file in files)

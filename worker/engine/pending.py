@@ -1,0 +1,319 @@
+"""What an engine has done so far, in counts that only grow. Knows no process.
+
+What the engine owes an answer: requests and their futures, and what the death of a child means for them.
+
+Knows tickets, futures and blame; knows no process and no memory. One lock guards it all. The first death of
+a child makes the batch on the device suspect; the death of a child that ran a suspect alone accuses it. It is
+convicted when the next child then runs a harmless sound in its place; where that ends the child too, nobody
+is to blame but the machine, and the engine stops.
+"""
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from spool.domain.worker_stats import WorkCounts
+from spool.errors import EngineCrashed, EngineStopped, JobCancelled, ModelUnreadable, SpoolError
+from worker.decode.types import UtteranceResult
+from worker.engine.protocol import (
+    Describe,
+    Described,
+    Dropped,
+    Finished,
+    Loaded,
+    Loading,
+    ModelInfo,
+    Ready,
+    Report,
+    Started,
+    Unloaded,
+    Utterance,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Counts since the engine started. `child_busy_ns` is the running child's own total; the rest is summed
+    over children. `shapes` tells of batches that answered how large and how well filled they were."""
+
+    busy_ns: int = 0
+    lost_ns: int = 0
+    load_ns: int = 0
+    batches: int = 0
+    utterances: int = 0
+    restarts: int = 0
+    child_busy_ns: int = 0
+    died_ns: int = 0
+    loads: int = 0
+    """Models that were loaded, each time."""
+    shapes: WorkCounts = field(default_factory=WorkCounts)
+
+
+log = structlog.get_logger(__name__)
+
+STARTS_WITHOUT_READY = 3  # then the fault is in the installation, and another start changes nothing
+DEATHS_KEPT = 100
+LOAD_DEATHS = 2  # of children that died while they loaded the same model
+
+AnyFuture = Future[UtteranceResult] | Future[ModelInfo]
+
+
+@dataclass(slots=True)
+class _Open:
+    request: Utterance | Describe
+    future: AnyFuture
+    dropped: bool = False
+    accused: EngineCrashed | None = None
+
+
+class PendingRequests:
+    """Every request without an answer. `release` is called with the slot of each utterance as it is
+    answered, `fill` to put the harmless sound into a slot; it tells the sound's length in samples."""
+
+    def __init__(self, release: Callable[[int], None], fill: Callable[[int], int]) -> None:
+        self._release = release
+        self._fill = fill
+        self._unexplained: deque[float] = deque(maxlen=DEATHS_KEPT)
+        self._lock = threading.RLock()
+        self._open: dict[int, _Open] = {}
+        self._on_device: tuple[int, ...] = ()
+        self._began_ns = 0
+        self._loading: str | None = None
+        self._load_deaths: dict[str, int] = {}
+        self._models: dict[str, ModelInfo] = {}
+        self._loaded: list[str] = []
+        self.crowded = False  # a model has had to leave for another
+        self._starts_without_ready = 0
+        self._stats = EngineStats()
+        self._stopped: str | None = None
+        self.up = threading.Event()  # a child listens, or never will
+
+    @property
+    def stats(self) -> EngineStats:
+        """The counts as of now."""
+        with self._lock:
+            return self._stats
+
+    @property
+    def stopped(self) -> str | None:
+        """Why nothing is taken any more; None while the engine works."""
+        with self._lock:
+            return self._stopped
+
+    @property
+    def unbilled_ns(self) -> int:
+        """Engine time that is in no result: lost, died, and of the batch on the device so far."""
+        with self._lock:
+            return self._stats.lost_ns + self._stats.died_ns + self._out_ns()
+
+    def model(self, path: str) -> ModelInfo | None:
+        """Which weights were last loaded for this model; None before the first time."""
+        with self._lock:
+            return self._models.get(path)
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The models in the child's memory, the newest at the end."""
+        with self._lock:
+            return tuple(self._loaded)
+
+    def refuse_when_stopped(self) -> None:
+        """Raise EngineStopped once `stop` was called."""
+        if self.stopped is not None:
+            raise EngineStopped(f"The engine is stopped: {self.stopped}.")
+
+    def add(self, request: Utterance | Describe, future: AnyFuture) -> None:
+        """Owe `request` an answer. Raises EngineStopped."""
+        with self._lock:
+            self.refuse_when_stopped()
+            self._open[request.ticket] = _Open(request, future)
+
+    def requests(self) -> list[Utterance | Describe]:
+        """What a new child must be sent: what tells whether it is well, then the oldest first."""
+        with self._lock:
+            controls = {
+                t for t, e in self._open.items() if isinstance(e.request, Utterance) and e.request.control
+            }
+            return [
+                self._open[ticket].request
+                for ticket in sorted(self._open, key=lambda t: (t not in controls, t))
+            ]
+
+    def drop_job(self, job: str) -> None:
+        """Do not send the utterances of `job` to another child."""
+        with self._lock:
+            for entry in self._open.values():
+                if isinstance(entry.request, Utterance) and entry.request.job == job:
+                    entry.dropped = True
+
+    def stop(self, reason: str) -> None:
+        """Answer everything with EngineStopped and take nothing more; the first reason stays."""
+        with self._lock:
+            self._stopped = self._stopped or reason
+            self._answer_all(self._open, EngineStopped(f"The engine is stopped: {self._stopped}."))
+            self.up.set()
+
+    def reopen(self) -> None:
+        """Take requests again after `stop`."""
+        with self._lock:
+            self._stopped = None
+            self._starts_without_ready = 0
+            self._unexplained.clear()
+            self.up.clear()
+
+    def forgive(self) -> None:
+        """Forget the deaths with nobody to blame: the engine has proved to be well."""
+        with self._lock:
+            self._unexplained.clear()
+
+    def unexplained_deaths(self, seconds: float) -> int:
+        """How many children died within the last `seconds` with no utterance and no model to blame."""
+        with self._lock:
+            return sum(died > time.monotonic() - seconds for died in self._unexplained)
+
+    def take(self, report: Report) -> None:
+        """Take in what the child says."""
+        with self._lock:
+            if isinstance(report, Ready):
+                self._starts_without_ready = 0
+                self.up.set()
+            elif isinstance(report, Loading):
+                self._loading = report.model
+            elif isinstance(report, Loaded):
+                self._loading = None
+                self._load_deaths.pop(report.model, None)
+                if report.info is not None:
+                    self._models[report.model] = report.info
+                    self._loaded.append(report.model)
+                loads = self._stats.loads + (report.info is not None)
+                load_ns = self._stats.load_ns + report.load_ns
+                self._stats = replace(self._stats, load_ns=load_ns, loads=loads)
+            elif isinstance(report, Unloaded):
+                self._loaded = [model for model in self._loaded if model not in report.models]
+                self.crowded = True
+            elif isinstance(report, Started):
+                self._on_device, self._began_ns = report.tickets, time.monotonic_ns()
+            elif isinstance(report, Finished):
+                self._take_results(report)
+            elif isinstance(report, Described):
+                self._answer(report.ticket, report.answer)
+            elif isinstance(report, Dropped):
+                self._answer_all(report.tickets, JobCancelled())
+
+    def take_death(self, ending: str, asked: bool = False) -> None:
+        """Decide what the death of the child means for what it had not answered; may end in `stopped`. One
+        that was `asked` for is nobody's fault."""
+        with self._lock:
+            if self._stopped is not None:
+                return
+            log.warning(
+                "engine process ended", ending=ending, loading=self._loading, on_device=len(self._on_device)
+            )
+            died_ns = self._stats.died_ns + self._out_ns()
+            restarts = self._stats.restarts + (not asked)
+            self._stats = replace(self._stats, restarts=restarts, child_busy_ns=0, died_ns=died_ns)
+            self._answer_all([t for t, entry in self._open.items() if entry.dropped], JobCancelled())
+            if not asked:
+                self._starts_without_ready += 1
+                self._unexplained.append(time.monotonic())
+            if self._starts_without_ready > STARTS_WITHOUT_READY:
+                self.stop(
+                    f"its process ended {self._starts_without_ready} times before it was ready ({ending})"
+                )
+            elif self._loading is not None:
+                self._blame_model(self._loading, ending)
+            else:
+                self._blame_utterances(ending)
+            self._loading, self._on_device, self._loaded = None, (), []
+
+    def _out_ns(self) -> int:
+        return time.monotonic_ns() - self._began_ns if self._on_device else 0
+
+    def _take_results(self, report: Finished) -> None:
+        stats = self._stats
+        self._on_device = ()
+        if any(
+            self._is_control(ticket) for ticket, _ in report.results
+        ):  # it ran by itself, and is on no bill
+            self._stats = replace(stats, lost_ns=stats.lost_ns + report.busy_ns + report.lost_ns)
+        else:
+            self._stats = replace(
+                stats,
+                busy_ns=stats.busy_ns + report.busy_ns,
+                lost_ns=stats.lost_ns + report.lost_ns,
+                batches=stats.batches + 1,
+                utterances=stats.utterances + len(report.results),
+                child_busy_ns=report.busy_total_ns,
+                shapes=stats.shapes.with_batch(self._lengths([ticket for ticket, _ in report.results])),
+            )
+        for ticket, answer in report.results:
+            entry = self._open.get(ticket)
+            if entry is not None and entry.accused is not None:
+                self._explain(2)  # the death of its batch and its own
+                self._answer(ticket, entry.accused)
+            else:
+                self._answer(ticket, answer)
+
+    def _is_control(self, ticket: int) -> bool:
+        entry = self._open.get(ticket)
+        return entry is not None and isinstance(entry.request, Utterance) and entry.request.control
+
+    def _lengths(self, tickets: Iterable[int]) -> tuple[int, ...]:
+        """Of the utterances of a batch, in samples."""
+        entries = [self._open.get(ticket) for ticket in tickets]
+        return tuple(e.request.samples for e in entries if e is not None and isinstance(e.request, Utterance))
+
+    def _explain(self, deaths: int) -> None:
+        for _ in range(min(deaths, len(self._unexplained))):
+            self._unexplained.pop()
+
+    def _blame_model(self, model: str, ending: str) -> None:
+        self._load_deaths[model] = self._load_deaths.get(model, 0) + 1
+        if self._load_deaths[model] < LOAD_DEATHS:
+            return
+        del self._load_deaths[model]
+        self._explain(LOAD_DEATHS)
+        waiting = [ticket for ticket, entry in self._open.items() if entry.request.model == model]
+        error = ModelUnreadable(f"Loading the model {model} ends the engine's process ({ending}).")
+        self._answer_all(waiting, error)
+
+    def _blame_utterances(self, ending: str) -> None:
+        for ticket in self._on_device:
+            entry = self._open.get(ticket)
+            if entry is None or not isinstance(entry.request, Utterance):
+                continue
+            if entry.request.control:
+                self.stop(f"its process ends on any utterance ({ending})")
+                return
+            if entry.request.alone:
+                seconds = entry.request.samples / 16_000
+                entry.accused = EngineCrashed(
+                    f"This utterance of {seconds:.1f} s ends the engine's process, also when it runs alone "
+                    f"({ending})."
+                )
+                samples = self._fill(entry.request.slot)
+                entry.request = replace(entry.request, samples=samples, control=True)
+            else:
+                entry.request = replace(entry.request, alone=True)
+
+    def _answer_all(self, tickets: Iterable[int], error: SpoolError) -> None:
+        for ticket in list(tickets):
+            self._answer(ticket, error)
+
+    def _answer(self, ticket: int, answer: UtteranceResult | ModelInfo | SpoolError) -> None:
+        entry = self._open.pop(ticket, None)
+        if entry is None:
+            return
+        if isinstance(entry.request, Utterance):
+            self._release(entry.request.slot)
+        with contextlib.suppress(InvalidStateError):  # the caller cancelled the future itself
+            if isinstance(answer, SpoolError):
+                entry.future.set_exception(answer)
+            else:
+                entry.future.set_result(answer)  # type: ignore[arg-type]

@@ -1,0 +1,221 @@
+"""What the worker's process and its engine child say to each other, and what a recognizer must offer.
+
+Plain data, pickled over one pipe; audio goes by slot number through `worker.engine.audio_slots`. Knows no
+process, no thread and no MLX.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.domain.transcript import Lattice, Word
+from spool.errors import SpoolError
+from worker.decode.types import Hypothesis, SearchOptions, UtteranceAsk, UtteranceResult
+from worker.engine.scheduler import BatchLimits
+
+DEFAULT_LOADER = "worker.engine.recognizer:load_recognizer"
+SAMPLE_RATE = 16_000
+NOTHING = UtteranceAsk()
+
+
+@dataclass(frozen=True, slots=True)
+class ShelfOptions:
+    """Which models stay in memory (`worker.engine.model_cache`): at most so many, whose weights take so many
+    bytes; `pinned` paths never leave, and one that was loaded stays for so long while it has work."""
+
+    most: int = 2
+    budget_bytes: float = float("inf")
+    stay_seconds: float = 20.0
+    pinned: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How the engine is built. `loader` names the function ("module:name") that the child calls with a
+    model's path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz
+    samples; `share` is how much of the time the device may be busy, 0 to 1."""
+
+    slots: int = 96
+    slot_samples: int = 40 * SAMPLE_RATE
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    shelf: ShelfOptions = field(default_factory=ShelfOptions)
+    loader: str = DEFAULT_LOADER
+    start_seconds: float = 120.0
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """Which weights a recognizer runs. `sha256` is of the weights file; `device` is where MLX computes;
+    `language_model` is the SHA-256 of the file that was asked about, if any; `size` are the weights' bytes in
+    memory, 0 where that is not known."""
+
+    name: str
+    sha256: str
+    heads: tuple[str, ...] = ()
+    frame_seconds: float = 0.08
+    device: str = ""
+    language_model: str | None = None
+    size: int = 0
+
+    @property
+    def files(self) -> tuple[str, str | None]:
+        """The digests of all that speaks: weights and language model."""
+        return self.sha256, self.language_model
+
+
+class Recognition(NamedTuple):
+    """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
+    and encoder frames; the text of each hypothesis where more than one was asked for; the SHA-256 of the
+    language model that had a say; the lattice, where it was asked for."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    words: tuple[Word, ...]
+    frames: int
+    texts: tuple[str, ...] = ()
+    language_model: str | None = None
+    lattice: Lattice | None = None
+
+
+class Failure(NamedTuple):
+    """Why one utterance has no answer while its neighbours have one, and its encoder frames."""
+
+    error: SpoolError
+    frames: int
+
+
+class Recognizer(Protocol):
+    """A loaded model together with its search. Used from one thread only."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """Which weights these are."""
+
+    def prepare(self, options: SearchOptions, ask: UtteranceAsk) -> ModelInfo:
+        """Read what a search so asked will need, and say which files that were. Raises InvalidRequest where
+        it cannot be done: no such head, a broken language model, a phrase without tokens."""
+
+    def recognize(
+        self,
+        utterances: Sequence[NDArray[np.float32]],
+        options: SearchOptions,
+        asks: Sequence[UtteranceAsk],
+    ) -> list[Recognition | Failure]:
+        """Transcribe a batch of 16 kHz mono utterances, one answer each, in order; each asks for its own
+        phrases, language model and context. All device work is done when it returns. What it raises is said
+        of the whole batch, which is then run one by one."""
+
+
+# --- parent to child ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """Audio waits in `slot`. `alone`: it was in a batch that ended an earlier child, run it by itself.
+    `control`: a harmless sound that tells whether the engine is well; its time is on nobody's bill."""
+
+    ticket: int
+    job: str
+    slot: int
+    samples: int
+    model: str
+    options: SearchOptions
+    alone: bool = False
+    control: bool = False
+    ask: UtteranceAsk = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Load `model` and say which weights it has; with `options`, make ready what such a search needs."""
+
+    ticket: int
+    model: str
+    options: SearchOptions | None = None
+    ask: UtteranceAsk = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class DropJob:
+    """Take out what still waits for `job`."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End now; nobody waits for what is on the device."""
+
+
+# --- child to parent ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The child is up and listens."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """The child is about to load `model`; should it die before it says anything else, that was why."""
+
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Loading ended after `load_ns`, which is on nobody's bill; `info` is None where it failed."""
+
+    model: str
+    load_ns: int
+    info: ModelInfo | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unloaded:
+    """These models have left the memory."""
+
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """These utterances are on the device now, in one batch."""
+
+    tickets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A batch ended. `busy_ns` is the time that `results` took, exactly the sum of their `engine_ns`;
+    `lost_ns` went into a batch that raised and into utterances that failed. `busy_total_ns` is the child's
+    own count since it started."""
+
+    results: tuple[tuple[int, UtteranceResult | SpoolError], ...]
+    busy_ns: int
+    lost_ns: int
+    busy_total_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The answer to `Describe`."""
+
+    ticket: int
+    answer: ModelInfo | SpoolError
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """These utterances were taken out before they ran."""
+
+    tickets: tuple[int, ...]
+
+
+Request = Utterance | Describe | DropJob | Stop
+Report = Ready | Loading | Loaded | Unloaded | Started | Finished | Described | Dropped

@@ -1,0 +1,107 @@
+"""A model together with its search, as the engine runs it: utterances in, plain Python answers out.
+
+The only place where the engine meets MLX; imported by the child alone. Knows no slots, no jobs and no time.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import EngineError, InvalidRequest
+from worker.decode.result import Answer, answers
+from worker.decode.search import check_options
+from worker.decode.types import SearchOptions, UtteranceAsk
+from worker.engine.memory_budget import CACHE_BYTES
+from worker.engine.protocol import NOTHING, SAMPLE_RATE, Failure, ModelInfo, Recognition
+from worker.models.load import load_model
+from worker.models.nemo.model import AsrModel
+
+
+class ModelRecognizer:
+    """Runs one acoustic model. Belongs to the thread that made it, as everything of MLX does."""
+
+    def __init__(self, model: AsrModel) -> None:
+        self._model = model
+        self.info = ModelInfo(
+            name=model.name,
+            sha256=model.sha256,
+            heads=tuple(sorted(model.heads)),
+            frame_seconds=model.frame_seconds,
+            device=str(mx.default_device()),
+            size=model.size,
+        )
+
+    def prepare(self, options: SearchOptions, ask: UtteranceAsk) -> ModelInfo:
+        """Read the language model and spell the phrases. Raises InvalidRequest."""
+        check_options(self._model, options, ask)
+        return replace(self.info, language_model=_digest_of(ask.lm))
+
+    def recognize(
+        self,
+        utterances: Sequence[NDArray[np.float32]],
+        options: SearchOptions,
+        asks: Sequence[UtteranceAsk],
+    ) -> list[Recognition | Failure]:
+        """One answer per 16 kHz mono utterance, in order; one whose logits are no numbers fails alone.
+
+        Raises InvalidRequest for a search the model cannot do.
+        """
+        encoded = self._model.encode(utterances)
+        mx.eval(encoded.frames)
+        plain = all(ask == NOTHING for ask in asks)
+        found = answers(self._model, encoded, options, None if plain else asks)
+        seconds = [len(samples) / SAMPLE_RATE for samples in utterances]
+        return [
+            self._told(answer, int(frames), length, options, ask)
+            for answer, frames, length, ask in zip(
+                found, encoded.lengths.tolist(), seconds, asks, strict=True
+            )
+        ]
+
+    def _told(
+        self, answer: Answer, frames: int, seconds: float, options: SearchOptions, ask: UtteranceAsk
+    ) -> Recognition | Failure:
+        spell, frame_seconds = self._model.tokenizer, self._model.frame_seconds
+        try:
+            words = answer.words(spell, frame_seconds, alternatives=ask.alternatives)
+        except EngineError as error:
+            return Failure(error, frames)
+        several = answer.hypotheses if options.nbest > 1 else ()
+        lattice = None if ask.lattice is None else answer.lattice(ask.lattice, frame_seconds, seconds)
+        return Recognition(
+            hypotheses=answer.hypotheses,
+            words=tuple(words),
+            frames=frames,
+            texts=tuple(spell.decode(each.tokens) for each in several),
+            language_model=_digest_of(ask.lm),
+            lattice=lattice,
+        )
+
+
+def _digest_of(path: str | None) -> str | None:
+    """The SHA-256 of a file as it is now; read again only when it has changed. Raises InvalidRequest."""
+    if path is None:
+        return None
+    try:
+        facts = Path(path).stat()
+        return _kept_digest(path, facts.st_mtime_ns, facts.st_size)
+    except OSError as error:
+        raise InvalidRequest(f"{path}: the language model cannot be read: {error.strerror}") from error
+
+
+@lru_cache(maxsize=16)
+def _kept_digest(path: str, _changed: int, _size: int) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def load_recognizer(model: str) -> ModelRecognizer:
+    """Load `model` (a folder, a `.nemo` file or a hub id). Raises ModelError."""
+    mx.set_cache_limit(CACHE_BYTES)
+    return ModelRecognizer(load_model(model))

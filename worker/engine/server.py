@@ -1,0 +1,285 @@
+"""The engine's own process: takes what waits, runs it in batches on one thread, reports results.
+
+It is the only process that touches the device, and it may die: Metal aborts on some errors and nothing here
+can catch that. So it keeps nothing that matters; `worker.engine.client` starts it anew and sends again what
+it had not answered. It knows no job beyond its name, no SQL and no files but the models.
+
+Busy time (law 5) is the monotonic time around a batch that returned results, split over its utterances by
+encoder frames so that the parts sum to the whole; the part of an utterance that fails is `lost_ns`, on
+nobody's bill. A batch that raises is run again one utterance at a time, so that only the guilty one fails;
+the time of what raised is lost too.
+"""
+
+import importlib
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import cast
+
+from spool.errors import EngineError, ModelUnreadable, SpoolError
+from spool.failpoints import failpoint
+from worker.decode.types import SearchOptions, UtteranceResult
+from worker.engine.audio_slots import AudioView, SlotLayout
+from worker.engine.model_cache import Shelf
+from worker.engine.protocol import (
+    Describe,
+    Described,
+    DropJob,
+    Dropped,
+    EngineOptions,
+    Failure,
+    Finished,
+    Loaded,
+    Loading,
+    Ready,
+    Recognition,
+    Recognizer,
+    Report,
+    Request,
+    ShelfOptions,
+    Started,
+    Stop,
+    Unloaded,
+    Utterance,
+)
+from worker.engine.scheduler import Waiting, WaitingList, split_exactly
+
+Loader = Callable[[str], Recognizer]
+Answer = UtteranceResult | SpoolError
+GRACE_SECONDS = 0.5
+_Group = tuple[str, SearchOptions]  # what may share a batch: one model, asked alike
+
+
+def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options: EngineOptions) -> None:
+    """Run until the parent closes the pipe or dies; then the process ends at once."""
+    # The parent decides when to stop: a Ctrl-C or a service manager's SIGTERM goes to the whole group, and
+    # the jobs in flight are to be handed back first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    module, _, name = options.loader.partition(":")
+    reports = _Reports(connection)
+    inbox = _Inbox(options, reports)
+    threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
+    loader = cast("Loader", getattr(importlib.import_module(module), name))
+    device = _Device(reports, AudioView(layout), loader, options.shelf)
+    reports.send(Ready(os.getpid()))
+    try:
+        while True:
+            work = inbox.next(device.may_serve)
+            if isinstance(work, Describe):
+                device.describe(work)
+            else:
+                before = device.worked_ns
+                device.run(work)
+                time.sleep(pause_seconds(device.worked_ns - before, options.share))
+    except (BrokenPipeError, ConnectionResetError):  # the parent is gone, noticed while sending
+        os._exit(0)
+
+
+def pause_seconds(worked_ns: int, share: float) -> float:
+    """How long the device rests after so much work, so that it is busy for `share` of the time. Idle time:
+    on nobody's bill."""
+    return worked_ns / 1e9 * (1 - share) / share
+
+
+class _Reports:
+    """The way to the parent, for the receiver's thread and the device's."""
+
+    def __init__(self, connection: "Connection[Report, Request]") -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+
+    def send(self, report: Report) -> None:
+        with self._sending:
+            self._connection.send(report)
+
+
+class _Inbox:
+    """What the parent asked for and nobody has begun."""
+
+    def __init__(self, options: EngineOptions, reports: _Reports) -> None:
+        self._reports = reports
+        self._waiting = WaitingList(options.limits)
+        self._utterances: dict[int, Utterance] = {}
+        self._errands: deque[Describe] = deque()
+        self._arrived = threading.Condition()
+
+    def receive(self, connection: "Connection[Report, Request]") -> None:
+        """The receiver thread. The end of the pipe is the end of the parent, kill -9 included."""
+        try:
+            while True:
+                request = connection.recv()
+                if isinstance(request, Stop):
+                    os._exit(0)
+                self._take_in(request)
+        except (EOFError, OSError):
+            os._exit(0)
+
+    def _take_in(self, request: Utterance | Describe | DropJob) -> None:
+        with self._arrived:
+            if isinstance(request, Utterance):
+                self._utterances[request.ticket] = request
+                group = (request.model, request.options)
+                self._waiting.add(Waiting(request.ticket, request.job, group, request.samples, request.alone))
+            elif isinstance(request, DropJob):
+                tickets = tuple(item.ticket for item in self._waiting.drop_job(request.job))
+                for ticket in tickets:
+                    del self._utterances[ticket]
+                # At once, and not behind the batch on the device: a cancelled job's slots are free again.
+                self._reports.send(Dropped(tickets))
+            else:
+                self._errands.append(request)
+            self._arrived.notify()
+
+    def next(self, may_serve: Callable[[str], bool]) -> Describe | list[Utterance]:
+        """Wait for something to do: an errand, or the best batch there is now. What needs a model that may
+        not be served yet comes last."""
+        with self._arrived:
+            self._arrived.wait_for(self._anything)
+            if not self._servable(may_serve):
+                # Its own next job may be on its way: a moment's idleness costs less than loading twice.
+                self._arrived.wait_for(lambda: self._servable(may_serve), GRACE_SECONDS)
+                self._arrived.wait_for(self._anything)  # what waited may have been dropped
+            for errand in self._errands:
+                if may_serve(errand.model):
+                    self._errands.remove(errand)
+                    return errand
+            batch = self._waiting.next_batch(lambda group: may_serve(cast("_Group", group)[0]))
+            if not batch:
+                return self._errands.popleft()
+            return [self._utterances.pop(item.ticket) for item in batch]
+
+    def _anything(self) -> bool:
+        return bool(self._errands) or len(self._waiting) > 0
+
+    def _servable(self, may_serve: Callable[[str], bool]) -> bool:
+        models = {errand.model for errand in self._errands}
+        models.update(cast("_Group", item.group)[0] for item in self._waiting)
+        return any(may_serve(model) for model in models)
+
+
+class _Device:
+    """The loaded models and the one thread that runs them."""
+
+    def __init__(self, reports: _Reports, view: AudioView, loader: Loader, shelf: ShelfOptions) -> None:
+        self._reports = reports
+        self._view = view
+        self._loader = loader
+        self._shelf: Shelf[Recognizer] = Shelf(shelf)
+        self.may_serve = self._shelf.may_serve
+        self._busy_total_ns = 0
+        self.worked_ns = 0
+
+    def describe(self, request: Describe) -> None:
+        try:
+            model = self._model(request.model)
+            answer = model.info if request.options is None else model.prepare(request.options, request.ask)
+        except Exception as error:  # noqa: BLE001 - whatever a file of a job raises is the job's
+            self._reports.send(Described(request.ticket, _as_spool_error(error)))
+        else:
+            self._reports.send(Described(request.ticket, answer))
+
+    def run(self, batch: Sequence[Utterance]) -> None:
+        """Run one batch of one model and one set of options, and report it."""
+        try:
+            model = self._model(batch[0].model)
+        except SpoolError as error:
+            self._report([(utterance.ticket, error) for utterance in batch], 0, 0)
+            return
+        answers, busy_ns, lost_ns = self._attempt(model, batch)
+        if len(batch) > 1 and isinstance(answers, SpoolError):
+            self._report([], 0, lost_ns)
+            for utterance in batch:
+                self._run_alone(model, utterance)
+            return
+        if isinstance(answers, SpoolError):
+            answers = [answers]
+        self._report([(u.ticket, answer) for u, answer in zip(batch, answers, strict=True)], busy_ns, lost_ns)
+
+    def _run_alone(self, model: Recognizer, utterance: Utterance) -> None:
+        answers, busy_ns, lost_ns = self._attempt(model, [utterance])
+        answer = answers if isinstance(answers, SpoolError) else answers[0]
+        self._report([(utterance.ticket, answer)], busy_ns, lost_ns)
+
+    def _attempt(
+        self, model: Recognizer, batch: Sequence[Utterance]
+    ) -> tuple[list[Answer] | SpoolError, int, int]:
+        """Answers (or the error that the batch raised), busy and lost nanoseconds."""
+        self._reports.send(Started(tuple(utterance.ticket for utterance in batch)))
+        failpoint("engine.started")
+        audio = [self._view.read(utterance.slot, utterance.samples) for utterance in batch]
+        options: SearchOptions = batch[0].options
+        begun = time.monotonic_ns()
+        try:
+            found = model.recognize(audio, options, [utterance.ask for utterance in batch])
+            busy_ns = time.monotonic_ns() - begun
+            if len(found) != len(batch):
+                raise EngineError(f"The model answered {len(found)} of {len(batch)} utterances.")
+        except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
+            return _as_spool_error(error), 0, time.monotonic_ns() - begun
+        finally:
+            self.worked_ns += time.monotonic_ns() - begun
+        failpoint("engine.computed")
+        shares = split_exactly(busy_ns, [answer.frames for answer in found])
+        pairs = list(zip(found, shares, strict=True))
+        lost_ns = sum(share for answer, share in pairs if isinstance(answer, Failure))
+        answers = [_answered(answer, share, len(batch), model.info.sha256) for answer, share in pairs]
+        return answers, busy_ns - lost_ns, lost_ns
+
+    def _model(self, path: str) -> Recognizer:
+        model = self._shelf.get(path)
+        if model is not None:
+            return model
+        self._let_go(self._shelf.make_room(path))  # first: two models may not fit at once
+        self._reports.send(Loading(path))
+        failpoint("engine.loading")
+        begun = time.monotonic_ns()
+        try:
+            model = self._loader(path)
+        except SpoolError:
+            raise
+        except Exception as error:
+            raise ModelUnreadable(f"The model {path} cannot be loaded: {_one_line(error)}") from error
+        finally:
+            info = None if model is None else model.info
+            self._reports.send(Loaded(path, time.monotonic_ns() - begun, info))
+        self._let_go(self._shelf.take_in(path, model, model.info.size))
+        return model
+
+    def _let_go(self, models: tuple[str, ...]) -> None:
+        if models:
+            self._reports.send(Unloaded(models))
+
+    def _report(self, results: Sequence[tuple[int, Answer]], busy_ns: int, lost_ns: int) -> None:
+        self._busy_total_ns += busy_ns
+        self._reports.send(Finished(tuple(results), busy_ns, lost_ns, self._busy_total_ns))
+        failpoint("engine.reported")
+
+
+def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, model: str) -> Answer:
+    if isinstance(answer, Failure):
+        return answer.error
+    return UtteranceResult(
+        answer.hypotheses,
+        answer.words,
+        answer.frames,
+        engine_ns,
+        batch,
+        texts=answer.texts,
+        weights=(model, answer.language_model),
+        lattice=answer.lattice,
+    )
+
+
+def _as_spool_error(error: Exception) -> SpoolError:
+    if isinstance(error, SpoolError):
+        return error
+    return EngineError(f"The model failed on this utterance: {_one_line(error)}")
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]

@@ -1,0 +1,394 @@
+"""What was heard last in each channel, for the searches that go on from there.
+
+Tokens stand by the sample they were heard at, so that a chunk that overlaps its neighbour goes on from what
+was heard before its own first sample, and from no word twice. Knows tokens; no audio, no store.
+
+One finished chunk as it is saved, and its commit: words, bill, progress and lease, all or nothing.
+
+One attempt at a job: its chunks to the engine and back, each saved as soon as it is finished.
+
+Knows the claim, the chunk plan and the engine's futures; how the job ends is `worker.jobs.runner`'s business.
+What an earlier attempt saved is not decoded again (law 4): the plan depends on the samples alone, so it comes
+out the same.
+"""
+
+import time
+from collections.abc import Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from spool.domain.transcript import NbestText
+from spool.errors import (
+    JobCancelled,
+    LeaseLost,
+    SourceChanged,
+    SpoolError,
+    StorageError,
+    WeightsChanged,
+)
+from spool.failpoints import failpoint
+from spool.store.chunks import SavedChunk, drop_stale, save_chunk, saved_chunks
+from spool.store.ledger.charges import Charge
+from spool.store.queue.leases import Claim, renew_lease
+from spool.store.queue.scheduler import goes_before
+from worker.audio import SAMPLE_RATE
+from worker.decode.types import CONTEXT_TOKENS, Hypothesis, UtteranceResult
+from worker.decode.words import SCORE_DIGITS
+from worker.engine.protocol import ModelInfo
+from worker.jobs.lease import Lease
+from worker.jobs.request import Asking
+from worker.jobs.retry import patiently
+from worker.jobs.tracing import follow
+from worker.jobs.transcript import Heard, Piece
+from worker.segmentation.chunker import Chunk
+from worker.service.context import Bench
+
+Tail = tuple[tuple[int, int], ...]
+"""Tokens, each with the sample (16 kHz, from the recording's start) it was heard at."""
+
+
+class Context:
+    """The tails of one recording's channels."""
+
+    def __init__(self) -> None:
+        self._tails: dict[int, Tail] = {}
+
+    def before(self, piece: Piece) -> tuple[int, ...]:
+        """The tokens before the piece's first sample, oldest first."""
+        return tuple(token for token, sample in self._heard(piece))
+
+    def after(self, piece: Piece, best: Hypothesis, samples_a_frame: float) -> Tail:
+        """What there is to go on from once the piece was heard as `best`."""
+        own = [
+            (token, piece.start + round(frame * samples_a_frame))
+            for token, frame in zip(best.tokens, best.times, strict=True)
+        ]
+        return (*self._heard(piece), *own)[-CONTEXT_TOKENS:]
+
+    def keep(self, channel: int, tail: Tail) -> None:
+        """Go on from here."""
+        self._tails[channel] = tail
+
+    def _heard(self, piece: Piece) -> Tail:
+        return tuple(heard for heard in self._tails.get(piece.channel, ()) if heard[1] < piece.start)
+
+
+def chunk_of(piece: Piece, result: UtteranceResult | None) -> SavedChunk:
+    """The piece with what was heard in it, in seconds of the recording; without a result it is silence."""
+    offset, last = piece.start / SAMPLE_RATE, piece.end / SAMPLE_RATE
+    words = tuple(
+        word.model_copy(
+            update={
+                # A model's last frame may reach a little beyond the audio.
+                "start": min(round(word.start + offset, 3), last),
+                "end": min(round(word.end + offset, 3), last),
+                "channel": piece.channel,
+            }
+        )
+        for word in (result.words if result else ())
+    )
+    return SavedChunk(
+        index=piece.index,
+        channel=piece.channel,
+        core_start=piece.core_start,
+        core_end=piece.core_end,
+        start=piece.start,
+        end=piece.end,
+        words=words,
+        engine_ns=0 if result is None else result.engine_ns,
+        attempt=0,
+        nbest=_nbest(result) if result else (),
+        lattice=result.lattice.moved(offset, piece.channel) if result and result.lattice else None,
+    )
+
+
+def _nbest(result: UtteranceResult) -> tuple[NbestText, ...]:
+    """The hypotheses, where more than one was asked for; scores to digits that do not tell the batch."""
+    return tuple(
+        NbestText(text=text, score=round(hypothesis.score, SCORE_DIGITS))
+        for text, hypothesis in zip(result.texts, result.hypotheses, strict=False)
+    )
+
+
+@dataclass(slots=True)
+class ChunkCommit:
+    """Saves one chunk. Called again after a commit without an answer, it looks first whether that one went
+    through: billing a chunk twice is as wrong as losing it."""
+
+    attempt: "Attempt"
+    chunk: SavedChunk
+    bill: Charge
+    tried: bool = False
+
+    def __call__(self) -> None:
+        """Commit. Raises LeaseLost and StorageError, with nothing written as far as the database says."""
+        claim = self.attempt.claim
+        done = self.attempt.done_samples + self.chunk.core_end - self.chunk.core_start
+        with self.attempt.bench.db.begin() as tx:
+            if self.tried and any(self._is_this(saved) for saved in saved_chunks(tx, claim.job.id)):
+                return
+            self.tried = True
+            lease, seconds = self.attempt.lease, done / self.attempt.channels / SAMPLE_RATE
+            cancel = renew_lease(
+                tx, claim, self.attempt.bench.settings.lease_seconds, lease.ran_seconds, seconds
+            )
+            # Last: the worker's other jobs wait for its row until the commit.
+            save_chunk(tx, claim, self.chunk, self.bill)
+            failpoint("save.written")
+        failpoint("save.committed")
+        if cancel:  # heard here, a cancel need not wait for the next renewal
+            self.attempt.lease.cancel()
+
+    def _is_this(self, saved: SavedChunk) -> bool:
+        mine = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)
+        return (saved.channel, saved.index, saved.attempt) == mine
+
+
+log = structlog.get_logger(__name__)
+
+WAIT_SECONDS = 0.5  # how often a waiting job looks up: for a lost lease, a cancel, a drain
+CALLS_PER_YIELD = 10
+
+
+class GiveBack(Exception):
+    """The job goes back into the queue at a saved chunk: the worker drains, or others have waited long
+    enough."""
+
+
+class TurnOver(GiveBack):
+    """Others have waited long enough: the job goes behind them."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The decoding of one claimed job. `model` is a path or hub id, `asking` what each of its chunks is
+    asked, `info` whose weights are to answer, `mark` the fingerprint of all three; `done_samples` counts over
+    all channels."""
+
+    bench: Bench
+    claim: Claim
+    lease: Lease
+    model: str = ""
+    asking: Asking = field(default_factory=Asking)
+    info: ModelInfo | None = None
+    mark: str | None = None
+    channels: int = 1
+    done_samples: int = 0
+    _kept: int = 0
+    heard: list[Heard] = field(default_factory=list)
+    _context: Context = field(default_factory=Context)
+    _flying: dict[Future[UtteranceResult], Piece] = field(default_factory=dict)
+    _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
+    _begun: float = field(default_factory=time.monotonic)
+    _asked: float = field(default_factory=time.monotonic)
+
+    def remember(self) -> None:
+        """Read what earlier attempts saved. Raises StorageError."""
+        with self.bench.db.read() as tx:
+            self._saved = {
+                (chunk.channel, chunk.index): chunk for chunk in saved_chunks(tx, self.claim.job.id)
+            }
+
+    def begin(self, info: ModelInfo, mark: str) -> None:
+        """Decode by these weights from here on. What others decoded is of no use (law 7) and is taken out.
+
+        Raises StorageError and LeaseLost.
+        """
+        self.info, self.mark = info, mark
+        fresh = {place: chunk for place, chunk in self._saved.items() if chunk.fingerprint == mark}
+        if len(fresh) < len(self._saved):
+            with self.bench.db.begin() as tx:
+                gone = drop_stale(tx, self.claim, mark)
+            log.info("chunks of other weights or options taken out", chunks=gone)
+        self._saved = fresh
+
+    def decode(self, chunks: Iterable[Chunk]) -> None:
+        """Send every chunk that is not saved to the engine and save what comes back; `heard` is then
+        complete.
+
+        Raises what stops the attempt: GiveBack, LeaseLost, JobCancelled, StorageError, or the SpoolError of
+        the recording or of one of its utterances.
+        """
+        for chunk in chunks:
+            self.check()
+            piece = Piece(
+                chunk.channel,
+                chunk.index,
+                chunk.core_start,
+                chunk.core_end,
+                chunk.start,
+                chunk.end,
+                chunk.speech,
+            )
+            while self.asking.carries and any(
+                each.channel == piece.channel for each in self._flying.values()
+            ):
+                self._land(WAIT_SECONDS)
+            if self._is_saved(piece):
+                continue
+            if not chunk.speech:
+                self._save(piece, None)
+                continue
+            while len(self._flying) >= self.bench.engine.options.slots:
+                self._land(WAIT_SECONDS)
+            self._submit(chunk, piece)
+            self._land(0)
+        while self._flying:
+            self._land(WAIT_SECONDS)
+
+    def abandon(self) -> None:
+        """Leave the engine: take out what waits there, keep what it finishes while the claim holds (law 4),
+        and bill the rest as wasted (law 5). Returns when nothing of this attempt is in the engine any
+        more."""
+        if self._flying:
+            self.bench.engine.forget(self._engine_name)
+        for future, piece in list(self._flying.items()):
+            try:
+                result = future.result()
+            except SpoolError:
+                continue
+            try:
+                self._save(piece, result)
+            except SpoolError as error:
+                log.info("finished chunk not kept", chunk=piece.index, reason=error.code)
+        self._flying.clear()
+
+    def check(self) -> None:
+        """Raise what should stop the attempt now."""
+        self.lease.check()
+        if (why := self.bench.rests_because()) is not None:
+            raise GiveBack(why)
+        settings = self.bench.settings
+        now = time.monotonic()
+        # A turn in which nothing was kept is not over: handing back then would change nothing but the
+        # attempt.
+        if now - self._begun < settings.yield_seconds or not self._kept:
+            return
+        if now - self._asked < settings.yield_seconds / CALLS_PER_YIELD:
+            return
+        self._asked = now
+        job = self.claim.job
+        with self.bench.db.read() as tx:
+            over = goes_before(
+                tx, settings.pool, settings.worker_name, job.project, job.priority, settings.rules
+            )
+        if over:
+            raise TurnOver("others have waited long enough")
+
+    @property
+    def troubles(self) -> int:
+        """Attempts up to this one in a row that kept no chunk: how often trying did not help."""
+        return 0 if self._kept else self.claim.job.troubles + 1
+
+    @property
+    def _engine_name(self) -> str:
+        """What the engine knows this attempt by: a later attempt may run in this same process beside it, and
+        must not be taken out with it."""
+        return f"{self.claim.job.id}/{self.claim.attempt}"
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    def _is_saved(self, piece: Piece) -> bool:
+        saved = self._saved.get((piece.channel, piece.index))
+        if saved is None:
+            return False
+        if (saved.core_start, saved.core_end, saved.start, saved.end) != (
+            piece.core_start,
+            piece.core_end,
+            piece.start,
+            piece.end,
+        ):
+            raise SourceChanged(
+                f"{self.claim.job.name}: chunk {piece.index} is not where an earlier attempt found it, "
+                "so the recording has changed; submit it as a new job."
+            )
+        if saved.tail is not None:
+            self._context.keep(piece.channel, saved.tail)
+        self._take(piece, saved)
+        return True
+
+    def _submit(self, chunk: Chunk, piece: Piece) -> None:
+        ask = self.asking.ask
+        if self.asking.carries:
+            ask = replace(ask, context=self._context.before(piece))
+        try:
+            future = self.bench.engine.submit(
+                self._engine_name,
+                chunk.samples,
+                self.model,
+                self.asking.options,
+                self.lease.stop,
+                ask,
+            )
+        except JobCancelled:
+            self.lease.check()  # says which of the two it was
+            raise
+        follow(future, piece, self.claim.job.ids)
+        self._flying[future] = piece
+
+    def _land(self, seconds: float) -> None:
+        """Save what has come back, after waiting up to `seconds` for something to come."""
+        landed = wait(self._flying, seconds, FIRST_COMPLETED).done
+        for future in landed:
+            piece = self._flying[future]
+            try:
+                result = future.result()
+            except SpoolError as error:
+                del self._flying[future]
+                raise self._named(error, piece) from error
+            del self._flying[future]
+            self._save(piece, result)
+        if seconds:
+            self.check()
+
+    def _named(self, error: SpoolError, piece: Piece) -> SpoolError:
+        """The error with the recording's name and the place in it."""
+        place = f"{piece.core_start / SAMPLE_RATE:.1f} to {piece.core_end / SAMPLE_RATE:.1f} s"
+        return type(error)(f"{self.claim.job.name}: at {place}: {error.message}")
+
+    def _save(self, piece: Piece, result: UtteranceResult | None) -> None:
+        """Keep what was heard and bill the time in one commit; where that fails for good, the time is wasted.
+
+        Without a result the piece is silence. Raises WeightsChanged where others spoke than were asked.
+        """
+        engine_ns = 0 if result is None else result.engine_ns
+        bill, job = self.charge(engine_ns, piece.core), self.claim.job
+        if result is not None and self.info is not None and result.weights != self.info.files:
+            self.bench.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
+            raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
+        tail = None
+        if result is not None and self.info is not None and self.asking.carries:
+            frame = self.info.frame_seconds * SAMPLE_RATE
+            tail = self._context.after(piece, result.hypotheses[0], frame)
+        chunk = replace(chunk_of(piece, result), attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
+        failpoint("save.begun")
+        try:
+            patiently(ChunkCommit(self, chunk, bill), self.bench.settings.lease_seconds, self.lease.stop)
+        except (LeaseLost, StorageError):
+            bill, place = replace(bill, audio_samples=0), (piece.channel, piece.index)
+            self.bench.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
+            raise
+        self._kept += 1
+        self.bench.tally.saved(piece.core)
+        if chunk.tail is not None:
+            self._context.keep(piece.channel, chunk.tail)
+        self._take(piece, chunk)
+
+    def _take(self, piece: Piece, chunk: SavedChunk) -> None:
+        self.heard.append(Heard(piece, chunk.words, chunk.nbest, chunk.lattice))
+        self.done_samples += piece.core
+
+    def charge(self, engine_ns: int, samples: int) -> Charge:
+        """What `engine_ns` of this worker's engine for this job is billed as."""
+        job, settings = self.claim.job, self.bench.settings
+        return Charge(
+            worker_id=self.bench.worker_id,
+            engine_ns=engine_ns,
+            audio_samples=samples,
+            price_per_hour_micros=settings.price_per_hour_micros(),
+            model=job.options.model,
+            pool=settings.pool,
+            project=job.project,
+        )

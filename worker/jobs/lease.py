@@ -1,0 +1,133 @@
+"""Keeps one job's lease while its thread works, and tells that thread when to stop.
+
+Knows the claim and the database; knows nothing of audio. The renewals say whether a person asked to cancel.
+A lease that could not be renewed in time counts as lost here too, although the fence in SQL would hold
+without that: work on a job that somebody else has by now is waste.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError, TimeLimit
+from spool.store.database import Database
+from spool.store.queue.leases import Claim, fail_job, renew_lease
+
+log = structlog.get_logger(__name__)
+
+RENEWALS_PER_LEASE = 3
+
+
+class Lease:
+    """A thread that renews the claim's lease until the block ends. `stop` is set once the job must not go
+    on."""
+
+    def __init__(
+        self,
+        db: Database,
+        claim: Claim,
+        lease_seconds: float,
+        most_seconds: float = math.inf,
+        hangs: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`hangs` is called when the job has run for `most_seconds`, and a lease later nothing has ended."""
+        self._db = db
+        self._claim = claim
+        self._seconds = lease_seconds
+        self._most_seconds = most_seconds
+        self._hangs = hangs
+        self._begun = time.monotonic()
+        self._ended = threading.Event()
+        self._lost: LeaseLost | None = None
+        self._cancelled = False
+        self._thread = threading.Thread(target=self._keep, name=f"lease-{claim.job.id}", daemon=True)
+        self.stop = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raise LeaseLost, JobCancelled or TimeLimit once it is so."""
+        if self._lost is not None:
+            raise self._lost
+        if self._cancelled:
+            raise JobCancelled
+        if self.ran_seconds > self._most_seconds:
+            raise TimeLimit(self._too_long)
+
+    @property
+    def ran_seconds(self) -> float:
+        """How long workers have run the job since it was submitted or retried, this attempt included."""
+        return self._claim.job.ran_seconds + time.monotonic() - self._begun
+
+    def cancel(self) -> None:
+        """A person has asked to cancel the job."""
+        self._cancelled = True
+        self.stop.set()
+
+    def _keep(self) -> None:
+        pause = self._seconds / RENEWALS_PER_LEASE
+        renewed = time.monotonic()
+        while not self._ended.wait(pause):
+            asked = time.monotonic()
+            try:
+                cancel = renew_once(self._db, self._claim, self._seconds, self.ran_seconds)
+            except LeaseLost as error:
+                self._lose(error)
+                return
+            except StorageError as error:
+                log.warning("lease not renewed", **self._claim.job.ids, error=error.message)
+                if time.monotonic() - renewed > self._seconds:
+                    self._lose(LeaseLost("The lease could not be renewed in time."))
+                    return
+                continue
+            renewed = asked
+            if cancel:
+                self.cancel()
+            if self.ran_seconds > self._most_seconds:  # wake what waits for the engine; `check` says why
+                self.stop.set()
+            if self.ran_seconds > self._most_seconds + self._seconds:
+                self._end_from_here()
+                return
+
+    def _end_from_here(self) -> None:
+        """The job's thread hangs in code that never asks: fail the job in its place."""
+        self._lose(LeaseLost("The job was ended, since it did not stop at its limit of time."))
+        self._hangs()
+        log.error("job does not stop at its limit of time", **self._claim.job.ids)
+        try:
+            with self._db.begin() as tx:
+                fail_job(tx, self._claim, TimeLimit.code, self._too_long)
+        except SpoolError as error:
+            # The lease runs out.
+            log.warning("ending not written", **self._claim.job.ids, error=error.message)
+
+    @property
+    def _too_long(self) -> str:
+        return (
+            f"{self._claim.job.name}: it has run longer than the limit of {self._most_seconds:g} s; what is "
+            "decoded is kept, and a retry goes on from there."
+        )
+
+    def _lose(self, error: LeaseLost) -> None:
+        self._lost = error
+        self.stop.set()
+
+
+def renew_once(db: Database, claim: Claim, lease_seconds: float, ran_seconds: float | None = None) -> bool:
+    """Renew in a transaction of its own; True when a person has asked to cancel. Raises LeaseLost,
+    StorageError."""
+    with db.begin() as tx:
+        return renew_lease(tx, claim, lease_seconds, ran_seconds)

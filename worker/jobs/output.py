@@ -1,0 +1,49 @@
+"""A finished transcript's way into the object store.
+
+Files go under a key that carries the attempt, so that two workers never write the same object and nothing
+rests on conditional writes; which attempt counts is said by the row alone. JSON is the record, the others
+are rendered from it. Knows keys and formats; knows no SQL.
+"""
+
+import contextlib
+import hashlib
+from dataclasses import dataclass
+
+from spool.domain.transcript import Transcript
+from spool.errors import SpoolError
+from spool.failpoints import failpoint
+from spool.formats import CONTENT_TYPES, STORED, render
+from spool.objects import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The record's key in the object store and the SHA-256 (hex) of its bytes."""
+
+    key: str
+    sha256: str
+
+
+def deliver(objects: ObjectStore, job_id: str, attempt: int, transcript: Transcript) -> Delivered:
+    """Write the transcript in every format, the record last. Raises StorageError."""
+    record = render(transcript, "json").encode()
+    for form in STORED:
+        if form != "json":
+            data = render(transcript, form).encode()
+            objects.put_bytes(transcript_key(job_id, attempt, form), data, CONTENT_TYPES[form])
+            failpoint("deliver.begun")
+    key = transcript_key(job_id, attempt, "json")
+    objects.put_bytes(key, record, CONTENT_TYPES["json"])
+    return Delivered(key, hashlib.sha256(record).hexdigest())
+
+
+def withdraw(objects: ObjectStore, job_id: str, attempt: int) -> None:
+    """Remove what an attempt wrote that does not count, as far as the store lets us."""
+    for form in STORED:
+        with contextlib.suppress(SpoolError):  # the audit finds what stays behind
+            objects.delete(transcript_key(job_id, attempt, form))
+
+
+def transcript_key(job_id: str, attempt: int, form: str) -> str:
+    """Where an attempt's transcript is stored."""
+    return f"jobs/{job_id}/attempt-{attempt}/transcript.{form}"

@@ -1,0 +1,66 @@
+"""What a job asks of the engine for each of its chunks, from its options and this worker's settings.
+
+Knows names and where their files are; does not open them.
+"""
+
+from dataclasses import dataclass, field
+
+from spool.domain.options import JobOptions
+from spool.errors import UnknownModel
+from spool.settings import Settings
+from spool.store.database import Database
+from spool.store.jobs import phrases_of
+from worker.decode.types import FusionOptions, SearchOptions, UtteranceAsk
+from worker.engine.protocol import NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """`options` are what utterances must have in common to share a batch, `ask` is the job's own. `carries`:
+    each chunk goes on from what was heard before it, so they are decoded one after another."""
+
+    options: SearchOptions = field(default_factory=SearchOptions)
+    ask: UtteranceAsk = NOTHING
+    carries: bool = False
+
+    @property
+    def fuses(self) -> bool:
+        """Whether a language model or phrases have a say."""
+        return self.ask != NOTHING
+
+
+def asking_of(options: JobOptions, settings: Settings, db: Database, name: str) -> Asking:
+    """What the job called `name` asks. Raises UnknownModel, and NotFound where its phrases are gone."""
+    language_model = None
+    if options.language_model is not None:
+        known = settings.language_models
+        language_model = known.get(options.language_model)
+        if language_model is None:
+            told = ", ".join(sorted(known)) or "none"
+            raise UnknownModel(
+                f"{name}: no language model {options.language_model!r} here; this worker knows {told}."
+            )
+    phrases: tuple[str, ...] = ()
+    if options.boost is not None:
+        with db.read() as tx:
+            phrases = phrases_of(tx, options.boost.sha256)
+    ask = UtteranceAsk(
+        phrases=phrases,
+        boost=1.0 if options.boost is None else options.boost.weight,
+        lm=language_model,
+        alpha=options.lm_weight,
+        alternatives=options.alternatives,
+        lattice=options.lattice,
+    )
+    fusion = FusionOptions(weighted=options.lm_blanks, pruning=options.pruning)
+    return Asking(
+        SearchOptions(
+            decoder=options.decoder,
+            beam=options.beam,
+            nbest=options.nbest,
+            fusion=None if fusion == FusionOptions() else fusion,
+            scores=options.scores,
+        ),
+        ask,
+        carries=options.context == "job",
+    )

@@ -1,0 +1,138 @@
+"""Recognises what was transcribed before, so that the same content with the same options costs nothing.
+
+Says what the source is (the SHA-256 of its bytes, for S3 its ETag) and by what it is transcribed (a
+fingerprint of options and weights), and fetches an earlier transcript that matches both. Whoever finishes the
+job stores the copy under the job's own key. Decodes nothing; a transcript that is gone or spoilt is none.
+"""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypedDict
+
+import structlog
+
+from spool.domain.jobs import Job
+from spool.domain.options import JobOptions
+from spool.domain.transcript import SCHEMA, Transcript
+from spool.errors import NotFound
+from spool.objects import ObjectStore, s3_store
+from spool.settings import Settings
+from spool.store.database import Database
+from spool.store.transcript_reuse import KnownTranscript, known_by_content, known_by_etag
+
+BLOCK = 4 << 20
+
+log = structlog.get_logger(__name__)
+
+
+class Facts(TypedDict):
+    """What the job's row keeps; the fields of `Outcome`."""
+
+    content_sha256: str | None
+    fingerprint: str
+    source_etag: str | None
+    source_size: int | None
+    reused_from: str | None
+
+
+class Reuse:
+    """One attempt's search for an earlier transcript."""
+
+    def __init__(self, settings: Settings, db: Database, objects: ObjectStore, job: Job, mark: str) -> None:
+        self._settings = settings
+        self._db = db
+        self._objects = objects
+        self._job = job
+        self._fingerprint = mark
+        self._content: str | None = None
+        self._marks: tuple[int, int] | None = None
+        self._from: str | None = None
+        self.source = job.source
+
+    def before_fetch(self) -> Transcript | None:
+        """Find out which version of an S3 object there is, for `source` to pin; its transcript, if known."""
+        source = self.source
+        if source.kind == "s3" and source.etag is None:
+            bucket, _, key = source.uri.removeprefix("s3://").partition("/")
+            found = s3_store(self._settings, bucket).head(key)
+            if found is not None:
+                self.source = source = replace(source, size=found.size, etag=found.etag)
+        if not self._job.reuse:
+            return None
+        with self._db.read() as tx:
+            known = known_by_etag(tx, self._job.project, source, self._fingerprint)
+        return self._taken(known)
+
+    def after_fetch(self, path: Path, check: Callable[[], None]) -> Transcript | None:
+        """Hash what was fetched; the transcript of the same bytes, if known. `check` may raise to stop."""
+        with contextlib.suppress(OSError):  # whoever opens the recording names what is wrong with it
+            self._marks = _marks(path)
+            self._content = _digest(path, check)
+        if not self._job.reuse or self._content is None:
+            return None
+        with self._db.read() as tx:
+            known = known_by_content(tx, self._job.project, self._content, self._fingerprint)
+        return self._taken(known)
+
+    def confirm(self, path: Path) -> None:
+        """The recording was decoded: forget its hash where the file changed since it was taken."""
+        try:
+            changed = _marks(path) != self._marks
+        except OSError:
+            changed = True
+        if changed:
+            self._content = None
+
+    def facts(self) -> Facts:
+        """What tells later jobs that this one did their work."""
+        return Facts(
+            content_sha256=self._content,
+            fingerprint=self._fingerprint,
+            source_etag=self.source.etag,
+            source_size=self.source.size,
+            reused_from=self._from,
+        )
+
+    def _taken(self, known: KnownTranscript | None) -> Transcript | None:
+        if known is None:
+            return None
+        try:
+            with self._objects.open(known.key) as stream:
+                record = stream.read()
+        except NotFound:
+            return None
+        if hashlib.sha256(record).hexdigest() != known.sha256:
+            log.warning("spoilt transcript not reused", key=known.key)
+            return None
+        self._from = known.job_id
+        self._content = self._content or known.content_sha256
+        earlier = Transcript.model_validate_json(record)
+        audio = earlier.audio.model_copy(update={"name": self._job.name})
+        return earlier.model_copy(update={"job": self._job.id, "audio": audio})
+
+
+def fingerprint(options: JobOptions, files: tuple[str, str | None]) -> str:
+    """SHA-256 (hex) of all that a transcript depends on besides the audio (law 7), and of its schema.
+
+    files: the SHA-256 of the weights and of the language model's file.
+    """
+    told = [SCHEMA, files[0], options.told(), *files[1:]] if files[1] else [SCHEMA, files[0], options.told()]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _digest(path: Path, check: Callable[[], None]) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+            check()
+    return digest.hexdigest()
+
+
+def _marks(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns

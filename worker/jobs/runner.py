@@ -1,0 +1,306 @@
+"""One job's life in a worker, as plain steps: claim, fetch, decode, stitch, deliver, finish.
+
+Every ending is one of the moves of `spool.domain.jobs`, fenced by the claim:
+
+- a transcript: done.
+- an error that will stay: failed at once, with its code and sentence (law 8).
+- an error that may pass: back into the queue after a growing pause; after so many of them in a row in which
+  no chunk was kept (`RetryPolicy`), failed with that error. A full disk is one of these: it concerns this
+  worker and this hour, not the recording.
+- drain: back to its place in the queue at a saved chunk; its turn is over: to the end of it.
+- a person's cancel: cancelled.
+- a lost lease: nothing; the job is somebody else's, and what was not saved is billed as wasted.
+
+Knows the order of the steps; each step lives in its own module. Never raises.
+"""
+
+import contextlib
+import threading
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from spool.domain.jobs import JobState
+from spool.domain.transcript import AudioFacts, ModelFacts, Transcript
+from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
+from spool.failpoints import failpoint
+from spool.objects import ObjectStore
+from spool.store.jobs import get_job
+from spool.store.queue.leases import (
+    Claim,
+    Outcome,
+    cancel_claimed,
+    fail_job,
+    finish_job,
+    hand_back,
+    set_progress,
+)
+from spool.tracing import current, span
+from worker.audio import AudioStream, open_audio
+from worker.engine.protocol import ModelInfo
+from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack, TurnOver
+from worker.jobs.claim import claimed_next
+from worker.jobs.lease import Lease
+from worker.jobs.output import deliver, withdraw
+from worker.jobs.request import Asking, asking_of
+from worker.jobs.retry import RetryPolicy, patiently
+from worker.jobs.reuse import Facts, Reuse, fingerprint
+from worker.jobs.tracing import attempted
+from worker.jobs.transcript import transcript_of
+from worker.segmentation.chunker import plan_channels
+from worker.service.context import Bench
+from worker.sources.fetch import Sources
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Everything a job needs of its worker."""
+
+    bench: Bench
+    objects: ObjectStore
+    sources: Sources
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+def run_next(shop: Workshop, hinted: str | None) -> str | None:
+    """Do the job whose turn it is; how that ended, or None when none may run here now. `hinted` is the one
+    whose message came."""
+    with claimed_next(shop.bench, hinted) as claim:
+        return None if claim is None else run_claimed(shop, claim)
+
+
+def run_claimed(shop: Workshop, claim: Claim) -> str:
+    """Do this job; how that ended."""
+    failpoint("claim.committed")
+    bench, job_id = shop.bench, claim.job.id
+    lease_seconds, most_seconds = bench.settings.lease_seconds, bench.settings.max_job_seconds
+    try:
+        with (
+            attempted(claim, bench.settings.worker_name) as trace,
+            Lease(bench.db, claim, lease_seconds, most_seconds, lambda: bench.health.hangs(job_id)) as lease,
+        ):
+            life = _Life(shop, claim, lease)
+            ending = bench.tally.ended(life.live(), life.code)
+            trace.note(outcome=ending, error=life.code)
+            return ending
+    finally:
+        bench.health.came_back(job_id)
+        bench.wasted.write()
+
+
+class _Life:
+    """The steps of one claimed job."""
+
+    def __init__(self, shop: Workshop, claim: Claim, lease: Lease) -> None:
+        self._shop = shop
+        self._bench = shop.bench
+        self._claim = claim
+        self._job = claim.job
+        self._lease = lease
+        self._attempt = Attempt(shop.bench, claim, lease)
+        self._troubles: int | None = None
+        self.code = ""  # of the error that ended it, if one did
+        self._turn_over = False
+
+    def live(self) -> str:
+        """All steps, and the ending that what came of them calls for."""
+        try:
+            transcript, facts = self._transcribe()
+            with span("finish", self._job.ids):
+                self._finish(transcript, facts)
+        except GiveBack as reason:
+            self._turn_over = isinstance(reason, TurnOver)
+            return self._end("handed back", reason=str(reason))
+        except LeaseLost:
+            return self._end("lost")
+        except JobCancelled:
+            return self._end("cancelled")
+        except SpoolError as error:
+            return self._end_error(error)
+        except Exception as error:
+            log.exception("unexpected error")
+            kind = type(error).__name__
+            told = SpoolError(f"{self._job.name}: unexpected {kind}; the worker's log has more.")
+            return self._end_error(told)
+        log.info("done", words=len(transcript.words), seconds=transcript.audio.duration)
+        return "done"
+
+    # --- the way to a transcript ----------------------------------------------------------------------------
+
+    def _transcribe(self) -> tuple[Transcript, Facts]:
+        attempt, bench = self._attempt, self._bench
+        attempt.remember()
+        attempt.model = self._model_path()
+        attempt.asking = asking_of(self._job.options, bench.settings, bench.db, self._job.name)
+        info = self._model_info(attempt.model, attempt.asking)
+        mark = fingerprint(self._job.options, info.files)
+        attempt.begin(info, mark)
+        reuse = Reuse(bench.settings, bench.db, self._shop.objects, self._job, mark)
+        transcript = reuse.before_fetch()
+        if transcript is None:
+            with self._shop.sources.fetched(reuse.source, self._job.name, attempt.check) as path:
+                transcript = reuse.after_fetch(path, attempt.check)
+                if transcript is None:
+                    transcript = self._decoded(path, info)
+                    reuse.confirm(path)
+        return transcript, reuse.facts()
+
+    def _decoded(self, path: Path, info: ModelInfo) -> Transcript:
+        attempt = self._attempt
+        with open_audio(
+            path,
+            channels=self._job.options.channels,
+            name=self._job.name,
+            max_seconds=self._bench.settings.max_audio_seconds,
+        ) as audio:
+            failpoint("source.fetched")
+            attempt.channels = audio.channels
+            self._show_length(audio.expected_seconds)
+            attempt.decode(plan_channels(audio.blocks(), audio.channels))
+            return transcript_of(
+                self._job.id,
+                attempt.heard,
+                audio.samples_read,
+                _audio_facts(self._job.name, audio),
+                ModelFacts(name=info.name, sha256=info.sha256),
+                self._job.options,
+                _language_model(self._job.options.language_model, info),
+            )
+
+    def _model_path(self) -> str:
+        models = self._bench.settings.models
+        name = self._job.options.model
+        if name not in models:
+            known = ", ".join(sorted(models))
+            raise UnknownModel(f"{self._job.name}: no model {name!r} here; this worker knows {known}.")
+        return models[name]
+
+    def _model_info(self, model: str, asking: Asking) -> ModelInfo:
+        """Load the models before the recording is fetched: what does not load, or cannot be asked so, fails
+        the job cheaply."""
+        engine = self._bench.engine
+        answer: Future[ModelInfo] = (
+            engine.prepare(model, asking.options, asking.ask) if asking.fuses else engine.describe(model)
+        )
+        while True:
+            with contextlib.suppress(NotYet):
+                return answer.result(WAIT_SECONDS)
+            self._lease.check()
+            if self._bench.resting():
+                raise GiveBack("the worker takes no jobs now")
+
+    def _show_length(self, expected: float | None) -> None:
+        if expected is not None:
+            with self._bench.db.begin() as tx:
+                set_progress(tx, self._claim, 0.0, expected)
+
+    # --- endings --------------------------------------------------------------------------------------------
+
+    def _finish(self, transcript: Transcript, facts: Facts) -> None:
+        self._lease.check()
+        delivered = patiently(
+            lambda: deliver(self._shop.objects, self._job.id, self._claim.attempt, transcript),
+            self._bench.settings.lease_seconds,
+            self._lease.stop,
+        )
+        failpoint("deliver.stored")
+        outcome = Outcome(
+            audio_seconds=transcript.audio.duration,
+            transcript_key=delivered.key,
+            transcript_sha256=delivered.sha256,
+            coverage=transcript.coverage.ratio,
+            words=len(transcript.words),
+            **facts,
+        )
+
+        def commit() -> None:
+            with self._bench.db.begin() as tx:
+                finish_job(tx, self._claim, outcome)
+                failpoint("finish.written")
+            failpoint("finish.committed")
+
+        try:
+            patiently(commit, self._bench.settings.lease_seconds)
+        except LeaseLost:
+            # The answer to our own commit may have been lost on the way; then the row names our transcript.
+            if not self._is_ours(delivered.key):
+                withdraw(self._shop.objects, self._job.id, self._claim.attempt)
+                raise
+
+    def _is_ours(self, key: str) -> bool:
+        def read() -> bool:
+            with self._bench.db.read() as tx:
+                job = get_job(tx, self._job.id)
+            return job.state is JobState.DONE and job.transcript_key == key
+
+        return patiently(read, self._bench.settings.lease_seconds)
+
+    def _end_error(self, error: SpoolError) -> str:
+        self.code = error.code
+        current().failed(error)
+        named = error.message if self._job.name in error.message else f"{self._job.name}: {error.message}"
+        if not error.retryable:
+            return self._end("failed", code=error.code, message=named)
+        self._bench.health.note(error)
+        if isinstance(error, EngineStopped) and self._bench.engine.stopped is not None:
+            return self._end("handed back", reason=error.message)  # the machine is ill, not the job
+        self._troubles = self._attempt.troubles
+        pause = self._shop.retry.pause(self._troubles)
+        if pause is None:
+            tries = f"{named} Given up after {self._troubles} attempts."
+            return self._end("failed", code=error.code, message=tries)
+        return self._end("handed back", reason=f"{error.code}: {named}", pause=pause)
+
+    def _end(
+        self, ending: str, *, code: str = "", message: str = "", reason: str = "", pause: float = 0
+    ) -> str:
+        """Leave the engine, then write the ending, unless the job is no longer ours."""
+        self._attempt.abandon()
+        level = log.warning if ending == "failed" else log.info
+        level(ending, **{k: v for k, v in {"code": code, "error": message, "reason": reason}.items() if v})
+        if ending == "lost":
+            return ending
+
+        def commit() -> None:
+            with self._bench.db.begin() as tx:
+                if ending == "failed":
+                    fail_job(tx, self._claim, code, message)
+                elif ending == "cancelled":
+                    cancel_claimed(tx, self._claim)
+                else:
+                    ran, over = self._lease.ran_seconds, self._turn_over
+                    hand_back(
+                        tx, self._claim, pause, ran_seconds=ran, troubles=self._troubles, to_the_end=over
+                    )
+                failpoint("ending.written")
+            failpoint("ending.committed")
+
+        try:
+            patiently(commit, self._bench.settings.lease_seconds, threading.Event())
+        except LeaseLost:
+            return "lost"
+        except StorageError as error:
+            log.warning(
+                "ending not written", error=error.message
+            )  # the lease runs out and the sweep takes over
+        return ending
+
+
+def _language_model(name: str | None, info: ModelInfo) -> ModelFacts | None:
+    return ModelFacts(name=name, sha256=info.language_model) if name and info.language_model else None
+
+
+def _audio_facts(name: str, audio: AudioStream) -> AudioFacts:
+    return AudioFacts(
+        name=name,
+        format=audio.source_format,
+        sample_rate=audio.source_rate,
+        channels=audio.source_channels,
+        duration=audio.samples_read / audio.sample_rate,
+        warnings=tuple(audio.warnings),
+    )

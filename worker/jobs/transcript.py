@@ -1,0 +1,130 @@
+"""From the chunks of one recording to its transcript: stitched words, segments, and what was covered (law 6).
+
+Pure: knows numbers and words; knows no audio, no engine and no store.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spool.domain.options import JobOptions
+from spool.domain.transcript import (
+    AudioFacts,
+    ChunkNbest,
+    Coverage,
+    Gap,
+    Lattice,
+    ModelFacts,
+    NbestText,
+    Transcript,
+    Word,
+)
+from spool.errors import SpoolError
+from worker.audio import SAMPLE_RATE
+from worker.segmentation.segments import segments_of
+from worker.segmentation.stitch import ChunkWords, stitch
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One chunk's place in the recording, without its samples. Positions are samples at 16 kHz."""
+
+    channel: int
+    index: int
+    core_start: int
+    core_end: int
+    start: int
+    end: int
+    speech: bool
+
+    @property
+    def core(self) -> int:
+        """Samples that this chunk answers for."""
+        return self.core_end - self.core_start
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A piece and the words heard in it, in seconds of the recording; its hypotheses and its lattice, where
+    asked for."""
+
+    piece: Piece
+    words: tuple[Word, ...]
+    nbest: tuple[NbestText, ...] = ()
+    lattice: Lattice | None = None
+
+
+def transcript_of(
+    job_id: str | None,
+    heard: Sequence[Heard],
+    samples: int,
+    audio: AudioFacts,
+    model: ModelFacts,
+    options: JobOptions,
+    language_model: ModelFacts | None = None,
+) -> Transcript:
+    """The transcript of a recording of `samples` samples a channel. Raises SpoolError where a sample is in
+    no core or in two: that is our own fault, and never a silence."""
+    coverage = coverage_of([item.piece for item in heard], samples)
+    if coverage.ratio != 1 or coverage.gaps:
+        raise SpoolError(f"{audio.name}: the chunks do not cover the recording: {coverage.gaps[:3]}.")
+    words = stitch(
+        [
+            ChunkWords(p.core_start, p.core_end, p.start, p.end, item.words, p.channel)
+            for item in heard
+            for p in (item.piece,)
+        ]
+    )
+    in_order = sorted(heard, key=lambda item: (item.piece.start, item.piece.channel))
+    return Transcript(
+        job=job_id,
+        audio=audio,
+        model=model,
+        language_model=language_model,
+        options=options.model_dump(mode="json"),
+        coverage=coverage,
+        text=" ".join(word.text for word in words),
+        words=tuple(words),
+        segments=tuple(segments_of(words)),
+        nbest=tuple(_nbest_of(item) for item in in_order if item.nbest),
+        lattice=tuple(item.lattice for item in in_order if item.lattice is not None),
+    )
+
+
+def _nbest_of(item: Heard) -> ChunkNbest:
+    place = item.piece
+    return ChunkNbest(
+        start=place.start / SAMPLE_RATE,
+        end=place.end / SAMPLE_RATE,
+        channel=place.channel,
+        hypotheses=item.nbest,
+    )
+
+
+def coverage_of(pieces: Sequence[Piece], samples: int) -> Coverage:
+    """What of `samples` samples a channel lies in a core, averaged over the channels that the pieces name."""
+    channels = sorted({piece.channel for piece in pieces}) or [0]
+    covered = speech = 0
+    gaps: list[Gap] = []
+    for channel in channels:
+        at = 0
+        for piece in sorted((p for p in pieces if p.channel == channel), key=lambda p: p.core_start):
+            if piece.core_start > at:
+                gaps.append(_gap(at, piece.core_start, channel))
+            fresh = max(0, piece.core_end - max(at, piece.core_start))
+            covered += fresh
+            speech += fresh if piece.speech else 0
+            at = max(at, piece.core_end)
+        if at < samples:
+            gaps.append(_gap(at, samples, channel))
+    whole = samples * len(channels)
+    return Coverage(
+        audio_seconds=samples / SAMPLE_RATE,
+        covered_seconds=covered / len(channels) / SAMPLE_RATE,
+        speech_seconds=speech / len(channels) / SAMPLE_RATE,
+        ratio=min(1.0, covered / whole) if whole else 1.0,
+        gaps=tuple(gaps),
+    )
+
+
+def _gap(start: int, end: int, channel: int) -> Gap:
+    return Gap(start=start / SAMPLE_RATE, end=end / SAMPLE_RATE, channel=channel)

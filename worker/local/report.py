@@ -1,0 +1,97 @@
+"""What became of each file that was transcribed without a queue, and how it is printed.
+
+The contract of `spool-worker transcribe --format json`, one object a file, in the order given:
+
+    {"file", "duration", "frames", "text", "words": [{"text", "start", "end", "confidence"}],
+     "nbest": [{"tokens", "score", "times", "durations", "text"}]}
+    {"file", "error": {"code", "message"}}        for a file that failed
+
+`duration`, `start` and `end` are seconds, `times` and `durations` encoder frames from the file's start.
+Scores and confidences have three digits behind the point, which hides the batch they were computed in. Whole
+(`chunk=False`) all files are decoded as one batch, and `nbest` is what the search found. In chunks there is
+one entry, put together from the best hypothesis of each chunk: its tokens within the core, the sum of the
+scores.
+
+Where it was asked for, a word has "alternatives": [{"text", "confidence"}] (if there are any) and a file
+"lattice": each chunk's, as `spool.domain.transcript` has it, or the text of a Kaldi archive. A file of
+several chunks has "chunks": [{"start", "end", "hypotheses": [{"text", "score"}]}] where more than one was
+asked for.
+
+Other tools read this: keep it. Plain Python.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spool.domain.transcript import Transcript
+from spool.errors import SpoolError
+from spool.formats import render
+from worker.decode.types import Hypothesis
+from worker.decode.words import SCORE_DIGITS
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """One file: an error, or a transcript with its encoder frames and its hypotheses (each with its text)."""
+
+    file: str
+    error: SpoolError | None = None
+    transcript: Transcript | None = None
+    frames: int = 0
+    nbest: tuple[tuple[Hypothesis, str], ...] = ()
+
+
+def render_results(results: Sequence[FileResult], form: str, lattice: str | None = None) -> str:
+    """The results as one text: json is the array of the contract, an object a line, with lattices in it as
+    `lattice` ("json", "kaldi") says. kaldi is one archive of all files.
+
+    In the other formats, with several files, each rendered transcript stands under a line `==> file <==`;
+    one that failed is a line `error: ...` in its place. Raises InvalidRequest for an unknown format.
+    """
+    if form == "json":
+        told = (_as_json(result, lattice) for result in results)
+        rows = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in told)
+        return "[\n" + ",\n".join(rows) + "\n]"
+    if form == "kaldi":  # an entry ends in an empty line, and so does the archive
+        archive = "".join(render(result.transcript, form) for result in results if result.transcript)
+        return archive.removesuffix("\n")
+    parts = []
+    for result in results:
+        title = f"==> {result.file} <==\n" if len(results) > 1 else ""
+        body = f"error: {result.error.message}\n" if result.error else ""
+        parts.append(title + body + (render(result.transcript, form) if result.transcript else ""))
+    return "\n".join(parts).rstrip("\n")
+
+
+def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
+    if result.error is not None or result.transcript is None:
+        error = result.error or SpoolError()
+        return {"file": result.file, "error": {"code": error.code, "message": error.message}}
+    told = {
+        "file": result.file,
+        "duration": result.transcript.audio.duration,
+        "frames": result.frames,
+        "text": result.transcript.text,
+        "words": [word.model_dump(mode="json", exclude={"channel"}) for word in result.transcript.words],
+        "nbest": [
+            {
+                "tokens": list(hypothesis.tokens),
+                "score": round(hypothesis.score, SCORE_DIGITS),
+                "times": list(hypothesis.times),
+                "durations": list(hypothesis.durations),
+                "text": text,
+            }
+            for hypothesis, text in result.nbest
+        ],
+    }
+    if len(result.transcript.nbest) > 1:
+        told["chunks"] = [
+            each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.nbest
+        ]
+    if lattice == "json":
+        told["lattice"] = [each.model_dump(mode="json") for each in result.transcript.lattice]
+    elif lattice == "kaldi":
+        told["lattice"] = render(result.transcript, "kaldi")
+    return told

@@ -1,0 +1,296 @@
+"""Files to transcripts in this process: the engine with no queue, no database and no child.
+
+Whole (`chunk=False`) all files are decoded as one batch, and `nbest` is what the search found. In chunks
+there is one entry, put together from the best hypothesis of each chunk: its tokens within the core, the sum
+of the scores; what the search found in each is in the transcript's own `nbest`.
+
+Imports MLX: to be imported by the process that decodes, when it decodes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.domain.transcript import (
+    AudioFacts,
+    ChunkNbest,
+    Coverage,
+    Lattice,
+    ModelFacts,
+    NbestText,
+    Transcript,
+    Word,
+)
+from spool.errors import EngineError, SpoolError
+from worker.audio import SAMPLE_RATE, AudioStream, open_audio
+from worker.decode.result import answers
+from worker.decode.search import best_of, check_options, resolve_head
+from worker.decode.types import Hypothesis, SearchOptions, UtteranceAsk
+from worker.decode.words import SCORE_DIGITS
+from worker.jobs.attempt import Context
+from worker.jobs.transcript import Piece
+from worker.local.report import FileResult
+from worker.models.load import load_model
+from worker.models.nemo.model import AsrModel
+from worker.segmentation.chunker import Chunk, plan_chunks
+from worker.segmentation.segments import segments_of
+from worker.segmentation.stitch import ChunkWords, stitch
+
+CHUNKS_AT_ONCE = 16
+NOTHING = UtteranceAsk()
+
+Blocks = Iterable[NDArray[np.float32]]
+
+
+@dataclass
+class _Heard:
+    """One chunk and what the search made of it; a chunk without speech is never searched."""
+
+    chunk: Chunk
+    hypotheses: Sequence[Hypothesis] = ()
+    words: Sequence[Word] = ()
+    lattice: Lattice | None = None
+
+
+@dataclass
+class _File:
+    """One file on its way."""
+
+    path: Path
+    heard: list[_Heard] = field(default_factory=list)
+    facts: AudioFacts | None = None
+    samples: int = 0
+    error: SpoolError | None = None
+
+
+def transcribe_files(
+    files: Sequence[Path],
+    model: str,
+    options: SearchOptions,
+    *,
+    chunk: bool = True,
+    ask: UtteranceAsk = NOTHING,
+    carries: bool = False,
+) -> list[FileResult]:
+    """Each file's result, in order; `ask` goes for all. A file that cannot be read or decoded fails alone.
+
+    carries: language model and phrases go on from chunk to chunk, which are then decoded one after another.
+    Raises ModelError where the model cannot be loaded and InvalidRequest where it cannot be searched so.
+    """
+    return transcribe_with(load_model(model), files, options, chunk=chunk, ask=ask, carries=carries)
+
+
+def transcribe_with(
+    model: AsrModel,
+    files: Sequence[Path],
+    options: SearchOptions,
+    *,
+    chunk: bool = True,
+    ask: UtteranceAsk = NOTHING,
+    carries: bool = False,
+) -> list[FileResult]:
+    """As `transcribe_files`, with a model that is loaded already."""
+    check_options(model, options, ask)
+    plan: Callable[[Blocks], Iterator[Chunk]] = plan_chunks if chunk else _whole
+    states = [_File(path) for path in files]
+    waiting: list[_Heard] = []
+    for state in states:
+        context = Context()
+        for heard in _read(state, plan):
+            if carries:
+                _go_on(model, heard, options, ask, context)
+                continue
+            waiting.append(heard)
+            if chunk and len(waiting) == CHUNKS_AT_ONCE:
+                _decode(model, waiting, options, ask)
+                waiting = []
+    _decode(model, waiting, options, ask)
+    return [_result(model, state, options, ask) for state in states]
+
+
+def _go_on(
+    model: AsrModel, heard: _Heard, options: SearchOptions, ask: UtteranceAsk, context: Context
+) -> None:
+    """Search the chunk from where the one before it left off."""
+    chunk = heard.chunk
+    place = Piece(0, chunk.index, chunk.core_start, chunk.core_end, chunk.start, chunk.end, chunk.speech)
+    _decode(model, [heard], options, replace(ask, context=context.before(place)))
+    if heard.hypotheses:
+        context.keep(0, context.after(place, heard.hypotheses[0], model.frame_seconds * SAMPLE_RATE))
+
+
+def _read(state: _File, plan: Callable[[Blocks], Iterator[Chunk]]) -> Iterator[_Heard]:
+    """The file's chunks that want a search, as they are read; an error is kept in `state`."""
+    try:
+        with open_audio(state.path) as stream:
+            for chunk in plan(block[:, 0] for block in stream.blocks()):
+                heard = _Heard(chunk)
+                state.heard.append(heard)
+                if chunk.speech:
+                    yield heard
+            state.samples = stream.samples_read
+            state.facts = _facts(state.path, stream)
+    except SpoolError as error:
+        state.error = error
+
+
+def _whole(blocks: Blocks) -> Iterator[Chunk]:
+    """The recording as one chunk that is always searched."""
+    pieces = list(blocks)
+    samples = np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+    size = len(samples)
+    yield Chunk(0, core_start=0, core_end=size, start=0, end=size, samples=samples, speech=True)
+
+
+def _facts(path: Path, stream: AudioStream) -> AudioFacts:
+    return AudioFacts(
+        name=path.name,
+        format=stream.source_format,
+        sample_rate=stream.source_rate,
+        channels=stream.source_channels,
+        duration=_seconds(stream.samples_read),
+        warnings=tuple(stream.warnings),
+    )
+
+
+def _decode(model: AsrModel, waiting: Sequence[_Heard], options: SearchOptions, ask: UtteranceAsk) -> None:
+    """Search the chunks as one batch and leave with each what was heard; their samples are given up."""
+    if not waiting:
+        return
+    encoded = model.encode([heard.chunk.samples for heard in waiting])
+    mx.eval(encoded.frames)
+    asks = None if ask == NOTHING else [ask] * len(waiting)
+    for heard, answer in zip(waiting, answers(model, encoded, options, asks), strict=True):
+        heard.hypotheses = answer.hypotheses
+        start = _seconds(heard.chunk.start)
+        if answer.hypotheses:
+            heard.words = answer.words(model.tokenizer, model.frame_seconds, start, ask.alternatives)
+        if ask.lattice is not None:
+            seconds = _seconds(len(heard.chunk.samples))
+            lattice = answer.lattice(ask.lattice, model.frame_seconds, seconds)
+            heard.lattice = lattice and lattice.moved(start, channel=0)
+        heard.chunk = _without_samples(heard.chunk)
+
+
+def _without_samples(chunk: Chunk) -> Chunk:
+    return Chunk(
+        chunk.index,
+        chunk.core_start,
+        chunk.core_end,
+        chunk.start,
+        chunk.end,
+        np.zeros(0, np.float32),
+        chunk.speech,
+    )
+
+
+def _result(model: AsrModel, state: _File, options: SearchOptions, ask: UtteranceAsk) -> FileResult:
+    name = str(state.path)
+    if state.error is not None or state.facts is None:
+        return FileResult(name, error=state.error)
+    spoken = [heard for heard in state.heard if heard.chunk.speech]
+    best = []
+    for heard in spoken:
+        try:
+            best.append(best_of(heard.hypotheses))
+        except EngineError as error:
+            place = f"{_seconds(heard.chunk.core_start):.1f} to {_seconds(heard.chunk.core_end):.1f} s"
+            return FileResult(name, error=EngineError(f"{state.path.name}: at {place}: {error.message}"))
+    words = _words(spoken)
+    frames = model.frames_of(state.samples)
+    whole = len(state.heard) == len(spoken) == 1
+    hypotheses = spoken[0].hypotheses if whole else [_joined(spoken, best, model.frame_seconds)]
+    nbest = tuple((hypothesis, model.tokenizer.decode(hypothesis.tokens)) for hypothesis in hypotheses)
+    text = nbest[0][1] if whole else " ".join(word.text for word in words)
+    transcript = _transcript(model, state, options, ask, words, text)
+    return FileResult(name, None, transcript, frames, nbest)
+
+
+def _words(spoken: Sequence[_Heard]) -> list[Word]:
+    """The words of all chunks in the file's seconds, each once."""
+    heard = [
+        ChunkWords(
+            core_start=part.chunk.core_start,
+            core_end=part.chunk.core_end,
+            start=part.chunk.start,
+            end=part.chunk.end,
+            words=part.words,
+        )
+        for part in spoken
+    ]
+    return list(heard[0].words) if len(heard) == 1 else stitch(heard)
+
+
+def _joined(spoken: Sequence[_Heard], best: Sequence[Hypothesis], frame_seconds: float) -> Hypothesis:
+    """The chunks' best hypotheses as one, in frames of the file, without tokens outside a chunk's core."""
+    samples_a_frame = frame_seconds * SAMPLE_RATE
+    rows = []
+    for heard, hypothesis in zip(spoken, best, strict=True):
+        shift = round(heard.chunk.start / samples_a_frame)
+        first, end = heard.chunk.core_start / samples_a_frame, heard.chunk.core_end / samples_a_frame
+        columns = (hypothesis.tokens, hypothesis.times, hypothesis.durations, hypothesis.confidences)
+        for token, time, duration, confidence in zip(*columns, strict=True):
+            if first <= time + shift < end or len(spoken) == 1:
+                rows.append((token, time + shift, duration, confidence))
+    tokens, times, durations, confidences = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return Hypothesis(tokens, sum(h.score for h in best), times, durations, confidences)
+
+
+def _transcript(
+    model: AsrModel,
+    state: _File,
+    options: SearchOptions,
+    ask: UtteranceAsk,
+    words: list[Word],
+    text: str,
+) -> Transcript:
+    assert state.facts is not None
+    covered = sum(heard.chunk.core_end - heard.chunk.core_start for heard in state.heard)
+    speech = sum(h.chunk.core_end - h.chunk.core_start for h in state.heard if h.chunk.speech)
+    return Transcript(
+        audio=state.facts,
+        model=ModelFacts(name=model.name, sha256=model.sha256),
+        options={
+            "decoder": options.decoder,
+            "beam": options.beam,
+            "nbest": options.nbest,
+            "head": resolve_head(model, options),
+            "alternatives": ask.alternatives,
+            "lattice": ask.lattice,
+        },
+        coverage=Coverage(
+            audio_seconds=state.facts.duration,
+            covered_seconds=_seconds(covered),
+            speech_seconds=_seconds(speech),
+            ratio=covered / state.samples if state.samples else 1.0,
+        ),
+        text=text,
+        words=tuple(words),
+        segments=tuple(segments_of(words)),
+        nbest=_nbest(model, state) if options.nbest > 1 else (),
+        lattice=tuple(heard.lattice for heard in state.heard if heard.lattice is not None),
+    )
+
+
+def _nbest(model: AsrModel, state: _File) -> tuple[ChunkNbest, ...]:
+    """What the search found in each chunk."""
+    return tuple(
+        ChunkNbest(
+            start=_seconds(heard.chunk.start),
+            end=_seconds(heard.chunk.end),
+            hypotheses=tuple(
+                NbestText(text=model.tokenizer.decode(each.tokens), score=round(each.score, SCORE_DIGITS))
+                for each in heard.hypotheses
+            ),
+        )
+        for heard in state.heard
+        if heard.chunk.speech
+    )
+
+
+def _seconds(samples: int) -> float:
+    return samples / SAMPLE_RATE

@@ -1,0 +1,120 @@
+"""The matrix product that MLX uses on a Linux CPU.
+
+MLX's wheel for Linux brings the reference BLAS, many times slower than OpenBLAS. The dynamic linker prefers
+symbols that are already global, so an OpenBLAS loaded before MLX takes its place. Looked for in this order:
+the system's `libopenblas.so.0`; the wheel `scipy-openblas32`, whose names carry a prefix and so need a shim
+(x86-64). Elsewhere MLX keeps its own, slow but right. macOS has Accelerate: nothing is done there. Knows no
+model; imports no MLX.
+"""
+
+import ctypes
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from worker.machine.blas_shim import shim_library
+
+SYSTEM_LIBRARY = "libopenblas.so.0"
+# The products that MLX calls; its LAPACK stays its own. Integers are 32 bit in this wheel.
+PRODUCTS = ("cblas_sgemm", "cblas_dgemm", "cblas_cgemm")
+WHEEL_PREFIX = "scipy_"
+
+
+@dataclass(frozen=True, slots=True)
+class BlasReport:
+    """Which BLAS the products go to. `fast` is False where MLX keeps its reference BLAS."""
+
+    library: str
+    path: str | None
+    fast: bool
+    reason: str
+
+    def __str__(self) -> str:
+        where = f" at {self.path}" if self.path else ""
+        return f"{self.library}{where} ({self.reason})"
+
+
+@cache
+def preload_blas() -> BlasReport:
+    """Loads OpenBLAS so that MLX, imported afterwards, uses it. Never raises; done once in a process."""
+    if sys.platform == "darwin":
+        return BlasReport("Accelerate", None, True, "macOS's own")
+    if sys.platform != "linux":
+        return _slow(f"nothing better is known for {sys.platform}")
+    if "mlx.core" in sys.modules:
+        return _slow("MLX was imported before an OpenBLAS could be loaded")
+    system = _load(SYSTEM_LIBRARY)
+    if system is not None:
+        return BlasReport("OpenBLAS", _path_of(system, "cblas_sgemm"), True, "the system's library")
+    return _from_wheel()
+
+
+def blas_status() -> str:
+    """One line for a person: which BLAS is in use and why."""
+    return str(preload_blas())
+
+
+def _slow(reason: str) -> BlasReport:
+    return BlasReport("MLX's reference BLAS", None, False, f"slow: {reason}")
+
+
+def _load(library: str) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None
+
+
+def _from_wheel() -> BlasReport:
+    try:
+        import scipy_openblas32
+    except ImportError:
+        return _slow(f"neither {SYSTEM_LIBRARY} nor the wheel scipy-openblas32 is installed")
+    folder = Path(scipy_openblas32.get_lib_dir())
+    found = next(iter(sorted(folder.glob("libscipy_openblas*.so*"))), None)
+    if found is None or _load(str(found)) is None:
+        return _slow(f"the wheel scipy-openblas32 holds no library that loads ({folder})")
+    if platform.machine() != "x86_64":
+        return _slow(
+            f"the wheel scipy-openblas32 needs a shim, which is not written for {platform.machine()}"
+        )
+    if not _load_shim():
+        return _slow("the shim over scipy-openblas32 does not load")
+    return BlasReport("OpenBLAS", str(found), True, "the wheel scipy-openblas32")
+
+
+def _load_shim() -> bool:
+    """Binds the names that MLX asks for to the wheel's."""
+    image = shim_library({name: WHEEL_PREFIX + name for name in PRODUCTS}, "libspool-blas-shim.so")
+    try:
+        # A file in memory alone: nothing to find, to leave behind, or to be refused by a disk without
+        # execution.
+        memory = os.memfd_create("spool-blas-shim")
+    except OSError:
+        return False
+    with os.fdopen(memory, "wb") as file:
+        file.write(image)
+        file.flush()
+        return _load(f"/proc/self/fd/{memory}") is not None
+
+
+class _SymbolInfo(ctypes.Structure):
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _path_of(library: ctypes.CDLL, symbol: str) -> str | None:
+    """The file that a symbol came from, as the dynamic linker says."""
+    info = _SymbolInfo()
+    linker = ctypes.CDLL(None)
+    address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p)
+    if not linker.dladdr(address, ctypes.byref(info)) or not info.file:
+        return None
+    return os.fsdecode(info.file)

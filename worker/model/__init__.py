@@ -1,6 +1,0 @@
-"""The acoustic model in MLX, one network part a file."""
-
-from worker.blas import preload_blas
-
-# Before any file here imports MLX: the linker binds MLX's matrix product when MLX is loaded, and never again.
-preload_blas()

@@ -1,0 +1,58 @@
+"""Finds a model and loads it: a folder, a `.nemo` file, or an id on the Hugging Face hub.
+
+A folder holds `config.json` (or `model_config.yaml`), `model.safetensors` and, where the vocabulary alone is
+not enough, `tokenizer.model`. Knows where things lie; what they mean is told by `config`, `weights` and
+`checkpoint`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import mlx.core as mx
+
+from spool.errors import ModelUnreadable
+from worker.models.weights import Shape
+
+
+class Weights(Protocol):
+    """Named tensors of a file."""
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shape of each."""
+        ...
+
+    def read(self, name: str) -> mx.array:
+        """One of them, as stored."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Safetensors:
+    """The tensors of a safetensors file; MLX reads each when it is first used."""
+
+    tensors: Mapping[str, mx.array]
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shape of each."""
+        return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+
+    def read(self, name: str) -> mx.array:
+        """One of them, as stored."""
+        return self.tensors[name]
+
+
+def read_tensors(path: Path) -> Safetensors:
+    """The tensors of a safetensors file. Raises ModelUnreadable."""
+    if not path.is_file():
+        raise ModelUnreadable(f"{path}: the weights are missing")
+    try:
+        loaded = mx.load(str(path))
+    except (RuntimeError, ValueError, OSError) as cause:
+        raise ModelUnreadable(f"{path}: not a readable safetensors file: {cause}") from cause
+    if not isinstance(loaded, dict):
+        raise ModelUnreadable(f"{path}: holds no named tensors")
+    return Safetensors(loaded)

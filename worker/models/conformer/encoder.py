@@ -1,0 +1,150 @@
+"""The FastConformer encoder: subsampling, positions and masks once, then the layers.
+
+Knows lengths and what each frame may see; knows neither audio nor labels.
+"""
+
+import math
+import sys
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+from numpy.typing import NDArray
+
+from kernels.runtime.device import on_gpu
+from worker.models.conformer.attention import Positions, Sight, position_table
+from worker.models.conformer.layer import ConformerLayer
+from worker.models.conformer.subsampling import DwStridingSubsampling
+from worker.models.nemo.config import EncoderConfig
+
+# 41 s. Keys of its positions are kept in every layer: 36 MB for 17 layers of width 512 in float32.
+USUAL_FRAMES = 512
+
+
+def length_bucket(frames: int) -> int:
+    """`frames` rounded up to a multiple of 8, of a 16th beyond 128: at most an eighth longer."""
+    step = max(8, (1 << (frames - 1).bit_length()) // 16)
+    return -(-frames // step) * step
+
+
+class ConformerEncoder(nn.Module):
+    """Normalised log-mel of a batch to encoder frames.
+
+    A GPU takes the batch as one padded array, of few different lengths (`length_bucket`): its allocator keeps
+    what was of a size, and would keep one of every length it ever met. A CPU gains nothing from one array and
+    would compute the padding, and its matrix product rounds a row by how many rows stand beside it; so there
+    each utterance goes through a layer by itself, one after another while the layer's weights are in the
+    cache: no padding, the memory of one utterance at a time, and the same bits in any batch.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.pre_encode = DwStridingSubsampling(config)
+        self.layers = [ConformerLayer(config) for _ in range(config.n_layers)]
+        self._config = config
+        self._positions: dict[mx.Dtype, Positions] = {}
+
+    def __call__(self, features: mx.array, lengths: NDArray[np.int32]) -> tuple[mx.array, NDArray[np.int32]]:
+        """features [B, T, mels] in the weights' dtype, lengths [B] valid feature frames, the longest T ->
+        frames [B, T', d_model] of that dtype and their lengths [B], at most T'. Frames past an utterance's
+        length are zero."""
+        counts = np.array([self.pre_encode.frames_of(int(length)) for length in lengths], np.int32)
+        together = self._padded if on_gpu() else self._one_by_one
+        return together(features, lengths, counts), counts
+
+    def _padded(self, features: mx.array, lengths: NDArray[np.int32], counts: NDArray[np.int32]) -> mx.array:
+        longest = length_bucket(max(1, int(counts.max(initial=0))))
+        room = longest * self._config.subsampling_factor - features.shape[1]
+        x = self._subsampled(mx.pad(features, [(0, 0), (0, room), (0, 0)]), lengths)[:, :longest]
+        valid, sight = self._sight(longest, counts)
+        positions = self.positions(longest, x.dtype)
+        for layer in self.layers:
+            x = layer(x, positions, sight, valid)
+        return mx.where(valid, x, mx.zeros((), dtype=x.dtype))
+
+    def _one_by_one(
+        self, features: mx.array, lengths: NDArray[np.int32], counts: NDArray[np.int32]
+    ) -> mx.array:
+        longest = max(1, int(counts.max(initial=0)))
+        sounding = [row for row, count in enumerate(counts.tolist()) if count]
+        rows, seen = {}, {}
+        for row in sounding:
+            length, count = int(lengths[row]), int(counts[row])
+            rows[row] = self._subsampled(features[row : row + 1, :length], lengths[row : row + 1])
+            seen[row] = (self.positions(count, features.dtype), *self._sight(count, counts[row : row + 1]))
+            mx.eval(rows[row])
+        for layer in self.layers:
+            for row in sounding:
+                positions, valid, sight = seen[row]
+                rows[row] = layer(rows[row], positions, sight, valid)
+                mx.eval(rows[row])
+        silence = mx.zeros((1, longest, self._config.d_model), features.dtype)
+        padded = [
+            mx.pad(rows[row], [(0, 0), (0, longest - count), (0, 0)]) if count else silence
+            for row, count in enumerate(counts.tolist())
+        ]
+        return mx.concatenate(padded)
+
+    def _subsampled(self, features: mx.array, lengths: NDArray[np.int32]) -> mx.array:
+        x = self.pre_encode(features, mx.array(lengths))
+        return x * math.sqrt(self._config.d_model) if self._config.xscaling else x
+
+    def _sight(self, frames: int, counts: NDArray[np.int32]) -> tuple[mx.array, Sight]:
+        """Which frames are of their utterance, [B, T, 1] bool, and what each sees."""
+        valid = mx.arange(frames)[None] < mx.array(counts)[:, None]
+        mask = valid if self._config.is_local else self._attention_mask(valid)
+        return valid[:, :, None], Sight(mask, mx.array(counts), self._window())
+
+    def fold(self, dtype: mx.Dtype) -> None:
+        """Fixes every layer's filters of inference; called once, after the weights are in."""
+        self.pre_encode.fold()
+        for layer in self.layers:
+            layer.conv.fold(dtype)
+
+    def positions(self, frames: int, dtype: mx.Dtype) -> Positions:
+        """The relative positions that the attention needs for that many frames: of usual lengths one table,
+        made once, of longer ones no larger a table than it must be."""
+        width = self._config.d_model
+        if dtype in self._positions and frames <= self._positions[dtype].room:
+            return self._positions[dtype]
+        if self._config.is_local:
+            left, right = self._config.att_context_size
+            made = Positions(position_table(left, -right, width, dtype), sys.maxsize, kept=True)
+        else:
+            room = max(frames, USUAL_FRAMES)
+            table = position_table(room - 1, 1 - room, width, dtype)
+            made = Positions(table, room, kept=room == USUAL_FRAMES)
+        if made.kept:
+            self._positions[dtype] = made
+        return made
+
+    def _window(self) -> tuple[int, int] | None:
+        """The context as frames to the left and right; None where it goes by chunks."""
+        left, right = self._config.att_context_size
+        if self._config.att_context_style != "regular" and right >= 0:
+            return None
+        return left, right
+
+    def _attention_mask(self, valid: mx.array) -> mx.array:
+        """[B, T] -> [B, 1, T, T]: what each frame sees of its own utterance."""
+        mask = valid[:, None, None, :]
+        left, right = self._config.att_context_size
+        if left < 0 and right < 0:
+            return mx.broadcast_to(mask, (*mask.shape[:2], valid.shape[1], valid.shape[1]))
+        query = mx.arange(valid.shape[1])[:, None]
+        key = mx.arange(valid.shape[1])[None]
+        if self._config.att_context_style == "chunked_limited" and right >= 0:
+            return mask & _chunked(query, key, left, right + 1)
+        if left >= 0:
+            mask = mask & (key >= query - left)
+        if right >= 0 and self._config.att_context_style == "regular":
+            mask = mask & (key <= query + right)
+        return mask
+
+
+def _chunked(query: mx.array, key: mx.array, left: int, chunk: int) -> mx.array:
+    """A frame sees its own chunk, and whole chunks before it as far as `left` frames (all of them if
+    negative)."""
+    behind = query // chunk - key // chunk
+    seen = behind >= 0
+    return seen & (behind <= left // chunk) if left >= 0 else seen

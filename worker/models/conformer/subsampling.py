@@ -1,0 +1,117 @@
+"""Convolutional subsampling by depthwise-separable convolutions of stride two ("Fast Conformer with Linearly
+Scalable Attention", Rekesh et al., 2023), NeMo's `dw_striding`, causal too.
+
+Knows how many frames come out; every convolution sees zeros beyond an utterance's end, so padding cannot leak
+in.
+"""
+
+import mlx.core as mx
+from mlx import nn
+
+from kernels.nn.convolution import depthwise_stride2, subsample_first, taps_of
+from worker.models.nemo.config import EncoderConfig
+
+KERNEL = 3
+STRIDE = 2
+
+
+class StridedConvolution(nn.Module):
+    """A 3 x 3 convolution of stride two over time and mel, padded by `padding` zeros at both ends of both
+    axes."""
+
+    def __init__(self, inputs: int, outputs: int, groups: int, padding: tuple[int, int]) -> None:
+        super().__init__()
+        self.weight = mx.zeros((outputs, KERNEL, KERNEL, inputs // groups))
+        self.bias = mx.zeros((outputs,))
+        self._groups = groups
+        self._padding = padding
+        self._taps = taps_of(self.weight)
+
+    def fold(self) -> None:
+        """Lays the filters out as the kernels take them; called once the weights are in."""
+        self._taps = taps_of(self.weight)
+        mx.eval(self._taps)
+
+    @property
+    def filters(self) -> tuple[mx.array, mx.array]:
+        """Taps [9, C] and bias [C], one input channel a filter."""
+        return self._taps, self.bias
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """[B, T, F, C] -> [B, T', F', C']."""
+        left, right = self._padding
+        convolved = mx.conv_general(
+            x, self.weight, stride=STRIDE, padding=([left, left], [right, right]), groups=self._groups
+        )
+        return convolved + self.bias
+
+
+class DwStridingSubsampling(nn.Module):
+    """Log-mel [B, T, mels] to encoder frames [B, T', d_model]. `conv` counts its layers as NeMo does,
+    activations included, so that a checkpoint's names fit."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        channels = (
+            config.subsampling_conv_channels if config.subsampling_conv_channels > 0 else config.d_model
+        )
+        self._padding = (KERNEL - 1, STRIDE - 1) if config.causal_downsampling else (1, 1)
+        stages = config.subsampling_factor.bit_length() - 1
+        self.conv: list[nn.Module] = [StridedConvolution(1, channels, 1, self._padding), nn.ReLU()]
+        for _ in range(stages - 1):
+            self.conv += [
+                StridedConvolution(channels, channels, channels, self._padding),
+                nn.Linear(channels, channels),
+                nn.ReLU(),
+            ]
+        self._stages = stages
+        mels = config.feat_in
+        for _ in range(stages):
+            mels = self._halve(mels)
+        self.out = nn.Linear(channels * mels, config.d_model)
+
+    def _halve(self, length: int) -> int:
+        return max(0, (length + sum(self._padding) - KERNEL) // STRIDE + 1)
+
+    def frames_of(self, features: int) -> int:
+        """Encoder frames that come of that many feature frames; none of none."""
+        for _ in range(self._stages):
+            features = self._halve(features) if features > 0 else 0
+        return features
+
+    def fold(self) -> None:
+        """Lays the filters out for the kernels; called once the weights are in."""
+        for layer in self.conv:
+            if isinstance(layer, StridedConvolution):
+                layer.fold()
+
+    def _halves(self, lengths: mx.array) -> mx.array:
+        """Lengths [B] after one stage. Half of nothing is nothing, whatever the padding adds."""
+        halved = mx.maximum((lengths + sum(self._padding) - KERNEL) // STRIDE + 1, 0)
+        return mx.where(lengths > 0, halved, 0)
+
+    def __call__(self, features: mx.array, lengths: mx.array) -> mx.array:
+        """[B, T, mels] with `lengths` [B] valid frames each -> [B, T', d_model]; T' = frames_of(T)."""
+        strided = [layer for layer in self.conv if isinstance(layer, StridedConvolution)]
+        pointwise = [layer for layer in self.conv if isinstance(layer, nn.Linear)]
+        if len(strided) == 1:
+            x, lengths = strided[0](_masked(features[..., None], lengths)), self._halves(lengths)
+        else:
+            lead = self._padding[0]
+            x = subsample_first(features, strided[0].filters, strided[1].filters, lengths, lead)
+            lengths = self._halves(self._halves(lengths))
+            for before, convolution in zip(pointwise, strided[2:], strict=False):
+                # ReLU, and the mask that the bias before it calls for, belong to the kernel.
+                x = depthwise_stride2(before(x), *convolution.filters, lengths, relu=True, lead=lead)
+                lengths = self._halves(lengths)
+            x = pointwise[-1](x)
+        x = _masked(mx.maximum(x, 0), lengths)
+        batch, frames = x.shape[:2]
+        # NeMo flattens channel-major: all mel positions of channel 0 first.
+        out: mx.array = self.out(x.transpose(0, 1, 3, 2).reshape(batch, frames, -1))
+        return out
+
+
+def _masked(x: mx.array, lengths: mx.array) -> mx.array:
+    valid = mx.arange(x.shape[1])[None] < lengths[:, None]
+    return mx.where(valid[:, :, None, None], x, mx.zeros((), dtype=x.dtype))

@@ -1,0 +1,203 @@
+"""The prediction network: what the labels so far say about the next one.
+
+An embedding (blank is the all-zero row) and a stack of LSTM layers, after "Sequence Transduction with
+Recurrent Neural Networks" (Graves, 2012). Knows one step at a time; the search owns which rows step.
+
+The joint network and the transducer that a search drives.
+
+joint(t, u) = W act(enc_t + pred_u) + b, whose outputs are the labels, blank, and for TDT ("Efficient Sequence
+Transduction by Jointly Predicting Tokens and Durations", Xu et al., 2023) one logit a duration. No softmax is
+taken here: TDT normalises labels and durations apart, which is the search's business.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import mlx.core as mx
+from mlx import nn
+
+from kernels.nn.elementwise import lstm_cell
+from worker.models.nemo.config import JointConfig, PredictionConfig
+
+
+class LstmState(NamedTuple):
+    """Hidden and cell state, batch first so that a search can index, gather and mask rows: [B, layers, H]
+    both."""
+
+    hidden: mx.array
+    cell: mx.array
+
+    def take(self, rows: mx.array) -> "LstmState":
+        """The states of `rows` ([N] integers), in their order."""
+        return LstmState(mx.take(self.hidden, rows, axis=0), mx.take(self.cell, rows, axis=0))
+
+    def where(self, mask: mx.array, other: "LstmState") -> "LstmState":
+        """This state where `mask` ([B] bool) holds, the other elsewhere."""
+        chosen = mask[:, None, None]
+        return LstmState(mx.where(chosen, self.hidden, other.hidden), mx.where(chosen, self.cell, other.cell))
+
+
+class LstmLayer(nn.Module):
+    """One LSTM layer, one step. Gates stand in the order of PyTorch's LSTM: input, forget, cell, output."""
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.Wx = mx.zeros((4 * hidden, inputs))
+        self.Wh = mx.zeros((4 * hidden, hidden))
+        self.bias = mx.zeros((4 * hidden,))
+
+    def entering(self, x: mx.array) -> mx.array:
+        """[B, inputs] -> what the input gives to the gates, [B, 4H]."""
+        return mx.addmm(self.bias, x, self.Wx.T)
+
+    def __call__(
+        self, entering: mx.array, hidden: mx.array, cell: mx.array, of: mx.array | None
+    ) -> tuple[mx.array, mx.array]:
+        """[B, 4H], [P, H], [P, H] -> the next hidden and cell state, [B, H] each; row b follows of[b]."""
+        recurrent = hidden @ self.Wh.T
+        if of is not None:
+            recurrent, cell = recurrent[of], cell[of]
+        return lstm_cell(entering, recurrent, cell)
+
+
+class LstmStack(nn.Module):
+    """LSTM layers one upon another; `lstm` is the name that checkpoints give the list."""
+
+    def __init__(self, size: int, layers: int) -> None:
+        super().__init__()
+        self.lstm = [LstmLayer(size, size) for _ in range(layers)]
+
+    def __call__(
+        self, entering: mx.array, state: LstmState, of: mx.array | None = None
+    ) -> tuple[mx.array, LstmState]:
+        """What enters the first layer's gates, [B, 4H], through every layer; returns the top's output [B, H]
+        and the new state. Row b goes on from row of[b] of `state`, from its own where `of` is None."""
+        hidden, cell = [], []
+        for index, layer in enumerate(self.lstm):
+            shown, carried = layer(entering, state.hidden[:, index], state.cell[:, index], of)
+            hidden.append(shown)
+            cell.append(carried)
+            if index + 1 < len(self.lstm):
+                entering = self.lstm[index + 1].entering(shown)
+        return hidden[-1], LstmState(mx.stack(hidden, axis=1), mx.stack(cell, axis=1))
+
+
+class PredictionNetwork(nn.Module):
+    """Embedding and LSTM stack. `vocabulary_size` leaves blank out; blank's id is `vocabulary_size`."""
+
+    def __init__(self, config: PredictionConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.prediction = {
+            "embed": nn.Embedding(vocabulary_size + 1, config.pred_hidden),
+            "dec_rnn": LstmStack(config.pred_hidden, config.pred_rnn_layers),
+        }
+
+        self._entered: tuple[list[mx.array], mx.array] | None = None
+
+    def _entering(self) -> mx.array:
+        """What each label gives to the first layer's gates, [V + 1, 4H]: a product a label once, instead of
+        one a step. Made again when the weights it was made of are no longer those of the network."""
+        first = self.prediction["dec_rnn"].lstm[0]
+        made_of = [self._embedding, first.Wx, first.bias]
+        if self._entered is None or any(a is not b for a, b in zip(self._entered[0], made_of, strict=True)):
+            table = first.entering(self._embedding)
+            mx.eval(table)
+            self._entered = (made_of, table)
+        return self._entered[1]
+
+    @property
+    def _embedding(self) -> mx.array:
+        table: mx.array = self.prediction["embed"].weight
+        return table
+
+    def start(self, batch: int) -> tuple[mx.array, LstmState]:
+        """The step before any label: zeros in place of an embedding, from the zero state. [B, H] and the
+        state."""
+        stack = self.prediction["dec_rnn"]
+        table = self._embedding
+        zeros = mx.zeros((batch, len(stack.lstm), table.shape[1]), dtype=table.dtype)
+        output, state = stack(stack.lstm[0].entering(zeros[:, 0]), LstmState(zeros, zeros))
+        return output, state
+
+    def step(
+        self, tokens: mx.array, state: LstmState, of: mx.array | None = None
+    ) -> tuple[mx.array, LstmState]:
+        """One label a row, [B] integers (blank allowed: a zero embedding). [B, H] and the next state.
+
+        With `of` [B], row b goes on from row of[b] of a state of fewer rows, whose product is made once.
+        """
+        output, state = self.prediction["dec_rnn"](self._entering()[tokens], state, of)
+        return output, state
+
+
+ACTIVATIONS: dict[str, Callable[[mx.array], mx.array]] = {
+    "relu": lambda x: mx.maximum(x, 0),
+    "sigmoid": mx.sigmoid,
+    "tanh": mx.tanh,
+}
+OUTPUT_LAYER = 2  # NeMo numbers activation, dropout and projection 0, 1, 2
+
+
+class JointNetwork(nn.Module):
+    """Projects encoder frames and prediction outputs to one width and joins them."""
+
+    def __init__(self, config: JointConfig, d_model: int, pred_hidden: int, vocabulary_size: int) -> None:
+        super().__init__()
+        outputs = vocabulary_size + 1 + len(config.durations)
+        self.enc = nn.Linear(d_model, config.joint_hidden)
+        self.pred = nn.Linear(pred_hidden, config.joint_hidden)
+        placeholders: list[nn.Module] = [nn.Identity() for _ in range(OUTPUT_LAYER)]
+        self.joint_net = [*placeholders, nn.Linear(config.joint_hidden, outputs)]
+        self._activation = ACTIVATIONS[config.activation]
+
+    def join(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
+        """[..., J] and [..., J], broadcast against each other -> [..., V + 1 + D] logits."""
+        joined: mx.array = self.joint_net[OUTPUT_LAYER](self._activation(enc_proj + pred_proj))
+        return joined
+
+
+class Transducer:
+    """What a search needs of a TDT or RNNT model: the prediction network and the joint, one step at a time.
+
+    `durations` are the encoder frames that a TDT step may advance, None on RNNT. `blank` is the id of blank.
+    """
+
+    def __init__(
+        self, prediction: PredictionNetwork, joint: JointNetwork, config: JointConfig, blank: int
+    ) -> None:
+        self._prediction = prediction
+        self._joint = joint
+        self.durations: tuple[int, ...] | None = config.durations or None
+        self.blank = blank
+
+    def start(self, batch: int) -> tuple[mx.array, LstmState]:
+        """Before any label: projected prediction output [B, J] and the LSTM state ([B, layers, H] twice)."""
+        output, state = self._prediction.start(batch)
+        return self._joint.pred(output), state
+
+    def step(
+        self, tokens: mx.array, state: LstmState, of: mx.array | None = None
+    ) -> tuple[mx.array, LstmState]:
+        """Reads one label a row ([B] integers): projected prediction output [B, J] and the next state.
+
+        With `of` [B], row b goes on from row of[b] of `state`.
+        """
+        output, state = self._prediction.step(tokens, state, of)
+        return self._joint.pred(output), state
+
+    def project_encoder(self, frames: mx.array) -> mx.array:
+        """Encoder frames [..., d_model] -> [..., J]; once an utterance, not once a step."""
+        projected: mx.array = self._joint.enc(frames)
+        return projected
+
+    def joined(self, enc_proj: mx.array, pred_proj: mx.array) -> mx.array:
+        """[..., J] and [..., J] -> logits [..., V + 1 + D]: labels, blank, then the durations of a TDT."""
+        return self._joint.join(enc_proj, pred_proj)
+
+    def logits(self, enc_proj: mx.array, pred_proj: mx.array) -> tuple[mx.array, mx.array | None]:
+        """[..., J] and [..., J] -> label logits [..., V + 1] (blank last) and duration logits [..., D] or
+        None."""
+        joined = self._joint.join(enc_proj, pred_proj)
+        if self.durations is None:
+            return joined, None
+        return joined[..., : self.blank + 1], joined[..., self.blank + 1 :]

@@ -1,0 +1,140 @@
+"""The acoustic model: samples of a batch of utterances to encoder frames, and the heads that a search drives.
+
+Knows nothing of files (`load`) nor of search (`worker.decode`). A model belongs to the thread that made it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+from mlx.utils import tree_flatten
+from numpy.typing import NDArray
+
+from worker.models.conformer.encoder import ConformerEncoder
+from worker.models.features import FeatureExtractor
+from worker.models.heads.ctc import CtcDecoder, CtcHead
+from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
+from worker.models.nemo.config import ModelConfig
+from worker.models.tokenizer import Tokenizer
+
+
+class Network(nn.Module):
+    """Every part with weights, under the names that checkpoints give them: `decoder` is the prediction
+    network of a transducer or else the CTC head; a hybrid's CTC head is `ctc_decoder`."""
+
+    def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        d_model = config.encoder.d_model
+        self.encoder = ConformerEncoder(config.encoder)
+        self.decoder: PredictionNetwork | CtcDecoder
+        if config.prediction is not None and config.joint is not None:
+            self.decoder = PredictionNetwork(config.prediction, vocabulary_size)
+            self.joint = JointNetwork(config.joint, d_model, config.prediction.pred_hidden, vocabulary_size)
+        if config.is_hybrid:
+            self.ctc_decoder = CtcDecoder(d_model, vocabulary_size)
+        elif config.has_ctc:
+            self.decoder = CtcDecoder(d_model, vocabulary_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Encoder frames of a batch: [B, T, d_model] in the model's dtype, zero past each utterance's length, and
+    the lengths, [B] int32."""
+
+    frames: mx.array
+    lengths: NDArray[np.int32]
+
+
+class AsrModel:
+    """One loaded model. `sha256` is that of the weights file, hexadecimal."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        network: Network,
+        tokenizer: Tokenizer,
+        features: FeatureExtractor,
+        *,
+        name: str,
+        sha256: str,
+        dtype: mx.Dtype,
+    ) -> None:
+        self.config = config
+        self.tokenizer = tokenizer
+        self.name = name
+        self.sha256 = sha256
+        self.dtype = dtype
+        self.network = network
+        self.front_end = features
+
+    @cached_property
+    def heads(self) -> frozenset[str]:
+        """Which searches this model allows: of "tdt", "rnnt", "ctc"."""
+        found = {"ctc"} if self.config.has_ctc else set()
+        if self.config.joint is not None:
+            found.add("tdt" if self.config.joint.durations else "rnnt")
+        return frozenset(found)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the weights in memory."""
+        parameters: list[tuple[str, mx.array]] = tree_flatten(self.network.parameters())  # type: ignore[assignment]
+        return sum(value.nbytes for _, value in parameters)
+
+    @property
+    def frame_seconds(self) -> float:
+        """Seconds from one encoder frame to the next."""
+        return self.config.frame_seconds
+
+    @property
+    def max_utterance_seconds(self) -> float | None:
+        """The longest utterance that full attention is meant for; None where attention is local."""
+        encoder = self.config.encoder
+        return None if encoder.is_local else encoder.pos_emb_max_len * self.frame_seconds
+
+    @cached_property
+    def transducer(self) -> Transducer | None:
+        """Prediction network and joint, or None on a CTC model."""
+        if self.config.joint is None:
+            return None
+        decoder = self.network.decoder
+        assert isinstance(decoder, PredictionNetwork)
+        return Transducer(decoder, self.network.joint, self.config.joint, self.tokenizer.blank)
+
+    @cached_property
+    def ctc(self) -> CtcHead | None:
+        """The CTC head, or None where the model has none."""
+        if not self.config.has_ctc:
+            return None
+        head = self.network.ctc_decoder if self.config.is_hybrid else self.network.decoder
+        assert isinstance(head, CtcDecoder)
+        return CtcHead(head, self.tokenizer.blank)
+
+    def frames_of(self, samples: int) -> int:
+        """How many encoder frames that many samples give."""
+        return self.network.encoder.pre_encode.frames_of(self.front_end.frames_of(samples))
+
+    def features(self, samples: Sequence[NDArray[np.float32]]) -> tuple[mx.array, NDArray[np.int32]]:
+        """Normalised log-mel of a batch, [B, T, mels] float32 padded with zeros, and lengths [B] (samples //
+        hop)."""
+        rows = [self.front_end(np.asarray(row, np.float32)) for row in samples]
+        lengths = np.array([row.shape[0] for row in rows], np.int32)
+        longest = int(lengths.max(initial=0))
+        padded = [mx.pad(row, [(0, longest - row.shape[0]), (0, 0)]) for row in rows]
+        return mx.stack(padded), lengths
+
+    def encode(self, samples: Sequence[NDArray[np.float32]]) -> Encoded:
+        """Utterances of any lengths, each [N] float32 at 16 kHz in -1 ... 1. An utterance too short for a
+        frame has length 0. An empty batch gives an empty result."""
+        if not samples or max(self.frames_of(len(row)) for row in samples) == 0:
+            frames = mx.zeros((len(samples), 0, self.config.encoder.d_model), dtype=self.dtype)
+            return Encoded(frames, np.zeros(len(samples), np.int32))
+        return self.encode_features(*self.features(samples))
+
+    def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> Encoded:
+        """What `features` gave, encoded."""
+        frames, counts = self.network.encoder(features.astype(self.dtype), lengths)
+        return Encoded(frames, counts)

@@ -1,0 +1,158 @@
+"""Words of the chunks of a recording as one list, by times alone.
+
+The rule. A cut at a pause divides nothing: both sides' words are taken as they are. At a seam where both
+sides heard across the cut `c` (an overlap):
+
+1. Words of the two sides within the overlap are paired in order: the same words (letters and digits,
+   case-folded) where their middles lie within 0.5 s, other words within 0.25 s. Closer pairs count more, and
+   the same words most.
+2. A pair is one word, heard twice, and kept once: from the side on whose core the mean of its two middles
+   lies. So a word whose two times straddle the cut is neither lost nor doubled.
+3. A word without a partner is kept when its middle lies on its own side of `c`; within 0.5 s of `c` also on
+   the other side, unless a word that the other side keeps covers half of it or is the same word.
+
+Each channel is stitched by itself. Knows times and words; knows no tokens, samples or chunk plan.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from spool.domain.transcript import Word
+from worker.audio.resample import SAMPLE_RATE
+
+SAME_SECONDS = 0.5
+OTHER_SECONDS = 0.25
+_OTHER_WEIGHT = 0.3
+_FRAME_SECONDS = 0.08
+
+
+@dataclass(frozen=True)
+class ChunkWords:
+    """What was heard in one chunk: samples at 16 kHz, and words by start in seconds of the recording."""
+
+    core_start: int
+    core_end: int
+    start: int
+    end: int
+    words: Sequence[Word]
+    channel: int = 0
+
+
+def stitch(chunks: Sequence[ChunkWords]) -> list[Word]:
+    """All words once, ordered by channel and then by start; within a channel no word begins before its
+    predecessor.
+
+    Chunks may come in any order and need not be complete: beside a missing chunk nothing is decided, and
+    the words heard beyond the core are kept.
+    """
+    words: list[Word] = []
+    for channel in sorted({chunk.channel for chunk in chunks}):
+        mine = sorted((c for c in chunks if c.channel == channel), key=lambda c: c.core_start)
+        words += _in_order(_one_channel(mine), channel)
+    return words
+
+
+def _one_channel(chunks: Sequence[ChunkWords]) -> list[Word]:
+    lists = [list(chunk.words) for chunk in chunks]
+    for index, (left, right) in enumerate(pairwise(chunks)):
+        seam = left.core_end
+        if right.core_start == seam and (left.end > seam or right.start < seam):
+            span = (right.start / SAMPLE_RATE, left.end / SAMPLE_RATE)
+            lists[index], lists[index + 1] = _decide(lists[index], lists[index + 1], seam / SAMPLE_RATE, span)
+    return [word for words in lists for word in words]
+
+
+def _decide(
+    left: list[Word], right: list[Word], cut: float, span: tuple[float, float]
+) -> tuple[list[Word], list[Word]]:
+    """What each side keeps at an overlapped cut."""
+    # Half a second more than the overlap: a word at its edge may lie just beyond it for the other side.
+    first, last = span[0] - SAME_SECONDS, span[1] + SAME_SECONDS
+    near_left = [i for i, word in enumerate(left) if _middle(word) >= first]
+    near_right = [i for i, word in enumerate(right) if _middle(word) <= last]
+    wins_left: dict[int, bool] = {}
+    wins_right: dict[int, bool] = {}
+    for a, b in _pair([left[i] for i in near_left], [right[i] for i in near_right]):
+        i, j = near_left[a], near_right[b]
+        wins_left[i] = _middle(left[i]) + _middle(right[j]) < 2 * cut
+        wins_right[j] = not wins_left[i]
+    sure_left, doubtful_left = _sift(left, wins_left, [_middle(word) - cut for word in left])
+    sure_right, doubtful_right = _sift(right, wins_right, [cut - _middle(word) for word in right])
+    kept_left = sure_left + [word for word in doubtful_left if _alone(word, sure_right)]
+    kept_right = sure_right + [word for word in doubtful_right if _alone(word, sure_left)]
+    return sorted(kept_left, key=_middle), sorted(kept_right, key=_middle)
+
+
+def _sift(
+    words: Sequence[Word], wins: Mapping[int, bool], beyond: Sequence[float]
+) -> tuple[list[Word], list[Word]]:
+    """Words kept for sure, and partnerless ones a little (`beyond`, seconds) on the other side's ground."""
+    sure, doubtful = [], []
+    for index, word in enumerate(words):
+        if wins.get(index, beyond[index] <= 0):
+            sure.append(word)
+        elif index not in wins and beyond[index] <= SAME_SECONDS:
+            doubtful.append(word)
+    return sure, doubtful
+
+
+def _alone(word: Word, others: Sequence[Word]) -> bool:
+    """Whether a doubtful word is believed: no word the other side keeps covers half of it or equals it."""
+    half = max((word.end - word.start) / 2, _FRAME_SECONDS / 2)
+    return not any(
+        min(word.end, other.end) - max(word.start, other.start) >= half
+        or (_key(word) == _key(other) and abs(_middle(word) - _middle(other)) <= SAME_SECONDS)
+        for other in others
+    )
+
+
+def _pair(left: Sequence[Word], right: Sequence[Word]) -> list[tuple[int, int]]:
+    """Pairs of indices, rising on both sides, of the greatest total weight (dynamic programming)."""
+    rows, columns = len(left), len(right)
+    best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
+    for i in range(rows - 1, -1, -1):
+        for j in range(columns - 1, -1, -1):
+            weight = _weight(left[i], right[j])
+            take = weight + best[i + 1][j + 1] if weight > 0 else 0.0
+            best[i][j] = max(take, best[i + 1][j], best[i][j + 1])
+    pairs: list[tuple[int, int]] = []
+    i = j = 0
+    while i < rows and j < columns:
+        weight = _weight(left[i], right[j])
+        if weight > 0 and best[i][j] == weight + best[i + 1][j + 1]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def _weight(left: Word, right: Word) -> float:
+    apart = abs(_middle(left) - _middle(right))
+    if _key(left) == _key(right):
+        return SAME_SECONDS - apart
+    return _OTHER_WEIGHT * (OTHER_SECONDS - apart)
+
+
+def _key(word: Word) -> str:
+    letters = "".join(letter for letter in word.text.casefold() if letter.isalnum())
+    return letters or word.text
+
+
+def _middle(word: Word) -> float:
+    return (word.start + word.end) / 2
+
+
+def _in_order(words: Sequence[Word], channel: int) -> list[Word]:
+    """Ordered by start, on `channel`, no word ending after the next one begins."""
+    ordered = sorted(words, key=lambda word: (word.start, word.end))
+    out: list[Word] = []
+    for index, word in enumerate(ordered):
+        end = max(word.start, word.end)
+        if index + 1 < len(ordered):
+            end = min(end, ordered[index + 1].start)
+        out.append(word.model_copy(update={"end": end, "channel": channel}))
+    return out

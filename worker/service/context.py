@@ -1,0 +1,43 @@
+"""What every job of one worker works with. Knows what there is; does nothing with it."""
+
+import threading
+from dataclasses import dataclass, field
+
+from spool.settings import Settings
+from spool.store.database import Database
+from worker.engine.client import Engine
+from worker.service.affinity import Placement
+from worker.service.counters import Tally
+from worker.service.health import Health
+from worker.service.job_gate import Berths
+from worker.service.schedule import OffHours
+from worker.service.wasted_time import WastedTime
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every attempt of one worker works with."""
+
+    settings: Settings
+    db: Database
+    engine: Engine
+    wasted: WastedTime
+    worker_id: str
+    draining: threading.Event
+    health: Health = field(default_factory=Health)
+    off: OffHours = field(default_factory=OffHours)
+    berths: Berths = field(default_factory=Berths)
+    tally: Tally = field(default_factory=Tally)
+    placement: Placement = field(default_factory=Placement)
+
+    def resting(self) -> bool:
+        """Whether this worker takes no jobs now."""
+        return self.rests_because() is not None
+
+    def rests_because(self) -> str | None:
+        """Why, in words for a log; None while it takes jobs."""
+        if self.draining.is_set():
+            return "the worker drains"
+        if self.health.reason is not None:
+            return "the worker is unwell"
+        return "the worker is outside its hours" if self.off.reason is not None else None

@@ -1,0 +1,54 @@
+"""What this worker's process counts for monitors: it tells with each sign of life.
+
+Sums what the engine measured and what job threads say; knows no database and no job.
+"""
+
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+
+from spool.domain.worker_stats import WorkCounts
+from worker.engine.client import Engine
+
+
+class Tally:
+    """Counts since the process started. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._began_ns = time.monotonic_ns()
+        self._idle_ns = 0
+        self._audio_samples = 0
+        self._attempts: Counter[str] = Counter()
+
+    def saved(self, samples: int) -> None:
+        """A chunk that covers so many samples was kept."""
+        with self._lock:
+            self._audio_samples += samples
+
+    def ended(self, ending: str, code: str) -> str:
+        """An attempt at a job ended so, with this error if with one; the ending."""
+        with self._lock:
+            self._attempts[f"{ending.replace(' ', '_')}/{code}"] += 1
+        return ending
+
+    def counts(self, engine: Engine) -> WorkCounts:
+        """All of it as of now."""
+        unbilled_ns = engine.unbilled_ns  # first: a batch that ends between the two is in both, not in none
+        stats = engine.stats
+        with self._lock:
+            lived_ns = time.monotonic_ns() - self._began_ns
+            rest_ns = lived_ns - unbilled_ns - stats.busy_ns - stats.load_ns
+            # A batch is measured when it ends, a model when it is loaded: what looked like idle time before
+            # is taken back by not growing for a while, since a count must never fall.
+            self._idle_ns = max(self._idle_ns, rest_ns)
+            return replace(
+                stats.shapes,
+                idle_ns=self._idle_ns,
+                load_ns=stats.load_ns,
+                lost_ns=stats.lost_ns + stats.died_ns,
+                restarts=stats.restarts,
+                audio_samples=self._audio_samples,
+                attempts=dict(self._attempts),
+            )

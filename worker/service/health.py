@@ -1,0 +1,153 @@
+"""Whether this machine is well enough to take jobs, and the questions that tell.
+
+Each question answers with what is wrong, in words for an operator, or None. Nothing here acts:
+`worker.service.supervisor` asks and draws the consequences, `spool-worker check` prints. Knows disk, clock
+and engine; knows no job.
+"""
+
+import os
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import select
+
+from spool.errors import DiskFull, SpoolError
+from spool.settings import Settings
+from spool.store.database import Database
+from spool.store.sql import now_utc
+from worker.engine.client import Engine
+
+WINDOW_SECONDS = 600.0
+ENGINE_DEATHS = 5  # within the window, with nobody to blame
+DISK_FAILURES = 3  # jobs within the window that found no room, although the disk looks well now
+PROBE_BYTES = b"spool" * 1000
+
+
+class Health:
+    """What is known of this worker's health. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reason: str | None = None
+        self._disk_failures: deque[float] = deque(maxlen=DISK_FAILURES)
+        self._hanging: set[str] = set()
+
+    @property
+    def reason(self) -> str | None:
+        """Why the worker takes no jobs; None while it is well."""
+        with self._lock:
+            return self._reason
+
+    def set(self, reason: str | None) -> None:
+        """Say that the worker is unwell, or with None that it is well again."""
+        with self._lock:
+            self._reason = reason
+            if reason is None:
+                self._disk_failures.clear()
+
+    def note(self, error: SpoolError) -> None:
+        """A job met this error here."""
+        if isinstance(error, DiskFull):
+            with self._lock:
+                self._disk_failures.append(time.monotonic())
+
+    def hangs(self, job_id: str) -> None:
+        """The thread of this job does not come back."""
+        with self._lock:
+            self._hanging.add(job_id)
+
+    def came_back(self, job_id: str) -> None:
+        """It did after all, or never hung."""
+        with self._lock:
+            self._hanging.discard(job_id)
+
+    @property
+    def hanging(self) -> frozenset[str]:
+        """Jobs whose threads do not come back."""
+        with self._lock:
+            return frozenset(self._hanging)
+
+    def jobs_problem(self) -> str | None:
+        """What jobs told of this worker."""
+        if hanging := self.hanging:
+            return f"a thread hangs in {', '.join(sorted(hanging))}"
+        with self._lock:
+            recent = sum(at > time.monotonic() - WINDOW_SECONDS for at in self._disk_failures)
+        return f"{recent} jobs found no room on the disk" if recent >= DISK_FAILURES else None
+
+
+def machine_problems(settings: Settings, db: Database) -> Iterator[str]:
+    """What is wrong with disk and clock."""
+    for problem in (
+        disk_problem(settings.home, settings.disk_floor_bytes),
+        write_problem(settings.home / "tmp"),
+        clock_problem(db, settings.max_clock_skew_seconds),
+    ):
+        if problem is not None:
+            yield problem
+
+
+def disk_problem(home: Path, floor: int) -> str | None:
+    """Too little room under the home, where recordings are copied."""
+    try:
+        free = shutil.disk_usage(existing(home)).free
+    except OSError as error:
+        return f"the disk of {home} cannot be asked: {error.strerror}"
+    if free < floor:
+        return f"{free >> 20} MiB are free for {home}, less than the {floor >> 20} that are kept"
+    return None
+
+
+def write_problem(folder: Path) -> str | None:
+    """A small file that cannot be written, kept and read back."""
+    path = folder / f"probe-{os.getpid()}-{threading.get_ident()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("wb") as file:
+                file.write(PROBE_BYTES)
+                file.flush()
+                os.fsync(file.fileno())
+            if path.read_bytes() != PROBE_BYTES:
+                return f"{folder} gives back other bytes than were written"
+        finally:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        return f"{folder} cannot be written: {error.strerror}"
+    return None
+
+
+def clock_problem(db: Database, most: float) -> str | None:
+    """This machine's clock is not the database's. A database that does not answer is not this machine's
+    illness."""
+    before = time.time()
+    try:
+        with db.read() as tx:
+            theirs = tx.execute(select(now_utc())).scalar_one().timestamp()
+    except SpoolError:
+        return None
+    middle = (before + time.time()) / 2
+    if abs(middle - theirs) > most:
+        return f"this machine's clock is {middle - theirs:+.0f} s from the database's"
+    return None
+
+
+def engine_problem(engine: Engine) -> str | None:
+    """The engine takes nothing any more, or dies again and again with nobody to blame."""
+    if engine.stopped is not None:
+        return f"the engine is stopped: {engine.stopped}"
+    deaths = engine.unexplained_deaths(WINDOW_SECONDS)
+    if deaths >= ENGINE_DEATHS:
+        return f"the engine's process ended {deaths} times in {WINDOW_SECONDS / 60:.0f} minutes"
+    return None
+
+
+def existing(place: Path) -> Path:
+    """The place itself, or the nearest folder above it that there is."""
+    while not place.exists():
+        place = place.parent
+    return place

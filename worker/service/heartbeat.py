@@ -1,0 +1,71 @@
+"""The worker's signs of life: its state and its engine's busy time, every few seconds, and what is still to
+be billed. Knows the database and the engine's counters; decides nothing.
+"""
+
+import threading
+
+import structlog
+
+from spool.errors import NotFound, SpoolError
+from spool.store.workers import WorkerInfo, WorkerState, heartbeat, register_worker
+from worker.service.affinity import loaded_names
+from worker.service.context import Bench
+
+log = structlog.get_logger(__name__)
+
+
+class Heartbeat(threading.Thread):
+    """A daemon thread that beats until stopped."""
+
+    def __init__(self, bench: Bench, info: WorkerInfo) -> None:
+        super().__init__(name="worker-heartbeat", daemon=True)
+        self._bench = bench
+        self._info = info
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Beat no more."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join()
+
+    def run(self) -> None:
+        """Beat, and bill what is owed."""
+        while True:
+            self._beat()
+            self._bench.wasted.write()
+            if self._stopping.wait(self._bench.settings.heartbeat_seconds):
+                return
+
+    def _beat(self) -> None:
+        try:
+            with self._bench.db.begin() as tx:
+                state, reason = self._state()
+                engine = self._bench.engine
+                counts = self._bench.tally.counts(engine)
+                told = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
+                heartbeat(tx, self._info.id, state, *told)
+        except NotFound:
+            log.warning("worker was forgotten, entering it again", worker=self._info.id)
+            self._register()
+        except SpoolError as error:
+            log.warning("no heartbeat", error=error.message)
+
+    def _loaded(self) -> list[str]:
+        """The models in memory by the names that jobs use."""
+        return loaded_names(self._bench.settings.models, self._bench.engine.loaded)
+
+    def _register(self) -> None:
+        try:
+            with self._bench.db.begin() as tx:
+                register_worker(tx, self._info)
+        except SpoolError as error:
+            log.warning("not registered", error=error.message)
+
+    def _state(self) -> tuple[WorkerState, str | None]:
+        if self._bench.draining.is_set():
+            return "draining", None
+        if (reason := self._bench.health.reason) is not None:
+            return "unwell", reason
+        reason = self._bench.off.reason
+        return ("ready", None) if reason is None else ("resting", reason)

@@ -1,0 +1,153 @@
+"""Takes a worker out of service that is unwell or outside its hours, and puts it back.
+
+Unwell: no message is taken from the queue, running jobs go back into it at their next saved chunk, and the
+row in `workers` says why. Every so often the engine is started anew where it stopped and has to transcribe a
+harmless sound; with that, and disk and clock in order, the worker goes on. Where the settings ask for it, an
+unwell worker ends with exit code 1 instead. Knows what to do; `worker.service.health` knows the illnesses.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as NotYet
+from typing import Protocol
+
+import structlog
+
+from spool.errors import EngineError, SpoolError
+from worker.service.context import Bench
+from worker.service.health import engine_problem, machine_problems
+
+log = structlog.get_logger(__name__)
+
+TEST_SECONDS = 600.0  # a model may have to be loaded first
+
+
+class Intake(Protocol):
+    """Where messages come from."""
+
+    def pause(self) -> None:
+        """Take no more."""
+
+    def resume(self) -> None:
+        """Take them again."""
+
+
+class Ward(threading.Thread):
+    """A daemon thread that looks after the worker until stopped. `leave` ends the process with code 1;
+    `leave(hanging=True)` does so although threads hang."""
+
+    def __init__(self, bench: Bench, intake: Intake, leave: Callable[[bool], None]) -> None:
+        super().__init__(name="worker-ward", daemon=True)
+        self._bench = bench
+        self._intake = intake
+        self._leave = leave
+        self._stopping = threading.Event()
+        self._next_try = 0.0
+        self._freed = False
+
+    def stop(self) -> None:
+        """Look after it no more."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """One round each heartbeat."""
+        while not self._stopping.wait(self._bench.settings.heartbeat_seconds):
+            try:
+                self.round()
+            except Exception:
+                log.exception("the ward failed")  # the worker goes on as it was
+
+    def keep_hours(self) -> None:
+        """Rest when the hours of the settings are over, work again when they begin."""
+        off = self._bench.off
+        if not off.look():
+            return
+        if off.reason is not None:
+            log.info("resting", reason=off.reason)
+            self._intake.pause()
+            return
+        log.info("at work again")
+        if self._bench.health.reason is None:
+            self._take_messages()
+
+    def _free_memory(self) -> None:
+        """Whose machine it is now may want the memory of the models."""
+        if self._bench.off.reason is None:
+            self._freed = False
+        elif not self._freed and not self._bench.berths.taken:
+            self._freed = True
+            self._bench.engine.renew()
+
+    def round(self) -> None:
+        """Look once, and act on it."""
+        if self._bench.draining.is_set():
+            return
+        self.keep_hours()
+        self._free_memory()
+        health = self._bench.health
+        if health.reason is None:
+            problem = self._problem()
+            if problem is not None:
+                self._rest(problem)
+        elif time.monotonic() >= self._next_try:
+            problem = self._still()
+            if problem is None:
+                self._return()
+            elif health.hanging:
+                self._leave(True)
+            else:
+                log.warning("still unwell", reason=problem)
+                health.set(problem)
+                self._wait()
+
+    def _problem(self) -> str | None:
+        bench = self._bench
+        found = engine_problem(bench.engine) or bench.health.jobs_problem()
+        return found or next(machine_problems(bench.settings, bench.db), None)
+
+    def _rest(self, reason: str) -> None:
+        log.error("unwell", reason=reason)
+        self._bench.health.set(reason)
+        self._intake.pause()
+        self._wait()
+        if self._bench.settings.unwell_exit:
+            self._leave(bool(self._bench.health.hanging))
+
+    def _wait(self) -> None:
+        self._next_try = time.monotonic() + self._bench.settings.unwell_retry_seconds
+
+    def _still(self) -> str | None:
+        """What is wrong after all; None when the self-test passes."""
+        bench = self._bench
+        if bench.health.hanging:
+            return bench.health.jobs_problem()
+        problem = next(machine_problems(bench.settings, bench.db), None)
+        if problem is not None:
+            return problem
+        try:
+            if bench.engine.stopped is not None:
+                bench.engine.revive()
+            settings = bench.settings
+            bench.engine.probe(settings.models[settings.default_model]).result(TEST_SECONDS)
+        except EngineError as error:
+            return error.message
+        except NotYet:
+            return f"the self-test did not end within {TEST_SECONDS:.0f} s"
+        except (
+            SpoolError
+        ) as error:  # a model that cannot be loaded is no illness: its jobs fail by themselves
+            log.warning("self-test without a model", error=error.message)
+        bench.engine.forgive()
+        return None
+
+    def _return(self) -> None:
+        log.info("well again", was=self._bench.health.reason)
+        self._bench.health.set(None)
+        if self._bench.off.reason is None:
+            self._take_messages()
+
+    def _take_messages(self) -> None:
+        with contextlib.suppress(SpoolError):
+            self._intake.resume()

@@ -1,0 +1,92 @@
+"""Engine time that is not on a bill yet: kept until the database has taken it.
+
+A saved chunk carries its own charge. What is left is time whose result nobody keeps (the job was cancelled,
+failed, or taken over); it is billed as wasted, on the job that caused it, so that bills and busy time agree
+(law 5). The database may be away just then, so the charge waits here and goes out with a later heartbeat. A
+commit whose answer was lost may have gone through all the same: it is looked for before it is done again.
+"""
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import Connection
+
+from spool.errors import SpoolError
+from spool.failpoints import failpoint
+from spool.store.chunks import saved_chunks
+from spool.store.database import Database
+from spool.store.ledger.charges import Charge, charge, wasted_ns
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Debt:
+    job_id: str
+    attempt: int
+    bill: Charge
+    batch_id: str | None
+    unless_saved: tuple[int, int] | None
+    before: int | None = None
+    """What the ledger held of this attempt's wasted time when the debt was first written."""
+
+    def settle(self, tx: Connection) -> None:
+        """Charge it, unless an earlier commit has done that or has kept the chunk after all."""
+        if self.unless_saved is not None and self._is_saved(tx, *self.unless_saved):
+            return
+        billed = wasted_ns(tx, self.job_id, self.attempt, self.bill.worker_id)
+        if self.before is not None and billed > self.before:
+            return
+        self.before = billed
+        charge(tx, self.job_id, self.attempt, self.bill, wasted=True)
+
+    def _is_saved(self, tx: Connection, channel: int, index: int) -> bool:
+        mine = (channel, index, self.attempt)
+        return any((c.channel, c.index, c.attempt) == mine for c in saved_chunks(tx, self.job_id))
+
+
+class WastedTime:
+    """Charges to be written as wasted. Thread-safe."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._debts: deque[_Debt] = deque()
+        self._writing = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._debts)
+
+    def add(
+        self,
+        job_id: str,
+        attempt: int,
+        bill: Charge,
+        batch_id: str | None = None,
+        *,
+        unless_saved: tuple[int, int] | None = None,
+    ) -> None:
+        """Owe `bill`; `write` puts it into the ledger.
+
+        `unless_saved` names a chunk (channel, index) that this attempt could not tell was saved: where it is,
+        it has carried its own charge.
+        """
+        if bill.engine_ns:
+            self._debts.append(_Debt(job_id, attempt, bill, batch_id, unless_saved))
+
+    def write(self) -> bool:
+        """Write what is owed, each in its own commit; False when some of it has to wait."""
+        with self._writing:
+            while self._debts:
+                debt = self._debts[0]
+                try:
+                    with self._db.begin() as tx:
+                        debt.settle(tx)
+                except SpoolError as error:
+                    whose = {"job_id": debt.job_id} | ({"batch_id": debt.batch_id} if debt.batch_id else {})
+                    log.warning("wasted time not billed yet", **whose, error=error.message)
+                    return False
+                failpoint("wasted.committed")
+                self._debts.popleft()
+            return True

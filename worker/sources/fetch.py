@@ -1,0 +1,228 @@
+"""From a job's source to a file on this machine that the audio reader can open.
+
+Knows the four kinds of source and how each may fail: what is gone, forbidden or changed fails the job at
+once, a store or a server that does not answer is worth a retry. Knows no audio and no state of a job.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import httpx
+
+from spool.domain.jobs import Source
+from spool.errors import (
+    DiskFull,
+    InvalidRequest,
+    NotFound,
+    SourceChanged,
+    SourceError,
+    SourceForbidden,
+    SourceMissing,
+    SourceTooLarge,
+    StorageError,
+)
+from spool.net.address_policy import HostRefused
+from spool.objects import ObjectStore, s3_store
+from spool.settings import Settings
+from worker.sources.https import web_client
+
+BLOCK = 1 << 20
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Sources:
+    """Fetches sources into `folder`, a directory of this worker's own on a disk with room."""
+
+    def __init__(self, settings: Settings, objects: ObjectStore, folder: Path) -> None:
+        self._settings = settings
+        self._objects = objects
+        self._folder = folder
+
+    @contextlib.contextmanager
+    def fetched(self, source: Source, name: str, check: Callable[[], None] = lambda: None) -> Iterator[Path]:
+        """The source as a local file while the block runs; what was copied is removed after it.
+
+        `name` is what messages call it; `check` is called while bytes arrive and may raise to stop. Raises
+        SourceMissing, SourceForbidden, SourceChanged, SourceError, and StorageError or DiskFull, which may
+        pass.
+        """
+        if source.kind == "file":
+            yield self._file(source, name)
+            return
+        with _full_disk_is_named(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix="source-") as own:
+            target = Path(own) / "source"
+            with _full_disk_is_named(self._folder):
+                copy = _Copy(target, name, check, self._limit(source), self._settings.disk_floor_bytes)
+                copy.refuse_size(source.size)
+                if source.kind == "upload":
+                    self._upload(source, copy)
+                elif source.kind == "s3":
+                    self._s3(source, copy)
+                else:
+                    self._https(source, copy)
+            yield target
+
+    def _limit(self, source: Source) -> int:
+        settings = self._settings
+        return settings.source_max_bytes if source.kind in {"s3", "file"} else settings.upload_max_bytes
+
+    def _file(self, source: Source, name: str) -> Path:
+        """A file where it lies. Links are resolved first: what counts is where the bytes are."""
+        parts = urlsplit(source.uri)
+        # Through bytes, since a name on disk need not be UTF-8; the address holds it percent-encoded.
+        path = Path(os.fsdecode(unquote_to_bytes(parts.path)) if parts.scheme == "file" else source.uri)
+        try:
+            real = path.resolve(strict=True)
+        except FileNotFoundError:
+            raise SourceMissing(f"{name}: {path} is not there (any more).") from None
+        except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links
+            raise SourceForbidden(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
+        if not any(real.is_relative_to(root) for root in self._settings.source_roots):
+            raise SourceForbidden(f"{name}: {path} lies outside the folders that SPOOL_SOURCE_ROOTS allows.")
+        if any(real.is_relative_to(own.resolve()) for own in self._settings.own_folders):
+            raise SourceForbidden(f"{name}: {path} lies where Spool keeps its own things.")
+        if not real.is_file():
+            raise SourceForbidden(f"{name}: {path} is not a regular file.")
+        size = real.stat().st_size
+        if size > self._limit(source):
+            raise _too_large(name, self._limit(source))
+        if source.size is not None and size != source.size:
+            raise SourceChanged(
+                f"{name}: {path} had {source.size} bytes when it was submitted and has changed."
+            )
+        return real
+
+    def _upload(self, source: Source, copy: "_Copy") -> None:
+        try:
+            copy.object(self._objects, source.uri, source.etag)
+        except NotFound:
+            raise SourceMissing(f"{copy.name}: the uploaded recording is gone.") from None
+
+    def _s3(self, source: Source, copy: "_Copy") -> None:
+        parts = urlsplit(source.uri, allow_fragments=False)
+        bucket, key = parts.netloc, parts.path.lstrip("/")
+        if parts.query:  # a key may hold a question mark
+            key += f"?{parts.query}"
+        if not bucket or not key:
+            raise InvalidRequest(f"{copy.name}: {source.uri} does not name a bucket and a key.")
+        try:
+            copy.object(s3_store(self._settings, bucket), key, source.etag)
+        except NotFound:
+            raise SourceMissing(f"{copy.name}: there is no object {source.uri}.") from None
+
+    def _https(self, source: Source, copy: "_Copy") -> None:
+        name, address = copy.name, _without_secrets(source.uri)
+
+        def stay_with_tls(request: httpx.Request) -> None:
+            if request.url.scheme != "https":
+                raise SourceForbidden(f"{name}: {address} leads to an address without https.")
+
+        try:
+            with web_client(self._settings.source_addresses) as client:
+                client.event_hooks = {"request": [stay_with_tls]}  # called for each redirect too
+                with client.stream("GET", source.uri, headers={"Accept-Encoding": "identity"}) as response:
+                    _refuse_bad_answer(response, name, address)
+                    copy.answer(response)
+        except HostRefused as error:
+            raise SourceForbidden(f"{name}: {error}") from None
+        except httpx.TooManyRedirects:
+            raise SourceError(f"{name}: {address} leads in a circle of redirects.") from None
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+            raise SourceError(f"{name}: {address} is not an address that can be fetched.") from None
+        except httpx.HTTPError as error:
+            raise StorageError(f"{name}: {address} does not answer ({type(error).__name__}).") from error
+
+
+def _refuse_bad_answer(response: httpx.Response, name: str, address: str) -> None:
+    status = response.status_code
+    if status in {404, 410}:
+        raise SourceMissing(f"{name}: {address} is not there (HTTP {status}).")
+    if status in {401, 403}:
+        raise SourceForbidden(f"{name}: {address} refuses access (HTTP {status}).")
+    if status == 429 or status >= 500:
+        raise StorageError(f"{name}: {address} answered HTTP {status}.")
+    if status != 200:
+        raise SourceError(f"{name}: {address} answered HTTP {status} instead of the recording.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A recording on its way to `target`: at most `limit` bytes whatever anybody announced, and never the
+    last `floor` bytes of the disk."""
+
+    target: Path
+    name: str
+    check: Callable[[], None]
+    limit: int
+    floor: int
+
+    def refuse_size(self, size: int | None) -> None:
+        """Raise SourceTooLarge or DiskFull before anything is copied, where the size is known."""
+        if size is None:
+            return
+        if size > self.limit:
+            raise _too_large(self.name, self.limit)
+        self._refuse_full_disk(size)
+
+    def object(self, store: ObjectStore, key: str, etag: str | None) -> None:
+        """Copy an object. Raises NotFound, SourceChanged."""
+        with contextlib.closing(store.open(key, etag)) as stream:
+            self._write(iter(lambda: stream.read(BLOCK), b""))
+
+    def answer(self, response: httpx.Response) -> None:
+        """Copy the body of an answer, all that it announced."""
+        announced = response.headers.get("content-length", "")
+        size = self._write(response.iter_raw(BLOCK))
+        if announced.isdigit() and size != int(announced):
+            raise StorageError(f"{self.name}: the answer ended after {size} of {announced} bytes.")
+
+    def _write(self, blocks: Iterable[bytes]) -> int:
+        size = 0
+        with self.target.open("wb") as file:
+            for block in blocks:
+                self.check()
+                size += len(block)
+                if size > self.limit:
+                    raise _too_large(self.name, self.limit)
+                self._refuse_full_disk(len(block))
+                file.write(block)
+        return size
+
+    def _refuse_full_disk(self, size: int) -> None:
+        if shutil.disk_usage(self.target.parent).free - size < self.floor:
+            raise DiskFull(f"{self.name}: no space is left for the recording ({self.floor} bytes stay free).")
+
+
+def _too_large(name: str, limit: int) -> SourceTooLarge:
+    return SourceTooLarge(f"{name}: the recording is larger than the limit of {limit} bytes.")
+
+
+@contextlib.contextmanager
+def _full_disk_is_named(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise DiskFull(f"No space is left in {folder} for the recording.") from error
+        raise StorageError(f"{folder} cannot be written: {_reason(error)}.") from error
+
+
+def _reason(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if isinstance(number, int) else str(error)
+
+
+def _without_secrets(address: str) -> str:
+    """The address without user, password, query and fragment: signed addresses carry their key there."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
