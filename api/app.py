@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 
 from api import problems
 from api.auth.key_cache import must_ask
-from api.middleware.access_log import Journal
-from api.middleware.local_origin import Guard
+from api.middleware.access_log import AccessLog
+from api.middleware.local_origin import LocalOriginGuard
 from api.middleware.slow_requests import SlowBody
 from api.openapi import jobs as described
 from api.routes.metrics import Metrics
@@ -38,11 +38,11 @@ class _App(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         # Outermost, so that an answer to what was not foreseen passes through it as well.
         inner = SlowBody(super().build_middleware_stack())
-        return Journal(Guard(inner, self.state.settings.api_host, self._asks))
+        return AccessLog(LocalOriginGuard(inner, self.state.settings.api_host, self._asks))
 
     def _asks(self) -> bool:
         services: Services | None = getattr(self.state, "services", None)
-        return services is not None and services.keyring.asks
+        return services is not None and services.key_cache.asks
 
 
 def create_app(settings: Settings) -> FastAPI:

@@ -16,7 +16,7 @@ from spool.schemas.fleet import CheckOut
 
 log = structlog.get_logger(__name__)
 
-PATIENCE_S = 2.0
+TIMEOUT_S = 2.0
 
 
 class Probes:
@@ -28,7 +28,7 @@ class Probes:
             name: ThreadPoolExecutor(1, thread_name_prefix=f"probe-{name}") for name in self._questions
         }
 
-    def ask(self, patience: float = PATIENCE_S) -> dict[str, CheckOut]:
+    def ask(self, patience: float = TIMEOUT_S) -> dict[str, CheckOut]:
         """Ask all at once; the whole takes at most `patience` seconds."""
         began = time.monotonic()
         answers = {name: self._threads[name].submit(_timed, ask) for name, ask in self._questions.items()}

@@ -10,10 +10,10 @@ from typing import Annotated, cast
 from celery import Celery
 from fastapi import Depends, Request
 
-from api.auth.key_cache import Keyring
+from api.auth.key_cache import KeyCache
 from api.auth.rate_limit import Buckets
-from api.delivery.event_broker import Feed
-from api.delivery.webhook_dispatcher import Sender
+from api.delivery.event_broker import EventBroker
+from api.delivery.webhook_dispatcher import WebhookDispatcher
 from api.probes import Probes
 from api.submission.uploads import drop_remains
 from spool.background.content_deleter import Deleter
@@ -40,11 +40,11 @@ class Services:
     sweeper: Sweeper
     deleter: Deleter
     probes: Probes
-    keyring: Keyring
+    key_cache: KeyCache
     limits: Buckets
     misses: Buckets
-    feed: Feed
-    sender: Sender
+    feed: EventBroker
+    sender: WebhookDispatcher
 
     @property
     def upload_folder(self) -> Path:
@@ -57,7 +57,7 @@ class Services:
         self.sender.stop()
         self.sweeper.stop()
         self.deleter.stop()
-        self.keyring.close()
+        self.key_cache.close()
         self.probes.close()
         self.queue.close()
         self.database.close()
@@ -82,7 +82,7 @@ def open_services(settings: Settings) -> Services:
             "objects": objects.check,
         }
     )
-    keyring, sender = Keyring(database, settings), Sender(database, settings)
+    key_cache, sender = KeyCache(database, settings), WebhookDispatcher(database, settings)
     services = Services(
         settings=settings,
         database=database,
@@ -91,16 +91,16 @@ def open_services(settings: Settings) -> Services:
         sweeper=Sweeper(database, queue, settings),
         deleter=Deleter(database, objects, settings),
         probes=probes,
-        keyring=keyring,
+        key_cache=key_cache,
         limits=Buckets(settings.rate_limit, settings.rate_burst),
         misses=Buckets(_GUESSES_A_SECOND, _GUESSES),
-        feed=Feed(database, settings, lambda: keyring.asks, sender.wake),
+        feed=EventBroker(database, settings, lambda: key_cache.asks, sender.wake),
         sender=sender,
     )
     drop_remains(services.upload_folder)
     services.sweeper.start()
     services.deleter.start()
-    services.keyring.start()
+    services.key_cache.start()
     services.feed.start()
     services.sender.start()
     return services

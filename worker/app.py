@@ -41,14 +41,14 @@ from spool.tracing import start_traces
 from worker.engine.client import Engine
 from worker.engine.memory_budget import engine_options
 from worker.engine.protocol import DEFAULT_LOADER
-from worker.jobs.retry import RetryPolicy, patiently
-from worker.jobs.runner import Workshop, run_next
+from worker.jobs.retry import RetryPolicy, retry_storage
+from worker.jobs.runner import JobServices, run_next
 from worker.machine.hardware import refuse_wrong_pool, this_machine
-from worker.service.affinity import Placement
-from worker.service.context import Bench
+from worker.service.affinity import ModelAffinity
+from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
 from worker.service.schedule import OffHours
-from worker.service.supervisor import Ward
+from worker.service.supervisor import Supervisor
 from worker.service.wasted_time import WastedTime
 from worker.sources.fetch import Sources
 
@@ -102,10 +102,10 @@ class Worker:
             stop.callback(start_traces(self._settings.otlp_endpoint, "spool-worker"))
             self._engine.start()
             stop.callback(self._engine.close)
-            patiently(self._register, START_SECONDS)
+            retry_storage(self._register, START_SECONDS)
             for name in self._settings.pinned_models:
                 self._engine.describe(self._settings.models[name])  # what fails here fails its jobs
-            bench = Bench(
+            bench = WorkerContext(
                 self._settings,
                 self._db,
                 self._engine,
@@ -113,14 +113,14 @@ class Worker:
                 self._info.id,
                 self._draining,
                 off=OffHours(self._settings.work_hours),
-                placement=Placement(self._settings.model_stay_seconds),
+                placement=ModelAffinity(self._settings.model_stay_seconds),
             )
             stop.callback(lambda: self._sign_off(bench))
             stop.callback(bench.wasted.write)
             heartbeat = Heartbeat(bench, self._info)
             heartbeat.start()
             stop.callback(heartbeat.stop)
-            ward = Ward(bench, self._intake, lambda hanging: self._leave(bench, heartbeat, hanging))
+            ward = Supervisor(bench, self._intake, lambda hanging: self._leave(bench, heartbeat, hanging))
             ward.keep_hours()
             ward.start()
             stop.callback(ward.stop)
@@ -129,9 +129,9 @@ class Worker:
             stop.callback(sweeper.stop)
             return self._consume(bench, sweeper)
 
-    def _consume(self, bench: Bench, sweeper: Sweeper) -> int:
+    def _consume(self, bench: WorkerContext, sweeper: Sweeper) -> int:
         objects = object_store(self._settings)
-        shop = Workshop(bench, objects, Sources(self._settings, objects, self._temporary), self._retry)
+        shop = JobServices(bench, objects, Sources(self._settings, objects, self._temporary), self._retry)
 
         def transcribe(job_id: str) -> None:
             hinted: str | None = job_id
@@ -176,7 +176,7 @@ class Worker:
             register_worker(tx, self._info)
             self._catch_signals()  # whoever knows of this worker may tell it to stop
 
-    def _sign_off(self, bench: Bench) -> None:
+    def _sign_off(self, bench: WorkerContext) -> None:
         engine = self._engine
         try:
             with self._db.begin() as tx:
@@ -184,7 +184,7 @@ class Worker:
         except SpoolError as error:
             log.warning("not signed off", error=error.message)
 
-    def _leave(self, bench: Bench, heartbeat: Heartbeat, hanging: bool) -> None:
+    def _leave(self, bench: WorkerContext, heartbeat: Heartbeat, hanging: bool) -> None:
         """End with 1, so that whoever supervises this process can start it anew. A thread that hangs cannot
         be ended but with the process: the others hand their jobs back first."""
         self._exit_code = 1

@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import HTTPConnection
 
-from api.auth.principal import ANYBODY, OPERATOR, Caller, caller_of
+from api.auth.principal import ANYBODY, OPERATOR, Principal, principal_of
 from api.auth.rate_limit import Allowance, Buckets, address_name
 from api.problems import Problem
 from api.services import Services, services_of
@@ -26,7 +26,7 @@ _bearer = HTTPBearer(auto_error=False, description="An API key (`spool keys crea
 
 async def let_in(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> Caller:
+) -> Principal:
     """Who calls. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429."""
     services = services_of(request)
     address = _address(request)
@@ -42,7 +42,7 @@ def count_address(request: Request) -> None:
     _count(request, services_of(request).limits, _address(request))
 
 
-CallerDep = Annotated[Caller, Depends(let_in)]
+CallerDep = Annotated[Principal, Depends(let_in)]
 
 
 def rule_name(connection: HTTPConnection) -> str:
@@ -50,20 +50,20 @@ def rule_name(connection: HTTPConnection) -> str:
     return f"{connection.scope['method']} {connection.scope['route'].path}"
 
 
-async def _identified(request: Request, text: str | None, address: str) -> Caller:
+async def _identified(request: Request, text: str | None, address: str) -> Principal:
     services = services_of(request)
-    token, keyring = services.settings.api_token, services.keyring
+    token, key_cache = services.settings.api_token, services.key_cache
     if text is not None and token is not None and _equal(text, token.get_secret_value()):
         return OPERATOR
     key_id = key_id_of(text) if text is not None else None
     if text is not None and key_id is not None:
-        key = keyring.remembered(key_id, text) or await _found(services, key_id, text, address)
-        request.state.caller = caller_of(key)  # for the log, also where it is refused
+        key = key_cache.remembered(key_id, text) or await _found(services, key_id, text, address)
+        request.state.caller = principal_of(key)  # for the log, also where it is refused
         if not key.alive:
             raise Unauthorized(f"The key {key.id} {'was revoked' if key.revoked_at else 'has expired'}.")
-        keyring.used(key.id)
-        return caller_of(key)
-    if not (keyring.asks if keyring.is_sure else await run_in_threadpool(keyring.look)):
+        key_cache.used(key.id)
+        return principal_of(key)
+    if not (key_cache.asks if key_cache.is_sure else await run_in_threadpool(key_cache.look)):
         return ANYBODY
     if text is None:
         raise Unauthorized("Send an API key as `Authorization: Bearer …`.")
@@ -73,9 +73,9 @@ async def _identified(request: Request, text: str | None, address: str) -> Calle
 
 async def _found(services: Services, key_id: str, text: str, address: str) -> ApiKey:
     """The key from the database. A caller that guesses is not let through to it for long."""
-    if not services.keyring.has_seen(key_id, text):
+    if not services.key_cache.has_seen(key_id, text):
         _refuse_guesses(services.misses.take(address, cost=0))
-    key = await run_in_threadpool(services.keyring.find, key_id, text)
+    key = await run_in_threadpool(services.key_cache.find, key_id, text)
     if key is None:
         _count_miss(services.misses, address)
         raise _unknown()
@@ -115,7 +115,7 @@ def _refuse_guesses(allowance: Allowance | None) -> None:
         raise Problem(429, "rate_limited", "Too many wrong keys came from this address.", headers)
 
 
-def _check_scope(request: Request, caller: Caller) -> None:
+def _check_scope(request: Request, caller: Principal) -> None:
     name = rule_name(request)
     scopes: Mapping[str, Scope | None] = request.app.state.scopes
     if name not in scopes:

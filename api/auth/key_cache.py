@@ -32,7 +32,7 @@ def must_ask(settings: Settings) -> bool:
     return settings.api_token is not None or not is_loopback(settings.api_host)
 
 
-class Keyring:
+class KeyCache:
     """The keys of one database; a thread watches for the first one."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
@@ -44,7 +44,7 @@ class Keyring:
         self._noted: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="spool-keyring", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="spool-key_cache", daemon=True)
         self._notes = ThreadPoolExecutor(1, thread_name_prefix="spool-key-use")
 
     def start(self) -> None:

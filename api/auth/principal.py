@@ -26,7 +26,7 @@ DEFAULT_PROJECT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Principal:
     """Whoever sent the request."""
 
     name: str
@@ -68,13 +68,13 @@ class Caller:
         return self.sources is None or any(lies_below(uri, beginning) for beginning in self.sources)
 
 
-ANYBODY = Caller("anybody", None, frozenset({Scope.ADMIN}))
-OPERATOR = Caller("operator", None, frozenset({Scope.ADMIN}))
+ANYBODY = Principal("anybody", None, frozenset({Scope.ADMIN}))
+OPERATOR = Principal("operator", None, frozenset({Scope.ADMIN}))
 
 
-def caller_of(key: ApiKey) -> Caller:
+def principal_of(key: ApiKey) -> Principal:
     """Whoever bears this key."""
-    return Caller(key.id, key.project, key.scopes, key.sources)
+    return Principal(key.id, key.project, key.scopes, key.sources)
 
 
 def lies_below(address: str, beginning: str) -> bool:
@@ -86,7 +86,7 @@ def lies_below(address: str, beginning: str) -> bool:
     return address.startswith(beginning if beginning.endswith("/") else f"{beginning}/")
 
 
-def own_job(tx: Connection, caller: Caller, job_id: str) -> Job:
+def get_visible_job(tx: Connection, caller: Principal, job_id: str) -> Job:
     """The caller's job. Raises NotFound, and for another project's in the same words."""
     if is_id(job_id, "job"):  # SQL is not asked about anything else
         job = get_job(tx, job_id)
@@ -96,8 +96,8 @@ def own_job(tx: Connection, caller: Caller, job_id: str) -> Job:
     raise NotFound(f"There is no job {job_id}.")
 
 
-def own_job_with_cost(tx: Connection, caller: Caller, job_id: str) -> tuple[Job, CostSums]:
-    """The caller's job and what it cost so far, in one statement. Raises as `own_job`."""
+def get_visible_job_with_cost(tx: Connection, caller: Principal, job_id: str) -> tuple[Job, CostSums]:
+    """The caller's job and what it cost so far, in one statement. Raises as `get_visible_job`."""
     if is_id(job_id, "job"):
         job, cost = job_with_cost(tx, job_id)
         if caller.sees(job.project):
@@ -106,7 +106,7 @@ def own_job_with_cost(tx: Connection, caller: Caller, job_id: str) -> tuple[Job,
     raise NotFound(f"There is no job {job_id}.")
 
 
-def own_batch(tx: Connection, caller: Caller, batch_id: str) -> Batch:
+def get_visible_batch(tx: Connection, caller: Principal, batch_id: str) -> Batch:
     """The caller's batch. Raises NotFound, and for another project's in the same words."""
     if is_id(batch_id, "bat"):
         batch = get_batch(tx, batch_id)
@@ -116,7 +116,7 @@ def own_batch(tx: Connection, caller: Caller, batch_id: str) -> Batch:
     raise NotFound(f"There is no batch {batch_id}.")
 
 
-def own_webhook(tx: Connection, caller: Caller, webhook_id: str) -> Webhook:
+def get_visible_webhook(tx: Connection, caller: Principal, webhook_id: str) -> Webhook:
     """The caller's webhook. Raises NotFound, and for another project's in the same words."""
     if is_id(webhook_id, "whk"):
         webhook = get_webhook(tx, webhook_id)

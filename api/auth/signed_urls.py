@@ -9,7 +9,7 @@ import hmac
 import time
 from urllib.parse import urlencode
 
-from api.auth.principal import OPERATOR, Caller, caller_of
+from api.auth.principal import OPERATOR, Principal, principal_of
 from api.services import Services
 from spool.errors import Unauthorized
 from spool.store.api_keys import find_key
@@ -17,7 +17,7 @@ from spool.store.api_keys import find_key
 HOLDS_SECONDS = 12 * 3600
 
 
-def signed_link(services: Services, caller: Caller, path: str) -> tuple[str, int]:
+def signed_link(services: Services, caller: Principal, path: str) -> tuple[str, int]:
     """`path` with what lets its bearer in, and until when (seconds since 1970)."""
     until = int(time.time()) + HOLDS_SECONDS
     secret = _secret(services, caller.name)
@@ -27,7 +27,7 @@ def signed_link(services: Services, caller: Caller, path: str) -> tuple[str, int
     return f"{path}?{urlencode(asked)}", until
 
 
-def bearer_of(services: Services, path: str, by: str, until: int, signature: str) -> Caller:
+def bearer_of(services: Services, path: str, by: str, until: int, signature: str) -> Principal:
     """Who asked for this link. Raises Unauthorized when it was altered, has run out or lost its key."""
     secret = _secret(services, by)
     if secret is None or not hmac.compare_digest(_signature(secret, path, until), signature):
@@ -40,7 +40,7 @@ def bearer_of(services: Services, path: str, by: str, until: int, signature: str
         key = find_key(tx, by)
     if key is None or not key.alive:
         raise Unauthorized("The link's key is gone.")
-    return caller_of(key)
+    return principal_of(key)
 
 
 def _secret(services: Services, name: str) -> bytes | None:

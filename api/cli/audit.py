@@ -13,7 +13,7 @@ from rich.text import Text
 
 from api.cli.connection import Json, err, out
 from spool import __version__
-from spool.audit.rules import RULES, Patience
+from spool.audit.rules import RULES, Grace
 from spool.domain.pricing import NANOS_PER_SECOND
 from spool.errors import StorageError
 from spool.objects import object_store
@@ -46,7 +46,7 @@ def audit(
 
     settings = load_settings()
     database = Database(settings.database_url)
-    patience = Patience(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
+    patience = Grace(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
     try:
         store = object_store(settings) if objects else None
         report = run_audit(

@@ -39,7 +39,7 @@ def costs(
         out.print(cost_table(report))
 
 
-STANDING_STYLES = {"ready": "green", "unwell": "red", "lost": "red", "draining": "yellow", "resting": "cyan"}
+STATUS_STYLES = {"ready": "green", "unwell": "red", "lost": "red", "draining": "yellow", "resting": "cyan"}
 
 
 def workers(url: Url = None, as_json: Json = False) -> None:
@@ -56,7 +56,7 @@ def workers(url: Url = None, as_json: Json = False) -> None:
         table.add_row(
             Text(worker.name),
             worker.pool,
-            Text(worker.state, style=STANDING_STYLES.get(worker.state, "dim")),
+            Text(worker.state, style=STATUS_STYLES.get(worker.state, "dim")),
             Text(_machine(worker)),
             _models(worker),
             clock(worker.busy_seconds),

@@ -24,8 +24,8 @@ from api.local.processes import is_alive
 from api.local.stack import Stack, StackError
 from spool.settings import load_settings
 
-_UP_PATIENCE_S = 300.0
-_DOWN_PATIENCE_S = 120.0
+_UP_TIMEOUT_S = 300.0
+_DOWN_TIMEOUT_S = 120.0
 _POLL_S = 0.2
 
 Home = Annotated[Path | None, typer.Option(help="Where everything is kept; else SPOOL_HOME, else ./var.")]
@@ -72,12 +72,12 @@ def down(home: Home = None) -> None:
         out.print(f"nothing runs in {folder}")
         return
     os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + _DOWN_PATIENCE_S
+    deadline = time.monotonic() + _DOWN_TIMEOUT_S
     with err.status("stopping"):
         # The lock is let go a moment before the process is gone.
         while lock_holder(folder) == pid or is_alive(pid):
             if time.monotonic() > deadline:
-                raise StackError(f"Process {pid} did not stop within {_DOWN_PATIENCE_S:.0f} s.")
+                raise StackError(f"Process {pid} did not stop within {_DOWN_TIMEOUT_S:.0f} s.")
             time.sleep(_POLL_S)
     out.print("stopped")
 
@@ -123,7 +123,7 @@ def _detached(environ: dict[str, str]) -> Running:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    deadline = time.monotonic() + _UP_PATIENCE_S
+    deadline = time.monotonic() + _UP_TIMEOUT_S
     with err.status("starting"):
         while True:
             running = find_running(settings.home)

@@ -37,7 +37,7 @@ _BACK_OFF_S = 5.0
 _PAGE = 500
 
 
-class Feed(threading.Thread):
+class EventBroker(threading.Thread):
     """Reads the log until stopped. `placed` is called after events got their numbers here."""
 
     def __init__(

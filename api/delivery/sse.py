@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from starlette.types import Message, Send
 
-from api.auth.principal import Caller
+from api.auth.principal import Principal
 from spool.domain.events import BATCH_DONE, JOB_ENDS, Event
 from spool.store import Database
 from spool.store.event_log import read_events
@@ -41,7 +41,7 @@ class Progress:
 class Stream:
     """What one reader follows. Made in its event loop; `offer` and `close` may come from any thread."""
 
-    caller: Caller
+    caller: Principal
     job_id: str | None
     batch_id: str | None
     loop: asyncio.AbstractEventLoop

@@ -62,7 +62,7 @@ class Answer:
         return self.status is not None and 200 <= self.status < 300
 
 
-class Sender(threading.Thread):
+class WebhookDispatcher(threading.Thread):
     """Sends what is due until stopped. `wake()` after a commit has it sent at once."""
 
     def __init__(self, database: Database, settings: Settings) -> None:

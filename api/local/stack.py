@@ -24,9 +24,9 @@ from spool.store.workers import list_workers
 
 Say = Callable[[str], None]
 
-_START_PATIENCE_S = 60.0
+_START_TIMEOUT_S = 60.0
 # The worker loads its model before it reports; on a busy machine that takes its time.
-_WORKER_PATIENCE_S = 180.0
+_WORKER_TIMEOUT_S = 180.0
 _API_STOP_S = 30.0
 _WORKER_STOP_S = 60.0
 _BURIAL_S = 3.0
@@ -102,7 +102,7 @@ class Stack:
         announced = self.settings.home / "api.json"
         announced.unlink(missing_ok=True)
         self._spawn("API", "api", "--announce", str(announced))
-        self._wait(announced.exists, _START_PATIENCE_S, "The API does not answer")
+        self._wait(announced.exists, _START_TIMEOUT_S, "The API does not answer")
         self.url = _announced_url(announced)
         self._say("starting the worker")
         self._spawn("worker", "worker.cli.main", "run")
@@ -138,7 +138,7 @@ class Stack:
         # Not through the API, which may ask for a key that we do not have.
         database = Database(self.settings.database_url)
         try:
-            self._wait(lambda: _worker_ready(database), _WORKER_PATIENCE_S, "The worker does not report")
+            self._wait(lambda: _worker_ready(database), _WORKER_TIMEOUT_S, "The worker does not report")
         finally:
             database.close()
 

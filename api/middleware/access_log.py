@@ -14,7 +14,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.auth.principal import ANYBODY, Caller
+from api.auth.principal import ANYBODY, Principal
 from api.middleware.log_context import request_subject, subject
 from spool.tracing import Span, span
 
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 _READING = {"GET", "HEAD", "OPTIONS"}
 
 
-class Journal:
+class AccessLog:
     """ASGI middleware around the whole app."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -65,7 +65,7 @@ def _traced(scope: Scope) -> Iterator[Span]:
 
 
 def _tell(scope: Scope, status: int, seconds: float) -> None:
-    caller: Caller | None = scope["state"].get("caller")
+    caller: Principal | None = scope["state"].get("caller")
     refused = status in (401, 403, 421)
     named = caller is not None and caller != ANYBODY
     if not (refused or named or (caller is not None and scope["method"] not in _READING)):

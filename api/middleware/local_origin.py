@@ -28,7 +28,7 @@ _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _PAGE_POLICY = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'"
 
 
-class Guard:
+class LocalOriginGuard:
     """ASGI middleware around the whole app."""
 
     def __init__(self, app: ASGIApp, own_host: str, asks_for_keys: Callable[[], bool]) -> None:

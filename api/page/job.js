@@ -65,7 +65,7 @@ function details(job) {
     job.batch ? ["Batch", h("a", { href: `#/batches/${job.batch}` }, job.batch)] : null,
     job.custom_id ? ["custom_id", job.custom_id] : null,
     Object.keys(job.tags).length ? ["Tags", Object.entries(job.tags).map(([name, value]) => `${name}: ${value}`).join(", ")] : null,
-    ["Attempts", number(job.attempts) + (job.deaths ? `, ${job.deaths} ended with a dead process` : "")],
+    ["Attempts", number(job.attempts) + (job.crashes ? `, ${job.crashes} ended with a dead process` : "")],
     job.lease_owner ? ["Worker", job.lease_owner] : null,
     ["Handed in", moment(job.times.created_at)], ["Started", moment(job.times.started_at)], ["Ended", moment(job.times.finished_at)],
     ["Engine", `${number(job.cost.engine_seconds, 2)} s for ${number(job.cost.audio_seconds, 1)} s of audio`],

@@ -23,7 +23,7 @@ from spool.schemas.batches import (
     LinesOut,
 )
 from spool.schemas.jobs import DeadlineOut
-from spool.store.batch_progress import WINDOW_SECONDS, Standing
+from spool.store.batch_progress import WINDOW_SECONDS, BatchProgress
 from spool.store.batches import Batch
 
 
@@ -53,22 +53,22 @@ def shown_batch(
 
 
 def shown_batch_detail(
-    batch: Batch, standing: Standing, currency: str, holds: Mapping[str, Hold] | None = None
+    batch: Batch, progress: BatchProgress, currency: str, holds: Mapping[str, Hold] | None = None
 ) -> BatchDetail:
     """A batch with what is known and expected of it."""
-    look = outlook(_sums(standing))
+    look = outlook(_sums(progress))
     return BatchDetail(
-        **shown_batch(batch, standing.counts, holds).model_dump(),
+        **shown_batch(batch, progress.counts, holds).model_dump(),
         bad_lines=[BadLineOut.model_validate(bad) for bad in batch.bad_lines],
-        reused=standing.reused,
+        reused=progress.reused,
         audio=BatchAudioOut(
-            done_seconds=standing.done_seconds, left_seconds=look.audio_left_seconds, basis=look.audio_basis
+            done_seconds=progress.done_seconds, left_seconds=look.audio_left_seconds, basis=look.audio_basis
         ),
         speed=BatchSpeedOut(
-            rtfx_now=rtfx(standing.recent_audio_seconds, standing.recent_engine_seconds), pace=look.pace
+            rtfx_now=rtfx(progress.recent_audio_seconds, progress.recent_engine_seconds), pace=look.pace
         ),
         time=BatchTimeOut(left_seconds=look.time_left_seconds, basis=look.time_basis),
-        cost=_cost(standing, look, currency),
+        cost=_cost(progress, look, currency),
     )
 
 
@@ -96,24 +96,24 @@ def _open(counts: Mapping[JobState, int]) -> int:
     return sum(number for state, number in counts.items() if not state.terminal)
 
 
-def _sums(standing: Standing) -> Sums:
+def _sums(progress: BatchProgress) -> Sums:
     return Sums(
-        open_jobs=_open(standing.counts),
-        open_known_seconds=standing.open_known_seconds,
-        open_unknown=standing.open_unknown,
-        known=standing.known,
-        known_seconds=standing.known_seconds,
-        billed_audio_seconds=standing.billed_audio_seconds,
-        billable_nanos=standing.billable_nanos,
-        recent_audio_seconds=standing.recent_audio_seconds,
-        recent_wall_seconds=min(WINDOW_SECONDS, standing.since_start_seconds or 0.0),
+        open_jobs=_open(progress.counts),
+        open_known_seconds=progress.open_known_seconds,
+        open_unknown=progress.open_unknown,
+        known=progress.known,
+        known_seconds=progress.known_seconds,
+        billed_audio_seconds=progress.billed_audio_seconds,
+        billable_nanos=progress.billable_nanos,
+        recent_audio_seconds=progress.recent_audio_seconds,
+        recent_wall_seconds=min(WINDOW_SECONDS, progress.since_start_seconds or 0.0),
     )
 
 
-def _cost(standing: Standing, look: Outlook, currency: str) -> BatchCostOut:
+def _cost(progress: BatchProgress, look: Outlook, currency: str) -> BatchCostOut:
     return BatchCostOut(
-        billable=money(standing.billable_nanos),
-        wasted=money(standing.wasted_nanos),
+        billable=money(progress.billable_nanos),
+        wasted=money(progress.wasted_nanos),
         expected=None if look.expected_nanos is None else money(look.expected_nanos),
         currency=currency,
         basis=look.cost_basis,

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import cast
 from xml.sax.saxutils import escape, quoteattr
 
-from api.auth.principal import Caller
+from api.auth.principal import Principal
 from api.services import Services
 from spool.domain.estimates import MILLION, budget_state, per_audio_hour, projected
 from spool.domain.ledger import CostReport, CostSums
@@ -27,7 +27,7 @@ from spool.schemas.costs import (
 
 
 def shown_costs(
-    report: CostReport, services: Services, caller: Caller, month: dict[str, int]
+    report: CostReport, services: Services, caller: Principal, month: dict[str, int]
 ) -> CostReportOut:
     """The report as the API shows it; `month` is what each project spent this month, in nano-units."""
     return CostReportOut(

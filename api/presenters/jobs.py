@@ -40,7 +40,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
         worker=job.worker,
         lease_owner=job.lease_owner if job.state is JobState.RUNNING else None,
         attempts=job.attempt,
-        deaths=job.deaths,
+        crashes=job.crashes,
         cancel_requested=job.cancel_requested,
         progress=_progress(job),
         times=TimesOut(
@@ -59,7 +59,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
         reused_from=job.reused_from,
         priority=PRIORITY_NAMES[job.priority],
         deadline=job.deadline,
-        late=waits and job.deadline is not None and job.due == NEVER,
+        late=waits and job.deadline is not None and job.deadline_rank == NEVER,
         held=shown_hold((holds or {}).get(job.project)) if waits else None,
         deleted=_deleted(job),
     )
@@ -99,7 +99,7 @@ def shown_worker(worker: Worker) -> WorkerOut:
         host=info.host,
         chip=info.chip,
         version=info.version,
-        state=worker.standing,
+        state=worker.status,
         reason=_why(worker),
         alive=worker.alive,
         models=list(info.models),
@@ -116,7 +116,7 @@ def shown_worker(worker: Worker) -> WorkerOut:
 
 
 def _why(worker: Worker) -> str | None:
-    if worker.standing != "lost":
+    if worker.status != "lost":
         return worker.reason
     before = f"; it was {worker.state}{f': {worker.reason}' if worker.reason else ''}"
     return f"nothing was heard of it since {worker.seen_at:%Y-%m-%d %H:%M:%S} UTC{before}"

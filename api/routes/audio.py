@@ -20,7 +20,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.auth.authentication import CallerDep, count_address, let_in
-from api.auth.principal import Caller, own_job
+from api.auth.principal import Principal, get_visible_job
 from api.auth.signed_urls import bearer_of, signed_link
 from api.problems import Problem
 from api.services import Services, ServicesDep, services_of
@@ -58,7 +58,7 @@ class _Recording:
 def link(services: ServicesDep, caller: CallerDep, job_id: str) -> AudioLink:
     """A link to the recording that a player can open without a key."""
     with services.database.read() as tx:
-        job = own_job(tx, caller, job_id)
+        job = get_visible_job(tx, caller, job_id)
     _recording(services, caller, job)
     url, until = signed_link(services, caller, f"/v1/jobs/{job.id}/audio")
     return AudioLink(url=url, expires_at=datetime.fromtimestamp(until, UTC))
@@ -70,7 +70,7 @@ async def listener(
     by: Annotated[str | None, Query(max_length=100, description="Part of a link.")] = None,
     until: Annotated[int | None, Query(ge=0, le=2**40, description="Part of a link.")] = None,
     signature: Annotated[str | None, Query(max_length=100, description="Part of a link.")] = None,
-) -> Caller:
+) -> Principal:
     """Who listens: whoever bears a link, else whoever may call."""
     if by is None or until is None or signature is None:
         return await let_in(request, credentials)
@@ -83,13 +83,13 @@ async def listener(
 
 def audio(
     services: ServicesDep,
-    caller: Annotated[Caller, Depends(listener)],
+    caller: Annotated[Principal, Depends(listener)],
     job_id: str,
     wanted: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
 ) -> Response:
     """The recording, or the part of it that `Range` asks for."""
     with services.database.read() as tx:
-        job = own_job(tx, caller, job_id)
+        job = get_visible_job(tx, caller, job_id)
     found = _recording(services, caller, job)
     try:
         part = asked_range(wanted, found.size)
@@ -103,7 +103,7 @@ def audio(
     return StreamingResponse(body, 206 if part else 200, headers, _media_type(job.name))
 
 
-def _recording(services: Services, caller: Caller, job: Job) -> _Recording:
+def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
     source = job.source
     if source.kind in ("s3", "file") and not (job.done_seconds or job.state is JobState.DONE):
         # Else whoever hands in an address could read whatever lies there, sound or not.
@@ -127,7 +127,7 @@ def _stored(store: ObjectStore, key: str, etag: str | None) -> _Recording:
     return _Recording(facts.size, store, key, etag, None)
 
 
-def _on_disk(source: Source, services: Services, caller: Caller) -> _Recording:
+def _on_disk(source: Source, services: Services, caller: Principal) -> _Recording:
     # Checked anew: roots may have been taken away since, and links laid.
     try:
         path = file_path(checked_source(source.uri, services.settings, caller))

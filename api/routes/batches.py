@@ -20,7 +20,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from api.auth.authentication import CallerDep
-from api.auth.principal import own_batch
+from api.auth.principal import get_visible_batch
 from api.presenters.batches import shown_batch
 from api.presenters.jobs import shown_job
 from api.problems import Problem
@@ -178,7 +178,7 @@ def listed(
 def one(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDetail:
     """One batch: how far it is, how fast, how long still, and for how much."""
     with services.database.read() as tx:
-        own_batch(tx, caller, batch_id)
+        get_visible_batch(tx, caller, batch_id)
     return detail_of(services, batch_id)
 
 
@@ -193,7 +193,7 @@ def results(
 ) -> StreamingResponse:
     """A line of JSON for each job, in the order of the manifest, as they stand now."""
     with services.database.read() as tx:
-        batch = own_batch(tx, caller, batch_id)
+        batch = get_visible_batch(tx, caller, batch_id)
     lines = result_lines(services.database, services.objects, batch.id, words=include == "words", state=state)
     headers = {"Content-Disposition": f'attachment; filename="{batch.id}.jsonl"'}
     return StreamingResponse(lines, headers=headers, media_type=NDJSON)
@@ -206,7 +206,7 @@ def retry_failed(
     retried = 0
     while True:
         with services.database.begin() as tx:
-            batch = own_batch(tx, caller, batch_id)
+            batch = get_visible_batch(tx, caller, batch_id)
             if not retried and changes.was_retried(tx, batch, idempotency_key):
                 return BatchRetried(retried=0)
             block = changes.retry_failed(tx, batch.id)
@@ -221,5 +221,5 @@ def retry_failed(
 def cancel(services: ServicesDep, caller: CallerDep, batch_id: str) -> BatchDetail:
     """Cancel what waits at once; running jobs stop at their next chunk. What is done stays."""
     with services.database.begin() as tx:
-        changes.cancel_batch(tx, own_batch(tx, caller, batch_id).id)
+        changes.cancel_batch(tx, get_visible_batch(tx, caller, batch_id).id)
     return detail_of(services, batch_id)

@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
-from api.auth.principal import Caller, own_batch, own_job
+from api.auth.principal import Principal, get_visible_batch, get_visible_job
 from api.delivery.sse import Beginning, EventResponse, Progress, Stream, told
 from api.problems import Problem
 from api.services import Services, ServicesDep
@@ -87,12 +87,12 @@ async def _until_left(services: Services, stream: Stream, begin: Beginning) -> A
         services.feed.detach(stream)
 
 
-def _check(services: Services, caller: Caller, stream: Stream) -> None:
+def _check(services: Services, caller: Principal, stream: Stream) -> None:
     with services.database.read() as tx:
         if stream.job_id is not None:
-            own_job(tx, caller, stream.job_id)
+            get_visible_job(tx, caller, stream.job_id)
         else:
-            own_batch(tx, caller, stream.batch_id or "")
+            get_visible_batch(tx, caller, stream.batch_id or "")
 
 
 def _beginning(services: Services, stream: Stream, after: int | None) -> Beginning | None:

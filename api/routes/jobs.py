@@ -17,7 +17,7 @@ from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
-from api.auth.principal import own_job, own_job_with_cost
+from api.auth.principal import get_visible_job, get_visible_job_with_cost
 from api.openapi.jobs import Words, answer, problems
 from api.presenters.jobs import shown_detail, shown_job
 from api.presenters.responses import json_response, to_utc
@@ -107,7 +107,7 @@ def listed(
 def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
     """One job: its state, progress, attempts, times, cost so far and error."""
     with services.database.look() as tx:
-        job, cost = own_job_with_cost(tx, caller, job_id)
+        job, cost = get_visible_job_with_cost(tx, caller, job_id)
         held = holds_of(services, tx, job)
     return json_response(shown_detail(job, cost, services.settings.currency, held))
 
@@ -115,7 +115,7 @@ def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
 def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
     """Cancel a job: at once when it waits; a running one stops at its next chunk."""
     with services.database.begin() as tx:
-        return detail_of(services, tx, store.cancel_job(tx, own_job(tx, caller, job_id).id))
+        return detail_of(services, tx, store.cancel_job(tx, get_visible_job(tx, caller, job_id).id))
 
 
 def retry(
@@ -127,7 +127,7 @@ def retry(
 ) -> JobDetail:
     """Queue a failed or cancelled job again; chunks that were decoded are kept."""
     with services.database.begin() as tx:
-        own_job(tx, caller, job_id)
+        get_visible_job(tx, caller, job_id)
         if idempotency_key is None:
             job, done = store.retry_job(tx, job_id), True
         else:
@@ -162,7 +162,7 @@ def delete(
 ) -> JobDetail:
     """Delete for good what a job that has ended holds. What was deleted before is no error."""
     with services.database.read() as tx:
-        job = own_job(tx, caller, job_id)
+        job = get_visible_job(tx, caller, job_id)
     if not job.state.terminal:
         raise Conflict(f"Job {job.id} is {job.state}; cancel it first.")
     if what == "source" and job.source.kind != "upload":
@@ -170,7 +170,7 @@ def delete(
     wanted = list(Content) if what == "all" else [Content(what)]
     complete = delete_content(services.database, services.objects, [job.id], wanted, caller.name)
     with services.database.read() as tx:
-        now, cost = own_job_with_cost(tx, caller, job_id)
+        now, cost = get_visible_job_with_cost(tx, caller, job_id)
     shown = shown_detail(now, cost, services.settings.currency)
     if shown.deleted is None:
         raise Conflict(f"Job {job.id} is {now.state} again.")
@@ -190,7 +190,7 @@ PHRASES: Words = {
 def phrases(services: ServicesDep, caller: CallerDep, job_id: str) -> PhrasesOut:
     """The boosted phrases of a job, which lists of jobs show by count and digest."""
     with services.database.read() as tx:
-        job = own_job(tx, caller, job_id)
+        job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job, Content.TRANSCRIPT)
         boost = job.options.boost
         return PhrasesOut(phrases=[] if boost is None else list(phrases_of(tx, boost.sha256)))

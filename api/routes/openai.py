@@ -15,7 +15,7 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
-from api.auth.principal import Caller, own_job
+from api.auth.principal import Principal, get_visible_job
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.jobs import IdempotencyKey, create_from_upload
@@ -109,7 +109,7 @@ def _text(upload: Upload, name: str) -> str:
     return "".join(_texts(upload, name)[:1])
 
 
-async def _ended(request: Request, services: Services, caller: Caller, job_id: str) -> Job:
+async def _ended(request: Request, services: Services, caller: Principal, job_id: str) -> Job:
     """The job once it has ended. Raises `Problem` 504 after `WAIT_SECONDS`, CancelledError for a client that
     left."""
     deadline, pause = time.monotonic() + WAIT_SECONDS, _FIRST_LOOK_S
@@ -129,9 +129,9 @@ async def _ended(request: Request, services: Services, caller: Caller, job_id: s
         pause = min(pause * 1.5, _LAST_LOOK_S)
 
 
-def _look(services: Services, caller: Caller, job_id: str) -> Job:
+def _look(services: Services, caller: Principal, job_id: str) -> Job:
     with services.database.read() as tx:
-        return own_job(tx, caller, job_id)
+        return get_visible_job(tx, caller, job_id)
 
 
 def _cancel(services: Services, job_id: str) -> None:

@@ -11,7 +11,7 @@ from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
 from api.auth.authentication import CallerDep
-from api.auth.principal import own_job
+from api.auth.principal import get_visible_job
 from api.problems import Problem
 from api.services import ServicesDep
 from spool.domain.jobs import Job, JobState
@@ -32,7 +32,7 @@ def transcript(
 ) -> Response:
     """The words of a job that is done."""
     with services.database.read() as tx:
-        job = own_job(tx, caller, job_id)
+        job = get_visible_job(tx, caller, job_id)
     refuse_deleted(job, Content.TRANSCRIPT)
     if job.state is not JobState.DONE or job.transcript_key is None:
         raise _not_done(job)

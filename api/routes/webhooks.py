@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
-from api.auth.principal import Caller, own_batch, own_webhook
+from api.auth.principal import Principal, get_visible_batch, get_visible_webhook
 from api.delivery.webhook_transport import check_scheme
 from api.problems import Problem
 from api.services import Services, ServicesDep
@@ -60,26 +60,26 @@ def listed(services: ServicesDep, caller: CallerDep, project: Project | None = N
 def one(services: ServicesDep, caller: CallerDep, webhook_id: str) -> WebhookOut:
     """One endpoint, and how it fares."""
     with services.database.read() as tx:
-        return _shown(own_webhook(tx, caller, webhook_id))
+        return _shown(get_visible_webhook(tx, caller, webhook_id))
 
 
 def remove(services: ServicesDep, caller: CallerDep, webhook_id: str) -> Response:
     """Send nothing more to it, and forget its address, its secret and its deliveries."""
     with services.database.begin() as tx:
-        store.remove_webhook(tx, own_webhook(tx, caller, webhook_id).id)
+        store.remove_webhook(tx, get_visible_webhook(tx, caller, webhook_id).id)
     return Response(status_code=204)
 
 
 def rotate(services: ServicesDep, caller: CallerDep, webhook_id: str) -> WebhookSecret:
     """Make a new secret; the one so far signs beside it for a day."""
     with services.database.begin() as tx:
-        return _with_secret(store.rotate_secret(tx, own_webhook(tx, caller, webhook_id).id))
+        return _with_secret(store.rotate_secret(tx, get_visible_webhook(tx, caller, webhook_id).id))
 
 
 def enable(services: ServicesDep, caller: CallerDep, webhook_id: str) -> WebhookOut:
     """Send to it again after it was disabled, first what still waits."""
     with services.database.begin() as tx:
-        webhook = store.enable_webhook(tx, own_webhook(tx, caller, webhook_id).id)
+        webhook = store.enable_webhook(tx, get_visible_webhook(tx, caller, webhook_id).id)
     services.sender.wake()
     return _shown(webhook)
 
@@ -87,7 +87,7 @@ def enable(services: ServicesDep, caller: CallerDep, webhook_id: str) -> Webhook
 def test(services: ServicesDep, caller: CallerDep, webhook_id: str) -> DeliveryOut:
     """Send it a message of the type `webhook.test`."""
     with services.database.begin() as tx:
-        webhook = own_webhook(tx, caller, webhook_id)
+        webhook = get_visible_webhook(tx, caller, webhook_id)
         told = {"webhook": webhook.id, "project": webhook.project}
         delivery = sent.add_delivery(tx, webhook, TEST_TYPE, told)
     services.sender.wake()
@@ -104,24 +104,24 @@ def deliveries(
 ) -> DeliveryPage:
     """What it was sent and what came of each try, newest first."""
     with services.database.read() as tx:
-        page = sent.list_deliveries(tx, own_webhook(tx, caller, webhook_id).id, state, cursor, limit)
+        page = sent.list_deliveries(tx, get_visible_webhook(tx, caller, webhook_id).id, state, cursor, limit)
     return DeliveryPage(items=[_shown_delivery(one) for one in page.items], next_cursor=page.next_cursor)
 
 
 def replay(services: ServicesDep, caller: CallerDep, webhook_id: str, delivery_id: str) -> DeliveryOut:
     """Send a message again under its own id, whatever came of it."""
     with services.database.begin() as tx:
-        delivery = sent.replay_delivery(tx, own_webhook(tx, caller, webhook_id), delivery_id)
+        delivery = sent.replay_delivery(tx, get_visible_webhook(tx, caller, webhook_id), delivery_id)
     services.sender.wake()
     return _shown_delivery(delivery)
 
 
-def _create(services: Services, caller: Caller, asked: WebhookRequest) -> store.Webhook:
+def _create(services: Services, caller: Principal, asked: WebhookRequest) -> store.Webhook:
     url = _checked_url(asked.url, services.settings.webhook_addresses)
     project = caller.project_for(asked.project)
     with services.database.begin() as tx:
         if asked.batch is not None:
-            batch = own_batch(tx, caller, asked.batch)
+            batch = get_visible_batch(tx, caller, asked.batch)
             project = caller.project_for(asked.project or batch.project)
             if batch.project != project:
                 raise InvalidRequest(f"batch: {batch.id} is of the project {batch.project}.")

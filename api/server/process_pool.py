@@ -24,13 +24,13 @@ from spool.settings import Settings
 Target = Callable[[Settings, socket.socket, Callable[[], None]], None]
 """What a process does: serve on the socket, and call the callable once it answers."""
 
-_PATIENCE_S = 30.0  # for requests under way, after SIGTERM
+_TIMEOUT_S = 30.0  # for requests under way, after SIGTERM
 _PAUSE_S = 1.0  # between a death and the next start, so that what cannot live does not spin
 
 log = structlog.get_logger(__name__)
 
 
-class CrewError(SpoolError):
+class ProcessPoolError(SpoolError):
     """A process of the API ended before it answered a request."""
 
     code = "api"
@@ -44,7 +44,7 @@ class _Member:
 
 
 @dataclass
-class Crew:
+class ProcessPool:
     """`size` processes that run `target` on one listening socket."""
 
     settings: Settings
@@ -55,7 +55,7 @@ class Crew:
     _stopping: bool = False
 
     def run(self, ready: Callable[[], None]) -> None:
-        """Serve until SIGTERM or SIGINT; `ready` is called once all answer. Raises CrewError."""
+        """Serve until SIGTERM or SIGINT; `ready` is called once all answer. Raises ProcessPoolError."""
         told, tell = multiprocessing.Pipe(duplex=False)
         before = {
             number: signal.signal(number, lambda *_: self._stop(tell))
@@ -97,7 +97,7 @@ class Crew:
         dead.process.join()
         dead.parent.close()
         if not dead.answers:
-            raise CrewError(
+            raise ProcessPoolError(
                 f"A process of the API ended before it answered (exit code {dead.process.exitcode})."
             )
         log.error("a process of the API ended", pid=dead.process.pid, exit_code=dead.process.exitcode)
@@ -118,7 +118,7 @@ class Crew:
         for member in self._members:
             if member.process.is_alive():
                 member.process.terminate()
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         for member in self._members:
             member.process.join(max(0.0, deadline - time.monotonic()))
             if member.process.is_alive():

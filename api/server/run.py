@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from api.app import create_app
 from api.middleware.slow_requests import PatientProtocol
-from api.server.process_pool import Crew
+from api.server.process_pool import ProcessPool
 from spool.errors import SettingsError
 from spool.logs import configure_logs
 from spool.settings import Settings, unknown_variables
@@ -54,7 +54,8 @@ class _Server(uvicorn.Server):
 
 
 def serve(settings: Settings, announce: Path | None = None) -> None:
-    """Answer requests until SIGTERM or SIGINT; requests under way are finished first. Raises CrewError."""
+    """Answer requests until SIGTERM or SIGINT; requests under way are finished first. Raises
+    ProcessPoolError."""
     _refuse_open_doors(settings)
     refuse_without_opentelemetry(settings.otlp_endpoint)
     listener = _bound(settings.api_host, settings.api_port)
@@ -70,7 +71,7 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
 
     try:
         if settings.api_processes > 1:
-            Crew(settings, listener, _answer, settings.api_processes).run(ready)
+            ProcessPool(settings, listener, _answer, settings.api_processes).run(ready)
         else:
             _answer(settings, listener, ready)
     finally:

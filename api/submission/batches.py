@@ -22,7 +22,7 @@ from urllib.parse import unquote_to_bytes
 
 from pydantic import ValidationError
 
-from api.auth.principal import Caller
+from api.auth.principal import Principal
 from api.middleware.log_context import concerns
 from api.presenters.batches import shown_batch_detail
 from api.problems import Problem
@@ -40,7 +40,7 @@ from spool.objects import s3_store
 from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
 from spool.settings import Settings
 from spool.store import batches as store
-from spool.store.batch_progress import batch_standing
+from spool.store.batch_progress import batch_progress
 from spool.store.jobs import NewJob
 from spool.store.queue.quotas import holds
 from spool.tracing import current
@@ -52,7 +52,7 @@ class Intake:
     def __init__(
         self,
         settings: Settings,
-        caller: Caller,
+        caller: Principal,
         asked: BatchUploadRequest,
         *,
         manifest: Path | None = None,
@@ -170,13 +170,13 @@ def detail_of(services: Services, batch_id: str) -> BatchDetail:
     concerns({"batch_id": batch_id})
     with services.database.read() as tx:
         batch = store.get_batch(tx, batch_id)
-        standing = batch_standing(tx, batch_id)
+        progress = batch_progress(tx, batch_id)
         held = holds(tx, services.settings.quotas, [batch.project])
-    return shown_batch_detail(batch, standing, services.settings.currency, held)
+    return shown_batch_detail(batch, progress, services.settings.currency, held)
 
 
 def create_from_address(
-    services: Services, caller: Caller, body: BatchRequest, idempotency_key: str | None
+    services: Services, caller: Principal, body: BatchRequest, idempotency_key: str | None
 ) -> tuple[BatchDetail, bool]:
     """The batch of the manifest, folder or prefix that `body` names; whether it is a new one."""
     if not body.source.lower().endswith(_MANIFESTS):
@@ -191,7 +191,7 @@ def create_from_address(
 
 def create_from_manifest(
     services: Services,
-    caller: Caller,
+    caller: Principal,
     words: BatchUploadRequest,
     manifest: tuple[Path, str],
     idempotency_key: str | None,
@@ -203,7 +203,7 @@ def create_from_manifest(
 
 
 @contextmanager
-def _fetched(services: Services, caller: Caller, address: str) -> Iterator[Path]:
+def _fetched(services: Services, caller: Principal, address: str) -> Iterator[Path]:
     """The manifest at `address` as a local file."""
     source = checked_source(address, services.settings, caller)
     if source.kind == "file":

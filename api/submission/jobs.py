@@ -22,7 +22,7 @@ from fastapi import Header, Request
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection
 
-from api.auth.principal import Caller
+from api.auth.principal import Principal
 from api.middleware.log_context import concerns
 from api.presenters.jobs import shown_detail
 from api.problems import Problem, refused_fields
@@ -60,7 +60,7 @@ IdempotencyKey = Annotated[
 
 
 def create_from_source(
-    services: Services, caller: Caller, body: JobRequest, idempotency_key: str | None
+    services: Services, caller: Principal, body: JobRequest, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
     """The job of the source that `body` names; whether it is a new one."""
     source = checked_source(body.source, services.settings, caller)
@@ -71,7 +71,7 @@ def create_from_source(
 
 
 def create_from_upload(
-    services: Services, caller: Caller, upload: Upload, idempotency_key: str | None
+    services: Services, caller: Principal, upload: Upload, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
     """Store the recording, then make its job as the form's `request` says; whether it is a new one."""
     body = parsed(UploadRequest, upload.request or b"{}", "request")
@@ -108,7 +108,7 @@ def _drop_orphan(services: Services, job_id: str, key: str) -> None:
 
 def _new_job(
     services: Services,
-    caller: Caller,
+    caller: Principal,
     body: UploadRequest,
     options: AskedOptions,
     source: Source,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-from api.auth.principal import Caller
+from api.auth.principal import Principal
 from api.cli.files import is_recording
 from api.submission.sources import check_place, checked_source
 from spool.domain.jobs import Source
@@ -30,7 +30,7 @@ class Found:
     source: Source | SourceError | InvalidRequest
 
 
-def listed(address: str, settings: Settings, caller: Caller) -> Iterator[Found]:
+def listed(address: str, settings: Settings, caller: Principal) -> Iterator[Found]:
     """Every recording below `address` (`s3://bucket/prefix/` or `file:///folder/`).
 
     Raises InvalidRequest, SourceForbidden, SourceMissing or StorageError.
@@ -73,7 +73,7 @@ def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
     return path
 
 
-def _objects(address: str, settings: Settings, caller: Caller) -> Iterator[Found]:
+def _objects(address: str, settings: Settings, caller: Principal) -> Iterator[Found]:
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     try:
         for found in s3_store(settings, bucket, prefix).list():
@@ -86,7 +86,7 @@ def _objects(address: str, settings: Settings, caller: Caller) -> Iterator[Found
 
 
 def _object_source(
-    bucket: str, key: str, found: ObjectInfo, settings: Settings, caller: Caller
+    bucket: str, key: str, found: ObjectInfo, settings: Settings, caller: Principal
 ) -> Source | SourceError | InvalidRequest:
     try:
         source = checked_source(f"s3://{bucket}/{key}", settings, caller)
@@ -95,7 +95,7 @@ def _object_source(
     return Source(kind="s3", uri=source.uri, size=found.size, etag=found.etag)
 
 
-def _files(folder: Path, settings: Settings, caller: Caller) -> Iterator[Found]:
+def _files(folder: Path, settings: Settings, caller: Principal) -> Iterator[Found]:
     for path in _walked(folder):
         place = path.relative_to(folder).as_posix()
         try:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from api.auth.principal import Caller, lies_below
+from api.auth.principal import Principal, lies_below
 from spool.domain.jobs import Source
 from spool.errors import InvalidRequest, SourceForbidden, SourceMissing
 from spool.net.address_policy import AddressRules, HostRefused
@@ -19,7 +19,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _S3_KEY_BYTES = 1024
 
 
-def checked_source(address: str, settings: Settings, caller: Caller) -> Source:
+def checked_source(address: str, settings: Settings, caller: Principal) -> Source:
     """The source that `address` names.
 
     Raises `InvalidRequest` for an address that names nothing, `SourceForbidden` for one that the settings or
@@ -30,7 +30,7 @@ def checked_source(address: str, settings: Settings, caller: Caller) -> Source:
     return source
 
 
-def check_place(uri: str, settings: Settings, caller: Caller) -> None:
+def check_place(uri: str, settings: Settings, caller: Principal) -> None:
     """Raise `SourceForbidden` for a place that the key does not reach, or where Spool keeps everybody's."""
     if any(lies_below(uri, own) for own in _own_places(settings.own_folders, settings.objects)):
         raise SourceForbidden("Spool keeps its own things there; a source has to lie elsewhere.")

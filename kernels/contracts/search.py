@@ -9,7 +9,7 @@ import numpy as np
 from kernels.contracts.case import Case, lengths_of, normal
 from kernels.search import expand, ngram
 from kernels.search import recombine as search_recombine
-from kernels.search.ctc_beam import CtcTrail, ctc_beam, ctc_beam_reference
+from kernels.search.ctc_beam import CtcBacktrace, ctc_beam, ctc_beam_reference
 from kernels.search.expand import FINISHED, FORCED, RUNS, Bonus, Expansion, expand_reference
 from kernels.search.fixed_point import ONE, on_grid
 from kernels.search.recombine import Beam, Field, Limits, empty_beam
@@ -154,7 +154,7 @@ def _make_ctc(batch: int, dtype: mx.Dtype) -> list[mx.array]:
     return [logits - mx.logsumexp(logits, axis=-1, keepdims=True), lengths_of(batch, 12)]
 
 
-def _ctc(call: Callable[..., CtcTrail]) -> Callable[..., mx.array]:
+def _ctc(call: Callable[..., CtcBacktrace]) -> Callable[..., mx.array]:
     """All outputs side by side."""
 
     def run(log_probs: mx.array, lengths: mx.array) -> mx.array:

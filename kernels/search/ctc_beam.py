@@ -115,7 +115,7 @@ _CHECK_EVERY = 8  # frames between two evaluations of the reference
 _GROUP_BYTES = 31 * 1024  # of a threadgroup's memory on an Apple GPU
 
 
-class CtcTrail(NamedTuple):
+class CtcBacktrace(NamedTuple):
     """What the beams of a batch did, frame by frame ([B, T, K]), and where they ended ([B, K]).
 
     ends: float32, the final scores. labels: int32, emitted, -1 where none was. parents: int32, the slot
@@ -151,7 +151,7 @@ def ctc_beam(
     threshold: float = 20.0,
     *,
     fixed: bool = False,
-) -> CtcTrail:
+) -> CtcBacktrace:
     """Search log_probs, float32 [B, T, W] (natural logs, blank last), lengths int32 [B], 0 to T each.
 
     The steps are those of `kernels.search.ctc_beam`, without bonus. `fixed` puts the log-probabilities and
@@ -176,7 +176,7 @@ def ctc_beam(
         )
     if made is None:
         return ctc_beam_reference(log_probs, lengths, beam, beta, threshold, fixed=fixed)
-    return CtcTrail(*made)
+    return CtcBacktrace(*made)
 
 
 def _fixed(log_probs: mx.array, beta: float, threshold: float) -> tuple[mx.array, float, float]:
@@ -191,7 +191,7 @@ def ctc_beam_reference(
     threshold: float = 20.0,
     *,
     fixed: bool = False,
-) -> CtcTrail:
+) -> CtcBacktrace:
     """The same in plain MLX: contract in `ctc_beam`, in this module."""
     if fixed:
         log_probs, beta, threshold = _fixed(log_probs, beta, threshold)
@@ -235,7 +235,9 @@ def ctc_beam_reference(
     )
     inside = mx.arange(frames) < lengths[:, None]
     sound = mx.all(_is_number(log_probs) | ~inside, axis=1)
-    return CtcTrail(state.scores, labels, parents, nodes, last, spoken, gained, scores, node, sound, bases)
+    return CtcBacktrace(
+        state.scores, labels, parents, nodes, last, spoken, gained, scores, node, sound, bases
+    )
 
 
 def _is_number(log_probs: mx.array) -> mx.array:

@@ -16,12 +16,12 @@ from ops.train.run.evaluate import SEED, Utterance
 from spool.domain.transcript import Word
 from spool.wer import WordErrors, total_errors, word_errors
 from worker.decode.search import best_of, search
-from worker.decode.types import SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.words import words_of
 from worker.models.nemo.model import AsrModel, Encoded
 
 FRAMES_AT_ONCE = 160 * RATE
-Asks = Callable[[Utterance], UtteranceAsk]
+Asks = Callable[[Utterance], DecodeRequest]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ops.train.data.features import read_audio
 from ops.train.data.prepare import manifest
 from ops.train.data.texts import Sentences
 from ops.train.run.evaluate import SEED, Sets, Utterance, recorded
-from worker.decode.types import FusionOptions, SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 
 ORDER = 4
 PROSE = 12_000  # lines beside the transcripts: more take minutes to read
@@ -64,14 +64,14 @@ def own_words(utterance: Utterance) -> tuple[str, ...]:
     return tuple(sorted({word for word in utterance.text.split() if len(word) >= LEAST_LETTERS}))
 
 
-def boosting(boost: float, others: Sequence[str] = ()) -> Callable[[Utterance], UtteranceAsk]:
+def boosting(boost: float, others: Sequence[str] = ()) -> Callable[[Utterance], DecodeRequest]:
     """Asks for the words that the file holds, and for others that it doesn't."""
 
-    def asks(utterance: Utterance) -> UtteranceAsk:
+    def asks(utterance: Utterance) -> DecodeRequest:
         words = own_words(utterance)
         rng = np.random.default_rng(len(utterance.audio))
         drawn = rng.choice(others, OTHERS, replace=False).tolist() if len(others) else []
-        return UtteranceAsk(phrases=tuple(dict.fromkeys([*words, *drawn])), boost=boost)
+        return DecodeRequest(phrases=tuple(dict.fromkeys([*words, *drawn])), boost=boost)
 
     return asks
 

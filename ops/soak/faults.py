@@ -1,7 +1,7 @@
 """The faults of a soak, done to the real processes of a `ops.testbed.stack.Stack`, and who mends them.
 
-`Keeper` is the service manager: what died is started again. `Faults` injects one fault at a time and sees to
-it that what it broke comes back; it knows nothing of jobs, and no law.
+`LatticeRecorder` is the service manager: what died is started again. `Faults` injects one fault at a time and
+sees to it that what it broke comes back; it knows nothing of jobs, and no law.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.3
 PATIENCE_SECONDS = 300.0
 
 
-class Keeper(threading.Thread):
+class LatticeRecorder(threading.Thread):
     """Starts a dead worker or API again, as launchd or systemd would, until it is told to stop."""
 
     def __init__(self, stack: Stack, workers: tuple[str, ...], port: int) -> None:
@@ -36,7 +36,7 @@ class Keeper(threading.Thread):
         self._stack = stack
         self._port = port
         self.workers: dict[str, subprocess.Popen[bytes]] = {name: stack.worker(name) for name in workers}
-        self.deaths: list[tuple[str, int, float]] = []
+        self.crashes: list[tuple[str, int, float]] = []
         """Name, process and time (monotonic) of whatever was found dead."""
         self._stopping = threading.Event()
 
@@ -44,11 +44,11 @@ class Keeper(threading.Thread):
         while not self._stopping.wait(LOOK_SECONDS):
             for name, process in self.workers.items():
                 if process.poll() is not None:
-                    self.deaths.append((name, process.pid, time.monotonic()))
+                    self.crashes.append((name, process.pid, time.monotonic()))
                     self.workers[name] = self._stack.launch(name)
             api = self._stack.api
             if api.poll() is not None:
-                self.deaths.append(("api", api.pid, time.monotonic()))
+                self.crashes.append(("api", api.pid, time.monotonic()))
                 self._stack.launch_api(port=self._port)
 
     def stop(self) -> None:
@@ -67,7 +67,7 @@ class Faults:
     """Does to `stack` what it is told by name. `stopped` are the spans in which a worker did not run."""
 
     stack: Stack
-    keeper: Keeper
+    keeper: LatticeRecorder
     postgres: PostgresServer | None = None
     s3: FaultyS3 | None = None
     stopped: list[tuple[float, float]] = field(default_factory=list)

@@ -43,7 +43,7 @@ class Outcome:
     answered_otherwise: list[str]
     again: int
     injected: list[Injection]
-    deaths: int
+    crashes: int
     seconds: float
     audio_seconds: float
     saved: int
@@ -74,7 +74,7 @@ class Outcome:
             "double": self.double + len(self.answered_otherwise),
             "asked_again": self.again,
             "faults": len(self.injected),
-            "deaths": self.deaths,
+            "crashes": self.crashes,
             "seconds": round(self.seconds, 1),
             "audio_seconds": round(self.audio_seconds, 1),
             "chunks": self.saved,
@@ -129,7 +129,7 @@ def summary(outcome: Outcome) -> str:
     lines += [
         "",
         f"{outcome.submitted} recordings of {outcome.audio_seconds / 3600:.1f} h in {outcome.seconds:.0f} s; "
-        f"{len(outcome.injected)} faults, {outcome.deaths} processes died; "
+        f"{len(outcome.injected)} faults, {outcome.crashes} processes died; "
         f"clients had to ask again {outcome.again} times",
         f"jobs: {outcome.jobs} ({states}); lost: {len(outcome.lost)}; "
         f"double: {outcome.double + len(outcome.answered_otherwise)}",

@@ -25,7 +25,7 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 import migrations
-from ops.soak.faults import Faults, Keeper, answers
+from ops.soak.faults import Faults, LatticeRecorder, answers
 from ops.soak.load import Load, recordings
 from ops.soak.report import Outcome, repeated_decodings, summary
 from ops.soak.schedule import Planned, meanings, schedule
@@ -34,7 +34,7 @@ from ops.testbed.faulty_s3 import FaultyS3
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.s3 import S3Server
 from ops.testbed.stack import Stack
-from spool.audit.rules import Patience
+from spool.audit.rules import Grace
 from spool.audit.runner import audit
 from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 from spool.errors import SpoolError
@@ -151,7 +151,7 @@ def servers(database: str, objects: str, lease: float) -> Iterator[tuple[Stack, 
             "SPOOL_SWEEP_SECONDS": "0.5",
             "SPOOL_HINT_STALE_SECONDS": "5",
             "SPOOL_MAX_BATCH": "8",
-            "SPOOL_MAX_DEATHS": "20",
+            "SPOOL_MAX_CRASHES": "20",
         }
         stack = Stack(home, url, redis, models=MODELS, **told)
         stop.callback(stack.close)
@@ -188,7 +188,7 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
     """Run it all, drain the workers, audit; what came of it."""
     files = list(recordings(stack.home / "in", args.jobs, args.long, args.long_seconds, args.seed))
     url = stack.serve()
-    keeper = Keeper(stack, WORKERS, int(url.rpartition(":")[2]))
+    keeper = LatticeRecorder(stack, WORKERS, int(url.rpartition(":")[2]))
     keeper.start()
     faults = Faults(stack, keeper, **parts)  # type: ignore[arg-type]
     chosen = args.faults.split(",") if args.faults else list(meanings(args.database, args.objects))
@@ -207,8 +207,8 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
     assert answers(url) or stack.serve(port=int(url.rpartition(":")[2]))
     stack.stop_workers()
     # What an API left that died between an upload and its row is no breach for an hour; here it is time now.
-    swept = audit(stack.db, stack.objects, Patience(upload_seconds=-60.0), remove_orphans=True)
-    report = audit(stack.db, stack.objects, Patience(upload_seconds=-60.0))
+    swept = audit(stack.db, stack.objects, Grace(upload_seconds=-60.0), remove_orphans=True)
+    report = audit(stack.db, stack.objects, Grace(upload_seconds=-60.0))
     with stack.db.read() as tx:
         known = {row.name.removesuffix(".wav"): row for row in tx.execute(select(jobs))}
         states = Counter(tx.scalars(select(jobs.c.state)))
@@ -227,7 +227,7 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
         answered_otherwise=[key for key, job in load.jobs.items() if known[key].id != job],
         again=load.again,
         injected=[(one.planned.fault, one.done, one.at, one.took, one.recovered) for one in soak.injected],
-        deaths=len(keeper.deaths),
+        crashes=len(keeper.crashes),
         seconds=seconds,
         audio_seconds=sum(one.seconds for one in files),
         saved=saved,

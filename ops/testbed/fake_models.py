@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
 from spool.errors import EngineError, InvalidRequest, ModelUnreadable
-from worker.decode.types import Hypothesis, SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.engine.protocol import Failure, ModelInfo, Recognition
 
 LOADER = "ops.testbed.fake_models:load"
@@ -55,7 +55,7 @@ class FakeRecognizer:
         weights = Path(steps["weights"]).read_bytes() if "weights" in steps else script.encode()
         self.info = ModelInfo(name=script, sha256=hashlib.sha256(weights).hexdigest(), heads=("tdt",))
 
-    def prepare(self, options: SearchOptions, ask: UtteranceAsk) -> ModelInfo:
+    def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
         if "unspeakable" in ask.phrases:
             raise InvalidRequest("the phrase 'unspeakable' cannot be written")
         return replace(self.info, language_model=_digest(ask.lm))
@@ -64,7 +64,7 @@ class FakeRecognizer:
         self,
         utterances: Sequence[NDArray[np.float32]],
         options: SearchOptions,
-        asks: Sequence[UtteranceAsk],
+        asks: Sequence[DecodeRequest],
     ) -> list[Recognition | Failure]:
         for ask in asks:
             self.prepare(options, ask)
@@ -87,7 +87,7 @@ class FakeRecognizer:
         return found
 
 
-def _asked(answer: Recognition | Failure, ask: UtteranceAsk) -> Recognition | Failure:
+def _asked(answer: Recognition | Failure, ask: DecodeRequest) -> Recognition | Failure:
     """The words, each with the phrases and the last token before it: what an utterance asks shows."""
     if isinstance(answer, Failure):
         return answer

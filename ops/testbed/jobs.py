@@ -29,8 +29,8 @@ from spool.tables import cost_lines, workers
 from worker.decode.types import SearchOptions
 from worker.engine.client import Engine
 from worker.jobs.retry import RetryPolicy
-from worker.jobs.runner import Workshop, run_claimed
-from worker.service.context import Bench
+from worker.jobs.runner import JobServices, run_claimed
+from worker.service.context import WorkerContext
 from worker.service.wasted_time import WastedTime
 from worker.sources.fetch import Sources
 
@@ -88,9 +88,11 @@ class Shop:
         self.worker_id = registered(self.db)
         self.busy_before = self.engine.stats.busy_ns
         self.utterances_before = self.engine.stats.utterances
-        bench = Bench(self.settings, self.db, self.engine, WastedTime(self.db), self.worker_id, self.draining)
+        bench = WorkerContext(
+            self.settings, self.db, self.engine, WastedTime(self.db), self.worker_id, self.draining
+        )
         sources = Sources(self.settings, self.objects, self.folder / "tmp")
-        self.workshop = Workshop(bench, self.objects, sources, RETRY)
+        self.workshop = JobServices(bench, self.objects, sources, RETRY)
 
     def record(self, name: str, samples: NDArray[np.float32]) -> Path:
         return write_wav(self.folder / name, samples)

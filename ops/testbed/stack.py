@@ -19,7 +19,7 @@ from ops.testbed import jobs as workshop
 from ops.testbed.counting_model import LIST, decodings
 from ops.testbed.jobs import DEADLINE, speechlike, write_wav
 from ops.testbed.processes import ROOT, Fleet, alive
-from spool.audit.rules import Patience
+from spool.audit.rules import Grace
 from spool.audit.runner import AuditReport, audit
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.domain.jobs import JobState, Source
@@ -96,7 +96,7 @@ class Stack(Fleet):
             "SPOOL_MODELS": ",".join(f"{name}={script}" for name, script in scripts.items()),
             "SPOOL_DEFAULT_MODEL": "plain",
             "SPOOL_MAX_BATCH": "2",
-            "SPOOL_MAX_DEATHS": "5",
+            "SPOOL_MAX_CRASHES": "5",
             "SPOOL_LEASE_SECONDS": "4",  # long enough that a busy machine loses none by being slow
             "SPOOL_MAX_CLOCK_SKEW_SECONDS": "7200",
             "SPOOL_UNWELL_RETRY_SECONDS": "1",
@@ -284,7 +284,7 @@ class Stack(Fleet):
         assert report.clean, (fault.name, report.breaches)
 
     def audit(self) -> AuditReport:
-        return audit(self.db, self.objects, Patience(grace_seconds=30.0))
+        return audit(self.db, self.objects, Grace(grace_seconds=30.0))
 
 
 def in_the_middle(stack: Stack, jobs: int = 3, seconds: float = 200) -> list[str]:

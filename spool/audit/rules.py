@@ -45,7 +45,7 @@ class Breach(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Grace:
     """How long work that goes on may look unowned: a hint is recent for `hint_seconds`; workers give a sign
     of life each `beat_seconds`; sweeps, heartbeats and clocks may be late by `grace_seconds`; an upload may
     take `upload_seconds` to get its row."""
@@ -154,7 +154,7 @@ class WorkerDay(NamedTuple):
     last_sign: datetime
 
 
-def owned(job: JobFacts, sweeping: bool, patience: Patience) -> Iterator[Breach]:
+def owned(job: JobFacts, sweeping: bool, patience: Grace) -> Iterator[Breach]:
     """`sweeping`: some process holds the sweep's lock or did a moment ago, so that what is due goes out."""
     if job.state.terminal:
         return
@@ -257,7 +257,7 @@ def busy(worker: WorkerFacts) -> Iterator[Breach]:
         yield Breach("busy", worker.id, message)
 
 
-def lost(worker: WorkerFacts, patience: Patience) -> Lost:
+def lost(worker: WorkerFacts, patience: Grace) -> Lost:
     """What a worker's engine did that nobody is charged for.
 
     While it lives, and when it stopped, that is what it says: batches that raised are measured; batches that
@@ -272,7 +272,7 @@ def lost(worker: WorkerFacts, patience: Patience) -> Lost:
     return Lost(finished, max(0, worker.engine_busy_ns + worker.unbilled_ns + silent - worker.busy_ns))
 
 
-def periods(days: Iterable[WorkerDay], patience: Patience) -> Iterator[Breach]:
+def periods(days: Iterable[WorkerDay], patience: Grace) -> Iterator[Breach]:
     """An engine does one thing at a time: up to the end of any day, no more was billed than it was up.
 
     `days` in order of worker and day.

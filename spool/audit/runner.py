@@ -20,8 +20,8 @@ from sqlalchemy import Connection
 from spool.audit.rules import (
     Breach,
     Core,
+    Grace,
     JobFacts,
-    Patience,
     billed,
     busy,
     deleted,
@@ -89,13 +89,13 @@ class AuditReport:
 def audit(
     db: Database,
     objects: ObjectStore | None,
-    patience: Patience | None = None,
+    patience: Grace | None = None,
     *,
     remove_orphans: bool = False,
     retention: Mapping[str, Retention] | None = None,
 ) -> AuditReport:
     """Look at everything; without `objects`, at everything in SQL. Raises StorageError."""
-    patience = patience or Patience()
+    patience = patience or Grace()
     report = AuditReport()
     for page in _pages(db, patience, report, retention or {}):
         if objects is not None:
@@ -108,7 +108,7 @@ def audit(
 
 
 def _pages(
-    db: Database, patience: Patience, report: AuditReport, retention: Mapping[str, Retention]
+    db: Database, patience: Grace, report: AuditReport, retention: Mapping[str, Retention]
 ) -> Iterator[list[tuple[JobFacts, int]]]:
     """Judge the jobs a page at a time by what SQL says of them, and pass each page on, every job with the
     number of channels that it has chunks of."""
@@ -151,7 +151,7 @@ def _chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport) -> Co
     return channels
 
 
-def _ledger(db: Database, patience: Patience, report: AuditReport) -> None:
+def _ledger(db: Database, patience: Grace, report: AuditReport) -> None:
     with db.read() as tx:
         for line in facts.lines(tx):
             report.lines += 1
@@ -203,9 +203,7 @@ def _digest(stream: BinaryIO, *, keep: bool) -> tuple[str, bytes]:
     return digest.hexdigest(), b"".join(kept)
 
 
-def _orphans(
-    db: Database, objects: ObjectStore, patience: Patience, report: AuditReport, remove: bool
-) -> None:
+def _orphans(db: Database, objects: ObjectStore, patience: Grace, report: AuditReport, remove: bool) -> None:
     oldest = datetime.now(UTC).timestamp() - patience.upload_seconds
     listing = objects.list(JOBS)
     while found := list(islice(listing, PAGE)):

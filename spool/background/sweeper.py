@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 
 from spool.background.outbox_relay import relay_once
 from spool.broker.celery_app import queue_depth
-from spool.domain.deadlines import reckon
+from spool.domain.deadlines import forecast_deadlines
 from spool.errors import SpoolError, StorageError
 from spool.failpoints import failpoint
 from spool.ids import new_id
@@ -62,7 +62,7 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
         room = {}  # without Redis there is nothing to send again, and still leases to take back
     limits = SweepLimits(
         hint_stale_seconds=settings.hint_stale_seconds,
-        max_deaths=settings.max_deaths,
+        max_crashes=settings.max_crashes,
         room=room,
     )
     with db.begin() as tx:
@@ -70,7 +70,7 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
     failpoint("sweep.swept")
     for job in report.taken:
         log.warning(
-            "lease ran out", **job.ids, attempt=job.attempt, deaths=job.deaths, becomes=str(job.state)
+            "lease ran out", **job.ids, attempt=job.attempt, crashes=job.crashes, becomes=str(job.state)
         )
     if report.rehinted:
         log.info("messages sent again", jobs=len(report.rehinted))
@@ -143,7 +143,7 @@ def _jittered(seconds: float) -> float:
     return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load, guards nothing
 
 
-RECKON_SECONDS = 30.0
+FORECAST_SECONDS = 30.0
 _DEADLINES_LOCK = "deadlines"
 
 
@@ -154,18 +154,18 @@ def upkeep(db: Database, settings: Settings) -> None:
             refresh_use(tx, settings.quotas)
     with db.begin() as tx:
         # Nobody gives this lock up: it says when there was a reckoning last.
-        due = try_lock(tx, _DEADLINES_LOCK, new_id("dln"), RECKON_SECONDS)
+        due = try_lock(tx, _DEADLINES_LOCK, new_id("dln"), FORECAST_SECONDS)
     if due:
-        reckon_deadlines(db, settings)
+        update_deadlines(db, settings)
 
 
-def reckon_deadlines(db: Database, settings: Settings) -> None:
+def update_deadlines(db: Database, settings: Settings) -> None:
     """Judge every batch that has a deadline, and sort its jobs accordingly. Raises StorageError."""
     with db.read() as tx:
         groups, now = open_loads(tx, settings.shares)
     for group in groups:
         deadlines = {load.id: load.deadline for load in group.loads}
-        for verdict in reckon(group.loads, group.rate, now):
+        for verdict in forecast_deadlines(group.loads, group.rate, now):
             with db.begin() as tx:
                 keep_verdict(tx, verdict)
             _until_done(db, partial(move_jobs, verdict=verdict, deadline=deadlines[verdict.id]))

@@ -36,7 +36,7 @@ class Verdict:
     basis: str
 
 
-def reckon(loads: Sequence[Load], rate: float | None, now: datetime) -> list[Verdict]:
+def forecast_deadlines(loads: Sequence[Load], rate: float | None, now: datetime) -> list[Verdict]:
     """A verdict on each load. `rate`: seconds of audio a second that the project can have; None: not
     known."""
     before = 0.0

@@ -33,7 +33,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What is known of a batch: see `spool.store.batch_progress.Standing`, whose sums these are."""
+    """What is known of a batch: see `spool.store.batch_progress.BatchProgress`, whose sums these are."""
 
     open_jobs: int
     open_known_seconds: float

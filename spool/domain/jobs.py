@@ -87,7 +87,7 @@ class Job:
     """Name of the worker it is pinned to."""
     attempt: int
     """Grows with each claim; the fence of every write."""
-    deaths: int
+    crashes: int
     """Attempts since the last retry that ended without a word from their worker."""
     lease_owner: str | None
     lease_until: datetime | None
@@ -125,16 +125,16 @@ class Job:
     """Of the options and the model's weights, once done."""
     key_id: str | None = None
     """The API key that handed it in."""
-    troubles: int = 0
+    transient_failures: int = 0
     """Attempts in a row that ended with an error that may pass and kept no chunk."""
     ran_seconds: float = 0.0
     """How long workers have run it since it was submitted or retried, as of the last renewal."""
     priority: int = NORMAL
     """Its class, as `spool.domain.priority` counts them."""
     deadline: datetime | None = None
-    due: int = NEVER
+    deadline_rank: int = NEVER
     """The deadline in Unix seconds while it can be met; else `NEVER`."""
-    reckoned_seconds: float | None = None
+    forecast_seconds: float | None = None
     """What `done_seconds` should come to by what its project was charged when it was claimed."""
     traceparent: str | None = None
     """The W3C trace context that it was handed in under."""

@@ -19,10 +19,10 @@ PRIORITIES: dict[PriorityName, int] = {"high": HIGH, "normal": NORMAL, "low": LO
 PRIORITY_NAMES: dict[int, PriorityName] = {number: name for name, number in PRIORITIES.items()}
 
 NEVER = 253_402_300_799
-"""`jobs.due` without a deadline that can be met: the end of 9999 in Unix seconds."""
+"""`jobs.deadline_rank` without a deadline that can be met: the end of 9999 in Unix seconds."""
 
 
-def due_of(deadline: datetime | None) -> int:
+def deadline_rank_of(deadline: datetime | None) -> int:
     """The deadline in Unix seconds, as jobs are sorted by it; `NEVER` without one."""
     return NEVER if deadline is None else min(NEVER - 1, int(deadline.timestamp()))
 

@@ -196,7 +196,7 @@ class JobOut(BaseModel):
     worker: str | None = Field(description="The worker it is pinned to, if any.")
     lease_owner: str | None = Field(description="The worker that has it now.")
     attempts: int = Field(description="How often a worker has claimed it.")
-    deaths: int = Field(description="Attempts that ended with a dead process.")
+    crashes: int = Field(description="Attempts that ended with a dead process.")
     cancel_requested: bool
     progress: ProgressOut
     times: TimesOut

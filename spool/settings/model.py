@@ -155,7 +155,7 @@ class Settings(BaseModel):
     hint_stale_seconds: Seconds = 30.0
     hint_window: int = Field(1000, ge=1)
     """Messages kept in one Redis queue at most; the rest wait in SQL."""
-    max_deaths: int = Field(3, ge=1)
+    max_crashes: int = Field(3, ge=1)
 
     price_per_hour: Decimal = Field(Decimal("0.10"), ge=0)
     """Price of an engine hour where the rate card names neither the worker nor its pool."""

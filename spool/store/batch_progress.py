@@ -22,7 +22,7 @@ _ENDED = [state.value for state in JobState if state.terminal]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BatchProgress:
     """Sums over a batch's jobs and bills. Seconds of audio and of engine; money in nano-units."""
 
     counts: dict[JobState, int]
@@ -75,7 +75,7 @@ def jobs_progress(tx: Connection, job_ids: Sequence[str]) -> dict[str, dict[str,
     }
 
 
-def batch_standing(tx: Connection, batch_id: str) -> Standing:
+def batch_progress(tx: Connection, batch_id: str) -> BatchProgress:
     """Everything at once; one pass over the batch's jobs and one over its bills."""
     counts = batch_counts(tx, [batch_id])[batch_id]
     unended, known = jobs.c.state.not_in(_ENDED), jobs.c.audio_seconds.is_not(None)
@@ -94,7 +94,7 @@ def batch_standing(tx: Connection, batch_id: str) -> Standing:
     ).one()
     bills = _bills(tx, batch_id)
     started, now = audio[6], audio[7]
-    return Standing(
+    return BatchProgress(
         counts=counts,
         reused=int(audio[0]),
         done_seconds=float(audio[1]),

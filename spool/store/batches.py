@@ -158,7 +158,7 @@ def add_jobs(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> int:
     if new:
         # The database's clock, with a step from line to line, so that the order of the manifest is kept.
         place = tx.scalar(select(epoch_us())) or 0
-        rows = [values_of(job) | {"place": place + step} for step, job in enumerate(new)]
+        rows = [values_of(job) | {"queue_position": place + step} for step, job in enumerate(new)]
         keep_phrases(tx, [job.phrases for job in new])
         # One prepared statement row by row: lists of ten thousand parameters take far longer to read.
         tx.execute(build(jobs).values(**times).on_conflict_do_nothing(), rows)

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from spool.domain.transcript import Lattice, NbestText, Word
 from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
-from spool.store.queue.leases import Claim, hold
+from spool.store.queue.leases import Claim, lock_claim
 from spool.store.sql import now_utc
 from spool.tables import chunks
 
@@ -53,7 +53,7 @@ def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) 
     the claim's attempt. Raises LeaseLost with nothing written: the caller then bills the time as wasted by
     itself.
     """
-    hold(tx, claim)
+    lock_claim(tx, claim)
     build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
     saved = tx.execute(
         build(chunks)
@@ -110,7 +110,7 @@ def drop_stale(tx: Connection, claim: Claim, fingerprint: str) -> int:
 
     An attempt decodes by one fingerprint, so all of it goes or none. Raises LeaseLost.
     """
-    hold(tx, claim)
+    lock_claim(tx, claim)
     stale = chunks.c.fingerprint.is_distinct_from(fingerprint)
     gone = tx.execute(
         delete(chunks).where(chunks.c.job_id == claim.job.id, stale).returning(chunks.c.attempt)

@@ -22,7 +22,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.domain.jobs import Job, JobState, Source, SourceKind
 from spool.domain.options import JobOptions, PhraseList
-from spool.domain.priority import NORMAL, due_of
+from spool.domain.priority import NORMAL, deadline_rank_of
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.ids import new_id
 from spool.store.deletions import refuse_deleted, whole
@@ -184,7 +184,8 @@ def cancel_job(tx: Connection, job_id: str) -> Job:
 
 
 def retry_job(tx: Connection, job_id: str) -> Job:
-    """Queue a failed or cancelled job again. Its saved chunks stay; deaths, troubles and time are forgotten.
+    """Queue a failed or cancelled job again. Its saved chunks stay; crashes, transient_failures and time are
+    forgotten.
 
     Raises NotFound, Deleted, and Conflict in any other state.
     """
@@ -228,12 +229,12 @@ def retried() -> dict[str, Any]:
     emptied = ("hinted_at", "started_at", "finished_at", "error_code", "error_message", "not_before")
     return {
         "state": JobState.QUEUED.value,
-        "deaths": 0,
-        "troubles": 0,
+        "crashes": 0,
+        "transient_failures": 0,
         "ran_seconds": 0.0,
         "cancel_requested": False,
         "queued_at": now_utc(),
-        "place": epoch_us(),
+        "queue_position": epoch_us(),
         "updated_at": now_utc(),
     } | dict.fromkeys(emptied, null())
 
@@ -270,13 +271,18 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "traceparent": new.traceparent,
         "priority": new.priority,
         "deadline": new.deadline,
-        "due": due_of(new.deadline),
+        "deadline_rank": deadline_rank_of(new.deadline),
         "phrases_sha256": new.phrases and new.phrases.sha256,
     }
 
 
 def _insert_job(tx: Connection, new: NewJob) -> Job:
-    times = {"created_at": now_utc(), "queued_at": now_utc(), "updated_at": now_utc(), "place": epoch_us()}
+    times = {
+        "created_at": now_utc(),
+        "queued_at": now_utc(),
+        "updated_at": now_utc(),
+        "queue_position": epoch_us(),
+    }
     keep_phrases(tx, [new.phrases])
     row = tx.execute(insert(jobs).values(**values_of(new), **times).returning(*JOB_COLUMNS)).one()
     job = job_of(row)

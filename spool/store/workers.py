@@ -19,7 +19,7 @@ from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import workers
 
 WorkerState = Literal["starting", "ready", "draining", "resting", "unwell", "stopped"]
-Standing = WorkerState | Literal["lost"]
+WorkerStatus = WorkerState | Literal["lost"]
 ALIVE_SECONDS = 60.0
 
 
@@ -65,7 +65,7 @@ class Worker:
     """Models in its memory, as of then, the one needed last at the end; None where it does not say."""
 
     @property
-    def standing(self) -> Standing:
+    def status(self) -> WorkerStatus:
         """Its state; `lost` where it said nothing for too long."""
         return self.state if self.alive or self.state == "stopped" else "lost"
 

@@ -42,9 +42,9 @@ jobs = Table(
     Column("pool", NAME, nullable=False),
     Column("worker", NAME),
     Column("attempt", Integer, nullable=False, server_default=text("0")),
-    Column("deaths", Integer, nullable=False, server_default=text("0")),
+    Column("crashes", Integer, nullable=False, server_default=text("0")),
     # Since the last retry: errors that may pass, one after another without a chunk, and seconds in workers.
-    Column("troubles", Integer, nullable=False, server_default=text("0")),
+    Column("transient_failures", Integer, nullable=False, server_default=text("0")),
     Column("ran_seconds", Double, nullable=False, server_default=text("0")),
     Column("lease_owner", NAME),
     Column("lease_until", UtcDateTime),
@@ -81,12 +81,12 @@ jobs = Table(
     # its own.
     Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),
     Column("deadline", UtcDateTime),
-    Column("due", BigInteger, nullable=False, server_default=text(str(NEVER))),
-    Column("place", BigInteger, nullable=False, server_default=text("0")),
+    Column("deadline_rank", BigInteger, nullable=False, server_default=text(str(NEVER))),
+    Column("queue_position", BigInteger, nullable=False, server_default=text("0")),
     # A pause after an error that may pass, or while a worker makes itself free for this job alone.
     Column("not_before", UtcDateTime),
     # What `done_seconds` should come to by what its project was charged when it was claimed.
-    Column("reckoned_seconds", Double),
+    Column("forecast_seconds", Double),
     # The W3C trace context that it was handed in under.
     Column("traceparent", String(55)),
     # The list of phrases in its options, until they are deleted with its transcript.
@@ -99,7 +99,7 @@ jobs = Table(
     CheckConstraint(
         "(state = 'running') = (lease_owner IS NOT NULL AND lease_until IS NOT NULL)", name="lease"
     ),
-    CheckConstraint("attempt >= 0 AND deaths >= 0", name="counts"),
+    CheckConstraint("attempt >= 0 AND crashes >= 0", name="counts"),
     Index("ix_jobs_created_at_id", "created_at", "id"),
     Index("ix_jobs_state_created_at_id", "state", "created_at", "id"),
     Index("ix_jobs_project_created_at_id", "project", "created_at", "id"),
@@ -118,17 +118,17 @@ jobs = Table(
         "worker",
         "project",
         "priority",
-        "due",
-        "place",
+        "deadline_rank",
+        "queue_position",
         "id",
         sqlite_where=text("state = 'queued'"),
         postgresql_where=text("state = 'queued'"),
     ),
     Index(
         "ix_jobs_due",
-        "due",
-        sqlite_where=text(f"state = 'queued' AND due < {NEVER}"),
-        postgresql_where=text(f"state = 'queued' AND due < {NEVER}"),
+        "deadline_rank",
+        sqlite_where=text(f"state = 'queued' AND deadline_rank < {NEVER}"),
+        postgresql_where=text(f"state = 'queued' AND deadline_rank < {NEVER}"),
     ),
     # How many ended how, counted in the index alone; its equal entries are kept as one.
     Index(

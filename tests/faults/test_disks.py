@@ -105,7 +105,7 @@ def test_a_workers_own_disk(disk: SmallDisk, stack: Stack) -> None:
         fault.injected = time.monotonic()
         fault.note = "counted from when there was room"
     stack.assert_done(fault.jobs)
-    assert {stack.job(job_id).deaths for job_id in fault.jobs} == {0}
+    assert {stack.job(job_id).crashes for job_id in fault.jobs} == {0}
     assert worker.poll() is None
     stack.stop_workers()
     assert stack.audit().clean

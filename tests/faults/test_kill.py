@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from ops.testbed.stack import PATIENCE, Stack, gone, until
-from spool.audit.rules import Patience
+from spool.audit.rules import Grace
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
 from spool.store.jobs import cancel_job
@@ -91,7 +91,7 @@ def test_an_engine_killed(stack: Stack, point: str) -> None:
         fault.injected = time.monotonic()
     stack.assert_done(fault.jobs)
     assert worker.poll() is None, "the worker outlives its engine"
-    assert {(stack.job(job_id).attempt, stack.job(job_id).deaths) for job_id in fault.jobs} == {(1, 0)}
+    assert {(stack.job(job_id).attempt, stack.job(job_id).crashes) for job_id in fault.jobs} == {(1, 0)}
     assert fault.repeated <= 2, "the batch on the device and nothing else"
 
 
@@ -112,7 +112,7 @@ def test_an_api_killed_while_it_accepts_a_job(stack: Stack, point: str) -> None:
         assert stack.upload(recording, key=point) == fault.jobs[0]
     stack.assert_done(fault.jobs)
     assert fault.repeated == 0
-    aged = Patience(upload_seconds=-60.0)  # as if an hour had passed
+    aged = Grace(upload_seconds=-60.0)  # as if an hour had passed
     report = audit(stack.db, stack.objects, aged)
     assert report.counts["orphan"] == report.counts.total() == (point == "create.stored"), report.breaches
     assert audit(stack.db, stack.objects, aged, remove_orphans=True).clean

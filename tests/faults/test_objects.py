@@ -91,7 +91,7 @@ def test_a_store_that_comes_to_its_senses(behind: Behind, what: str) -> None:
     assert rule.used == rule.times, "all of the fault was met"
     stack.assert_done(fault.jobs)
     assert fault.repeated == 0
-    assert stack.job(fault.jobs[0]).deaths == 0
+    assert stack.job(fault.jobs[0]).crashes == 0
 
 
 @long

@@ -9,13 +9,13 @@ from sqlalchemy import select
 
 from ops.testbed.postgres import PostgresServer, find_binaries
 from ops.testbed.stack import Stack, until
-from spool.audit.rules import Patience
+from spool.audit.rules import Grace
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
 from spool.tables import jobs
 
 pytestmark = pytest.mark.long
-AGED = Patience(grace_seconds=30.0, upload_seconds=-60.0)  # as if an hour had passed
+AGED = Grace(grace_seconds=30.0, upload_seconds=-60.0)  # as if an hour had passed
 DATABASE = "spool-test-restores"
 
 

@@ -45,7 +45,7 @@ def test_a_zombie_writes_nothing(stack: Stack) -> None:
         first.send_signal(signal.SIGCONT)
         until(lambda: stack.billed_ns(wasted=True) > wasted, "the zombie's time was billed as wasted")
     stack.assert_done(fault.jobs)
-    assert (job.attempt, job.deaths) == (2, 1)
+    assert (job.attempt, job.crashes) == (2, 1)
     assert {chunk.attempt for chunk in saved} == {2}
     assert stack.job(job_id) == job, "not even its time of change"
     assert stack.chunks(job_id) == saved
@@ -116,7 +116,7 @@ def test_a_worker_that_takes_its_own_job_back_does_not_hurt_itself(stack: Stack)
         until(lambda: stack.fired("save.begun"), "a thread about to save")
         with stack.db.begin() as tx:
             tx.execute(update(jobs).where(jobs.c.id == job_id).values(lease_until=seconds_from_now(-1)))
-            assert sweep(tx, SweepLimits(max_deaths=5)).requeued == (job_id,)
+            assert sweep(tx, SweepLimits(max_crashes=5)).requeued == (job_id,)
         fault.injected = time.monotonic()
         until(lambda: stack.job(job_id).attempt == 2, "the other thread has it")
     stack.assert_done(fault.jobs)
@@ -162,8 +162,8 @@ def test_many_sweepers_count_one_death(stack: Stack) -> None:
     died = {w.info.id for w in stack.workers() if w.info.pid == worker.pid}
     for job_id in fault.jobs:
         job = stack.job(job_id)
-        assert (job.attempt, job.deaths) in {(1, 0), (2, 1)}
-    assert owners & died or {stack.job(job_id).deaths for job_id in fault.jobs} == {0}
+        assert (job.attempt, job.crashes) in {(1, 0), (2, 1)}
+    assert owners & died or {stack.job(job_id).crashes for job_id in fault.jobs} == {0}
 
 
 def test_poison_fails_alone(stack: Stack) -> None:
@@ -190,7 +190,7 @@ def test_a_job_that_kills_its_worker_is_set_aside(stack: Stack) -> None:
     recording, innocent = stack.record(60), stack.record(60)
     stack.stop_workers()
     with stack.fault(
-        "a job whose every attempt ends with a dead worker", note="set aside at 5 deaths"
+        "a job whose every attempt ends with a dead worker", note="set aside at 5 crashes"
     ) as fault:
         fault.jobs = [stack.submit_stored(recording)]
         for _ in range(5):
@@ -201,7 +201,7 @@ def test_a_job_that_kills_its_worker_is_set_aside(stack: Stack) -> None:
         fault.jobs.append(stack.submit_stored(innocent))
         stack.worker()
     job = stack.job(fault.jobs[0])
-    assert (job.state, job.error_code, job.deaths) == (JobState.FAILED, "poison", 5)
+    assert (job.state, job.error_code, job.crashes) == (JobState.FAILED, "poison", 5)
     stack.assert_done(fault.jobs[1:])
 
 
@@ -222,13 +222,13 @@ def test_clocks_that_disagree(stack: Stack) -> None:
         sent = [post_upload(url, each, f"clocks-{number}", "slow") for number, each in enumerate(recordings)]
         fault.jobs = [str(answer.json()["id"]) for answer in sent]
         until(lambda: all(stack.chunks(job_id) for job_id in fault.jobs), "a chunk of each saved")
-        assert [stack.job(job_id).deaths for job_id in fault.jobs] == [0] * 4, "no lease ran out"
+        assert [stack.job(job_id).crashes for job_id in fault.jobs] == [0] * 4, "no lease ran out"
         workers[0].kill()
         gone(workers[0])
         fault.injected = time.monotonic()
     stack.assert_done(fault.jobs)
-    assert {stack.job(job_id).deaths for job_id in fault.jobs} <= {0, 1}
-    assert all(job.attempt == job.deaths + 1 for job in map(stack.job, fault.jobs))
+    assert {stack.job(job_id).crashes for job_id in fault.jobs} <= {0, 1}
+    assert all(job.attempt == job.crashes + 1 for job in map(stack.job, fault.jobs))
 
 
 def test_at_the_end_bills_and_engines_agree(stack: Stack) -> None:

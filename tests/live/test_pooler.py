@@ -14,7 +14,7 @@ from spool.errors import SettingsError
 from spool.store import Database
 from spool.store.database import driver_url
 from spool.store.queue.leases import Claim
-from spool.store.queue.scheduler import Asker, claim_next
+from spool.store.queue.scheduler import ClaimRequest, claim_next
 from tests.live.pgbouncer import Pooler
 
 CONNECTIONS = 3
@@ -44,7 +44,7 @@ def test_more_workers_than_connections_claim_each_job_once(pooled_url: str) -> N
 
     def work(number: int) -> None:
         own = Database(pooled_url, pool_size=2)
-        asker = Asker(f"wrk_{number}", "cpu", f"w{number}", 60.0, 3, alone=True)
+        asker = ClaimRequest(f"wrk_{number}", "cpu", f"w{number}", 60.0, 3, alone=True)
         while True:
             with own.begin() as tx:
                 claim = claim_next(tx, asker, Rules())

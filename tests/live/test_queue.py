@@ -241,7 +241,7 @@ def test_a_dead_workers_job_is_queued_and_sent(
     until(lambda: messages(redis_server) == [claim.job.id])
 
     job = reread(db, claim.job.id)
-    assert (job.state, job.deaths) == (JobState.QUEUED, 1)
+    assert (job.state, job.crashes) == (JobState.QUEUED, 1)
     assert sweeping.is_alive()
 
 

@@ -16,7 +16,7 @@ def confirm(
     folder: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("."),
 ) -> None:
     """Confirm what could not be tried where Spool was built: kernels, parity, words, speed, memory,
-    deaths and sleep.
+    crashes and sleep.
 
     Writes confirm-….json and .md; exit code 1 when anything differs.
     """
@@ -48,9 +48,9 @@ def confirm(
         ),
         Step("memory", "flat", lambda: engine.memory(settings, place, minutes)),
         Step(
-            "deaths",
+            "crashes",
             "one restart each, every utterance answered",
-            lambda: engine.deaths(settings, place),
+            lambda: engine.crashes(settings, place),
         ),
         Step("sleep", "the same words after it", asleep),
     ]

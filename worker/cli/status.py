@@ -57,7 +57,7 @@ def _sentence(name: str, worker: Worker | None) -> str:
         return f"{name}: no worker of this name has ever started"
     reason = f": {worker.reason}" if worker.reason else ""
     seen = f"{worker.seen_at:%Y-%m-%d %H:%M:%S} UTC"
-    return f"{name}: {worker.standing}{reason}; version {worker.info.version}, last heard of {seen}"
+    return f"{name}: {worker.status}{reason}; version {worker.info.version}, last heard of {seen}"
 
 
 def _as_json(worker: Worker | None) -> str:
@@ -68,7 +68,7 @@ def _as_json(worker: Worker | None) -> str:
         {
             "id": info.id,
             "name": info.name,
-            "state": worker.standing,
+            "state": worker.status,
             "alive": worker.alive,
             "reason": worker.reason,
             "version": info.version,

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from spool.errors import InvalidRequest
-from worker.decode.types import FusionOptions, SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.local.report import render_results
 from worker.machine.blas import preload_blas
 
@@ -145,7 +145,7 @@ def transcribe(
         scores=scores.value,
         fusion=fusion if fusion.asks else None,
     )
-    ask = UtteranceAsk(alternatives=alternatives, lattice=_reach(form, lattice, prune))
+    ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune))
     carries = context is ContextName.job
     results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
     typer.echo(render_results(results, form.value, lattice and lattice.value))

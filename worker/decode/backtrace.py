@@ -53,7 +53,7 @@ class _Steps:
     parents: np.ndarray | None
 
 
-class Trail:
+class Backtrace:
     """The emissions of every step so far, on the device until `paths` is asked for."""
 
     def __init__(self, batch: int, slots: int) -> None:

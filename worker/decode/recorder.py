@@ -26,7 +26,7 @@ class _Step:
     marks: mx.array | None
 
 
-class Keeper:
+class LatticeRecorder:
     """One search's steps."""
 
     def __init__(self) -> None:

@@ -10,12 +10,12 @@ from typing import Protocol
 from spool.domain.transcript import Lattice, LatticeArc, LatticeEnd, Word
 from worker.decode.fusion.fusion import Speller
 from worker.decode.lattice.build import word_graph
-from worker.decode.lattice.confidence import believed, weighed
+from worker.decode.lattice.confidence import arc_posteriors, with_confidence
 from worker.decode.lattice.prefix_graph import Record
 from worker.decode.lattice.word_graph import WordGraph, best_path, pruned, widest
-from worker.decode.recorder import Keeper
+from worker.decode.recorder import LatticeRecorder
 from worker.decode.search import EncodedBatch, Searchable, best_of, search
-from worker.decode.types import Hypothesis, SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.words import CONFIDENCE_DIGITS, DIGITS, SCORE_DIGITS, Decoder, words_of
 
 MOST_ARCS = 5000  # of one chunk's lattice: some 500 kB as JSON
@@ -41,7 +41,7 @@ class Answer:
         words = words_of(best_of(self.hypotheses), tokenizer, frame_seconds, offset_seconds)
         if self.graph is None:
             return words
-        return weighed(words, self.graph, frame_seconds, offset_seconds, alternatives)
+        return with_confidence(words, self.graph, frame_seconds, offset_seconds, alternatives)
 
     def lattice(self, prune: float, frame_seconds: float, seconds: float) -> Lattice | None:
         """The lattice of an utterance of `seconds`, in seconds from its start, pruned to `prune` or, where
@@ -64,16 +64,18 @@ def answers(
     model: Spelling,
     encoded: EncodedBatch,
     options: SearchOptions,
-    asks: Sequence[UtteranceAsk] | None = None,
+    asks: Sequence[DecodeRequest] | None = None,
 ) -> list[Answer]:
     """As `search`, with what the beam kept."""
-    keeper = Keeper()
+    keeper = LatticeRecorder()
     found = search(model, encoded, options, asks, keeper)
     records: Sequence[Record | None] = keeper.records() or [None] * len(found)
     return [
         Answer(
             tuple(hypotheses),
-            believed(word_graph(record, model.tokenizer)) if record is not None and hypotheses else None,
+            arc_posteriors(word_graph(record, model.tokenizer))
+            if record is not None and hypotheses
+            else None,
         )
         for hypotheses, record in zip(found, records, strict=True)
     ]

@@ -14,10 +14,10 @@ from spool.errors import EngineError, InvalidRequest
 from worker.decode.ctc.beam import ctc_beam_search
 from worker.decode.ctc.greedy import ctc_greedy
 from worker.decode.fusion.fusion import Fusion, Speller, make_fusion
-from worker.decode.recorder import Keeper
+from worker.decode.recorder import LatticeRecorder
 from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.greedy import greedy_search
-from worker.decode.types import Hypothesis, SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
 
@@ -62,8 +62,8 @@ def search(
     model: Searchable,
     encoded: EncodedBatch,
     options: SearchOptions,
-    asks: Sequence[UtteranceAsk] | None = None,
-    keeper: Keeper | None = None,
+    asks: Sequence[DecodeRequest] | None = None,
+    keeper: LatticeRecorder | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each utterance, best first, at most `options.nbest` of them.
 
@@ -85,7 +85,7 @@ def search(
         check_ask(options, ask)
     fusion = None
     if options.fusion is not None or asks is not None:
-        each = [UtteranceAsk()] * len(lengths) if asks is None else asks
+        each = [DecodeRequest()] * len(lengths) if asks is None else asks
         fusion = make_fusion(model.tokenizer, options.fusion, each)
     if head == "ctc":
         assert model.ctc is not None
@@ -102,7 +102,7 @@ def _search_ctc(
     lengths: np.ndarray,
     options: SearchOptions,
     fusion: Fusion | None,
-    keeper: Keeper | None,
+    keeper: LatticeRecorder | None,
 ) -> list[list[Hypothesis]]:
     log_probs, fixed = _log_probs(head, frames, lengths), options.scores == "fixed"
     if options.decoder == "beam":
@@ -135,7 +135,7 @@ def _search_transducer(
     lengths: np.ndarray,
     options: SearchOptions,
     fusion: Fusion | None,
-    keeper: Keeper | None,
+    keeper: LatticeRecorder | None,
 ) -> list[list[Hypothesis]]:
     fixed = options.scores == "fixed"
     if options.decoder == "beam":
@@ -152,7 +152,7 @@ def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
     return hypotheses[0]
 
 
-def check_ask(options: SearchOptions, ask: UtteranceAsk) -> None:
+def check_ask(options: SearchOptions, ask: DecodeRequest) -> None:
     """Raises InvalidRequest where the decoder cannot answer what is asked of it beyond its hypotheses."""
     if ask.alternatives < 0 or not (ask.lattice is None or 0 <= ask.lattice < math.inf):
         raise InvalidRequest("alternatives and what a lattice is pruned to must not be below 0")
@@ -160,13 +160,13 @@ def check_ask(options: SearchOptions, ask: UtteranceAsk) -> None:
         raise InvalidRequest(GREEDY_LATTICE)
 
 
-def check_options(model: Searchable, options: SearchOptions, ask: UtteranceAsk | None = None) -> None:
+def check_options(model: Searchable, options: SearchOptions, ask: DecodeRequest | None = None) -> None:
     """Raises InvalidRequest, before any audio, where `search` would: no such head, a broken file."""
     head = resolve_head(model, options)
     if ask is not None:
         check_ask(options, ask)
     if options.fusion is not None or ask is not None:
-        fusion = make_fusion(model.tokenizer, options.fusion, [ask or UtteranceAsk()])
+        fusion = make_fusion(model.tokenizer, options.fusion, [ask or DecodeRequest()])
         if fusion is not None and head == "ctc" and options.decoder == "greedy":
             raise InvalidRequest(GREEDY_CTC)
 

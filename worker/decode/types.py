@@ -35,7 +35,7 @@ class FusionOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class UtteranceAsk:
+class DecodeRequest:
     """What one utterance of a batch asks for itself, beside the `SearchOptions` of all.
 
     phrases: texts to be favoured, weighed by `boost`; those of the options are heard beside them, as a list

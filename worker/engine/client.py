@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import EngineStopped, JobCancelled
-from worker.decode.types import SearchOptions, UtteranceAsk, UtteranceResult
+from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult
 from worker.engine.audio_slots import AudioSlots, SlotLayout
 from worker.engine.pending import AnyFuture, EngineStats, PendingRequests
 from worker.engine.protocol import (
@@ -99,7 +99,7 @@ class Engine:
         model: str,
         options: SearchOptions,
         cancel: threading.Event | None = None,
-        ask: UtteranceAsk = NOTHING,
+        ask: DecodeRequest = NOTHING,
     ) -> "Future[UtteranceResult]":
         """Queue one utterance of 16 kHz mono float32 `samples` for `model` (a path or hub id).
 
@@ -127,7 +127,7 @@ class Engine:
             raise
         return future
 
-    def prepare(self, model: str, options: SearchOptions, ask: UtteranceAsk) -> "Future[ModelInfo]":
+    def prepare(self, model: str, options: SearchOptions, ask: DecodeRequest) -> "Future[ModelInfo]":
         """As `describe`, and behind the batch on the device make ready what such a search needs: its
         language model, its phrases. The future raises InvalidRequest where it cannot be done."""
         future: Future[ModelInfo] = Future()
@@ -231,9 +231,9 @@ class Engine:
         """Forget the children that died with nobody to blame: a self-test has passed."""
         self._pending.forgive()
 
-    def unexplained_deaths(self, seconds: float) -> int:
+    def unexplained_crashes(self, seconds: float) -> int:
         """How many children died within the last `seconds` with nobody to blame."""
-        return self._pending.unexplained_deaths(seconds)
+        return self._pending.unexplained_crashes(seconds)
 
     @property
     def child_pid(self) -> int | None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spool.settings import FRAME_BUDGET, LONGEST_CHUNK_FRAMES, MAX_BATCH, Settings
-from worker.engine.protocol import DEFAULT_LOADER, EngineOptions, ShelfOptions
+from worker.engine.protocol import DEFAULT_LOADER, EngineOptions, ModelCacheOptions
 from worker.engine.scheduler import BatchLimits
 from worker.machine.hardware import Hardware, this_machine
 
@@ -112,7 +112,7 @@ FRAME_SAMPLES = 160  # a feature frame of 10 ms at 16 kHz
 def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOptions:
     """The engine that the settings ask for."""
     budget = budget_of(settings, this_machine())
-    shelf = ShelfOptions(
+    shelf = ModelCacheOptions(
         most=sys.maxsize,
         budget_bytes=budget.models,
         stay_seconds=settings.model_stay_seconds,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from worker.engine.protocol import ShelfOptions
+from worker.engine.protocol import ModelCacheOptions
 
 Held = TypeVar("Held")
 WEIGHTS = ("*.safetensors", "*.nemo")
@@ -25,10 +25,10 @@ class _Place(Generic[Held]):
     size: int
 
 
-class Shelf(Generic[Held]):
+class ModelCache(Generic[Held]):
     """Models by path. Used from one thread, but for `may_serve`, which reads alone."""
 
-    def __init__(self, options: ShelfOptions, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, options: ModelCacheOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._clock = clock
         self._places: OrderedDict[str, _Place[Held]] = OrderedDict()

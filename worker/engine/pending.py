@@ -58,8 +58,8 @@ class EngineStats:
 log = structlog.get_logger(__name__)
 
 STARTS_WITHOUT_READY = 3  # then the fault is in the installation, and another start changes nothing
-DEATHS_KEPT = 100
-LOAD_DEATHS = 2  # of children that died while they loaded the same model
+CRASHES_KEPT = 100
+LOAD_CRASHES = 2  # of children that died while they loaded the same model
 
 AnyFuture = Future[UtteranceResult] | Future[ModelInfo]
 
@@ -79,13 +79,13 @@ class PendingRequests:
     def __init__(self, release: Callable[[int], None], fill: Callable[[int], int]) -> None:
         self._release = release
         self._fill = fill
-        self._unexplained: deque[float] = deque(maxlen=DEATHS_KEPT)
+        self._unexplained: deque[float] = deque(maxlen=CRASHES_KEPT)
         self._lock = threading.RLock()
         self._open: dict[int, _Open] = {}
         self._on_device: tuple[int, ...] = ()
         self._began_ns = 0
         self._loading: str | None = None
-        self._load_deaths: dict[str, int] = {}
+        self._load_crashes: dict[str, int] = {}
         self._models: dict[str, ModelInfo] = {}
         self._loaded: list[str] = []
         self.crowded = False  # a model has had to leave for another
@@ -168,11 +168,11 @@ class PendingRequests:
             self.up.clear()
 
     def forgive(self) -> None:
-        """Forget the deaths with nobody to blame: the engine has proved to be well."""
+        """Forget the crashes with nobody to blame: the engine has proved to be well."""
         with self._lock:
             self._unexplained.clear()
 
-    def unexplained_deaths(self, seconds: float) -> int:
+    def unexplained_crashes(self, seconds: float) -> int:
         """How many children died within the last `seconds` with no utterance and no model to blame."""
         with self._lock:
             return sum(died > time.monotonic() - seconds for died in self._unexplained)
@@ -187,7 +187,7 @@ class PendingRequests:
                 self._loading = report.model
             elif isinstance(report, Loaded):
                 self._loading = None
-                self._load_deaths.pop(report.model, None)
+                self._load_crashes.pop(report.model, None)
                 if report.info is not None:
                     self._models[report.model] = report.info
                     self._loaded.append(report.model)
@@ -269,16 +269,16 @@ class PendingRequests:
         entries = [self._open.get(ticket) for ticket in tickets]
         return tuple(e.request.samples for e in entries if e is not None and isinstance(e.request, Utterance))
 
-    def _explain(self, deaths: int) -> None:
-        for _ in range(min(deaths, len(self._unexplained))):
+    def _explain(self, crashes: int) -> None:
+        for _ in range(min(crashes, len(self._unexplained))):
             self._unexplained.pop()
 
     def _blame_model(self, model: str, ending: str) -> None:
-        self._load_deaths[model] = self._load_deaths.get(model, 0) + 1
-        if self._load_deaths[model] < LOAD_DEATHS:
+        self._load_crashes[model] = self._load_crashes.get(model, 0) + 1
+        if self._load_crashes[model] < LOAD_CRASHES:
             return
-        del self._load_deaths[model]
-        self._explain(LOAD_DEATHS)
+        del self._load_crashes[model]
+        self._explain(LOAD_CRASHES)
         waiting = [ticket for ticket, entry in self._open.items() if entry.request.model == model]
         error = ModelUnreadable(f"Loading the model {model} ends the engine's process ({ending}).")
         self._answer_all(waiting, error)

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from spool.domain.transcript import Lattice, Word
 from spool.errors import SpoolError
-from worker.decode.types import Hypothesis, SearchOptions, UtteranceAsk, UtteranceResult
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions, UtteranceResult
 from worker.engine.scheduler import BatchLimits
 
 DEFAULT_LOADER = "worker.engine.recognizer:load_recognizer"
 SAMPLE_RATE = 16_000
-NOTHING = UtteranceAsk()
+NOTHING = DecodeRequest()
 
 
 @dataclass(frozen=True, slots=True)
-class ShelfOptions:
+class ModelCacheOptions:
     """Which models stay in memory (`worker.engine.model_cache`): at most so many, whose weights take so many
     bytes; `pinned` paths never leave, and one that was loaded stays for so long while it has work."""
 
@@ -41,7 +41,7 @@ class EngineOptions:
     slots: int = 96
     slot_samples: int = 40 * SAMPLE_RATE
     limits: BatchLimits = field(default_factory=BatchLimits)
-    shelf: ShelfOptions = field(default_factory=ShelfOptions)
+    shelf: ModelCacheOptions = field(default_factory=ModelCacheOptions)
     loader: str = DEFAULT_LOADER
     start_seconds: float = 120.0
     share: float = 1.0
@@ -94,7 +94,7 @@ class Recognizer(Protocol):
     def info(self) -> ModelInfo:
         """Which weights these are."""
 
-    def prepare(self, options: SearchOptions, ask: UtteranceAsk) -> ModelInfo:
+    def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
         """Read what a search so asked will need, and say which files that were. Raises InvalidRequest where
         it cannot be done: no such head, a broken language model, a phrase without tokens."""
 
@@ -102,7 +102,7 @@ class Recognizer(Protocol):
         self,
         utterances: Sequence[NDArray[np.float32]],
         options: SearchOptions,
-        asks: Sequence[UtteranceAsk],
+        asks: Sequence[DecodeRequest],
     ) -> list[Recognition | Failure]:
         """Transcribe a batch of 16 kHz mono utterances, one answer each, in order; each asks for its own
         phrases, language model and context. All device work is done when it returns. What it raises is said
@@ -125,7 +125,7 @@ class Utterance:
     options: SearchOptions
     alone: bool = False
     control: bool = False
-    ask: UtteranceAsk = NOTHING
+    ask: DecodeRequest = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Describe:
     ticket: int
     model: str
     options: SearchOptions | None = None
-    ask: UtteranceAsk = NOTHING
+    ask: DecodeRequest = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

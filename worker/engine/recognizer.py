@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spool.errors import EngineError, InvalidRequest
 from worker.decode.result import Answer, answers
 from worker.decode.search import check_options
-from worker.decode.types import SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.memory_budget import CACHE_BYTES
 from worker.engine.protocol import NOTHING, SAMPLE_RATE, Failure, ModelInfo, Recognition
 from worker.models.load import load_model
@@ -37,7 +37,7 @@ class ModelRecognizer:
             size=model.size,
         )
 
-    def prepare(self, options: SearchOptions, ask: UtteranceAsk) -> ModelInfo:
+    def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
         """Read the language model and spell the phrases. Raises InvalidRequest."""
         check_options(self._model, options, ask)
         return replace(self.info, language_model=_digest_of(ask.lm))
@@ -46,7 +46,7 @@ class ModelRecognizer:
         self,
         utterances: Sequence[NDArray[np.float32]],
         options: SearchOptions,
-        asks: Sequence[UtteranceAsk],
+        asks: Sequence[DecodeRequest],
     ) -> list[Recognition | Failure]:
         """One answer per 16 kHz mono utterance, in order; one whose logits are no numbers fails alone.
 
@@ -65,7 +65,7 @@ class ModelRecognizer:
         ]
 
     def _told(
-        self, answer: Answer, frames: int, seconds: float, options: SearchOptions, ask: UtteranceAsk
+        self, answer: Answer, frames: int, seconds: float, options: SearchOptions, ask: DecodeRequest
     ) -> Recognition | Failure:
         spell, frame_seconds = self._model.tokenizer, self._model.frame_seconds
         try:

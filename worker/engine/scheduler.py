@@ -30,7 +30,7 @@ class BatchLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class QueuedUtterance:
     """An utterance that waits. `ticket` orders arrivals; only equal `group`s may share a batch; `alone`
     marks one that was in a batch that ended the engine's process, and goes first and by itself."""
 
@@ -45,42 +45,42 @@ class Waiting:
 class _Batch:
     """A batch as it grows; `longest` and `total` in samples."""
 
-    items: list[Waiting] = field(default_factory=list)
+    items: list[QueuedUtterance] = field(default_factory=list)
     longest: int = 0
     total: int = 0
 
-    def fits(self, item: Waiting, limits: BatchLimits) -> bool:
+    def fits(self, item: QueuedUtterance, limits: BatchLimits) -> bool:
         count = len(self.items) + 1
         padded = max(self.longest, item.length) * count
         if count > limits.utterances or padded > limits.samples:
             return False
         return padded - (self.total + item.length) <= limits.padding * padded
 
-    def add(self, item: Waiting) -> None:
+    def add(self, item: QueuedUtterance) -> None:
         self.items.append(item)
         self.longest = max(self.longest, item.length)
         self.total += item.length
 
 
-class WaitingList:
+class UtteranceQueue:
     """The utterances of all jobs that wait for the device. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
-        self._queues: dict[str, deque[Waiting]] = {}
+        self._queues: dict[str, deque[QueuedUtterance]] = {}
         self._served: dict[str, int] = {}
         self._level = 0
-        self._suspects: deque[Waiting] = deque()
+        self._suspects: deque[QueuedUtterance] = deque()
 
     def __len__(self) -> int:
         return sum(len(queue) for queue in self._queues.values()) + len(self._suspects)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[QueuedUtterance]:
         yield from self._suspects
         for queue in self._queues.values():
             yield from queue
 
-    def add(self, item: Waiting) -> None:
+    def add(self, item: QueuedUtterance) -> None:
         """Let `item` wait behind what its job already has here."""
         if item.alone:
             self._suspects.append(item)
@@ -90,13 +90,13 @@ class WaitingList:
             self._served[item.job] = max(self._served.get(item.job, 0), self._level)
         self._queues[item.job].append(item)
 
-    def drop_job(self, job: str) -> list[Waiting]:
+    def drop_job(self, job: str) -> list[QueuedUtterance]:
         """Take out everything that waits for `job`."""
         dropped = [item for item in self if item.job == job]
         self._remove({item.ticket for item in dropped})
         return dropped
 
-    def next_batch(self, first: Callable[[Hashable], bool] | None = None) -> list[Waiting]:
+    def next_batch(self, first: Callable[[Hashable], bool] | None = None) -> list[QueuedUtterance]:
         """Take out the next batch, in the order it was filled; empty only when nothing waits. Jobs whose
         group `first` holds for go before all others, which lose nothing of what they are owed."""
         if self._suspects:
@@ -119,7 +119,7 @@ class WaitingList:
     def _turn(self, job: str) -> tuple[int, int]:
         return self._served[job], self._queues[job][0].ticket
 
-    def _fair_order(self, seed: Waiting) -> Iterator[Waiting]:
+    def _fair_order(self, seed: QueuedUtterance) -> Iterator[QueuedUtterance]:
         """The seed, then the utterances of its group, each time from the job served least so far. The
         caller raises `_served` of what it takes between two steps."""
         yield seed

@@ -24,7 +24,7 @@ from spool.errors import EngineError, ModelUnreadable, SpoolError
 from spool.failpoints import failpoint
 from worker.decode.types import SearchOptions, UtteranceResult
 from worker.engine.audio_slots import AudioView, SlotLayout
-from worker.engine.model_cache import Shelf
+from worker.engine.model_cache import ModelCache
 from worker.engine.protocol import (
     Describe,
     Described,
@@ -35,18 +35,18 @@ from worker.engine.protocol import (
     Finished,
     Loaded,
     Loading,
+    ModelCacheOptions,
     Ready,
     Recognition,
     Recognizer,
     Report,
     Request,
-    ShelfOptions,
     Started,
     Stop,
     Unloaded,
     Utterance,
 )
-from worker.engine.scheduler import Waiting, WaitingList, split_exactly
+from worker.engine.scheduler import QueuedUtterance, UtteranceQueue, split_exactly
 
 Loader = Callable[[str], Recognizer]
 Answer = UtteranceResult | SpoolError
@@ -65,7 +65,7 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     inbox = _Inbox(options, reports)
     threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
     loader = cast("Loader", getattr(importlib.import_module(module), name))
-    device = _Device(reports, AudioView(layout), loader, options.shelf)
+    device = BatchRunner(reports, AudioView(layout), loader, options.shelf)
     reports.send(Ready(os.getpid()))
     try:
         while True:
@@ -103,7 +103,7 @@ class _Inbox:
 
     def __init__(self, options: EngineOptions, reports: _Reports) -> None:
         self._reports = reports
-        self._waiting = WaitingList(options.limits)
+        self._waiting = UtteranceQueue(options.limits)
         self._utterances: dict[int, Utterance] = {}
         self._errands: deque[Describe] = deque()
         self._arrived = threading.Condition()
@@ -124,7 +124,9 @@ class _Inbox:
             if isinstance(request, Utterance):
                 self._utterances[request.ticket] = request
                 group = (request.model, request.options)
-                self._waiting.add(Waiting(request.ticket, request.job, group, request.samples, request.alone))
+                self._waiting.add(
+                    QueuedUtterance(request.ticket, request.job, group, request.samples, request.alone)
+                )
             elif isinstance(request, DropJob):
                 tickets = tuple(item.ticket for item in self._waiting.drop_job(request.job))
                 for ticket in tickets:
@@ -162,19 +164,20 @@ class _Inbox:
         return any(may_serve(model) for model in models)
 
 
-class _Device:
+class BatchRunner:
     """The loaded models and the one thread that runs them."""
 
-    def __init__(self, reports: _Reports, view: AudioView, loader: Loader, shelf: ShelfOptions) -> None:
+    def __init__(self, reports: _Reports, view: AudioView, loader: Loader, shelf: ModelCacheOptions) -> None:
         self._reports = reports
         self._view = view
         self._loader = loader
-        self._shelf: Shelf[Recognizer] = Shelf(shelf)
+        self._shelf: ModelCache[Recognizer] = ModelCache(shelf)
         self.may_serve = self._shelf.may_serve
         self._busy_total_ns = 0
         self.worked_ns = 0
 
     def describe(self, request: Describe) -> None:
+        """Answer what a model is, or what it says of options, as a `Described`."""
         try:
             model = self._model(request.model)
             answer = model.info if request.options is None else model.prepare(request.options, request.ask)

@@ -38,12 +38,12 @@ from worker.decode.types import CONTEXT_TOKENS, Hypothesis, UtteranceResult
 from worker.decode.words import SCORE_DIGITS
 from worker.engine.protocol import ModelInfo
 from worker.jobs.lease import Lease
-from worker.jobs.request import Asking
-from worker.jobs.retry import patiently
+from worker.jobs.request import JobRequest
+from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
-from worker.jobs.transcript import Heard, Piece
+from worker.jobs.transcript import DecodedChunk, Piece
 from worker.segmentation.chunker import Chunk
-from worker.service.context import Bench
+from worker.service.context import WorkerContext
 
 Tail = tuple[tuple[int, int], ...]
 """Tokens, each with the sample (16 kHz, from the recording's start) it was heard at."""
@@ -167,17 +167,17 @@ class Attempt:
     asked, `info` whose weights are to answer, `mark` the fingerprint of all three; `done_samples` counts over
     all channels."""
 
-    bench: Bench
+    bench: WorkerContext
     claim: Claim
     lease: Lease
     model: str = ""
-    asking: Asking = field(default_factory=Asking)
+    asking: JobRequest = field(default_factory=JobRequest)
     info: ModelInfo | None = None
     mark: str | None = None
     channels: int = 1
     done_samples: int = 0
     _kept: int = 0
-    heard: list[Heard] = field(default_factory=list)
+    heard: list[DecodedChunk] = field(default_factory=list)
     _context: Context = field(default_factory=Context)
     _flying: dict[Future[UtteranceResult], Piece] = field(default_factory=dict)
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
@@ -278,9 +278,9 @@ class Attempt:
             raise TurnOver("others have waited long enough")
 
     @property
-    def troubles(self) -> int:
+    def transient_failures(self) -> int:
         """Attempts up to this one in a row that kept no chunk: how often trying did not help."""
-        return 0 if self._kept else self.claim.job.troubles + 1
+        return 0 if self._kept else self.claim.job.transient_failures + 1
 
     @property
     def _engine_name(self) -> str:
@@ -365,7 +365,7 @@ class Attempt:
         chunk = replace(chunk_of(piece, result), attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
         failpoint("save.begun")
         try:
-            patiently(ChunkCommit(self, chunk, bill), self.bench.settings.lease_seconds, self.lease.stop)
+            retry_storage(ChunkCommit(self, chunk, bill), self.bench.settings.lease_seconds, self.lease.stop)
         except (LeaseLost, StorageError):
             bill, place = replace(bill, audio_samples=0), (piece.channel, piece.index)
             self.bench.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
@@ -377,7 +377,7 @@ class Attempt:
         self._take(piece, chunk)
 
     def _take(self, piece: Piece, chunk: SavedChunk) -> None:
-        self.heard.append(Heard(piece, chunk.words, chunk.nbest, chunk.lattice))
+        self.heard.append(DecodedChunk(piece, chunk.words, chunk.nbest, chunk.lattice))
         self.done_samples += piece.core
 
     def charge(self, engine_ns: int, samples: int) -> Charge:

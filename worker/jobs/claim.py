@@ -14,9 +14,9 @@ from sqlalchemy import Connection
 from spool.errors import SpoolError
 from spool.store.queue.leases import Claim, claim_job
 from spool.store.queue.outbox import hint_again, hint_used_up
-from spool.store.queue.scheduler import Asker, NeedsAlone, claim_next
+from spool.store.queue.scheduler import ClaimRequest, NeedsAlone, claim_next
 from worker.service.affinity import loaded_names
-from worker.service.context import Bench
+from worker.service.context import WorkerContext
 
 Answer = TypeVar("Answer")
 
@@ -26,7 +26,7 @@ ELSEWHERE_SECONDS = 1.0  # a message given back comes again after so long, to wh
 
 
 @contextlib.contextmanager
-def claimed_next(bench: Bench, hinted: str | None) -> Iterator[Claim | None]:
+def claimed_next(bench: WorkerContext, hinted: str | None) -> Iterator[Claim | None]:
     """The claim to the job whose turn it is, for as long as the block runs; None when none may run here now.
 
     `hinted` is the job whose message brought the worker here, if one did.
@@ -48,16 +48,16 @@ def claimed_next(bench: Bench, hinted: str | None) -> Iterator[Claim | None]:
                 return
 
 
-def _next(bench: Bench) -> Claim | NeedsAlone | None:
+def _next(bench: WorkerContext) -> Claim | NeedsAlone | None:
     settings = bench.settings
     loaded = loaded_names(settings.models, bench.engine.loaded)
     first = bench.placement.first(loaded) if bench.engine.crowded else frozenset()
-    asker = Asker(
+    asker = ClaimRequest(
         bench.worker_id,
         settings.pool,
         settings.worker_name,
         settings.lease_seconds,
-        settings.max_deaths,
+        settings.max_crashes,
         alone=False,
         models=first,
     )
@@ -67,30 +67,30 @@ def _next(bench: Bench) -> Claim | NeedsAlone | None:
     return found
 
 
-def _claim_alone(bench: Bench, job_id: str) -> Claim | None:
+def _claim_alone(bench: WorkerContext, job_id: str) -> Claim | None:
     settings = bench.settings
     who = (job_id, bench.worker_id, settings.lease_seconds)
     return _written(
         bench,
         "not claimed",
-        lambda tx: claim_job(tx, *who, max_deaths=settings.max_deaths, alone=True),
+        lambda tx: claim_job(tx, *who, max_crashes=settings.max_crashes, alone=True),
         job_id=job_id,
     )
 
 
-def _give_back(bench: Bench, job_id: str) -> None:
+def _give_back(bench: WorkerContext, job_id: str) -> None:
     """The message came to the wrong worker: let it be sent again."""
     _written(
         bench, "message not given back", lambda tx: hint_again(tx, job_id, ELSEWHERE_SECONDS), job_id=job_id
     )
 
 
-def _used_up(bench: Bench, job_id: str) -> None:
+def _used_up(bench: WorkerContext, job_id: str) -> None:
     _written(bench, "message not noted as used up", lambda tx: hint_used_up(tx, job_id), job_id=job_id)
 
 
 def _written(
-    bench: Bench, otherwise: str, write: Callable[[Connection], Answer], **ids: str
+    bench: WorkerContext, otherwise: str, write: Callable[[Connection], Answer], **ids: str
 ) -> Answer | None:
     """What the write answers; None where the database does not. The sweep then sends the message again."""
     try:

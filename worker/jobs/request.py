@@ -10,17 +10,17 @@ from spool.errors import UnknownModel
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.jobs import phrases_of
-from worker.decode.types import FusionOptions, SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.engine.protocol import NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class JobRequest:
     """`options` are what utterances must have in common to share a batch, `ask` is the job's own. `carries`:
     each chunk goes on from what was heard before it, so they are decoded one after another."""
 
     options: SearchOptions = field(default_factory=SearchOptions)
-    ask: UtteranceAsk = NOTHING
+    ask: DecodeRequest = NOTHING
     carries: bool = False
 
     @property
@@ -29,7 +29,7 @@ class Asking:
         return self.ask != NOTHING
 
 
-def asking_of(options: JobOptions, settings: Settings, db: Database, name: str) -> Asking:
+def job_request_of(options: JobOptions, settings: Settings, db: Database, name: str) -> JobRequest:
     """What the job called `name` asks. Raises UnknownModel, and NotFound where its phrases are gone."""
     language_model = None
     if options.language_model is not None:
@@ -44,7 +44,7 @@ def asking_of(options: JobOptions, settings: Settings, db: Database, name: str) 
     if options.boost is not None:
         with db.read() as tx:
             phrases = phrases_of(tx, options.boost.sha256)
-    ask = UtteranceAsk(
+    ask = DecodeRequest(
         phrases=phrases,
         boost=1.0 if options.boost is None else options.boost.weight,
         lm=language_model,
@@ -53,7 +53,7 @@ def asking_of(options: JobOptions, settings: Settings, db: Database, name: str) 
         lattice=options.lattice,
     )
     fusion = FusionOptions(weighted=options.lm_blanks, pruning=options.pruning)
-    return Asking(
+    return JobRequest(
         SearchOptions(
             decoder=options.decoder,
             beam=options.beam,

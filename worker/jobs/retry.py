@@ -26,15 +26,17 @@ class RetryPolicy:
     first_pause: float = FIRST_RETRY_SECONDS
     longest_pause: float = LONGEST_RETRY_SECONDS
 
-    def pause(self, troubles: int) -> float | None:
+    def pause(self, transient_failures: int) -> float | None:
         """The pause before the next attempt after so many in a row that did not help; None when that was
         enough."""
-        if troubles >= self.attempts:
+        if transient_failures >= self.attempts:
             return None
-        return float(min(self.longest_pause, self.first_pause * 2 ** min(max(troubles - 1, 0), 30)))
+        return float(min(self.longest_pause, self.first_pause * 2 ** min(max(transient_failures - 1, 0), 30)))
 
 
-def patiently(action: Callable[[], Result], seconds: float, stop: threading.Event | None = None) -> Result:
+def retry_storage(
+    action: Callable[[], Result], seconds: float, stop: threading.Event | None = None
+) -> Result:
     """Do `action`, again after each StorageError, until `seconds` have passed or `stop` is set; then the
     error stands.
 

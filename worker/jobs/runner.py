@@ -45,36 +45,36 @@ from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack, TurnOver
 from worker.jobs.claim import claimed_next
 from worker.jobs.lease import Lease
 from worker.jobs.output import deliver, withdraw
-from worker.jobs.request import Asking, asking_of
-from worker.jobs.retry import RetryPolicy, patiently
+from worker.jobs.request import JobRequest, job_request_of
+from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.tracing import attempted
 from worker.jobs.transcript import transcript_of
 from worker.segmentation.chunker import plan_channels
-from worker.service.context import Bench
+from worker.service.context import WorkerContext
 from worker.sources.fetch import Sources
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class JobServices:
     """Everything a job needs of its worker."""
 
-    bench: Bench
+    bench: WorkerContext
     objects: ObjectStore
     sources: Sources
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
-def run_next(shop: Workshop, hinted: str | None) -> str | None:
+def run_next(shop: JobServices, hinted: str | None) -> str | None:
     """Do the job whose turn it is; how that ended, or None when none may run here now. `hinted` is the one
     whose message came."""
     with claimed_next(shop.bench, hinted) as claim:
         return None if claim is None else run_claimed(shop, claim)
 
 
-def run_claimed(shop: Workshop, claim: Claim) -> str:
+def run_claimed(shop: JobServices, claim: Claim) -> str:
     """Do this job; how that ended."""
     failpoint("claim.committed")
     bench, job_id = shop.bench, claim.job.id
@@ -84,7 +84,7 @@ def run_claimed(shop: Workshop, claim: Claim) -> str:
             attempted(claim, bench.settings.worker_name) as trace,
             Lease(bench.db, claim, lease_seconds, most_seconds, lambda: bench.health.hangs(job_id)) as lease,
         ):
-            life = _Life(shop, claim, lease)
+            life = JobRunner(shop, claim, lease)
             ending = bench.tally.ended(life.live(), life.code)
             trace.note(outcome=ending, error=life.code)
             return ending
@@ -93,17 +93,17 @@ def run_claimed(shop: Workshop, claim: Claim) -> str:
         bench.wasted.write()
 
 
-class _Life:
+class JobRunner:
     """The steps of one claimed job."""
 
-    def __init__(self, shop: Workshop, claim: Claim, lease: Lease) -> None:
+    def __init__(self, shop: JobServices, claim: Claim, lease: Lease) -> None:
         self._shop = shop
         self._bench = shop.bench
         self._claim = claim
         self._job = claim.job
         self._lease = lease
         self._attempt = Attempt(shop.bench, claim, lease)
-        self._troubles: int | None = None
+        self._transient_failures: int | None = None
         self.code = ""  # of the error that ended it, if one did
         self._turn_over = False
 
@@ -136,7 +136,7 @@ class _Life:
         attempt, bench = self._attempt, self._bench
         attempt.remember()
         attempt.model = self._model_path()
-        attempt.asking = asking_of(self._job.options, bench.settings, bench.db, self._job.name)
+        attempt.asking = job_request_of(self._job.options, bench.settings, bench.db, self._job.name)
         info = self._model_info(attempt.model, attempt.asking)
         mark = fingerprint(self._job.options, info.files)
         attempt.begin(info, mark)
@@ -180,7 +180,7 @@ class _Life:
             raise UnknownModel(f"{self._job.name}: no model {name!r} here; this worker knows {known}.")
         return models[name]
 
-    def _model_info(self, model: str, asking: Asking) -> ModelInfo:
+    def _model_info(self, model: str, asking: JobRequest) -> ModelInfo:
         """Load the models before the recording is fetched: what does not load, or cannot be asked so, fails
         the job cheaply."""
         engine = self._bench.engine
@@ -203,7 +203,7 @@ class _Life:
 
     def _finish(self, transcript: Transcript, facts: Facts) -> None:
         self._lease.check()
-        delivered = patiently(
+        delivered = retry_storage(
             lambda: deliver(self._shop.objects, self._job.id, self._claim.attempt, transcript),
             self._bench.settings.lease_seconds,
             self._lease.stop,
@@ -225,7 +225,7 @@ class _Life:
             failpoint("finish.committed")
 
         try:
-            patiently(commit, self._bench.settings.lease_seconds)
+            retry_storage(commit, self._bench.settings.lease_seconds)
         except LeaseLost:
             # The answer to our own commit may have been lost on the way; then the row names our transcript.
             if not self._is_ours(delivered.key):
@@ -238,7 +238,7 @@ class _Life:
                 job = get_job(tx, self._job.id)
             return job.state is JobState.DONE and job.transcript_key == key
 
-        return patiently(read, self._bench.settings.lease_seconds)
+        return retry_storage(read, self._bench.settings.lease_seconds)
 
     def _end_error(self, error: SpoolError) -> str:
         self.code = error.code
@@ -249,10 +249,10 @@ class _Life:
         self._bench.health.note(error)
         if isinstance(error, EngineStopped) and self._bench.engine.stopped is not None:
             return self._end("handed back", reason=error.message)  # the machine is ill, not the job
-        self._troubles = self._attempt.troubles
-        pause = self._shop.retry.pause(self._troubles)
+        self._transient_failures = self._attempt.transient_failures
+        pause = self._shop.retry.pause(self._transient_failures)
         if pause is None:
-            tries = f"{named} Given up after {self._troubles} attempts."
+            tries = f"{named} Given up after {self._transient_failures} attempts."
             return self._end("failed", code=error.code, message=tries)
         return self._end("handed back", reason=f"{error.code}: {named}", pause=pause)
 
@@ -275,13 +275,18 @@ class _Life:
                 else:
                     ran, over = self._lease.ran_seconds, self._turn_over
                     hand_back(
-                        tx, self._claim, pause, ran_seconds=ran, troubles=self._troubles, to_the_end=over
+                        tx,
+                        self._claim,
+                        pause,
+                        ran_seconds=ran,
+                        transient_failures=self._transient_failures,
+                        to_the_end=over,
                     )
                 failpoint("ending.written")
             failpoint("ending.committed")
 
         try:
-            patiently(commit, self._bench.settings.lease_seconds, threading.Event())
+            retry_storage(commit, self._bench.settings.lease_seconds, threading.Event())
         except LeaseLost:
             return "lost"
         except StorageError as error:

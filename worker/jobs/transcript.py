@@ -43,7 +43,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class DecodedChunk:
     """A piece and the words heard in it, in seconds of the recording; its hypotheses and its lattice, where
     asked for."""
 
@@ -55,7 +55,7 @@ class Heard:
 
 def transcript_of(
     job_id: str | None,
-    heard: Sequence[Heard],
+    heard: Sequence[DecodedChunk],
     samples: int,
     audio: AudioFacts,
     model: ModelFacts,
@@ -90,7 +90,7 @@ def transcript_of(
     )
 
 
-def _nbest_of(item: Heard) -> ChunkNbest:
+def _nbest_of(item: DecodedChunk) -> ChunkNbest:
     place = item.piece
     return ChunkNbest(
         start=place.start / SAMPLE_RATE,

@@ -29,7 +29,7 @@ from spool.errors import EngineError, SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.decode.result import answers
 from worker.decode.search import best_of, check_options, resolve_head
-from worker.decode.types import Hypothesis, SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.words import SCORE_DIGITS
 from worker.jobs.attempt import Context
 from worker.jobs.transcript import Piece
@@ -41,7 +41,7 @@ from worker.segmentation.segments import segments_of
 from worker.segmentation.stitch import ChunkWords, stitch
 
 CHUNKS_AT_ONCE = 16
-NOTHING = UtteranceAsk()
+NOTHING = DecodeRequest()
 
 Blocks = Iterable[NDArray[np.float32]]
 
@@ -73,7 +73,7 @@ def transcribe_files(
     options: SearchOptions,
     *,
     chunk: bool = True,
-    ask: UtteranceAsk = NOTHING,
+    ask: DecodeRequest = NOTHING,
     carries: bool = False,
 ) -> list[FileResult]:
     """Each file's result, in order; `ask` goes for all. A file that cannot be read or decoded fails alone.
@@ -90,7 +90,7 @@ def transcribe_with(
     options: SearchOptions,
     *,
     chunk: bool = True,
-    ask: UtteranceAsk = NOTHING,
+    ask: DecodeRequest = NOTHING,
     carries: bool = False,
 ) -> list[FileResult]:
     """As `transcribe_files`, with a model that is loaded already."""
@@ -113,7 +113,7 @@ def transcribe_with(
 
 
 def _go_on(
-    model: AsrModel, heard: _Heard, options: SearchOptions, ask: UtteranceAsk, context: Context
+    model: AsrModel, heard: _Heard, options: SearchOptions, ask: DecodeRequest, context: Context
 ) -> None:
     """Search the chunk from where the one before it left off."""
     chunk = heard.chunk
@@ -157,7 +157,7 @@ def _facts(path: Path, stream: AudioStream) -> AudioFacts:
     )
 
 
-def _decode(model: AsrModel, waiting: Sequence[_Heard], options: SearchOptions, ask: UtteranceAsk) -> None:
+def _decode(model: AsrModel, waiting: Sequence[_Heard], options: SearchOptions, ask: DecodeRequest) -> None:
     """Search the chunks as one batch and leave with each what was heard; their samples are given up."""
     if not waiting:
         return
@@ -188,7 +188,7 @@ def _without_samples(chunk: Chunk) -> Chunk:
     )
 
 
-def _result(model: AsrModel, state: _File, options: SearchOptions, ask: UtteranceAsk) -> FileResult:
+def _result(model: AsrModel, state: _File, options: SearchOptions, ask: DecodeRequest) -> FileResult:
     name = str(state.path)
     if state.error is not None or state.facts is None:
         return FileResult(name, error=state.error)
@@ -244,7 +244,7 @@ def _transcript(
     model: AsrModel,
     state: _File,
     options: SearchOptions,
-    ask: UtteranceAsk,
+    ask: DecodeRequest,
     words: list[Word],
     text: str,
 ) -> Transcript:

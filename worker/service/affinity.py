@@ -19,7 +19,7 @@ IN_ORDER = 16
 """Jobs taken in their order, none of which brought another model, after which nobody is waited for."""
 
 
-class Placement:
+class ModelAffinity:
     """What one worker remembers of whom it passed over. Thread-safe."""
 
     def __init__(

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from spool.settings import Settings
 from spool.store.database import Database
 from worker.engine.client import Engine
-from worker.service.affinity import Placement
-from worker.service.counters import Tally
+from worker.service.affinity import ModelAffinity
+from worker.service.counters import Counters
 from worker.service.health import Health
-from worker.service.job_gate import Berths
+from worker.service.job_gate import JobGate
 from worker.service.schedule import OffHours
 from worker.service.wasted_time import WastedTime
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class WorkerContext:
     """What every attempt of one worker works with."""
 
     settings: Settings
@@ -26,9 +26,9 @@ class Bench:
     draining: threading.Event
     health: Health = field(default_factory=Health)
     off: OffHours = field(default_factory=OffHours)
-    berths: Berths = field(default_factory=Berths)
-    tally: Tally = field(default_factory=Tally)
-    placement: Placement = field(default_factory=Placement)
+    berths: JobGate = field(default_factory=JobGate)
+    tally: Counters = field(default_factory=Counters)
+    placement: ModelAffinity = field(default_factory=ModelAffinity)
 
     def resting(self) -> bool:
         """Whether this worker takes no jobs now."""

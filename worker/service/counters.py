@@ -12,7 +12,7 @@ from spool.domain.worker_stats import WorkCounts
 from worker.engine.client import Engine
 
 
-class Tally:
+class Counters:
     """Counts since the process started. Thread-safe."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from spool.store.sql import now_utc
 from worker.engine.client import Engine
 
 WINDOW_SECONDS = 600.0
-ENGINE_DEATHS = 5  # within the window, with nobody to blame
+ENGINE_CRASHES = 5  # within the window, with nobody to blame
 DISK_FAILURES = 3  # jobs within the window that found no room, although the disk looks well now
 PROBE_BYTES = b"spool" * 1000
 
@@ -140,9 +140,9 @@ def engine_problem(engine: Engine) -> str | None:
     """The engine takes nothing any more, or dies again and again with nobody to blame."""
     if engine.stopped is not None:
         return f"the engine is stopped: {engine.stopped}"
-    deaths = engine.unexplained_deaths(WINDOW_SECONDS)
-    if deaths >= ENGINE_DEATHS:
-        return f"the engine's process ended {deaths} times in {WINDOW_SECONDS / 60:.0f} minutes"
+    crashes = engine.unexplained_crashes(WINDOW_SECONDS)
+    if crashes >= ENGINE_CRASHES:
+        return f"the engine's process ended {crashes} times in {WINDOW_SECONDS / 60:.0f} minutes"
     return None
 
 

@@ -9,7 +9,7 @@ import structlog
 from spool.errors import NotFound, SpoolError
 from spool.store.workers import WorkerInfo, WorkerState, heartbeat, register_worker
 from worker.service.affinity import loaded_names
-from worker.service.context import Bench
+from worker.service.context import WorkerContext
 
 log = structlog.get_logger(__name__)
 
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 class Heartbeat(threading.Thread):
     """A daemon thread that beats until stopped."""
 
-    def __init__(self, bench: Bench, info: WorkerInfo) -> None:
+    def __init__(self, bench: WorkerContext, info: WorkerInfo) -> None:
         super().__init__(name="worker-heartbeat", daemon=True)
         self._bench = bench
         self._info = info

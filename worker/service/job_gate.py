@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 POLL_SECONDS = 0.2  # how often one that waits asks whether it should still
 
 
-class Berths:
+class JobGate:
     """Counts who is in. Thread-safe."""
 
     def __init__(self) -> None:

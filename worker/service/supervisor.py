@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 
 from spool.errors import EngineError, SpoolError
-from worker.service.context import Bench
+from worker.service.context import WorkerContext
 from worker.service.health import engine_problem, machine_problems
 
 log = structlog.get_logger(__name__)
@@ -34,11 +34,11 @@ class Intake(Protocol):
         """Take them again."""
 
 
-class Ward(threading.Thread):
+class Supervisor(threading.Thread):
     """A daemon thread that looks after the worker until stopped. `leave` ends the process with code 1;
     `leave(hanging=True)` does so although threads hang."""
 
-    def __init__(self, bench: Bench, intake: Intake, leave: Callable[[bool], None]) -> None:
+    def __init__(self, bench: WorkerContext, intake: Intake, leave: Callable[[bool], None]) -> None:
         super().__init__(name="worker-ward", daemon=True)
         self._bench = bench
         self._intake = intake

@@ -32,7 +32,7 @@ import numpy as np
 
 from worker.audio import SAMPLE_RATE, open_audio
 from worker.decode.search import search
-from worker.decode.types import FusionOptions, Hypothesis, SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, FusionOptions, Hypothesis, SearchOptions
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.load import load_model
 from worker.models.nemo.config import JointConfig, PredictionConfig
@@ -84,11 +84,11 @@ def write_arpa(path: Path, pairs: int = 20_000) -> str:
     return str(path)
 
 
-def asks(batch: int) -> list[UtteranceAsk]:
+def asks(batch: int) -> list[DecodeRequest]:
     """100 phrases of 1 to 4 tokens for each utterance, of its own."""
     rng = np.random.default_rng(4)
     return [
-        UtteranceAsk(
+        DecodeRequest(
             tuple(
                 " ".join(map(str, rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()))
                 for _ in range(100)

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 
 from worker.audio import SAMPLE_RATE, open_audio
-from worker.decode.types import SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.client import Engine
 from worker.engine.protocol import NOTHING, EngineOptions
 from worker.engine.scheduler import BatchLimits
@@ -33,7 +33,7 @@ def words(chance: random.Random, count: int) -> tuple[str, ...]:
 
 
 def batch_seconds(
-    engine: Engine, model: str, audio: np.ndarray, asks: list[UtteranceAsk], beam: int
+    engine: Engine, model: str, audio: np.ndarray, asks: list[DecodeRequest], beam: int
 ) -> float:
     """CPU seconds of the engine's process for one utterance of each job."""
     child = psutil.Process(engine.child_pid)
@@ -65,8 +65,8 @@ def main() -> None:
     lists = [words(chance, told.phrases) for _ in range(told.jobs)]
     kinds = {
         "none": [NOTHING] * told.jobs,
-        "one list for all": [UtteranceAsk(phrases=lists[0])] * told.jobs,
-        "a list a job": [UtteranceAsk(phrases=each) for each in lists],
+        "one list for all": [DecodeRequest(phrases=lists[0])] * told.jobs,
+        "a list a job": [DecodeRequest(phrases=each) for each in lists],
     }
     limits = BatchLimits(utterances=told.jobs, samples=told.jobs * len(audio))
     options = EngineOptions(slots=told.jobs, slot_samples=len(audio), limits=limits)

@@ -44,7 +44,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @dataclass
-class Bench:
+class WorkerContext:
     """A running API and what asks it."""
 
     url: str
@@ -103,7 +103,7 @@ class Bench:
         return lambda: request("POST", "/v1/jobs", headers, body)
 
 
-def reads(bench: Bench) -> None:
+def reads(bench: WorkerContext) -> None:
     """Looks at single jobs, any of all there are."""
     of_project = max(1, bench.rows // PROJECTS - 1)
 
@@ -116,14 +116,14 @@ def reads(bench: Bench) -> None:
     bench.say("status reads", f"≥ {READS:.0f}/s, p99 ≤ {READ_MS:.0f} ms", figure, held, note)
 
 
-def submissions(bench: Bench) -> None:
+def submissions(bench: WorkerContext) -> None:
     """Single submissions of a file, each with its key; the relay sends their hints meanwhile."""
     load, note = bench.measured(bench.posts)
     figure = f"{load.per_second:.0f}/s, p50 {load.percentile(0.5):.0f} ms, p99 {load.percentile(0.99):.0f} ms"
     bench.say("single submissions", f"≥ {SUBMISSIONS:.0f}/s", figure, load.per_second >= SUBMISSIONS, note)
 
 
-def reports(bench: Bench) -> None:
+def reports(bench: WorkerContext) -> None:
     """The cost report of all lines, by each grouping, of all projects; the slower of two."""
     end = datetime.now(UTC).date() + timedelta(days=1)
     for group in GROUPS:
@@ -132,7 +132,7 @@ def reports(bench: Bench) -> None:
         bench.say(f"costs by {group}", f"≤ {REPORT_S:.0f} s", f"{took:.2f} s", took <= REPORT_S)
 
 
-def pages(bench: Bench) -> None:
+def pages(bench: WorkerContext) -> None:
     """Lists with filters, a batch, the overview and the metrics."""
     since = (datetime.now(UTC) - timedelta(days=9)).strftime("%Y-%m-%dT%H:%M:%SZ")
     asked = {
@@ -153,7 +153,7 @@ def pages(bench: Bench) -> None:
     bench.say("metrics", f"≤ {REPORT_S:.0f} s", f"{took:.2f} s", took <= REPORT_S, "kept for 5 s and more")
 
 
-def _slowest(bench: Bench, path: str, *, admin: bool, times: int = 2) -> float:
+def _slowest(bench: WorkerContext, path: str, *, admin: bool, times: int = 2) -> float:
     """Seconds of the slowest of a few, after one that nobody counts."""
     found = []
     for number in range(times + (times > 1)):
@@ -167,7 +167,7 @@ PARTS = {"reads": reads, "submissions": submissions, "reports": reports, "pages"
 
 
 @contextlib.contextmanager
-def running(url: str, postgres: psutil.Process, arguments: argparse.Namespace) -> Iterator[Bench]:
+def running(url: str, postgres: psutil.Process, arguments: argparse.Namespace) -> Iterator[WorkerContext]:
     """The API over this database, with keys of its own; what it was asked to write is removed again."""
     database, home = Database(url), temporary_home()
     source = home / "in" / "reel.wav"
@@ -181,7 +181,7 @@ def running(url: str, postgres: psutil.Process, arguments: argparse.Namespace) -
             EmbeddedRedis(home) as redis,
             _api(url, redis.url, source.parent, home, arguments) as (api, address),
         ):
-            yield Bench(
+            yield WorkerContext(
                 address,
                 api,
                 postgres,

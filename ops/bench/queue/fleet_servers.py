@@ -25,7 +25,7 @@ POOL = "fleet"
 _OURS = f"pool = '{POOL}'"
 
 _FILL = f"""
-    INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, place,
+    INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, queue_position,
                       created_at, queued_at, updated_at)
     SELECT 'job_02' || upper(lpad(to_hex(n), 24, '0')), 'fleet' || mod(n, 5), 'queued', 'tone.wav', 'file',
            %s, %s, '{POOL}', n, now(), now(), now() FROM generate_series(1, %s) n"""

@@ -37,8 +37,8 @@ from worker.engine.client import Engine
 from worker.engine.pending import EngineStats
 from worker.engine.protocol import SAMPLE_RATE, ModelInfo
 from worker.engine.scheduler import split_exactly
-from worker.jobs.runner import Workshop, run_next
-from worker.service.context import Bench
+from worker.jobs.runner import JobServices, run_next
+from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
 from worker.service.wasted_time import WastedTime
 from worker.sources.fetch import Sources
@@ -159,7 +159,7 @@ class FleetWorker:
         self._info = self._described()
         with self._db.begin() as tx:
             register_worker(tx, self._info)
-        self._bench = Bench(
+        self._bench = WorkerContext(
             settings,
             self._db,
             cast("Engine", self._engine),
@@ -168,7 +168,7 @@ class FleetWorker:
             threading.Event(),
         )
         objects = cast("ObjectStore", NoObjects())
-        self._shop = Workshop(self._bench, objects, Sources(settings, objects, settings.home / "tmp"))
+        self._shop = JobServices(self._bench, objects, Sources(settings, objects, settings.home / "tmp"))
         self._heartbeat = Heartbeat(self._bench, self._info)
         self._sweeper = Sweeper(self._db, self._app, settings)
         self._threads = [

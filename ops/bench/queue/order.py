@@ -34,7 +34,7 @@ from spool.store import Database
 from spool.store.jobs import NewJob, create_job, get_job
 from spool.store.queue.leases import Claim
 from spool.store.queue.outbox import SweepLimits, due_hints, due_queues, sweep, unsent
-from spool.store.queue.scheduler import Asker, claim_next, waiting_by_queue
+from spool.store.queue.scheduler import ClaimRequest, claim_next, waiting_by_queue
 
 _NUMBERS = {
     "postgresql": "SELECT generate_series(1, :rows) AS n",
@@ -42,7 +42,7 @@ _NUMBERS = {
     " SELECT n FROM c",
 }
 _FILL = """
-INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, priority, place,
+INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, priority, queue_position,
                   created_at, queued_at, updated_at)
 SELECT 'job_' || n,
        CASE WHEN n % 2 = 0 OR {others} = 0 THEN 'archive' ELSE 'p' || (n / 2 % {mod}) END,
@@ -121,7 +121,7 @@ def fill(
 def costs(db: Database, rows: int, others: int, claims: int, *, explain: bool) -> dict[str, object]:
     """Milliseconds of a claim and of what relay and sweep ask."""
     fill(db, rows, others)
-    asker = Asker("wrk_1", "cpu", "mini", 60.0, alone=False)
+    asker = ClaimRequest("wrk_1", "cpu", "mini", 60.0, alone=False)
     projects = []
 
     def claim() -> None:
@@ -163,7 +163,7 @@ def plan(db: Database) -> list[str]:
     asked = (
         "SELECT id FROM jobs WHERE state = 'queued' AND pool = 'cpu' AND worker IS NULL"
         " AND project = 'archive' AND (not_before IS NULL OR not_before <= CURRENT_TIMESTAMP)"
-        " ORDER BY worker, priority, due, place, id LIMIT 1"
+        " ORDER BY worker, priority, deadline_rank, queue_position, id LIMIT 1"
     )
     with db.read() as tx:
         words = "EXPLAIN (ANALYZE, BUFFERS) " if db.dialect == "postgresql" else "EXPLAIN QUERY PLAN "

@@ -52,7 +52,7 @@ JOB: Example = {
     "worker": None,
     "lease_owner": "studio-1",
     "attempts": 1,
-    "deaths": 0,
+    "crashes": 0,
     "cancel_requested": False,
     "progress": {"audio_seconds": 3605.2, "done_seconds": 1202.4, "fraction": 0.3335},
     "times": {

@@ -1,7 +1,7 @@
 """Deadlines in SQL: what open batches have left, how fast pools are, and the order of jobs that follows.
 
-The judgement is in `spool.domain.deadlines`. A job's `due` sorts it within its class; that of one that cannot
-make it any more is set to `NEVER`, a block of jobs at a time.
+The judgement is in `spool.domain.deadlines`. A job's `deadline_rank` sorts it within its class; that of one
+that cannot make it any more is set to `NEVER`, a block of jobs at a time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, case, func, literal, select, u
 from spool.domain.deadlines import Load, Verdict
 from spool.domain.jobs import JobState
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
-from spool.domain.priority import NEVER, due_of
+from spool.domain.priority import NEVER, deadline_rank_of
 from spool.store.batch_progress import WINDOW_SECONDS
 from spool.store.queue.queues import QUEUED, projects_in
 from spool.store.sql import now_utc, seconds_from_now, today_utc
@@ -69,29 +69,29 @@ def keep_verdict(tx: Connection, verdict: Verdict) -> None:
 
 def move_jobs(tx: Connection, verdict: Verdict, deadline: datetime) -> int:
     """Sort up to `BLOCK` of the batch's open jobs as the verdict says; how many. Call it until it says 0."""
-    due = NEVER if verdict.late else due_of(deadline)
-    return _move(tx, [jobs.c.batch_id == verdict.id, jobs.c.state.in_(_OPEN)], due)
+    rank = NEVER if verdict.late else deadline_rank_of(deadline)
+    return _move(tx, [jobs.c.batch_id == verdict.id, jobs.c.state.in_(_OPEN)], rank)
 
 
 def pass_over_late_jobs(tx: Connection) -> int:
     """Sort up to `BLOCK` jobs with deadlines of their own that passed as if they had none; how many."""
     now = tx.scalar(select(now_utc()))
     assert now is not None
-    return _move(tx, [QUEUED, jobs.c.due < due_of(now), jobs.c.batch_id.is_(None)], NEVER)
+    return _move(tx, [QUEUED, jobs.c.deadline_rank < deadline_rank_of(now), jobs.c.batch_id.is_(None)], NEVER)
 
 
-def _move(tx: Connection, conditions: Iterable[ColumnElement[bool]], due: int) -> int:
+def _move(tx: Connection, conditions: Iterable[ColumnElement[bool]], rank: int) -> int:
     # Locked in the order of ids, as everywhere, so that nobody waits in a circle.
     some = (
         select(jobs.c.id)
-        .where(*conditions, jobs.c.deadline.is_not(None), jobs.c.due != due)
+        .where(*conditions, jobs.c.deadline.is_not(None), jobs.c.deadline_rank != rank)
         .order_by(jobs.c.id)
         .limit(BLOCK)
         .with_for_update(skip_locked=True)
     )
     ids = list(tx.scalars(some))
     if ids:
-        tx.execute(update(jobs).where(jobs.c.id.in_(ids)).values(due=due))
+        tx.execute(update(jobs).where(jobs.c.id.in_(ids)).values(deadline_rank=rank))
     return len(ids)
 
 

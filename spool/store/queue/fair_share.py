@@ -41,7 +41,7 @@ class Turn:
         return max(left_seconds, LEAST_SECONDS)
 
 
-def in_turn(tx: Connection, pool: str, projects: Iterable[str], shares: Mapping[str, float]) -> list[Turn]:
+def fair_order(tx: Connection, pool: str, projects: Iterable[str], shares: Mapping[str, float]) -> list[Turn]:
     """These projects, the one whose turn it is first."""
     known = {row.project: row for row in tx.execute(select(turns).where(turns.c.pool == pool))}
     begun = max((row.start for row in known.values()), default=0.0)

@@ -41,7 +41,7 @@ class Passed(NamedTuple):
     other: int
 
 
-MAX_DEATHS = 3
+MAX_CRASHES = 3
 POISON_CODE = "poison"
 POISON_MESSAGE = "Set aside: {} attempts ended with a dead worker process."
 
@@ -63,7 +63,7 @@ def claim_job(
     worker_id: str,
     lease_seconds: float,
     *,
-    max_deaths: int = MAX_DEATHS,
+    max_crashes: int = MAX_CRASHES,
     alone: bool = True,
 ) -> Claim | None:
     """Take the job if it is queued, or running under a lease that ran out (which counts a death).
@@ -73,11 +73,11 @@ def claim_job(
     worker's process; others do not get a job that the next death would set aside, since that
     death might be a neighbour's.
     """
-    take_back(tx, jobs.c.id == job_id, max_deaths)
-    allowed = (jobs.c.deaths < max_deaths) & (true() if alone else ~_last_chance(max_deaths))
+    take_back(tx, jobs.c.id == job_id, max_crashes)
+    allowed = (jobs.c.crashes < max_crashes) & (true() if alone else ~_last_chance(max_crashes))
     claim = claim_queued(tx, job_id, worker_id, lease_seconds, None, allowed)
     if claim is None:
-        set_aside(tx, job_id, max_deaths)
+        set_aside(tx, job_id, max_crashes)
     return claim
 
 
@@ -86,10 +86,10 @@ def claim_queued(
     job_id: str,
     worker_id: str,
     lease_seconds: float,
-    reckoned_seconds: float | None,
+    forecast_seconds: float | None,
     allowed: ColumnElement[bool] | None = None,
 ) -> Claim | None:
-    """Take the job if it is queued. `reckoned_seconds`: see the table; None where its project was not
+    """Take the job if it is queued. `forecast_seconds`: see the table; None where its project was not
     charged."""
     row = tx.execute(
         update(jobs)
@@ -101,7 +101,7 @@ def claim_queued(
             lease_until=seconds_from_now(lease_seconds),
             started_at=case((jobs.c.started_at.is_(None), now_utc()), else_=jobs.c.started_at),
             not_before=null(),
-            reckoned_seconds=reckoned_seconds,
+            forecast_seconds=forecast_seconds,
             updated_at=now_utc(),
         )
         .returning(*JOB_COLUMNS)
@@ -113,15 +113,15 @@ def claim_queued(
     return Claim(job, job.attempt, worker_id)
 
 
-def take_back(tx: Connection, which: ColumnElement[bool], max_deaths: int) -> list[Job]:
+def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> list[Job]:
     """Take the jobs of `which` whose lease ran out from their workers, count a death, and return them.
 
     They go back to `queued` (the caller adds the hint), to `cancelled` if that was asked for, or to `failed`
-    as poison at the `max_deaths`-th death.
+    as poison at the `max_crashes`-th death.
     """
-    poisoned = jobs.c.deaths + 1 >= max_deaths
+    poisoned = jobs.c.crashes + 1 >= max_crashes
     ended = jobs.c.cancel_requested | poisoned
-    message = POISON_MESSAGE.format(max_deaths)
+    message = POISON_MESSAGE.format(max_crashes)
     rows = tx.execute(
         update(jobs)
         .where(which, jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc())
@@ -131,7 +131,7 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_deaths: int) -> li
                 (poisoned, JobState.FAILED.value),
                 else_=JobState.QUEUED.value,
             ),
-            deaths=jobs.c.deaths + 1,
+            crashes=jobs.c.crashes + 1,
             error_code=case((~jobs.c.cancel_requested & poisoned, POISON_CODE), else_=jobs.c.error_code),
             error_message=case((~jobs.c.cancel_requested & poisoned, message), else_=jobs.c.error_message),
             finished_at=case((ended, now_utc()), else_=null()),
@@ -152,35 +152,35 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_deaths: int) -> li
     return taken
 
 
-def is_last_chance(deaths: int, max_deaths: int) -> bool:
+def is_last_chance(crashes: int, max_crashes: int) -> bool:
     """Whether one more death sets the job aside, and there has been one."""
-    return deaths > 0 and deaths >= max_deaths - 1
+    return crashes > 0 and crashes >= max_crashes - 1
 
 
 def settle_job(tx: Connection, job: Job, before_seconds: float = 0.0) -> None:
     """Square what the job's project was charged at the claim with what was decoded since; nothing is charged
     for a transcript that was taken over."""
-    if job.reckoned_seconds is None:
+    if job.forecast_seconds is None:
         return
     length = job.audio_seconds if job.state is JobState.DONE and job.reused_from is None else None
     done = before_seconds if job.reused_from is not None else job.done_seconds
-    settle(tx, job.pool, job.project, done - job.reckoned_seconds, length)
+    settle(tx, job.pool, job.project, done - job.forecast_seconds, length)
 
 
-def _last_chance(max_deaths: int) -> ColumnElement[bool]:
+def _last_chance(max_crashes: int) -> ColumnElement[bool]:
     """SQL: one more death sets the job aside, and there has been one."""
-    return and_(jobs.c.deaths > 0, jobs.c.deaths >= max_deaths - 1)
+    return and_(jobs.c.crashes > 0, jobs.c.crashes >= max_crashes - 1)
 
 
-def set_aside(tx: Connection, job_id: str, max_deaths: int) -> None:
+def set_aside(tx: Connection, job_id: str, max_crashes: int) -> None:
     """End the job as poison if it is queued and has died too often."""
     rows = tx.execute(
         update(jobs)
-        .where(jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value, jobs.c.deaths >= max_deaths)
+        .where(jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value, jobs.c.crashes >= max_crashes)
         .values(
             state=JobState.FAILED.value,
             error_code=POISON_CODE,
-            error_message=POISON_MESSAGE.format(max_deaths),
+            error_message=POISON_MESSAGE.format(max_crashes),
             finished_at=now_utc(),
             updated_at=now_utc(),
         )
@@ -198,7 +198,7 @@ __all__ = [
     "fence",
     "finish_job",
     "hand_back",
-    "hold",
+    "lock_claim",
     "renew_lease",
     "set_progress",
 ]
@@ -262,7 +262,7 @@ def hand_back(
     delay_seconds: float = 0.0,
     *,
     ran_seconds: float | None = None,
-    troubles: int | None = None,
+    transient_failures: int | None = None,
     to_the_end: bool = False,
 ) -> None:
     """Put the job back in the queue without counting a death, to be taken again after `delay_seconds`, and
@@ -279,12 +279,14 @@ def hand_back(
             finished_at=case((cancelled, now_utc()), else_=null()),
             queued_at=case((cancelled, jobs.c.queued_at), else_=now_utc()),
             hinted_at=null(),
-            place=epoch_us() if to_the_end else jobs.c.place,
+            queue_position=epoch_us() if to_the_end else jobs.c.queue_position,
             not_before=seconds_from_now(delay_seconds) if delay_seconds > 0 else null(),
             lease_owner=null(),
             lease_until=null(),
             ran_seconds=jobs.c.ran_seconds if ran_seconds is None else ran_seconds,
-            troubles=jobs.c.troubles if troubles is None else troubles,
+            transient_failures=jobs.c.transient_failures
+            if transient_failures is None
+            else transient_failures,
             updated_at=now_utc(),
         )
         .returning(*JOB_COLUMNS)
@@ -330,7 +332,7 @@ def cancel_claimed(tx: Connection, claim: Claim) -> None:
     _end(tx, claim, JobState.CANCELLED)
 
 
-def hold(tx: Connection, claim: Claim) -> None:
+def lock_claim(tx: Connection, claim: Claim) -> None:
     """Lock the claimed row for the rest of the transaction, so that nobody takes the job over before it
     commits.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, delete, exists, func, literal, or_, select, true, update
 
 from spool.domain.jobs import Job, JobState, queue_name
-from spool.store.queue.leases import MAX_DEATHS, take_back
+from spool.store.queue.leases import MAX_CRASHES, take_back
 from spool.store.queue.queues import IN_ORDER, distinct_values, in_lane, lanes_waiting
 from spool.store.rows import add_hints
 from spool.store.sql import now_utc, seconds_from_now
@@ -43,7 +43,7 @@ class SweepLimits:
     """
 
     hint_stale_seconds: float = 30.0
-    max_deaths: int = MAX_DEATHS
+    max_crashes: int = MAX_CRASHES
     batch: int = 1000
     room: Mapping[str, int] | None = None
 
@@ -148,7 +148,7 @@ def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
         .limit(limits.batch)
         .with_for_update(skip_locked=True)
     )
-    taken = take_back(tx, jobs.c.id.in_(lapsed), limits.max_deaths)
+    taken = take_back(tx, jobs.c.id.in_(lapsed), limits.max_crashes)
     requeued = [job for job in taken if job.state is JobState.QUEUED]
     add_hints(tx, [(job.id, job.pool, job.worker) for job in requeued])
     rehinted = _hint_again(tx, limits)

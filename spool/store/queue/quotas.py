@@ -126,7 +126,7 @@ def _keep(
 
 def _uses(tx: Connection, projects: list[str]) -> tuple[dict[str, Use], datetime]:
     now, today = tx.execute(select(now_utc(), today_utc())).one()
-    left = jobs.c.reckoned_seconds - jobs.c.done_seconds
+    left = jobs.c.forecast_seconds - jobs.c.done_seconds
     running = {
         row.project: row
         for row in tx.execute(

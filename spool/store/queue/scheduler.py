@@ -31,8 +31,8 @@ from sqlalchemy import (
 
 from spool.domain.jobs import queue_name
 from spool.domain.priority import NEVER, PRIORITY_NAMES, Rules
-from spool.store.queue.fair_share import Turn, in_turn, take_turn
-from spool.store.queue.leases import MAX_DEATHS, Claim, Passed, claim_queued, is_last_chance, set_aside
+from spool.store.queue.fair_share import Turn, fair_order, take_turn
+from spool.store.queue.leases import MAX_CRASHES, Claim, Passed, claim_queued, is_last_chance, set_aside
 from spool.store.queue.queues import IN_ORDER, QUEUED, Lane, in_lane, lanes_waiting, projects_in
 from spool.store.queue.quotas import holds, still_free
 from spool.store.sql import epoch_us, now_utc, seconds_from_now
@@ -47,11 +47,11 @@ def suiting(
     """The id of the job that goes before `first` since its model is among `models`; None where the first one
     suits, or none does better. `waiting` says which jobs wait beside it."""
     model = jobs.c.options["model"].as_string()
-    beside = (jobs.c.priority == first.priority, jobs.c.due == first.due)
+    beside = (jobs.c.priority == first.priority, jobs.c.deadline_rank == first.deadline_rank)
     rows = tx.execute(
         select(jobs.c.id, model.label("model"))
         .where(*waiting, *beside)
-        .order_by(jobs.c.place, jobs.c.id)
+        .order_by(jobs.c.queue_position, jobs.c.id)
         .limit(LOOK_AHEAD)
     ).all()
     wanted = next((row.model for row in rows if row.id == first.id), None)
@@ -64,18 +64,18 @@ def suiting(
 AGED_EACH = 10
 MICROS = 1_000_000
 
-_RANK = (jobs.c.priority, jobs.c.due, jobs.c.place, jobs.c.id)
+_RANK = (jobs.c.priority, jobs.c.deadline_rank, jobs.c.queue_position, jobs.c.id)
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class ClaimRequest:
     """The worker that asks: its id, pool and name, and whether nothing else runs in its process."""
 
     worker_id: str
     pool: str
     name: str
     lease_seconds: float
-    max_deaths: int = MAX_DEATHS
+    max_crashes: int = MAX_CRASHES
     alone: bool = True
     models: frozenset[str] = frozenset()
     """Models in its memory, whose jobs go before those of others for now."""
@@ -89,22 +89,22 @@ class NeedsAlone:
     job_id: str
 
 
-def claim_next(tx: Connection, asker: Asker, rules: Rules) -> Claim | NeedsAlone | None:
+def claim_next(tx: Connection, asker: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
     """Take the best job that waits for this worker; None when there is none that may run now."""
     waiting = _waiting_in(tx, [(asker.pool, None), (asker.pool, asker.name)])
     if not waiting:
         return None
     held = holds(tx, rules.quotas, waiting)
     free = {project: lanes for project, lanes in waiting.items() if project not in held}
-    for turn in in_turn(tx, asker.pool, free, rules.shares):
+    for turn in fair_order(tx, asker.pool, free, rules.shares):
         if not still_free(tx, rules.quotas, turn.project):
             continue
         while (best := _best(tx, turn, free[turn.project], rules, asker.models)) is not None:
             row, passed = best
-            if row.deaths >= asker.max_deaths:
-                set_aside(tx, row.id, asker.max_deaths)
+            if row.crashes >= asker.max_crashes:
+                set_aside(tx, row.id, asker.max_crashes)
                 continue
-            if not asker.alone and is_last_chance(row.deaths, asker.max_deaths):
+            if not asker.alone and is_last_chance(row.crashes, asker.max_crashes):
                 pause = seconds_from_now(asker.lease_seconds)
                 tx.execute(update(jobs).where(jobs.c.id == row.id).values(not_before=pause))
                 return NeedsAlone(row.id)
@@ -143,7 +143,7 @@ def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
     return found
 
 
-def _claimed(tx: Connection, asker: Asker, turn: Turn, row: Row[Any]) -> Claim | None:
+def _claimed(tx: Connection, asker: ClaimRequest, turn: Turn, row: Row[Any]) -> Claim | None:
     left = None if row.audio_seconds is None else row.audio_seconds - row.done_seconds
     price = turn.price(left)
     claim = claim_queued(tx, row.id, asker.worker_id, asker.lease_seconds, row.done_seconds + price)
@@ -194,22 +194,27 @@ def _oldest(tx: Connection, lane: Lane, project: str, seconds: float) -> Row[Any
     """The job that has waited longest, if longer than so many seconds."""
     patience = epoch_us() - round(seconds * MICROS)
     each = [
-        select(jobs.c.id, jobs.c.place)
-        .where(*_of(lane, project), jobs.c.priority == priority, jobs.c.due == NEVER, jobs.c.place < patience)
-        .order_by(*IN_ORDER, jobs.c.place, jobs.c.id)
+        select(jobs.c.id, jobs.c.queue_position)
+        .where(
+            *_of(lane, project),
+            jobs.c.priority == priority,
+            jobs.c.deadline_rank == NEVER,
+            jobs.c.queue_position < patience,
+        )
+        .order_by(*IN_ORDER, jobs.c.queue_position, jobs.c.id)
         .limit(1)
         .subquery()
         for priority in PRIORITY_NAMES
     ]
     oldest = union_all(*(select(one) for one in each)).subquery()
-    job_id = tx.scalar(select(oldest.c.id).order_by(oldest.c.place, oldest.c.id).limit(1))
+    job_id = tx.scalar(select(oldest.c.id).order_by(oldest.c.queue_position, oldest.c.id).limit(1))
     if job_id is None:
         return None
     return tx.execute(_facts(jobs.c.id == job_id, QUEUED).with_for_update(skip_locked=True)).one_or_none()
 
 
 def _facts(*conditions: ColumnElement[bool]) -> Select[Any]:
-    return select(*_RANK, jobs.c.deaths, jobs.c.audio_seconds, jobs.c.done_seconds).where(*conditions)
+    return select(*_RANK, jobs.c.crashes, jobs.c.audio_seconds, jobs.c.done_seconds).where(*conditions)
 
 
 def _waiting_in(tx: Connection, lanes: list[Lane]) -> dict[str, list[Lane]]:

@@ -103,9 +103,9 @@ def test_a_database_that_does_not_answer_lets_nobody_in(
 ) -> None:
     live = start_api(settings)
     key = new_key(live.services.database)
-    keyring = live.services.keyring
-    until(lambda: keyring.asks)
-    keyring._database = Database(f"sqlite:///{tmp_path / 'nothing' / 'here.db'}")
+    key_cache = live.services.key_cache
+    until(lambda: key_cache.asks)
+    key_cache._database = Database(f"sqlite:///{tmp_path / 'nothing' / 'here.db'}")
     problem(get(f"{live.url}/v1/models", headers=bearer(key)), 503, "storage")
     problem(get(f"{live.url}/v1/models"), 401, "unauthorized")
 

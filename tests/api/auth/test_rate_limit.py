@@ -103,7 +103,7 @@ def test_whoever_guesses_keys_is_not_let_through_to_the_database(
     assert statuses == [401, 401, 401, 429, 429]
     problem(get(url, headers=bearer("rubbish")), 429, "rate_limited")
     # A key that was seen before still opens, from the same address
-    live.services.keyring._known = type(live.services.keyring._known)(
-        (key_id, (key, float("-inf"))) for key_id, (key, _) in live.services.keyring._known.items()
+    live.services.key_cache._known = type(live.services.key_cache._known)(
+        (key_id, (key, float("-inf"))) for key_id, (key, _) in live.services.key_cache._known.items()
     )
     assert get(url, headers=known).status_code == 200

@@ -75,7 +75,7 @@ def test_a_link_opens_its_recording_for_who_has_no_key(http: httpx.Client, live:
     with live.services.database.begin() as tx:
         key = create_key(tx, "listener", "default", [Scope.READ, Scope.SUBMIT])
         foreign = create_key(tx, "stranger", "other", [Scope.READ]).text
-    live.services.keyring.look()
+    live.services.key_cache.look()
     bearer = {"Authorization": f"Bearer {key.text}"}
     job, other = (
         http.post("/v1/jobs", files={"file": ("tape.wav", sound)}, headers=bearer).json()["id"] for _ in "12"
@@ -104,7 +104,7 @@ def test_a_link_opens_its_recording_for_who_has_no_key(http: httpx.Client, live:
 def test_a_link_runs_out(http: httpx.Client, live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     with live.services.database.begin() as tx:
         key = create_key(tx, "listener", "default", [Scope.READ, Scope.SUBMIT])
-    live.services.keyring.look()
+    live.services.key_cache.look()
     bearer = {"Authorization": f"Bearer {key.text}"}
     job = http.post("/v1/jobs", files={"file": ("tape.wav", wav())}, headers=bearer).json()["id"]
     monkeypatch.setattr("api.auth.signed_urls.HOLDS_SECONDS", -1)

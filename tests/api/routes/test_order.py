@@ -10,7 +10,7 @@ import pytest
 from ops.testbed.running_api import Live, file_job, problem, start
 from spool.settings import Settings
 from spool.store.queue.leases import Claim
-from spool.store.queue.scheduler import Asker, claim_next
+from spool.store.queue.scheduler import ClaimRequest, claim_next
 from tests.api.cli.commands import Commands
 
 LATER, PASSED = "2199-11-20T18:00:00Z", "2020-01-01T00:00:00Z"
@@ -44,7 +44,7 @@ def live(settings: Settings) -> Iterator[Live]:
 
 def claimed(live: Live) -> str:
     """The job that a free worker would get now."""
-    asker = Asker("wrk_1", "cpu", "mini", 60.0)
+    asker = ClaimRequest("wrk_1", "cpu", "mini", 60.0)
     with live.services.database.begin() as tx:
         claim = claim_next(tx, asker, live.settings.rules)
     assert isinstance(claim, Claim)

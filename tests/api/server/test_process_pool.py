@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import migrations
-from api.server.process_pool import Crew, CrewError
+from api.server.process_pool import ProcessPool, ProcessPoolError
 from api.server.run import _bound
 from spool.settings import load_settings
 from tests.api.cli.commands import ROOT
@@ -86,5 +86,5 @@ def _ends(*_: object) -> None:
 
 def test_what_ends_before_it_answers_is_not_started_again(tmp_path: Path) -> None:
     settings = load_settings({}, home=tmp_path)
-    with _bound("127.0.0.1", 0) as listener, pytest.raises(CrewError, match="exit code 3"):
-        Crew(settings, listener, _ends, 1).run(lambda: None)
+    with _bound("127.0.0.1", 0) as listener, pytest.raises(ProcessPoolError, match="exit code 3"):
+        ProcessPool(settings, listener, _ends, 1).run(lambda: None)

@@ -6,7 +6,7 @@ import pytest
 
 from kernels.contracts.case import same_bits
 from kernels.runtime.device import use_backend
-from kernels.search.ctc_beam import CtcTrail, ctc_beam, ctc_beam_reference
+from kernels.search.ctc_beam import CtcBacktrace, ctc_beam, ctc_beam_reference
 from ops.testbed.kernel_cases import TESTED
 
 LENGTHS = [40, 0, 1, 23]
@@ -22,8 +22,8 @@ def log_probs(seed: int, width: int, frames: int = 40, sharp: float = 2.0) -> mx
     return mx.array(logits.astype(np.float32))
 
 
-def assert_equal(found: CtcTrail, expected: CtcTrail, rows: slice = slice(None)) -> None:
-    for name, one, other in zip(CtcTrail._fields, found, expected, strict=True):
+def assert_equal(found: CtcBacktrace, expected: CtcBacktrace, rows: slice = slice(None)) -> None:
+    for name, one, other in zip(CtcBacktrace._fields, found, expected, strict=True):
         if one.dtype == mx.float32:
             assert same_bits(one[rows], other[rows]), name
         else:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, delete, insert, select, update
 
 from ops.testbed.rows import bill, chunk, claimed, let_lapse, queued, registered
-from spool.audit.rules import RULES, Patience
+from spool.audit.rules import RULES, Grace
 from spool.audit.runner import PAGE, AuditReport, audit
 from spool.domain.jobs import JobState, Source
 from spool.domain.options import JobOptions
@@ -75,7 +75,7 @@ class Scene:
                 tx.execute(statement)
 
     def audit(self, **patience: float) -> AuditReport:
-        return audit(self.db, self.objects, Patience(**patience))
+        return audit(self.db, self.objects, Grace(**patience))
 
     def breached(self, **patience: float) -> dict[str, set[str]]:
         """Subjects by rule."""
@@ -275,17 +275,17 @@ def test_what_a_dead_worker_had_not_billed_is_told_within_bounds(scene: Scene) -
     with scene.db.begin() as tx:
         charged = tx.scalar(select(workers.c.busy_ns))
         heartbeat(tx, scene.worker, "ready", charged + 2 * second, unbilled_ns=3 * second)
-    report = audit(scene.db, None, Patience(beat_seconds=10))
+    report = audit(scene.db, None, Grace(beat_seconds=10))
     assert (report.died, report.lost_least_ns, report.lost_most_ns) == (0, 0, 3 * second), "it lives"
 
     scene.do(update(workers).values(seen_at=seconds_from_now(-120)))
-    report = audit(scene.db, None, Patience(beat_seconds=10))
+    report = audit(scene.db, None, Grace(beat_seconds=10))
     assert (report.died, report.lost_least_ns, report.lost_most_ns) == (1, 2 * second, 15 * second)
     assert report.clean, "a death is no breach"
 
     with scene.db.begin() as tx:
         stop_worker(tx, scene.worker, charged, unbilled_ns=second)
-    report = audit(scene.db, None, Patience(beat_seconds=10))
+    report = audit(scene.db, None, Grace(beat_seconds=10))
     assert (report.died, report.lost_least_ns, report.lost_most_ns) == (0, 0, second)
 
 
@@ -346,7 +346,7 @@ def test_an_object_without_a_job_is_an_orphan_once_it_is_old(scene: Scene) -> No
     report = scene.audit()
     assert (report.clean, report.arriving) == (True, 1), "its row may be on the way"
     assert scene.breached(upload_seconds=-60.0) == {"orphan": {key}}
-    old = Patience(upload_seconds=-60.0)
+    old = Grace(upload_seconds=-60.0)
     report = audit(scene.db, scene.objects, old, remove_orphans=True)
     assert (report.clean, report.removed) == (True, 1)
     assert scene.objects.head(key) is None

@@ -15,7 +15,7 @@ from sqlalchemy import func, insert, select, update
 
 from ops.testbed.rows import claimed, new_job, queued
 from ops.testbed.s3 import S3Server
-from spool.audit.rules import Patience
+from spool.audit.rules import Grace
 from spool.audit.runner import AuditReport, audit
 from spool.background.content_deleter import delete_content, delete_once
 from spool.domain.jobs import JobState, Source
@@ -79,7 +79,7 @@ class Archive(Scene):
         objects.put_bytes(f"jobs/{self.done}/source", b"RIFF")
 
     def audit(self, **patience: float) -> AuditReport:
-        return audit(self.db, self.objects, Patience(**patience), retention=self.settings.retention)
+        return audit(self.db, self.objects, Grace(**patience), retention=self.settings.retention)
 
     def keys(self, job_id: str) -> list[str]:
         return [item.key for item in self.objects.list(f"jobs/{job_id}/")]

@@ -8,20 +8,20 @@ from spool.store import Database
 from spool.store.batches import NewBatch, add_jobs, create_batch
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, Outcome, finish_job
-from spool.store.queue.scheduler import Asker, claim_next
+from spool.store.queue.scheduler import ClaimRequest, claim_next
 
-ASKER = Asker("wrk_1", "cpu", "mini", 60.0, alone=False)
+ASKER = ClaimRequest("wrk_1", "cpu", "mini", 60.0, alone=False)
 RULES = Rules()
 
 
-def taken(db: Database, rules: Rules = RULES, asker: Asker = ASKER) -> Claim:
+def taken(db: Database, rules: Rules = RULES, asker: ClaimRequest = ASKER) -> Claim:
     with db.begin() as tx:
         claim = claim_next(tx, asker, rules)
     assert isinstance(claim, Claim)
     return claim
 
 
-def nothing(db: Database, rules: Rules = RULES, asker: Asker = ASKER) -> bool:
+def nothing(db: Database, rules: Rules = RULES, asker: ClaimRequest = ASKER) -> bool:
     with db.begin() as tx:
         return claim_next(tx, asker, rules) is None
 

@@ -7,7 +7,7 @@ from spool.domain.options import JobOptions
 from spool.domain.priority import HIGH, NORMAL
 from spool.store import Database
 from spool.store.queue.leases import Claim, Passed
-from spool.store.queue.scheduler import LOOK_AHEAD, Asker, claim_next
+from spool.store.queue.scheduler import LOOK_AHEAD, ClaimRequest, claim_next
 from tests.spool.store.choosing import RULES
 
 
@@ -17,7 +17,7 @@ def wants(db: Database, *models: str, **fields: object) -> list[str]:
 
 def taken(db: Database, *models: str) -> Claim:
     with db.begin() as tx:
-        claim = claim_next(tx, Asker("wrk_1", "cpu", "mini", 60.0, models=frozenset(models)), RULES)
+        claim = claim_next(tx, ClaimRequest("wrk_1", "cpu", "mini", 60.0, models=frozenset(models)), RULES)
     assert isinstance(claim, Claim)
     return claim
 

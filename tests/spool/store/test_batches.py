@@ -8,7 +8,7 @@ from spool.domain.jobs import JobState
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.store import batches
 from spool.store import batches as batch_changes
-from spool.store.batch_progress import batch_counts, batch_standing
+from spool.store.batch_progress import batch_counts, batch_progress
 from spool.store.database import Database
 from spool.store.jobs import NewJob
 from spool.store.ledger.charges import charge
@@ -156,13 +156,13 @@ def test_the_standing_sums_audio_and_money(db: Database) -> None:
         charge(tx, claim.job.id, claim.attempt, bill(worker, samples=160_000), wasted=True)
     claimed(db)  # a job of no batch is nobody's
     with db.read() as tx:
-        standing = batch_standing(tx, made.id)
-    assert standing.counts[JobState.RUNNING] == 1
-    assert standing.counts[JobState.QUEUED] == 2
-    assert (standing.done_seconds, standing.open_known_seconds, standing.open_unknown) == (30.0, 70.0, 2)
-    assert (standing.known, standing.known_seconds) == (1, 100.0)
-    assert (standing.billed_audio_seconds, standing.billed_engine_seconds) == (30.0, 1.0)
-    assert standing.billable_nanos == standing.wasted_nanos == 100_000
-    assert (standing.recent_audio_seconds, standing.recent_engine_seconds) == (30.0, 1.0)
-    assert standing.since_start_seconds is not None
-    assert 0 <= standing.since_start_seconds < 60
+        progress = batch_progress(tx, made.id)
+    assert progress.counts[JobState.RUNNING] == 1
+    assert progress.counts[JobState.QUEUED] == 2
+    assert (progress.done_seconds, progress.open_known_seconds, progress.open_unknown) == (30.0, 70.0, 2)
+    assert (progress.known, progress.known_seconds) == (1, 100.0)
+    assert (progress.billed_audio_seconds, progress.billed_engine_seconds) == (30.0, 1.0)
+    assert progress.billable_nanos == progress.wasted_nanos == 100_000
+    assert (progress.recent_audio_seconds, progress.recent_engine_seconds) == (30.0, 1.0)
+    assert progress.since_start_seconds is not None
+    assert 0 <= progress.since_start_seconds < 60

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sqlalchemy import select, update
 
 from ops.testbed.rows import bill, new_job, queued, registered, reread
-from spool.background.sweeper import reckon_deadlines
-from spool.domain.deadlines import Load, reckon
+from spool.background.sweeper import update_deadlines
+from spool.domain.deadlines import Load, forecast_deadlines
 from spool.domain.priority import HIGH, NEVER, NORMAL
 from spool.settings import Settings
 from spool.store import Database
@@ -29,7 +29,7 @@ def load(name: str, hours: float, left: float | None, *, priority: int = NORMAL,
 
 
 def late(*loads: Load, rate: float | None = 10.0) -> set[str]:
-    return {verdict.id for verdict in reckon(loads, rate, NOW) if verdict.late}
+    return {verdict.id for verdict in forecast_deadlines(loads, rate, NOW) if verdict.late}
 
 
 def test_what_can_be_made_is_and_what_cannot_stands_in_nobodys_way() -> None:
@@ -42,12 +42,12 @@ def test_what_can_be_made_is_and_what_cannot_stands_in_nobodys_way() -> None:
 
 def test_what_has_passed_or_cannot_be_told() -> None:
     assert late(load("a", -1, 0.1), load("b", 1, 9)) == {"a"}
-    verdicts = reckon([load("a", 1, None), load("b", 1, 1)], 10.0, NOW)
+    verdicts = forecast_deadlines([load("a", 1, None), load("b", 1, 1)], 10.0, NOW)
     assert [(one.id, one.expected_at) for one in verdicts] == [
         ("a", None),
         ("b", NOW + timedelta(hours=0.1)),
     ]
-    (unknown,) = reckon([load("a", 1, 1)], None, NOW)
+    (unknown,) = forecast_deadlines([load("a", 1, 1)], None, NOW)
     assert (unknown.late, unknown.basis) == (False, "No worker of its pool has been measured yet.")
 
 
@@ -68,7 +68,7 @@ def test_those_on_time_are_done_in_time_one_after_another(
     asked: list[tuple[float, float, int, bool]],
 ) -> None:
     loads = [load(f"b{n}", h, left, priority=p, late=was) for n, (h, left, p, was) in enumerate(asked)]
-    verdicts = {one.id: one for one in reckon(loads, 10.0, NOW)}
+    verdicts = {one.id: one for one in forecast_deadlines(loads, 10.0, NOW)}
     assert set(verdicts) == {one.id for one in loads}
     end = NOW
     for one in sorted(loads, key=lambda each: (each.priority, each.deadline, each.id)):
@@ -113,7 +113,7 @@ def measured(db: Database) -> None:
 
 
 def reckoned(db: Database, settings: Settings, batch: Batch) -> Batch:
-    reckon_deadlines(db, settings)
+    update_deadlines(db, settings)
     with db.read() as tx:
         return get_batch(tx, batch.id)
 
@@ -145,11 +145,11 @@ def test_a_batch_that_can_make_it_again_goes_first_again(db: Database, settings:
     batch = a_batch(db, "b", hours=1, seconds=36_000.0)
     assert reckoned(db, settings, batch).late
     with db.begin() as tx:
-        assert set(tx.scalars(select(jobs.c.due).where(jobs.c.batch_id == batch.id))) == {NEVER}
+        assert set(tx.scalars(select(jobs.c.deadline_rank).where(jobs.c.batch_id == batch.id))) == {NEVER}
         tx.execute(update(cost_lines).values(audio_samples=cost_lines.c.audio_samples * 10))
     assert not reckoned(db, settings, batch).late
     with db.read() as tx:
-        assert NEVER not in set(tx.scalars(select(jobs.c.due).where(jobs.c.batch_id == batch.id)))
+        assert NEVER not in set(tx.scalars(select(jobs.c.deadline_rank).where(jobs.c.batch_id == batch.id)))
 
 
 def test_without_a_measurement_nothing_is_late_before_its_time(db: Database, settings: Settings) -> None:
@@ -164,6 +164,6 @@ def test_without_a_measurement_nothing_is_late_before_its_time(db: Database, set
 def test_a_job_whose_own_deadline_has_passed_waits_like_any_other(db: Database, settings: Settings) -> None:
     passed = queued(db, deadline=datetime.now(UTC) - timedelta(seconds=5)).id
     coming = queued(db, deadline=datetime.now(UTC) + timedelta(hours=1)).id
-    reckon_deadlines(db, settings)
-    assert (reread(db, passed).due, reread(db, coming).due < NEVER) == (NEVER, True)
+    update_deadlines(db, settings)
+    assert (reread(db, passed).deadline_rank, reread(db, coming).deadline_rank < NEVER) == (NEVER, True)
     assert order(db) == [coming, passed]

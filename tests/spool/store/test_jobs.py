@@ -42,7 +42,7 @@ def test_a_new_job_is_queued_with_its_message_beside_it(db: Database) -> None:
 
     assert reread(db, job.id) == job
     assert is_id(job.id, "job")
-    assert (job.state, job.attempt, job.deaths, job.done_seconds) == (JobState.QUEUED, 0, 0, 0.0)
+    assert (job.state, job.attempt, job.crashes, job.done_seconds) == (JobState.QUEUED, 0, 0, 0.0)
     assert (job.source, job.options, job.project) == (source, options, "radio")
     assert job.created_at.tzinfo is UTC
     assert abs(job.created_at - datetime.now(UTC)) < timedelta(minutes=1)
@@ -292,7 +292,7 @@ def test_a_failed_job_can_be_retried_and_is_like_new(db: Database) -> None:
     with db.begin() as tx:
         job = retry_job(tx, claim.job.id)
 
-    assert (job.state, job.deaths, job.error_code, job.error_message) == (JobState.QUEUED, 0, None, None)
+    assert (job.state, job.crashes, job.error_code, job.error_message) == (JobState.QUEUED, 0, None, None)
     assert (job.started_at, job.finished_at) == (None, None)
     assert job.attempt == 1, "the fence goes on counting"
     assert len(outbox_of(db, job.id)) == before + 1

@@ -45,7 +45,7 @@ from spool.store.queue.locks import try_lock
 from spool.store.queue.outbox import SweepLimits, due_hints, mark_sent, sweep
 from spool.tables import chunks, cost_lines, jobs, outbox, workers
 
-MAX_DEATHS = 3
+MAX_CRASHES = 3
 CHUNKS = 3
 PICK = st.integers(0, 11)
 RULES_OF_SQL = {"owned", "chunks", "billed", "wasted", "priced", "busy"}
@@ -57,8 +57,8 @@ class Expected:
 
     state: JobState = JobState.QUEUED
     attempt: int = 0
-    deaths: int = 0
-    troubles: int = 0
+    crashes: int = 0
+    transient_failures: int = 0
     ran: float = 0.0
     owner: str | None = None
     lapsed: bool = False
@@ -72,19 +72,19 @@ class Expected:
         if state is not JobState.RUNNING:
             self.owner, self.lapsed = None, False
 
-    def end(self, how: str, troubles: int, ran: float) -> None:
+    def end(self, how: str, transient_failures: int, ran: float) -> None:
         if how == "back":
             self.become(JobState.CANCELLED if self.cancel else JobState.QUEUED)
-            self.troubles, self.ran = troubles, ran
+            self.transient_failures, self.ran = transient_failures, ran
         else:
             self.become({"fail": JobState.FAILED, "stop": JobState.CANCELLED, "finish": JobState.DONE}[how])
             self.code = {"fail": "audio", "stop": self.code, "finish": None}[how]
 
     def take_back(self) -> None:
-        self.deaths += 1
+        self.crashes += 1
         if self.cancel:
             self.become(JobState.CANCELLED)
-        elif self.deaths >= MAX_DEATHS:
+        elif self.crashes >= MAX_CRASHES:
             self.become(JobState.FAILED)
             self.code = "poison"
         else:
@@ -135,7 +135,7 @@ class LeaseMachine(RuleBasedStateMachine):
             retry_job(tx, job_id)
         if may:
             was.become(JobState.QUEUED)
-            was.deaths, was.troubles, was.ran, was.cancel, was.code = 0, 0, 0.0, False, None
+            was.crashes, was.transient_failures, was.ran, was.cancel, was.code = 0, 0, 0.0, False, None
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def _sweep(self) -> None:
         with self.db.begin() as tx:
             assert try_lock(tx, "sweep", "me", 60)
-            report = sweep(tx, SweepLimits(max_deaths=MAX_DEATHS))
+            report = sweep(tx, SweepLimits(max_crashes=MAX_CRASHES))
         lapsed = {job_id for job_id, job in self.expected.items() if job.lapsed}
         assert {*report.requeued, *report.poisoned, *report.cancelled} == lapsed
         for job_id in lapsed:
@@ -167,10 +167,10 @@ class LeaseMachine(RuleBasedStateMachine):
         was = self.expected[job_id]
         owner = self.workers[worker]
         with self.db.begin() as tx:
-            claim = claim_job(tx, job_id, owner, LEASE, max_deaths=MAX_DEATHS, alone=alone)
+            claim = claim_job(tx, job_id, owner, LEASE, max_crashes=MAX_CRASHES, alone=alone)
         if was.lapsed:
             was.take_back()
-        last_chance = was.deaths == MAX_DEATHS - 1
+        last_chance = was.crashes == MAX_CRASHES - 1
         if was.state is JobState.QUEUED and (alone or not last_chance):
             was.become(JobState.RUNNING)
             was.attempt += 1
@@ -180,7 +180,7 @@ class LeaseMachine(RuleBasedStateMachine):
             self.claims.append(claim)
         else:
             assert claim is None
-        assert is_last_chance(was.deaths, MAX_DEATHS) == last_chance
+        assert is_last_chance(was.crashes, MAX_CRASHES) == last_chance
 
     @rule(pick=PICK, index=st.integers(0, CHUNKS - 1), engine_ns=st.integers(1, 10**9), wasted=st.booleans())
     @precondition(lambda self: self.claims)
@@ -205,16 +205,18 @@ class LeaseMachine(RuleBasedStateMachine):
             self.billed_ns[claim.worker_id] += engine_ns
 
     @rule(
-        pick=PICK, how=st.sampled_from(["back", "back", "fail", "stop", "finish"]), troubles=st.integers(0, 5)
+        pick=PICK,
+        how=st.sampled_from(["back", "back", "fail", "stop", "finish"]),
+        transient_failures=st.integers(0, 5),
     )
     @precondition(lambda self: self.claims)
-    def end(self, pick: int, how: str, troubles: int) -> None:
+    def end(self, pick: int, how: str, transient_failures: int) -> None:
         claim = self._claim(pick)
         with self._fenced(claim) as was:
             ran = claim.job.ran_seconds + 2
             with self.db.begin() as tx:
                 if how == "back":
-                    hand_back(tx, claim, troubles=troubles, ran_seconds=ran)
+                    hand_back(tx, claim, transient_failures=transient_failures, ran_seconds=ran)
                 elif how == "fail":
                     fail_job(tx, claim, "audio", "No.")
                 elif how == "stop":
@@ -222,7 +224,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 else:
                     finish_job(tx, claim, Outcome(60.0, f"jobs/{claim.job.id}/t.json", "0" * 64, 1.0, 12))
             assert was is not None
-            was.end(how, troubles, ran)
+            was.end(how, transient_failures, ran)
 
     # --- what must hold -------------------------------------------------------------------------------------
 
@@ -230,8 +232,15 @@ class LeaseMachine(RuleBasedStateMachine):
     def rows_are_as_expected(self) -> None:
         for job_id, was in self.expected.items():
             job = reread(self.db, job_id)
-            now = (job.state, job.attempt, job.deaths, job.troubles, job.lease_owner, job.error_code)
-            assert now == (was.state, was.attempt, was.deaths, was.troubles, was.owner, was.code)
+            now = (
+                job.state,
+                job.attempt,
+                job.crashes,
+                job.transient_failures,
+                job.lease_owner,
+                job.error_code,
+            )
+            assert now == (was.state, was.attempt, was.crashes, was.transient_failures, was.owner, was.code)
             assert (job.cancel_requested, job.ran_seconds) == (was.cancel, was.ran)
             with self.db.read() as tx:
                 assert {saved.index for saved in saved_chunks(tx, job_id)} == was.chunks

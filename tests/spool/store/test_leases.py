@@ -81,7 +81,7 @@ def test_of_many_claims_at_once_exactly_one_wins(db: Database, lapsed: bool) -> 
     assert len(won) == 1
     job = reread(db, job_id)
     assert (job.lease_owner, job.attempt) == (won[0].worker_id, 2 if lapsed else 1)
-    assert job.deaths == (1 if lapsed else 0)
+    assert job.crashes == (1 if lapsed else 0)
 
 
 def test_a_job_is_finished(db: Database) -> None:
@@ -107,7 +107,7 @@ def test_handing_back_queues_the_job_without_a_death(db: Database) -> None:
         hand_back(tx, claim)
 
     job = reread(db, claim.job.id)
-    assert (job.state, job.deaths, job.lease_owner) == (JobState.QUEUED, 0, None)
+    assert (job.state, job.crashes, job.lease_owner) == (JobState.QUEUED, 0, None)
     with db.read() as tx:
         assert len(tx.execute(select(outbox).where(outbox.c.job_id == job.id)).all()) == 2
     assert claimed(db, job.id).attempt == 2
@@ -183,18 +183,18 @@ def test_a_job_whose_workers_die_is_set_aside_at_the_third(db: Database) -> None
         claimed(db, job_id, f"wrk_{death}")
         let_lapse(db, job_id)
     last = claimed(db, job_id, "wrk_3")
-    assert (last.job.deaths, last.attempt) == (2, 3)
+    assert (last.job.crashes, last.attempt) == (2, 3)
     let_lapse(db, job_id)
 
     with db.begin() as tx:
         assert claim_job(tx, job_id, "wrk_4", LEASE) is None
 
     job = reread(db, job_id)
-    assert (job.state, job.error_code, job.deaths) == (JobState.FAILED, "poison", 3)
+    assert (job.state, job.error_code, job.crashes) == (JobState.FAILED, "poison", 3)
     assert job.error_message is not None
     assert "3 attempts" in job.error_message
     with db.begin() as tx:  # a person may insist
-        assert retry_job(tx, job_id).deaths == 0
+        assert retry_job(tx, job_id).crashes == 0
     assert claimed(db, job_id).attempt == 4
 
 
@@ -207,7 +207,7 @@ def test_a_lower_limit_sets_a_waiting_job_aside(db: Database) -> None:
         hand_back(tx, claim)
 
     with db.begin() as tx:
-        assert claim_job(tx, job_id, "wrk_b", LEASE, max_deaths=1) is None
+        assert claim_job(tx, job_id, "wrk_b", LEASE, max_crashes=1) is None
 
     assert reread(db, job_id).error_code == "poison"
 

@@ -333,7 +333,7 @@ def test_registering_again_keeps_what_was_billed(db: Database) -> None:
     assert (found.busy_ns, found.info.name) == (5, "renamed")
 
 
-# Law 5 over random lives of jobs: claims, saves, repeats, deaths, takeovers by zombies, drains and crashes.
+# Law 5 over random lives of jobs: claims, saves, repeats, crashes, takeovers by zombies, drains and crashes.
 
 STEPS = st.lists(
     st.tuples(
@@ -362,7 +362,7 @@ class Life:
         claim = self.claims.get(job)
         if action == "claim":
             with self.db.begin() as tx:
-                won = claim_job(tx, self.jobs[job], self.workers[worker], 60.0, max_deaths=100)
+                won = claim_job(tx, self.jobs[job], self.workers[worker], 60.0, max_crashes=100)
             assert won is None or claim is None or self.lost[-1:] == [claim]
             if won is not None:
                 self.claims[job] = won

@@ -172,7 +172,7 @@ def test_lapsed_leases_are_taken_back_each_as_it_deserves(db: Database) -> None:
     asked = claimed(db).job.id
     with db.begin() as tx:
         cancel_job(tx, asked)
-        tx.execute(update(jobs).where(jobs.c.id == poison).values(deaths=2))
+        tx.execute(update(jobs).where(jobs.c.id == poison).values(crashes=2))
     sent(db)
     for job_id in (dead, poison, asked):
         let_lapse(db, job_id)
@@ -187,7 +187,7 @@ def test_lapsed_leases_are_taken_back_each_as_it_deserves(db: Database) -> None:
         poison: JobState.FAILED,
         asked: JobState.CANCELLED,
     }
-    assert (reread(db, dead).deaths, reread(db, poison).error_code) == (1, "poison")
+    assert (reread(db, dead).crashes, reread(db, poison).error_code) == (1, "poison")
     assert [hint.job_id for hint in take(db)] == [dead]
 
 
@@ -210,7 +210,7 @@ def test_sweeps_at_once_count_a_death_once(db: Database) -> None:
         thread.join()
 
     assert sorted(job_id for report in reports for job_id in report.requeued) == sorted(dead)
-    assert [reread(db, job_id).deaths for job_id in dead] == [1] * 6
+    assert [reread(db, job_id).crashes for job_id in dead] == [1] * 6
 
 
 def test_old_idempotency_keys_are_forgotten_and_jobs_are_not(db: Database) -> None:

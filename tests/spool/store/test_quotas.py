@@ -15,7 +15,7 @@ from spool.store.ledger.charges import charge
 from spool.store.queue.leases import Claim
 from spool.store.queue.outbox import SweepLimits, hint_used_up, sweep
 from spool.store.queue.quotas import holds, refresh_use
-from spool.store.queue.scheduler import Asker, claim_next, waiting_by_queue
+from spool.store.queue.scheduler import ClaimRequest, claim_next, waiting_by_queue
 from spool.store.sql import seconds_from_now
 from spool.tables import cost_lines, jobs, quota_use
 from tests.spool.store.choosing import RULES, batch, charged_to, finish, nothing, taken
@@ -50,7 +50,7 @@ def test_the_limit_of_jobs_holds_against_many_workers_at_once(db: Database) -> N
     def work(name: str) -> None:
         start.wait()
         with db.begin() as tx:
-            took.append(claim_next(tx, Asker(name, "cpu", name, 60.0), rules))
+            took.append(claim_next(tx, ClaimRequest(name, "cpu", name, 60.0), rules))
 
     threads = [threading.Thread(target=work, args=(f"wrk_{number}",)) for number in range(8)]
     for thread in threads:

@@ -16,7 +16,7 @@ from spool.store import Database
 from spool.store.jobs import retry_job
 from spool.store.queue.leases import fail_job, hand_back
 from spool.store.queue.outbox import SweepLimits, sweep
-from spool.store.queue.scheduler import AGED_EACH, Asker, NeedsAlone, claim_next, goes_before
+from spool.store.queue.scheduler import AGED_EACH, ClaimRequest, NeedsAlone, claim_next, goes_before
 from spool.store.sql import seconds_from_now
 from spool.tables import jobs, turns
 from tests.spool.store.choosing import ASKER, RULES, batch, finish, nothing, order, taken
@@ -26,7 +26,7 @@ def placed(db: Database, job_id: str, seconds_ago: float) -> None:
     """As if the job had come so long ago."""
     place = int((datetime.now(UTC).timestamp() - seconds_ago) * 1e6)
     with db.begin() as tx:
-        tx.execute(update(jobs).where(jobs.c.id == job_id).values(place=place))
+        tx.execute(update(jobs).where(jobs.c.id == job_id).values(queue_position=place))
 
 
 def soon(hours: float) -> datetime:
@@ -47,7 +47,7 @@ def test_the_earliest_deadline_goes_first_within_its_class(db: Database) -> None
     high = queued(db, priority=HIGH).id
     out_of_reach = queued(db, deadline=soon(1)).id
     with db.begin() as tx:
-        tx.execute(update(jobs).where(jobs.c.id == out_of_reach).values(due=NEVER))
+        tx.execute(update(jobs).where(jobs.c.id == out_of_reach).values(deadline_rank=NEVER))
     assert order(db) == [high, sooner, later, plain, out_of_reach]
 
 
@@ -217,7 +217,7 @@ def test_low_that_came_a_moment_ago_does_wait(db: Database) -> None:
 def test_a_job_on_its_last_chance_is_offered_alone_and_to_one_at_a_time(db: Database) -> None:
     suspect = queued(db, priority=HIGH).id
     with db.begin() as tx:
-        tx.execute(update(jobs).values(deaths=2))
+        tx.execute(update(jobs).values(crashes=2))
     plain = queued(db).id
     with db.begin() as tx:
         assert claim_next(tx, ASKER, RULES) == NeedsAlone(suspect)
@@ -225,14 +225,14 @@ def test_a_job_on_its_last_chance_is_offered_alone_and_to_one_at_a_time(db: Data
     assert nothing(db)
     with db.begin() as tx:
         tx.execute(update(jobs).values(not_before=None))
-    alone = Asker("wrk_2", "cpu", "mini", 60.0, alone=True)
+    alone = ClaimRequest("wrk_2", "cpu", "mini", 60.0, alone=True)
     assert taken(db, asker=alone).job.id == suspect
 
 
 def test_a_poisonous_job_in_front_is_set_aside_and_the_next_is_taken(db: Database) -> None:
     bad, good = queued(db, priority=HIGH).id, queued(db).id
     with db.begin() as tx:
-        tx.execute(update(jobs).where(jobs.c.id == bad).values(deaths=3))
+        tx.execute(update(jobs).where(jobs.c.id == bad).values(crashes=3))
     assert taken(db).job.id == good
     assert reread(db, bad).error_code == "poison"
 
@@ -245,7 +245,7 @@ def test_many_workers_at_once_take_each_job_once_and_in_order(db: Database) -> N
 
     def work(name: str) -> None:
         start.wait()
-        took.extend(taken(db, asker=Asker(name, "cpu", name, 60.0)).job.id for _ in range(2))
+        took.extend(taken(db, asker=ClaimRequest(name, "cpu", name, 60.0)).job.id for _ in range(2))
 
     threads = [threading.Thread(target=work, args=(f"wrk_{number}",)) for number in range(5)]
     for thread in threads:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from spool.domain.transcript import Word
-from worker.decode.lattice.confidence import Heard, believed, slots, weighed
+from worker.decode.lattice.confidence import TimedWord, arc_posteriors, confusion_bins, with_confidence
 from worker.decode.lattice.word_graph import Final, WordArc, WordGraph
 from worker.decode.result import MOST_ARCS, Answer, lattice_of
 from worker.decode.types import Hypothesis
@@ -35,7 +35,7 @@ def word(text: str, start: float, end: float) -> Word:
 def test_a_word_is_as_probable_as_its_paths_and_what_was_dropped_counts_against_it() -> None:
     words = [word("the", 5.0, 5.2), word("cat", 5.3, 5.6)]
 
-    the, cat = weighed(words, believed(lattice()), FRAME, 5.0, alternatives=2)
+    the, cat = with_confidence(words, arc_posteriors(lattice()), FRAME, 5.0, alternatives=2)
 
     # At the start 0.9 of all was kept, and 7 of 9 parts of that go through "the".
     assert (the.text, the.start, the.end, the.confidence) == ("the", 5.0, 5.2, 0.7)
@@ -52,29 +52,33 @@ def test_alternatives_are_the_most_probable_and_no_more_than_asked(most: int, fo
         WordArc(0, 1, "a", 0, 2, math.log(0.2)),
         WordArc(0, 1, "thee", 0, 2, math.log(1e-5)),  # 0.000 as it would be printed
     )
-    told = weighed(
-        [word("the", 0.0, 0.2)], believed(WordGraph(arcs, {1: Final(0.0)})), FRAME, 0.0, alternatives=most
+    told = with_confidence(
+        [word("the", 0.0, 0.2)],
+        arc_posteriors(WordGraph(arcs, {1: Final(0.0)})),
+        FRAME,
+        0.0,
+        alternatives=most,
     )
     assert [other.text for other in told[0].alternatives] == found
 
 
 def test_what_was_heard_counts_for_the_word_it_shares_the_most_time_with() -> None:
-    words = [Heard("keep", 0, 4), Heard("the", 4, 5), Heard("the", 6, 8)]
+    words = [TimedWord("keep", 0, 4), TimedWord("the", 4, 5), TimedWord("the", 6, 8)]
     heard = [
-        Heard("keep", 1, 4, 0.75),
-        Heard("keep", 5, 6, 0.125),  # a frame later, but near enough to be the same word
-        Heard("heap", 0, 4.5, 0.25),
-        Heard("the", 5.5, 7, 0.5),
-        Heard("", 4, 5, 0.5),
-        Heard("light", 9, 10, 0.5),
+        TimedWord("keep", 1, 4, 0.75),
+        TimedWord("keep", 5, 6, 0.125),  # a frame later, but near enough to be the same word
+        TimedWord("heap", 0, 4.5, 0.25),
+        TimedWord("the", 5.5, 7, 0.5),
+        TimedWord("", 4, 5, 0.5),
+        TimedWord("light", 9, 10, 0.5),
     ]
-    assert slots(words, heard) == [{"keep": 0.875, "heap": 0.25}, {}, {"the": 0.5}]
-    assert slots([], heard) == []
+    assert confusion_bins(words, heard) == [{"keep": 0.875, "heap": 0.25}, {}, {"the": 0.5}]
+    assert confusion_bins([], heard) == []
 
 
 def test_shares_of_one_text_never_exceed_the_whole() -> None:
-    twice = [Heard("no", 0, 2, 0.75), Heard("no", 2, 4, 0.75)]
-    assert slots([Heard("no", 0, 4)], twice) == [{"no": 1.0}]
+    twice = [TimedWord("no", 0, 2, 0.75), TimedWord("no", 2, 4, 0.75)]
+    assert confusion_bins([TimedWord("no", 0, 4)], twice) == [{"no": 1.0}]
 
 
 def test_greedy_keeps_its_own_measure() -> None:
@@ -89,7 +93,7 @@ def test_greedy_keeps_its_own_measure() -> None:
 
 
 def test_a_lattice_is_rounded_cut_at_its_end_and_never_too_large() -> None:
-    told = lattice_of(believed(lattice()), 5.0, FRAME, 0.55)
+    told = lattice_of(arc_posteriors(lattice()), 5.0, FRAME, 0.55)
     assert told.times == (0.0, 0.2, 0.2, 0.55)
     assert [(arc.word, arc.end, arc.acoustic, arc.confidence) for arc in told.arcs[:3]] == [
         ("the", 0.2, -0.357, 0.7),
@@ -97,7 +101,7 @@ def test_a_lattice_is_rounded_cut_at_its_end_and_never_too_large() -> None:
         ("cat", 0.55, -0.154, 0.667),
     ]
     wide = [WordArc(0, 1, f"w{n}", 0, 2, -n / 1000) for n in range(MOST_ARCS + 5)]
-    most = Answer((), believed(WordGraph(tuple(wide), {1: Final(0.0)}))).lattice(100.0, FRAME, 1.0)
+    most = Answer((), arc_posteriors(WordGraph(tuple(wide), {1: Final(0.0)}))).lattice(100.0, FRAME, 1.0)
     assert most is not None
     assert len(most.arcs) == MOST_ARCS
     assert most.prune == pytest.approx((MOST_ARCS - 1) / 1000)

@@ -12,7 +12,7 @@ from kernels.search.fixed_point import ONE
 from spool.errors import InvalidRequest
 from tests.worker.decode.test_bad_input import SpoiledHead
 from tests.worker.decode.test_law7 import FUSED, encoded, kinds, model
-from worker.decode.recorder import Keeper
+from worker.decode.recorder import LatticeRecorder
 from worker.decode.search import search
 from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
 
@@ -65,7 +65,7 @@ def test_what_is_kept_for_a_lattice_is_whole_scores(head: str, fusion: FusionOpt
     options = SearchOptions("beam", 4, 4, head, fusion=fusion)  # type: ignore[arg-type]
     kept = {}
     for scores in ("float", "fixed"):
-        keeper = Keeper()
+        keeper = LatticeRecorder()
         search(model("demo"), encoded("demo", (6,)), replace(options, scores=scores), keeper=keeper)  # type: ignore[arg-type]
         (kept[scores],) = keeper.records()
     alive = np.isfinite(kept["float"].scores)

@@ -26,10 +26,10 @@ from worker.decode.fusion.phrases import phrase_tree
 from worker.decode.search import check_options, search
 from worker.decode.types import (
     CONTEXT_TOKENS,
+    DecodeRequest,
     FusionOptions,
     Hypothesis,
     SearchOptions,
-    UtteranceAsk,
     carried,
 )
 from worker.models.heads.ctc import CtcDecoder, CtcHead
@@ -40,7 +40,7 @@ PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
 LENGTHS = [13, 1, 20, 0, 7]
 PHRASES = [("a b", "b c d"), (), ("h g f", "g", "g h"), ("a",), ("", "c c c")]
 ALPHA, BOOST = 0.7, 0.9
-ASKS = [UtteranceAsk(phrases, BOOST) for phrases in PHRASES]
+ASKS = [DecodeRequest(phrases, BOOST) for phrases in PHRASES]
 KINDS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
 
 
@@ -273,11 +273,11 @@ def test_utterances_of_one_batch_ask_for_models_weights_phrases_and_contexts_of_
 ) -> None:
     model, encoded = Model(tiny_transducer(3, len(PIECES), KINDS[kind])), batch(11)
     asks = [
-        UtteranceAsk(("a b", "b c d"), 0.5, (7, 0), other_arpa, 0.4),
-        UtteranceAsk((), 1.0, (2,), arpa, 0.9),
-        UtteranceAsk(("h g f", "g", "g h"), 1.5, (0, 7, 6)),
-        UtteranceAsk(lm=other_arpa),
-        UtteranceAsk(),
+        DecodeRequest(("a b", "b c d"), 0.5, (7, 0), other_arpa, 0.4),
+        DecodeRequest((), 1.0, (2,), arpa, 0.9),
+        DecodeRequest(("h g f", "g", "g h"), 1.5, (0, 7, 6)),
+        DecodeRequest(lm=other_arpa),
+        DecodeRequest(),
     ]
     if beam:
         base = SearchOptions("beam", beam, beam, max_symbols=4, fusion=FusionOptions(weighted=weighted))
@@ -308,7 +308,7 @@ def test_utterances_of_one_batch_ask_for_models_weights_phrases_and_contexts_of_
 
 def test_a_model_of_the_options_is_for_those_who_bring_none(arpa: str, other_arpa: str) -> None:
     model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
-    asks = [UtteranceAsk(lm=other_arpa, alpha=ALPHA), *[UtteranceAsk()] * 4]
+    asks = [DecodeRequest(lm=other_arpa, alpha=ALPHA), *[DecodeRequest()] * 4]
 
     found = search(model, encoded, options(arpa, beam=4), asks)
 
@@ -361,9 +361,9 @@ def test_nothing_to_fuse_is_the_plain_search(beam: int) -> None:
 
     expected = search(model, encoded, plain)
 
-    assert search(model, encoded, plain, [UtteranceAsk()] * len(LENGTHS)) == expected
+    assert search(model, encoded, plain, [DecodeRequest()] * len(LENGTHS)) == expected
     assert search(model, encoded, options(None, beam=beam)) == expected
-    blank = search(model, encoded, options(None, beam=beam), [UtteranceAsk(("", "  "))] * len(LENGTHS))
+    blank = search(model, encoded, options(None, beam=beam), [DecodeRequest(("", "  "))] * len(LENGTHS))
     assert [[h.tokens for h in row] for row in blank] == [[h.tokens for h in row] for row in expected]
 
 
@@ -371,7 +371,7 @@ def test_phrases_of_all_and_of_one_come_together() -> None:
     model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
     shared = SearchOptions("beam", fusion=FusionOptions(phrases=("a b",), boost=BOOST))
 
-    found = search(model, encoded, shared, [UtteranceAsk(("c",), BOOST)] * len(LENGTHS))
+    found = search(model, encoded, shared, [DecodeRequest(("c",), BOOST)] * len(LENGTHS))
 
     both = SearchOptions("beam", fusion=FusionOptions(phrases=("a b", "c"), boost=BOOST))
     for one, other in zip(found, search(model, encoded, both), strict=True):
@@ -387,7 +387,7 @@ def test_a_boosted_phrase_is_found_where_the_model_alone_hears_another() -> None
     encoded = Encoded(mx.array(logits), np.array([4], np.int32))
 
     plain = search(ctc_model(width), encoded, SearchOptions("beam"))
-    boosted = search(ctc_model(width), encoded, SearchOptions("beam"), [UtteranceAsk(("a b",))])
+    boosted = search(ctc_model(width), encoded, SearchOptions("beam"), [DecodeRequest(("a b",))])
 
     assert plain[0][0].tokens == (a, c)
     assert boosted[0][0].tokens == (a, b)
@@ -416,7 +416,7 @@ def test_ten_thousand_phrases_of_one_utterance_leave_its_neighbours_alone() -> N
     many = tuple(" ".join("abcdefgh"[i] for i in rng.integers(0, 8, 12)) for _ in range(10_000))
     model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
 
-    found = search(model, encoded, options(None, beam=3), [UtteranceAsk(many, BOOST), *ASKS[1:]])
+    found = search(model, encoded, options(None, beam=3), [DecodeRequest(many, BOOST), *ASKS[1:]])
 
     expected = search(model, encoded, options(None, beam=3), ASKS)
     assert [[h.tokens for h in row] for row in found[1:]] == [[h.tokens for h in row] for row in expected[1:]]
@@ -443,15 +443,15 @@ def test_what_cannot_be_fused_is_refused_in_a_sentence(make: Callable[[], Fusion
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (UtteranceAsk(("x",)), "no token for"),
-        (UtteranceAsk(boost=float("inf")), "finite"),
-        (UtteranceAsk(context=(len(PIECES),)), "no token of the model"),
-        (UtteranceAsk(context=(-1,)), "no token of the model"),
-        (UtteranceAsk(lm="nowhere.arpa"), "nowhere.arpa: the language model cannot be read"),
+        (DecodeRequest(("x",)), "no token for"),
+        (DecodeRequest(boost=float("inf")), "finite"),
+        (DecodeRequest(context=(len(PIECES),)), "no token of the model"),
+        (DecodeRequest(context=(-1,)), "no token of the model"),
+        (DecodeRequest(lm="nowhere.arpa"), "nowhere.arpa: the language model cannot be read"),
     ],
 )
 def test_what_one_utterance_cannot_ask_is_refused_before_and_in_the_search(
-    ask: UtteranceAsk, words: str
+    ask: DecodeRequest, words: str
 ) -> None:
     model, encoded = Model(tiny_transducer(7, len(PIECES))), batch(3)
 
@@ -469,4 +469,4 @@ def test_asks_are_as_many_as_utterances() -> None:
 def test_greedy_ctc_takes_no_fusion() -> None:
     encoded = Encoded(mx.zeros((1, 2, 10)), np.array([2], np.int32))
     with pytest.raises(InvalidRequest, match="beam decoder only"):
-        search(ctc_model(10), encoded, SearchOptions(), [UtteranceAsk(("a",))])
+        search(ctc_model(10), encoded, SearchOptions(), [DecodeRequest(("a",))])

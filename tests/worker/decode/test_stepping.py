@@ -12,7 +12,7 @@ from tests.worker.decode.reference import random_frames, tiny_transducer
 from worker.decode.transducer import beam, greedy
 from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.greedy import greedy_search
-from worker.decode.transducer.stepping import advance, joined, regrow
+from worker.decode.transducer.stepping import advance, joined, reorder
 from worker.models.heads.transducer import LstmState, Transducer
 
 
@@ -67,7 +67,7 @@ def test_a_prefix_is_read_once_and_a_parents_product_made_once(gather: bool) -> 
     output, state = counting._transducer.step(mx.arange(6), state)
     slots = slots_of([3, 3, 5, 6, -1, 8], [1, 1, 2, 2, 4, 0], [6, 6, 8, 9, 4, 4])
 
-    found, after = regrow(counting, slots, output, state, gather=gather)  # type: ignore[arg-type]
+    found, after = reorder(counting, slots, output, state, gather=gather)  # type: ignore[arg-type]
 
     assert counting.stepped == ([(3, 2)] if gather else [(6, 6)])
     read, states = counting._transducer.step(mx.array([3, 5, 6]), state.take(mx.array([1, 2, 2])))
@@ -81,7 +81,7 @@ def test_where_nobody_reads_rows_only_change_places() -> None:
     counting = Counting(tiny_transducer(0, 9))
     output, state = counting._transducer.step(mx.arange(3), counting._transducer.start(3)[1])
 
-    found, after = regrow(  # type: ignore[arg-type]
+    found, after = reorder(  # type: ignore[arg-type]
         counting, slots_of([-1, -1, 4], [2, 0, 0], [2, 0, 0]), output, state, gather=True
     )
 
@@ -98,7 +98,7 @@ def test_searches_find_the_same_either_way(
     frames = random_frames(3, lengths)
     found = []
     for gather in (True, False):
-        monkeypatch.setattr(beam, "regrow", partial(regrow, gather=gather))
+        monkeypatch.setattr(beam, "reorder", partial(reorder, gather=gather))
         monkeypatch.setattr(greedy, "advance", partial(advance, gather=gather))
         found.append(
             beam_search(transducer, frames, np.array(lengths), 4, 10)

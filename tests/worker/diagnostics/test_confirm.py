@@ -62,7 +62,7 @@ def test_a_contract_notices_a_kernel_that_is_wrong() -> None:
 
 
 def test_a_child_that_dies_is_replaced(fake_engine: None, make_settings: Callable[..., Settings]) -> None:
-    found = engine.deaths(make_settings(), "plain")
+    found = engine.crashes(make_settings(), "plain")
     assert found.verdict == "ok", found
     assert found.found == "SIGKILL: 1 restarts, the same words; SIGABRT: 1 restarts, the same words"
 

@@ -7,9 +7,9 @@ import pytest
 from ops.testbed.fake_models import LOADER, tone
 from worker.decode.types import SearchOptions
 from worker.engine.client import Engine
-from worker.engine.model_cache import Shelf, file_size
-from worker.engine.protocol import EngineOptions, ShelfOptions
-from worker.engine.scheduler import BatchLimits, Waiting, WaitingList
+from worker.engine.model_cache import ModelCache, file_size
+from worker.engine.protocol import EngineOptions, ModelCacheOptions
+from worker.engine.scheduler import BatchLimits, QueuedUtterance, UtteranceQueue
 
 SEARCH = SearchOptions()
 DEADLINE = 60.0
@@ -22,11 +22,11 @@ class Clock:
         return self.now
 
 
-def shelf(clock: Clock | None = None, **options: object) -> Shelf[str]:
-    return Shelf(ShelfOptions(**options), clock or Clock())  # type: ignore[arg-type]
+def shelf(clock: Clock | None = None, **options: object) -> ModelCache[str]:
+    return ModelCache(ModelCacheOptions(**options), clock or Clock())  # type: ignore[arg-type]
 
 
-def load(shelf: Shelf[str], path: str, size: int = 1) -> None:
+def load(shelf: ModelCache[str], path: str, size: int = 1) -> None:
     shelf.make_room(path)
     shelf.take_in(path, path.upper(), size)
 
@@ -81,9 +81,9 @@ def test_the_size_of_files_is_known_before_they_are_loaded(tmp_path: Path) -> No
 
 
 def test_jobs_of_models_that_may_not_go_first_keep_what_they_are_owed() -> None:
-    waiting = WaitingList(BatchLimits(utterances=1))
+    waiting = UtteranceQueue(BatchLimits(utterances=1))
     for ticket in range(6):
-        waiting.add(Waiting(ticket, f"job-{ticket % 2}", ("ab"[ticket % 2], None), 100))
+        waiting.add(QueuedUtterance(ticket, f"job-{ticket % 2}", ("ab"[ticket % 2], None), 100))
     assert [waiting.next_batch(lambda group: group[0] == "a")[0].job for _ in range(2)] == ["job-0"] * 2  # type: ignore[index]
     # Then the other one catches up, and where nothing may go first whoever is there goes.
     assert [waiting.next_batch()[0].job for _ in range(2)] == ["job-1"] * 2
@@ -99,7 +99,7 @@ def test_two_models_that_do_not_fit_together_take_turns_of_a_while(
     """Twelve batches of two models in turn, all handed in at once."""
     options = EngineOptions(
         limits=BatchLimits(utterances=1),
-        shelf=ShelfOptions(most=most, stay_seconds=stay),
+        shelf=ModelCacheOptions(most=most, stay_seconds=stay),
         loader=LOADER,
     )
     engine = Engine(options).start()

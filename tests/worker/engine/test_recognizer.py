@@ -6,14 +6,14 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from worker.decode.types import SearchOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import Failure, Recognition
 from worker.engine.recognizer import ModelRecognizer
 from worker.models.load import load_model
 from worker.models.nemo.model import AsrModel, Encoded
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-NOTHING = [UtteranceAsk()] * 3
+NOTHING = [DecodeRequest()] * 3
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from ops.testbed.fake_models import LOADER, RATE, tone
 from ops.testbed.jobs import taken_in, until
 from spool.errors import InvalidRequest
 from tests.worker.engine.gated_models import LOADER as REAL
-from worker.decode.types import FusionOptions, SearchOptions, UtteranceAsk, UtteranceResult, carried
+from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions, UtteranceResult, carried
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
@@ -51,7 +51,7 @@ def test_jobs_with_other_phrases_and_contexts_share_a_batch(fake: Engine, tmp_pa
     model = f"asks+gate={gate}"
     first = fake.submit("first", tone(1), model, BEAM)
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
-    asks = [UtteranceAsk(phrases=(f"p{n}",), context=(7, n)) for n in range(8)]
+    asks = [DecodeRequest(phrases=(f"p{n}",), context=(7, n)) for n in range(8)]
     futures = [fake.submit(f"job{n}", tone(1), model, BEAM, ask=ask) for n, ask in enumerate(asks)]
     taken_in(fake)
     gate.touch()
@@ -68,14 +68,14 @@ def test_a_phrase_that_cannot_be_written_fails_its_own_utterance(fake: Engine, t
     held = fake.submit("held", tone(1), model, BEAM)
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
     good = [fake.submit(f"job{n}", tone(1), model, BEAM) for n in range(3)]
-    bad = fake.submit("bad", tone(1), model, BEAM, ask=UtteranceAsk(phrases=("unspeakable",)))
+    bad = fake.submit("bad", tone(1), model, BEAM, ask=DecodeRequest(phrases=("unspeakable",)))
     gate.touch()
     for future in (held, *good):
         assert future.result(DEADLINE).words
     with pytest.raises(InvalidRequest, match="cannot be written"):
         bad.result(DEADLINE)
     with pytest.raises(InvalidRequest, match="cannot be written"):
-        fake.prepare("plain", BEAM, UtteranceAsk(phrases=("unspeakable",))).result(DEADLINE)
+        fake.prepare("plain", BEAM, DecodeRequest(phrases=("unspeakable",))).result(DEADLINE)
 
 
 def write_lm(path: Path, pieces: tuple[str, ...], seed: int) -> Path:
@@ -104,11 +104,11 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
     lm = str(write_lm(tmp_path / "one.arpa", pieces, 1))
     other = str(write_lm(tmp_path / "two.arpa", pieces, 2))
     asks = [
-        UtteranceAsk(),
-        UtteranceAsk(phrases=("harbour", "the old lamp"), boost=4.0),
-        UtteranceAsk(phrases=("seven",), boost=2.0, context=(5, 9, 12)),
-        UtteranceAsk(lm=lm, alpha=0.5),
-        UtteranceAsk(lm=other, alpha=0.2, phrases=("river",)),
+        DecodeRequest(),
+        DecodeRequest(phrases=("harbour", "the old lamp"), boost=4.0),
+        DecodeRequest(phrases=("seven",), boost=2.0, context=(5, 9, 12)),
+        DecodeRequest(lm=lm, alpha=0.5),
+        DecodeRequest(lm=other, alpha=0.2, phrases=("river",)),
     ]
     options = SearchOptions(decoder="beam", beam=4, nbest=4, fusion=FusionOptions())
     alone = [
@@ -138,7 +138,7 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
 def test_a_broken_language_model_is_refused_by_its_line(engine: Engine, tmp_path: Path) -> None:
     lm = tmp_path / "broken.arpa"
     lm.write_text("\\data\\\nngram 1=1\n\n\\1-grams:\nnonsense\n")
-    ask = UtteranceAsk(lm=str(lm))
+    ask = DecodeRequest(lm=str(lm))
     with pytest.raises(InvalidRequest, match=r"broken\.arpa: line 5"):
         engine.prepare(DEMO, BEAM, ask).result(DEADLINE)
     clip = speech()[0]
@@ -148,4 +148,4 @@ def test_a_broken_language_model_is_refused_by_its_line(engine: Engine, tmp_path
         bad.result(DEADLINE)
     assert good.result(DEADLINE).frames
     with pytest.raises(InvalidRequest, match="cannot be read"):
-        engine.prepare(DEMO, BEAM, UtteranceAsk(lm=str(tmp_path / "none.arpa"))).result(DEADLINE)
+        engine.prepare(DEMO, BEAM, DecodeRequest(lm=str(tmp_path / "none.arpa"))).result(DEADLINE)

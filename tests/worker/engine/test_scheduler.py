@@ -4,31 +4,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.engine.scheduler import BatchLimits, Waiting, WaitingList, split_exactly
+from worker.engine.scheduler import BatchLimits, QueuedUtterance, UtteranceQueue, split_exactly
 
 LIMITS = BatchLimits(utterances=8, samples=8 * 100, padding=0.25)
 
 
-def waiting(ticket: int, job: str = "a", length: int = 100, group: str = "m", alone: bool = False) -> Waiting:
-    return Waiting(ticket, job, group, length, alone)
+def waiting(
+    ticket: int, job: str = "a", length: int = 100, group: str = "m", alone: bool = False
+) -> QueuedUtterance:
+    return QueuedUtterance(ticket, job, group, length, alone)
 
 
 utterances = st.lists(
     st.tuples(st.sampled_from("abcd"), st.integers(0, 400), st.sampled_from(["m", "n"]), st.booleans()),
     max_size=60,
 ).map(
-    lambda rows: [Waiting(i, job, group, length, alone) for i, (job, length, group, alone) in enumerate(rows)]
+    lambda rows: [
+        QueuedUtterance(i, job, group, length, alone) for i, (job, length, group, alone) in enumerate(rows)
+    ]
 )
 
 
-def filled(items: list[Waiting], limits: BatchLimits = LIMITS) -> WaitingList:
-    line = WaitingList(limits)
+def filled(items: list[QueuedUtterance], limits: BatchLimits = LIMITS) -> UtteranceQueue:
+    line = UtteranceQueue(limits)
     for item in items:
         line.add(item)
     return line
 
 
-def drain(line: WaitingList) -> list[list[Waiting]]:
+def drain(line: UtteranceQueue) -> list[list[QueuedUtterance]]:
     batches = []
     while len(line):
         batches.append(line.next_batch())
@@ -37,13 +41,13 @@ def drain(line: WaitingList) -> list[list[Waiting]]:
 
 
 @given(utterances)
-def test_every_utterance_is_in_exactly_one_batch(items: list[Waiting]) -> None:
+def test_every_utterance_is_in_exactly_one_batch(items: list[QueuedUtterance]) -> None:
     taken = [item for batch in drain(filled(items)) for item in batch]
     assert sorted(item.ticket for item in taken) == [item.ticket for item in items]
 
 
 @given(utterances)
-def test_a_batch_keeps_to_its_limits(items: list[Waiting]) -> None:
+def test_a_batch_keeps_to_its_limits(items: list[QueuedUtterance]) -> None:
     for batch in drain(filled(items)):
         longest = max(item.length for item in batch)
         padded = longest * len(batch)
@@ -56,8 +60,8 @@ def test_a_batch_keeps_to_its_limits(items: list[Waiting]) -> None:
 
 
 @given(utterances)
-def test_a_job_is_served_in_its_own_order_when_lengths_allow(items: list[Waiting]) -> None:
-    equal = [Waiting(item.ticket, item.job, "m", 100) for item in items]
+def test_a_job_is_served_in_its_own_order_when_lengths_allow(items: list[QueuedUtterance]) -> None:
+    equal = [QueuedUtterance(item.ticket, item.job, "m", 100) for item in items]
     taken = [item for batch in drain(filled(equal)) for item in batch]
     for job in "abcd":
         tickets = [item.ticket for item in taken if item.job == job]

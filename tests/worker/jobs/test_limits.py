@@ -61,10 +61,10 @@ def test_a_persons_retry_starts_the_count_of_passing_errors_anew(make_shop: Call
         assert [shop.run(job_id) for _ in ending] == ending
         assert shop.run(job_id) == "failed"
         job = shop.job(job_id)
-        assert (job.error_code, job.troubles) == ("storage", RETRY.attempts - 1)
+        assert (job.error_code, job.transient_failures) == ("storage", RETRY.attempts - 1)
         with shop.db.begin() as tx:
             retry_job(tx, job_id)
-        assert shop.job(job_id).troubles == 0
+        assert shop.job(job_id).transient_failures == 0
     store.error = None
     assert shop.run(job_id) == "done"
 

@@ -18,7 +18,7 @@ from spool.store.database import Database
 from tests.worker.engine.gated_models import LOADER as REAL
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
 from worker.decode.search import search
-from worker.decode.types import FusionOptions, SearchOptions, UtteranceAsk, carried
+from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions, carried
 from worker.decode.words import SCORE_DIGITS
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
@@ -211,7 +211,7 @@ def test_a_context_is_the_state_of_the_search_before_it(make_shop: Callable[[Eng
     assert len(chunks) >= 2
     context: tuple[int, ...] = ()
     for chunk, heard in zip(chunks, told.nbest, strict=True):
-        ask = UtteranceAsk(("seven four",), 1.0, context, str(lm), 0.6)
+        ask = DecodeRequest(("seven four",), 1.0, context, str(lm), 0.6)
         (found,) = search(model, model.encode([chunk.samples]), options, [ask])
         context = carried(context, found[0])
 

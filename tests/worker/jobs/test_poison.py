@@ -55,9 +55,9 @@ def test_what_ends_the_process_is_set_aside_and_what_was_beside_it_is_not(
 
     until(all_ended, "all jobs ended")
     assert [fleet.job(job_id).state for job_id in innocents] == [JobState.DONE] * INNOCENTS
-    assert {fleet.job(job_id).deaths for job_id in innocents} == {2}, "none died again beside the guilty one"
+    assert {fleet.job(job_id).crashes for job_id in innocents} == {2}, "none died again beside the guilty one"
     job = fleet.job(poison)
-    assert (job.state, job.error_code, job.deaths) == (JobState.FAILED, "poison", 3)
+    assert (job.state, job.error_code, job.crashes) == (JobState.FAILED, "poison", 3)
     assert job.error_message == "Set aside: 3 attempts ended with a dead worker process."
     assert len(workers) == 2, "the third death was the last"
     assert drained(workers[-1]) == 0

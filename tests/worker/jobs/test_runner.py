@@ -28,7 +28,7 @@ from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
 from worker.jobs.retry import RetryPolicy
-from worker.jobs.runner import Workshop
+from worker.jobs.runner import JobServices
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def test_a_poison_utterance_fails_its_own_job_alone(shop: Shop, gate: Path, valu
     gate.touch()
     assert [thread.end() for thread in running] == ["failed", "done", "done", "done"]
     job = shop.job(bad)
-    assert (job.error_code, job.attempt, job.deaths) == (code, 1, 0)
+    assert (job.error_code, job.attempt, job.crashes) == (code, 1, 0)
     assert job.error_message is not None
     assert job.error_message.startswith("bad.wav: at ")
     assert all(shop.cost(job_id).wasted_cost == 0 for job_id in good)
@@ -228,7 +228,7 @@ def test_a_drain_hands_back_and_the_next_attempt_goes_on_from_there(shop: Shop, 
     gate.touch()
     assert running.end() == "handed back"
     job = shop.job(job_id)
-    assert (job.state, job.deaths) == (JobState.QUEUED, 0)
+    assert (job.state, job.crashes) == (JobState.QUEUED, 0)
     first = shop.chunks(job_id)
     assert 1 <= len(first) < 10, "the batch on the device was kept, the rest was not decoded"
     assert shop.decoded == len(first)
@@ -280,7 +280,7 @@ def test_a_job_taken_over_writes_nothing_more_and_its_time_is_wasted(shop: Shop,
     gate.touch()
     assert running.end() == "lost"
     job = shop.job(job_id)
-    assert (job.state, job.lease_owner, job.attempt, job.deaths) == (JobState.RUNNING, other, 2, 1)
+    assert (job.state, job.lease_owner, job.attempt, job.crashes) == (JobState.RUNNING, other, 2, 1)
     assert shop.chunks(job_id) == []
     cost = shop.cost(job_id)
     assert cost.wasted_cost > 0
@@ -417,7 +417,7 @@ def test_an_unexpected_error_fails_the_job_with_a_code(shop: Shop) -> None:
         def put_bytes(self, key: str, data: bytes, content_type: str = "") -> ObjectInfo:
             raise RuntimeError("secret detail")
 
-    shop.workshop = Workshop(
+    shop.workshop = JobServices(
         shop.workshop.bench, Surprise(shop.folder / "objects"), shop.workshop.sources, RETRY
     )
     job_id = shop.submit(shop.record("a.wav", speechlike(5)))

@@ -20,7 +20,7 @@ from spool.store.ledger.charges import Charge
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.jobs.lease import Lease
-from worker.jobs.retry import patiently
+from worker.jobs.retry import retry_storage
 from worker.service.wasted_time import WastedTime
 
 
@@ -156,5 +156,5 @@ def test_patience_ends() -> None:
         raise StorageError("no")
 
     with pytest.raises(StorageError):
-        patiently(refuse, 0.5)
+        retry_storage(refuse, 0.5)
     assert len(calls) > 1

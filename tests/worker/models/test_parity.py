@@ -9,10 +9,10 @@ import pytest
 
 from tests.worker.models.golden import FOLDER, MODELS, model, numbers, speech
 from worker.models.conformer.attention import (
+    AttentionContext,
     Positions,
     RelPositionAttention,
     RelPositionLocalAttention,
-    Sight,
     position_table,
 )
 from worker.models.load import load_model
@@ -191,10 +191,12 @@ def test_local_attention_equals_banded_full_attention(context: tuple[int, int], 
     near = (distance <= context[0]) & (distance >= -context[1])
     positions = _positions(frames - 1, 1 - frames, config.d_model)
     mask, counts = near & valid[:, None, None, :], mx.array(lengths)
-    wanted = full(x, positions, Sight(mask, counts, None))
-    found = local(x, _positions(context[0], -context[1], config.d_model), Sight(valid, counts, None))
+    wanted = full(x, positions, AttentionContext(mask, counts, None))
+    found = local(
+        x, _positions(context[0], -context[1], config.d_model), AttentionContext(valid, counts, None)
+    )
     # Then both say the same of every frame of an utterance, and so does the band given by its width
-    banded = full(x, positions, Sight(mask, counts, context))
+    banded = full(x, positions, AttentionContext(mask, counts, context))
     for row, length in enumerate(lengths):
         assert np.abs(np.array(found[row, :length] - wanted[row, :length])).max() <= REORDERED
         assert np.abs(np.array(banded[row, :length] - wanted[row, :length])).max() <= REORDERED

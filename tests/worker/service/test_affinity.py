@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 
 from spool.store.queue.leases import Passed
-from worker.service.affinity import Placement, loaded_names
+from worker.service.affinity import ModelAffinity, loaded_names
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
 def test_whoever_is_passed_over_waits_for_a_stay_and_no_longer() -> None:
     clock = Clock()
-    placement = Placement(20, clock)
+    placement = ModelAffinity(20, clock)
     assert placement.first(["a"]) == {"a"}
     placement.took(Passed(1, 3), here=True)
     clock.now = 19
@@ -33,7 +33,7 @@ def test_whoever_is_passed_over_waits_for_a_stay_and_no_longer() -> None:
 
 def test_more_work_for_what_is_here_makes_the_stay_longer_up_to_a_limit() -> None:
     clock = Clock()
-    placement = Placement(10, clock)
+    placement = ModelAffinity(10, clock)
     placement.took(Passed(60, 4), here=True)
     clock.now = 49
     assert placement.first(["a"]) == {"a"}
@@ -43,7 +43,7 @@ def test_more_work_for_what_is_here_makes_the_stay_longer_up_to_a_limit() -> Non
 
 def test_nobody_waits_for_ever_for_one_who_is_gone() -> None:
     clock = Clock()
-    placement = Placement(10, clock)
+    placement = ModelAffinity(10, clock)
     placement.took(Passed(1, 1), here=True)
     clock.now = 10
     for _ in range(16):
@@ -53,7 +53,7 @@ def test_nobody_waits_for_ever_for_one_who_is_gone() -> None:
 
 
 def test_without_a_stay_jobs_come_in_their_order() -> None:
-    assert Placement(0).first(["a"]) == frozenset()
+    assert ModelAffinity(0).first(["a"]) == frozenset()
 
 
 def test_paths_in_memory_have_the_names_of_the_settings() -> None:
@@ -64,7 +64,7 @@ def test_paths_in_memory_have_the_names_of_the_settings() -> None:
 def test_loads_of_a_worker_with_room_for_one_of_three_models(stay: float, most: int) -> None:
     """Four hundred jobs of a second each, their models in turn; a load takes two seconds."""
     clock = Clock()
-    placement = Placement(stay, clock)
+    placement = ModelAffinity(stay, clock)
     waiting = deque((number, "abc"[number % 3]) for number in range(400))
     here, loads, longest = "", 0, 0.0
     while waiting:

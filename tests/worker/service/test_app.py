@@ -80,7 +80,7 @@ def test_sigterm_hands_back_at_a_saved_chunk_and_repeats_nothing(
     assert first.wait(60) == 0
     job = fleet.job(job_id)
     saved = fleet.chunks(job_id)
-    assert (job.state, job.deaths) == (JobState.QUEUED, 0)
+    assert (job.state, job.crashes) == (JobState.QUEUED, 0)
     assert 1 <= len(saved) <= 2, "the batch on the device and nothing else"
     second = fleet.start(name="beta")
     until(lambda: fleet.ended([job_id]), "the job ended")
@@ -107,7 +107,7 @@ def test_after_kill_9_another_worker_goes_on_from_the_saved_chunks(
     second = fleet.start(name="beta")
     until(lambda: fleet.ended([job_id]), "the job ended")
     job = fleet.job(job_id)
-    assert (job.state, job.attempt, job.deaths) == (JobState.DONE, 2, 1)
+    assert (job.state, job.attempt, job.crashes) == (JobState.DONE, 2, 1)
     chunks = fleet.chunks(job_id)
     assert [chunk for chunk in chunks if chunk.attempt == 1] == saved
     assert drained(second) == 0
@@ -145,7 +145,7 @@ def test_a_worker_whose_engine_cannot_start_any_more_leaves_where_that_is_asked(
     os.kill(engine_of(worker.pid), signal.SIGKILL)
     assert worker.wait(60) == 1, "whoever supervises it may start it anew"
     job = fleet.job(job_id)
-    assert (job.state, job.deaths) == (JobState.QUEUED, 0)
+    assert (job.state, job.crashes) == (JobState.QUEUED, 0)
     assert fleet.workers()[0].state == "stopped"
 
 

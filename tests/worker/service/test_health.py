@@ -46,7 +46,7 @@ def test_an_engine_that_dies_on_everything_takes_its_worker_out_of_service(
     until(lambda: fleet.worker_row(worker).state == "unwell", "the worker says that it is unwell")
     assert "ends on any utterance" in (fleet.worker_row(worker).reason or "")
     until(lambda: all(fleet.job(job_id).state is JobState.QUEUED for job_id in jobs), "all handed back")
-    assert [fleet.job(job_id).troubles for job_id in jobs] == [0, 0, 0]
+    assert [fleet.job(job_id).transient_failures for job_id in jobs] == [0, 0, 0]
     ill.unlink()
     until(lambda: fleet.ended(jobs), "all jobs ended")
     assert [fleet.job(job_id).state for job_id in jobs] == [JobState.DONE] * 3

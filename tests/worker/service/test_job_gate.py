@@ -3,7 +3,7 @@
 import threading
 
 from ops.testbed.jobs import until
-from worker.service.job_gate import Berths
+from worker.service.job_gate import JobGate
 
 
 def never() -> bool:
@@ -11,7 +11,7 @@ def never() -> bool:
 
 
 def test_one_that_wants_to_be_alone_waits_for_the_others_and_keeps_new_ones_out() -> None:
-    berths = Berths()
+    berths = JobGate()
     leave, alone_in, leave_alone, third_in = (threading.Event() for _ in range(4))
 
     def alone() -> None:
@@ -44,7 +44,7 @@ def test_one_that_wants_to_be_alone_waits_for_the_others_and_keeps_new_ones_out(
 
 
 def test_waiting_ends_when_it_is_pointless() -> None:
-    berths = Berths()
+    berths = JobGate()
     with berths.shared(never), berths.alone(lambda: True) as here:
         assert not here
         assert berths.taken == 1

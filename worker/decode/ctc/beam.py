@@ -11,13 +11,13 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from kernels.search.ctc_beam import CtcBeam, CtcTrail, ctc_beam, ctc_step, start_ctc
+from kernels.search.ctc_beam import CtcBacktrace, CtcBeam, ctc_beam, ctc_step, start_ctc
 from kernels.search.fixed_point import ONE, number_on_grid, on_grid, rebase, totals
 from kernels.search.prefix import grow
-from worker.decode.backtrace import Emission, Path, Trail
+from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.fusion.fusion import Fusion, FusionState
 from worker.decode.lattice.prefix_graph import Record
-from worker.decode.recorder import Keeper
+from worker.decode.recorder import LatticeRecorder
 from worker.decode.types import Hypothesis
 
 CHECK_EVERY = 8  # frames between two evaluations
@@ -44,7 +44,7 @@ class FusedCtcSearch:
         beam: int,
         beta: float,
         fusion: Fusion,
-        keeper: Keeper | None,
+        keeper: LatticeRecorder | None,
         fixed: bool,
     ) -> None:
         log_probs = log_probs.astype(mx.float32)
@@ -57,7 +57,7 @@ class FusedCtcSearch:
         self._lengths = mx.array(lengths.astype(np.int32))
         self._fusion = fusion
         self._keeper = keeper
-        self._trail = Trail(self._batch, beam)
+        self._trail = Backtrace(self._batch, beam)
 
     def run(self) -> list[list[Hypothesis]]:
         """Hypotheses of each utterance, best first; none for one with a frame that is not a number."""
@@ -123,7 +123,12 @@ class FusedCtcSearch:
 
 
 def _search_plainly(
-    log_probs: mx.array, lengths: np.ndarray, beam: int, beta: float, keeper: Keeper | None, fixed: bool
+    log_probs: mx.array,
+    lengths: np.ndarray,
+    beam: int,
+    beta: float,
+    keeper: LatticeRecorder | None,
+    fixed: bool,
 ) -> list[list[Hypothesis]]:
     trail = ctc_beam(log_probs, mx.array(lengths.astype(np.int32)), beam, beta, THRESHOLD, fixed=fixed)
     mx.eval(trail)
@@ -133,7 +138,7 @@ def _search_plainly(
     return _ranked(_paths(trail), ends, np.array(trail.sound))
 
 
-def _paths(trail: CtcTrail) -> list[list[Path]]:
+def _paths(trail: CtcBacktrace) -> list[list[Path]]:
     """The emissions of each slot [B][K], from the last one back."""
     beam = trail.ends.shape[1]
     labels, nodes, said = (
@@ -165,7 +170,7 @@ def _paths(trail: CtcTrail) -> list[list[Path]]:
     return found
 
 
-def _keep(keeper: Keeper, trail: CtcTrail, lengths: np.ndarray) -> None:
+def _keep(keeper: LatticeRecorder, trail: CtcBacktrace, lengths: np.ndarray) -> None:
     """Tell the keeper what the launch did."""
     labels, parents, last = np.array(trail.labels), np.array(trail.parents), np.array(trail.last)
     base = np.array(trail.base).astype(np.float32) / ONE
@@ -222,7 +227,7 @@ def ctc_beam_search(
     blank: int,
     beam: int,
     fusion: Fusion | None = None,
-    keeper: Keeper | None = None,
+    keeper: LatticeRecorder | None = None,
     beta: float = 0.0,
     *,
     fixed: bool = False,

@@ -25,7 +25,7 @@ from worker.decode.fusion.arpa import read_arpa
 from worker.decode.fusion.graph import BoundGraph, Graph
 from worker.decode.fusion.ngram import language_model
 from worker.decode.fusion.phrases import phrase_tree
-from worker.decode.types import FusionOptions, UtteranceAsk
+from worker.decode.types import DecodeRequest, FusionOptions
 
 FusionState = tuple[mx.array, ...]
 
@@ -120,7 +120,7 @@ class Speller(Hashable, Protocol):
 
 
 def make_fusion(
-    tokenizer: Speller, options: FusionOptions | None, asks: Sequence[UtteranceAsk]
+    tokenizer: Speller, options: FusionOptions | None, asks: Sequence[DecodeRequest]
 ) -> Fusion | None:
     """What the options ask for all utterances and each asks for itself; None where that is nothing.
 

@@ -20,7 +20,7 @@ NEAR_FRAMES = 2  # how far two hearings of one word may lie apart and still be t
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class TimedWord:
     """A text from one encoder frame to another (the first behind it), and how probable it is, 0 to 1."""
 
     text: str
@@ -29,7 +29,7 @@ class Heard:
     share: float = 0.0
 
 
-def believed(graph: WordGraph) -> WordGraph:
+def arc_posteriors(graph: WordGraph) -> WordGraph:
     """An unpruned lattice whose arcs tell how probable they are."""
     kept: dict[int, list[float]] = {}
     for arc in graph.arcs:
@@ -45,27 +45,29 @@ def believed(graph: WordGraph) -> WordGraph:
     return WordGraph(tuple(arcs), graph.finals)
 
 
-def weighed(
+def with_confidence(
     words: Sequence[Word], graph: WordGraph, frame_seconds: float, offset_seconds: float, alternatives: int
 ) -> list[Word]:
     """The words with their confidence, and each with up to `alternatives` others, most probable first.
 
     words: of the utterance's best hypothesis, in seconds from `offset_seconds` before its start on. graph: as
-    `believed` makes it.
+    `arc_posteriors` makes it.
     """
     best = [
-        Heard(
+        TimedWord(
             word.text,
             (word.start - offset_seconds) / frame_seconds,
             (word.end - offset_seconds) / frame_seconds,
         )
         for word in words
     ]
-    heard = [Heard(arc.word, arc.start, arc.end, arc.share) for arc in graph.arcs]
-    return [_told(word, slot, alternatives) for word, slot in zip(words, slots(best, heard), strict=True)]
+    heard = [TimedWord(arc.word, arc.start, arc.end, arc.share) for arc in graph.arcs]
+    return [
+        _told(word, slot, alternatives) for word, slot in zip(words, confusion_bins(best, heard), strict=True)
+    ]
 
 
-def slots(words: Sequence[Heard], heard: Sequence[Heard]) -> list[dict[str, float]]:
+def confusion_bins(words: Sequence[TimedWord], heard: Sequence[TimedWord]) -> list[dict[str, float]]:
     """For each of `words` (in order) what was heard over its time: each text and how probable it is.
 
     What was heard counts for one word: one of the same text, if it is no farther than NEAR_FRAMES, else the

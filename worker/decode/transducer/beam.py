@@ -17,10 +17,10 @@ from kernels.search.expand import FINISHED, expand
 from kernels.search.fixed_point import ONE, on_grid, rebase, totals
 from kernels.search.recombine import Beam, Field, Limits, empty_beam
 from kernels.search.recombine import recombine as settle
-from worker.decode.backtrace import Emission, Trail
+from worker.decode.backtrace import Backtrace, Emission
 from worker.decode.fusion.fusion import Fusion, FusionState
-from worker.decode.recorder import Keeper
-from worker.decode.transducer.stepping import joined, regrow
+from worker.decode.recorder import LatticeRecorder
+from worker.decode.transducer.stepping import joined, reorder
 from worker.decode.types import Hypothesis
 from worker.models.heads.transducer import LstmState, Transducer
 
@@ -50,7 +50,7 @@ class BeamSearch:
         beam: int,
         max_symbols: int,
         fusion: Fusion | None,
-        keeper: Keeper | None,
+        keeper: LatticeRecorder | None,
         fixed: bool,
     ) -> None:
         self._transducer = transducer
@@ -67,7 +67,7 @@ class BeamSearch:
         )
         self._encoder = transducer.project_encoder(encoder).reshape(self._batch * frames, -1)
         self._durations = None if transducer.durations is None else mx.array(transducer.durations, mx.int32)
-        self._trail = Trail(self._batch, beam)
+        self._trail = Backtrace(self._batch, beam)
 
     def run(self) -> list[list[Hypothesis]]:
         """Hypotheses of each utterance, best first; none for one whose logits were not finite.
@@ -114,7 +114,7 @@ class BeamSearch:
         )
         beam = settle(grown, before, self._limits)
         slots = beam.slots
-        output, network = regrow(self._transducer, slots, state.output, state.network)
+        output, network = reorder(self._transducer, slots, state.output, state.network)
         fused = state.fused
         if self._fusion is not None:
             fused = self._fusion.walk(fused, slots[Field.PARENT], slots[Field.LABEL])
@@ -195,7 +195,7 @@ def beam_search(
     beam: int,
     max_symbols: int,
     fusion: Fusion | None = None,
-    keeper: Keeper | None = None,
+    keeper: LatticeRecorder | None = None,
     *,
     fixed: bool = False,
 ) -> list[list[Hypothesis]]:

@@ -14,7 +14,7 @@ import mlx.core as mx
 import numpy as np
 
 from kernels.search.fixed_point import grid_sum, on_grid
-from worker.decode.backtrace import Emission, Path, Trail
+from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.fusion.fusion import Fusion, FusionState
 from worker.decode.transducer.stepping import advance
 from worker.decode.types import Hypothesis
@@ -74,7 +74,7 @@ class GreedySearch:
         self._on_cpu = mx.default_device().type == mx.DeviceType.cpu
         self._window = WINDOW_OF_A_CPU if self._on_cpu else WINDOW
         self._anything = bool(lengths.any())
-        self._trail = Trail(self._batch, 1)
+        self._trail = Backtrace(self._batch, 1)
 
     def run(self) -> list[list[Hypothesis]]:
         """One hypothesis an utterance; none for one whose logits were not finite."""

@@ -32,7 +32,7 @@ def advance(
     return mx.where(needed[:, None], fresh, output), stepped.where(needed, state)
 
 
-def regrow(
+def reorder(
     transducer: Transducer,
     slots: mx.array,
     output: mx.array,
@@ -84,7 +84,7 @@ def joined(
 def _distinct(
     transducer: Transducer, slots: NDArray[np.int32], output: mx.array, state: LstmState
 ) -> tuple[mx.array, LstmState]:
-    """`regrow` that steps the rows alone that some slot goes on with."""
+    """`reorder` that steps the rows alone that some slot goes on with."""
     batch, beam = slots.shape[1:]
     rows = batch * beam
     origins, places = slots[Field.ORIGIN], np.arange(beam)

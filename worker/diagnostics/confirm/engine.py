@@ -89,7 +89,7 @@ def resident_bytes(pid: int | None) -> int:
     return int(answer.stdout) * 1024
 
 
-def deaths(settings: Settings, model: str) -> Outcome:
+def crashes(settings: Settings, model: str) -> Outcome:
     """The engine's child is killed, then made to abort, with work in it: every utterance is answered as
     before."""
     utterances = [made_up_speech(seconds) for seconds in (3.0, 5.0, 8.0, 4.0)]

@@ -30,7 +30,7 @@ def position_table(first: int, last: int, width: int, dtype: mx.Dtype) -> mx.arr
     return mx.array(table).astype(dtype)
 
 
-class Sight(NamedTuple):
+class AttentionContext(NamedTuple):
     """What each frame sees. `mask` as the attention wants it, `lengths` [B] int32. `window`: frames to the
     left and right (negative: all), where that and the lengths say all the mask says; else None."""
 
@@ -74,7 +74,7 @@ class RelPositionAttention(nn.Module):
         self._scale = 1.0 / math.sqrt(width // heads)
         self._kept: _Keys | None = None
 
-    def __call__(self, x: mx.array, positions: Positions, sight: Sight) -> mx.array:
+    def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:
         """x [B, T, d]; positions from `room` - 1 >= T - 1 down; the mask [B or 1, 1, T, T] bool, True where j
         is seen. Frames past the length come out as anything finite."""
         batch, frames, _ = x.shape
@@ -124,7 +124,7 @@ class RelPositionLocalAttention(RelPositionAttention):
         super().__init__(config)
         self._left, self._right = config.att_context_size
 
-    def __call__(self, x: mx.array, positions: Positions, sight: Sight) -> mx.array:
+    def __call__(self, x: mx.array, positions: Positions, sight: AttentionContext) -> mx.array:
         """x [B, T, d]; positions from l down to -r; the mask [B, T] bool, True on frames of
         the utterance."""
         batch, frames, width = x.shape

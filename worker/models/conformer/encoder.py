@@ -12,7 +12,7 @@ from mlx import nn
 from numpy.typing import NDArray
 
 from kernels.runtime.device import on_gpu
-from worker.models.conformer.attention import Positions, Sight, position_table
+from worker.models.conformer.attention import AttentionContext, Positions, position_table
 from worker.models.conformer.layer import ConformerLayer
 from worker.models.conformer.subsampling import DwStridingSubsampling
 from worker.models.nemo.config import EncoderConfig
@@ -89,11 +89,11 @@ class ConformerEncoder(nn.Module):
         x = self.pre_encode(features, mx.array(lengths))
         return x * math.sqrt(self._config.d_model) if self._config.xscaling else x
 
-    def _sight(self, frames: int, counts: NDArray[np.int32]) -> tuple[mx.array, Sight]:
+    def _sight(self, frames: int, counts: NDArray[np.int32]) -> tuple[mx.array, AttentionContext]:
         """Which frames are of their utterance, [B, T, 1] bool, and what each sees."""
         valid = mx.arange(frames)[None] < mx.array(counts)[:, None]
         mask = valid if self._config.is_local else self._attention_mask(valid)
-        return valid[:, :, None], Sight(mask, mx.array(counts), self._window())
+        return valid[:, :, None], AttentionContext(mask, mx.array(counts), self._window())
 
     def fold(self, dtype: mx.Dtype) -> None:
         """Fixes every layer's filters of inference; called once, after the weights are in."""

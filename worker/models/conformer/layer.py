@@ -11,10 +11,10 @@ from kernels.nn.convolution import glu_conv, taps_of
 from kernels.nn.elementwise import layer_norm, silu
 from kernels.runtime.device import compiled_for_cpu
 from worker.models.conformer.attention import (
+    AttentionContext,
     Positions,
     RelPositionAttention,
     RelPositionLocalAttention,
-    Sight,
 )
 from worker.models.nemo.config import EncoderConfig
 
@@ -139,7 +139,9 @@ class ConformerLayer(nn.Module):
         self.feed_forward2 = FeedForward(config)
         self.norm_out = RowNorm(width)
 
-    def __call__(self, x: mx.array, positions: Positions, sight: Sight, valid: mx.array) -> mx.array:
+    def __call__(
+        self, x: mx.array, positions: Positions, sight: AttentionContext, valid: mx.array
+    ) -> mx.array:
         """x [B, T, d], valid [B, T, 1] bool; positions and sight as the attention wants them. [B, T, d]."""
         x = x + 0.5 * self.feed_forward1(self.norm_feed_forward1(x))
         x = x + self.self_attn(self.norm_self_att(x), positions, sight)

@@ -1,0 +1,1 @@
+"""The tables of the first revision, which is too long for one file."""

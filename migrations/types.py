@@ -1,0 +1,26 @@
+"""Column types as the revisions know them: copies, so that a revision keeps its meaning as code moves on."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import DateTime, Dialect, text
+from sqlalchemy.types import TypeDecorator
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An instant in UTC: `timestamptz` on PostgreSQL, text of fixed width on SQLite."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Convert to UTC; SQLite stores it without the zone."""
+        if value is None:
+            return None
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+
+def partial(condition: str) -> dict[str, Any]:
+    """The condition of a partial index, for both databases."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}

@@ -1,0 +1,47 @@
+"""All tables.
+
+Revision 0001, the first.
+"""
+
+from alembic import op
+
+from migrations.first import events, jobs
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+TABLES = (
+    "batches",
+    "jobs",
+    "locks",
+    "phrase_lists",
+    "quota_use",
+    "turns",
+    "workers",
+    "chunk_sums",
+    "chunks",
+    "cost_lines",
+    "deletions",
+    "idempotency",
+    "outbox",
+    "api_keys",
+    "audits",
+    "counters",
+    "event_inbox",
+    "event_position",
+    "events",
+    "webhooks",
+    "webhook_deliveries",
+)
+
+
+def upgrade() -> None:
+    jobs.create()
+    events.create()
+
+
+def downgrade() -> None:
+    for table in reversed(TABLES):
+        op.drop_table(table)
