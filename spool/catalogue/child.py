@@ -22,14 +22,14 @@ class Finished:
 
 
 def run_downloader(
-    module: Sequence[str],
+    arguments: Sequence[str],
     environ: Mapping[str, str],
     scratch: Path,
     *,
     seconds: float,
     on_bytes: Callable[[int], None],
 ) -> Finished:
-    """Runs `python -m MODULE…` with `scratch` as its folder for temporary files.
+    """Runs this Python with these arguments and with `scratch` as its folder for temporary files.
 
     `on_bytes` gets the bytes below `scratch` several times a second; what it raises ends the child and goes
     on upwards, and so does KeyboardInterrupt. The child is gone when this returns.
@@ -38,7 +38,7 @@ def run_downloader(
     log = scratch / "output.txt"
     with log.open("wb") as output:
         child = subprocess.Popen(
-            [sys.executable, "-m", *module],
+            [sys.executable, *arguments],
             env={**os.environ, **environ, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -16,7 +16,8 @@ from typing import Any
 from spool.catalogue.child import run_downloader
 from spool.catalogue.entries import FileHash, HubSource
 from spool.catalogue.errors import ChecksumMismatch, ModelUnavailable
-from spool.catalogue.packages import hash_of
+from spool.catalogue.packages import NO_SPACE, hash_of
+from spool.errors import DiskFull
 
 _FAILED = 3
 _QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
@@ -35,12 +36,13 @@ def fetch_from_hub(
     """Puts the source's files at `revision` into `target` and returns the commit that it stands for.
 
     `pinned` are the hashes of an earlier fetch, by path; the hub's own are checked where it states them.
-    Raises ModelUnavailable when the hub cannot be reached or refuses, ChecksumMismatch when any byte differs.
+    Raises ModelUnavailable when the hub cannot be reached or refuses, ChecksumMismatch when any byte differs,
+    DiskFull.
     """
     files, plan = work / "files", work / "plan.json"
     plan.unlink(missing_ok=True)
     ended = run_downloader(
-        ["spool.catalogue.hub", source.id, revision, str(work), *source.files],
+        ["-m", "spool.catalogue.hub", source.id, revision, str(work), *source.files],
         _QUIET,
         work,
         seconds=seconds,
@@ -48,6 +50,8 @@ def fetch_from_hub(
     )
     if ended.code is None:
         raise ModelUnavailable(f"the download of {source.id} did not end in time")
+    if NO_SPACE.search(ended.output):
+        raise DiskFull(f"No space is left to download {source.id}.")
     if ended.code != 0 or not plan.is_file():
         lines = [line for line in ended.output.splitlines() if line.strip()]
         raise ModelUnavailable(lines[-1][:300] if lines else f"the download of {source.id} failed")

