@@ -4,7 +4,6 @@ Asks no server: it works on the model store of this machine. What the store does
 """
 
 import json
-import os
 import time
 from typing import Annotated, Any
 

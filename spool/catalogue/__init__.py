@@ -1,9 +1,9 @@
 """The models that Spool can fetch by name, and the store that they are fetched into."""
 
 from spool.catalogue.entries import Catalogue, Entry, load_catalogue, read_catalogue
-from spool.errors import ChecksumMismatch, ModelUnavailable
 from spool.catalogue.records import Installed, Progress, Verification
 from spool.catalogue.store import ModelStore, open_store
+from spool.errors import ChecksumMismatch, ModelUnavailable
 
 __all__ = [
     "Catalogue",

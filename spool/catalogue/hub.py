@@ -15,9 +15,8 @@ from typing import Any
 
 from spool.catalogue.child import run_downloader
 from spool.catalogue.entries import FileHash, HubSource
-from spool.errors import ChecksumMismatch, ModelUnavailable
 from spool.catalogue.packages import NO_SPACE, hash_of
-from spool.errors import DiskFull
+from spool.errors import ChecksumMismatch, DiskFull, ModelUnavailable
 
 _FAILED = 3
 _QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spool.catalogue.entries import Catalogue, Entry, HubSource, PackageSource, RepositorySource
-from spool.errors import ModelUnavailable
 from spool.catalogue.packages import hash_of
 from spool.catalogue.records import RECORD_NAME, Installed, Pins, Record, Verification
-from spool.errors import ModelUnreadable
+from spool.errors import ModelUnavailable, ModelUnreadable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)

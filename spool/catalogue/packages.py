@@ -15,8 +15,7 @@ from pathlib import Path
 
 from spool.catalogue.child import bytes_below, run_downloader
 from spool.catalogue.entries import FileHash, ModelFile, Package, PackageSource
-from spool.errors import ChecksumMismatch, ModelUnavailable
-from spool.errors import DiskFull, ModelUnreadable, SpoolError
+from spool.errors import ChecksumMismatch, DiskFull, ModelUnavailable, ModelUnreadable, SpoolError
 
 BLOCK = 1 << 20
 _WRONG_HASH = re.compile(r"DO NOT MATCH THE HASHES")

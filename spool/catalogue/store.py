@@ -14,19 +14,18 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from spool.catalogue.entries import Catalogue, Entry, HubSource, PackageSource, load_catalogue
-from spool.settings import Settings
-from spool.errors import ModelUnavailable
 from spool.catalogue.hub import fetch_from_hub
 from spool.catalogue.inventory import Inventory, record_of
 from spool.catalogue.locks import hold_lock
 from spool.catalogue.packages import fetch_packages
 from spool.catalogue.records import RECORD_NAME, Installed, Pins, Progress, Record, Verification
-from spool.errors import Conflict, DiskFull, ModelError, SettingsError, StorageError
+from spool.errors import Conflict, DiskFull, ModelError, ModelUnavailable, StorageError
+from spool.settings import Settings
 
 DEFAULT_LIMIT_BYTES = 20 * 2**30
 _SPARE_BYTES = 64 * 2**20

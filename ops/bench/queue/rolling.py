@@ -175,7 +175,9 @@ class Rolling:
         import numpy as np
         import soundfile
 
-        samples, rate = soundfile.read(ROOT / "samples" / "demo-tdt" / "long" / "pauses.flac", dtype="float32")
+        samples, rate = soundfile.read(
+            ROOT / "samples" / "demo-tdt" / "long" / "pauses.flac", dtype="float32"
+        )
         path = self._site.logs / "long.flac"
         soundfile.write(path, np.resize(samples, int(self._seconds * rate)), rate)
         return path

@@ -23,6 +23,7 @@ def home(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     described = catalogue(one(wheels), two(wheels), bundled)
     monkeypatch.setattr(spool.catalogue.store, "load_catalogue", lambda: described)
     monkeypatch.setenv("SPOOL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SPOOL_MODEL_STORE", str(tmp_path / "home" / "models"))
     monkeypatch.delenv("SPOOL_MODEL_STORE", raising=False)
     return tmp_path / "home" / "models"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spool.catalogue import ChecksumMismatch, ModelStore, ModelUnavailable, Progress, open_store
-from spool.settings import load_settings
 from spool.errors import Conflict, ModelError, ModelUnreadable, SettingsError
+from spool.settings import load_settings
 from tests.spool.catalogue.index import Server, make_wheel
 from tests.spool.catalogue.models import CONFIG, WEIGHTS, catalogue, entry, on_hub, one, packaged, two
 
@@ -259,7 +259,7 @@ def test_a_wait_for_another_holder_ends(wheels: Path, tmp_path: Path) -> None:
 def test_where_the_store_is(tmp_path: Path) -> None:
     settings = load_settings({"SPOOL_MODEL_STORE": str(tmp_path / "big")})
     assert open_store(settings).folder == tmp_path / "big"
-    with pytest.raises(SettingsError, match="SPOOL_MODEL_STORE_BYTES has to be a number of bytes"):
+    with pytest.raises(SettingsError, match="SPOOL_MODEL_STORE_BYTES: Input should be a valid integer"):
         load_settings({"SPOOL_MODEL_STORE_BYTES": "20 GB"})
 
 
