@@ -24,7 +24,6 @@ def home(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(spool.catalogue.store, "load_catalogue", lambda: described)
     monkeypatch.setenv("SPOOL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SPOOL_MODEL_STORE", str(tmp_path / "home" / "models"))
-    monkeypatch.delenv("SPOOL_MODEL_STORE", raising=False)
     return tmp_path / "home" / "models"
 
 
