@@ -216,7 +216,7 @@ def prepare(chosen: argparse.Namespace) -> tuple[dict[str, Path], Path, Path]:
     pythons = {"spool": Path(sys.executable)}
     pythons |= {name: given[name] or peer_python(name, cache) for name in asked}
     audio = cache / "audio.npz"
-    speech = read_speech(chosen.speech or [ROOT / "samples"], chosen.seconds)
+    speech = read_speech(chosen.speech or [ROOT / "samples" / "demo-tdt"], chosen.seconds)
     write_utterances(audio, cut_utterances(speech, chosen.seconds))
     model = chosen.model or cache / f"model-{chosen.layers}"
     if not (model / "model.nemo").is_file():
