@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from api.cli import audit, batches, jobs, keys, plan, reports, stack, webhooks
+from api.cli import audit, batches, jobs, keys, models, plan, reports, stack, webhooks
 from api.cli.connection import Exit
 from spool.client import ClientError, Refused, Unreachable
 from spool.errors import InvalidRequest, SpoolError
@@ -40,6 +40,7 @@ app.command("audit")(audit.audit)
 app.command("plan")(plan.plan)
 app.add_typer(keys.app, name="keys")
 app.add_typer(webhooks.app, name="webhooks")
+app.add_typer(models.app, name="models")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
