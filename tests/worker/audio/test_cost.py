@@ -96,7 +96,8 @@ for path in sorted(folder.iterdir()):
         except SpoolError as refusal:
             error = [refusal.code, refusal.message]
         spent, grown = time.process_time() - begun, max(peak, process.memory_info().rss) - before >> 20
-        print(json.dumps([path.name, channels, seconds, error, grown, spent, path.stat().st_size]), flush=True)
+        line = [path.name, channels, seconds, error, grown, spent, path.stat().st_size]
+        print(json.dumps(line), flush=True)
 """
 
 
@@ -210,7 +211,6 @@ def test_no_small_file_costs_more_than_its_size_allows(tmp_path: Path) -> None:
     for name, channels, _, _, grown, _, _ in lines:
         batch = 35 * 16_000 * 4 * (32 if "wide" in name and channels == "separate" else 1) >> 20
         assert grown <= HOST_MIB + batch, (name, channels, grown)
-    print(sorted(lines, key=lambda line: -line[4])[:3], max(l[5] for l in lines))
     read = [line for line in lines if line[3] is None]
     assert len(read) > 50
 
