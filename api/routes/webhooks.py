@@ -13,13 +13,13 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_batch, get_visible_webhook
-from api.delivery.webhook_transport import check_scheme
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.jobs import parsed, small_body
 from spool.domain.webhooks import TEST_TYPE
 from spool.errors import Forbidden, InvalidRequest
 from spool.net.address_policy import AddressRules, HostRefused
+from spool.net.pinned_http import check_scheme
 from spool.schemas.common import Project
 from spool.schemas.webhooks import (
     DeliveryOut,
