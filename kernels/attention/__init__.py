@@ -1,1 +1,1 @@
-"""Kernels of an attention decoder: its two attentions a step, the rules on its logits, and the alignment of its text."""
+"""Kernels of an attention decoder: the attentions of a step, rules on logits, alignment of text."""

@@ -9,7 +9,7 @@ import numpy as np
 from kernels.attention.cross_attention import cross_attention, cross_attention_reference
 from kernels.attention.dtw import dtw, dtw_reference
 from kernels.attention.rules import BestTokens, forbidden_bits, rules_topk, rules_topk_reference
-from kernels.attention.self_attention import self_attention, self_attention_reference
+from kernels.attention.self_attention import places_of_parents, self_attention, self_attention_reference
 from kernels.contract import Case, lengths_of, normal
 
 BEAM, HEADS, WIDTH, FRAMES, STEPS = 3, 2, 64, 75, 37
@@ -38,14 +38,22 @@ def _make_self(batch: int, dtype: mx.Dtype) -> list[mx.array]:
     pool = [normal(batch, BEAM, HEADS, STEPS + 3, WIDTH, seed=seed, dtype=dtype) for seed in (1, 2)]
     parents = np.random.default_rng(batch).integers(0, BEAM, (batch, BEAM, STEPS))
     lengths = lengths_of(batch * BEAM, STEPS).reshape(batch, BEAM)
-    return [normal(batch, BEAM, HEADS, WIDTH, dtype=dtype), *pool, mx.array(parents.astype(np.int32)), lengths]
+    return [
+        normal(batch, BEAM, HEADS, WIDTH, dtype=dtype),
+        *pool,
+        mx.array(parents.astype(np.int32)),
+        lengths,
+    ]
 
 
 def _self(call: Callable[..., mx.array]) -> Callable[..., mx.array]:
-    def run(queries: mx.array, keys: mx.array, values: mx.array, own: mx.array, lengths: mx.array) -> mx.array:
+    def run(
+        queries: mx.array, keys: mx.array, values: mx.array, own: mx.array, lengths: mx.array
+    ) -> mx.array:
         parents = own + BEAM * mx.arange(len(queries), dtype=mx.int32)[:, None, None]
-        flat = [each.reshape(-1, *each.shape[2:]) for each in (queries, keys, values, parents)]
-        return call(*flat, lengths.reshape(-1)).reshape(queries.shape)
+        pool = [each.reshape(-1, *each.shape[2:]) for each in (queries, keys, values)]
+        places = places_of_parents(parents.reshape(-1, STEPS), keys.shape[3])
+        return call(*pool, places, lengths.reshape(-1)).reshape(queries.shape)
 
     return run
 

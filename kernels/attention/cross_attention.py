@@ -1,7 +1,7 @@
 """Attention of one query a row over its utterance's encoder frames, which all rows of an utterance share.
 
-Owns the contract, the plain-MLX reference and the choice between it and the kernel. Who computes keys and values, and
-when a row joins or leaves, is the caller's business.
+Owns the contract, the plain-MLX reference and the choice between it and the kernel. Who computes keys and
+values, and when a row joins or leaves, is the caller's business.
 """
 
 import mlx.core as mx
@@ -11,7 +11,11 @@ from kernels.device import dtype_name, launch
 
 CROSS_ATTENTION = read_body("cross_attention", "queries keys values utterances lengths", "y")
 SIMDGROUPS = 8
-QUERIES_AT_ONCE = 8  # rows of one utterance that a threadgroup carries; more of them read keys and values again
+# Of the rows of one utterance, a threadgroup carries as many as its memory holds, at most this; more of them
+# read keys and values again.
+QUERIES_AT_ONCE = 8
+_GROUP_BYTES = 31 * 1024  # of a threadgroup's memory on an Apple GPU
+_PARTS = 8  # as in the body
 
 
 def cross_attention(
@@ -19,18 +23,21 @@ def cross_attention(
 ) -> mx.array:
     """softmax(q·k / √D)·v of each row and head over the frames of the row's utterance.
 
-    queries: [R, H, D], R rows in any order. keys: [U, H, D, T], frames last, so that neighbouring lanes read neighbouring
-    numbers. values: [U, H, T, D]. All three float32, float16 or bfloat16; products, softmax and sums are float32.
-    utterances: int32 [R], the utterance of each row; a row outside 0..U-1 belongs to none and comes out as zeros.
-    lengths: int32 [U], frames of each utterance, 0 to T; frames behind them are not read, and no frames give zeros.
-    beam: the most rows that one utterance has.
+    queries: [R, H, D], R rows in any order. keys: [U, H, D, T], frames last, so that neighbouring lanes read
+    neighbouring numbers. values: [U, H, T, D]. All three float32, float16 or bfloat16; products, softmax and
+    sums are float32. utterances: int32 [R], the utterance of each row; a row outside 0..U-1 belongs to none
+    and comes out as zeros. lengths: int32 [U], frames of each utterance, 0 to T; frames behind them are not
+    read, and no frames give zeros. beam: the most rows that one utterance has.
 
-    Returns [R, H, D] in the queries' dtype. Within 5e-6 absolute of the reference in float32 at unit scale. A row's bits
-    depend on its own query and its utterance's frames alone, not on other rows, on their order or on T. D other than a
-    multiple of 32 takes the reference. Raises ValueError where shapes do not fit.
+    Returns [R, H, D] in the queries' dtype. Within 5e-6 absolute of the reference in float32 at unit scale.
+    A row's bits depend on its own query and its utterance's frames alone, not on other rows, on their order
+    or on T. D other than a multiple of 32 takes the reference. Raises ValueError where shapes do not fit.
     """
     rows, heads, width = _checked(queries, keys, values, utterances, lengths)
-    if width % 32 or rows == 0 or len(keys) == 0 or beam < 1:
+    at_once = min(
+        beam, QUERIES_AT_ONCE, _GROUP_BYTES // (4 * (width + 32 * SIMDGROUPS + _PARTS * (width + 2)))
+    )
+    if width % 32 or rows == 0 or len(keys) == 0 or at_once < 1:
         return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam)
     made = launch(
         CROSS_ATTENTION,
@@ -38,7 +45,7 @@ def cross_attention(
         [(queries.shape, queries.dtype)],
         groups=len(keys) * heads,
         simdgroups=SIMDGROUPS,
-        template=(("T", dtype_name(queries.dtype)), ("D", width), ("Q", min(beam, QUERIES_AT_ONCE))),
+        template=(("T", dtype_name(queries.dtype)), ("D", width), ("Q", at_once)),
     )
     if made is None:
         return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam)
@@ -77,16 +84,18 @@ def _checked(
     """Rows, heads and width of a head."""
     if queries.ndim != 3 or keys.ndim != 4 or values.ndim != 4:
         raise ValueError(
-            f"cross attention takes queries [rows, heads, width], keys [utterances, heads, width, frames] and values "
-            f"[utterances, heads, frames, width], not {queries.shape}, {keys.shape} and {values.shape}"
+            f"cross attention takes queries [rows, heads, width], keys [utterances, heads, width, frames] "
+            f"and values [utterances, heads, frames, width], not {queries.shape}, {keys.shape} and {values.shape}"
         )
     rows, heads, width = queries.shape
     count, frames = len(keys), keys.shape[-1]
     if keys.shape != (count, heads, width, frames) or values.shape != (count, heads, frames, width):
-        raise ValueError(f"cross attention: keys {keys.shape} and values {values.shape} do not fit {queries.shape}")
+        raise ValueError(
+            f"cross attention: keys {keys.shape} and values {values.shape} do not fit {queries.shape}"
+        )
     if utterances.shape != (rows,) or lengths.shape != (count,):
         raise ValueError(
-            f"cross attention: {rows} rows of {count} utterances need as many entries in utterances and lengths, "
-            f"not {utterances.shape} and {lengths.shape}"
+            f"cross attention: {rows} rows of {count} utterances need as many entries in utterances and "
+            f"lengths, not {utterances.shape} and {lengths.shape}"
         )
     return rows, heads, width

@@ -1,8 +1,8 @@
 """Dynamic time warping of whole batches: where each row of an alignment matrix begins.
 
-Semantics: `dtw_cpu` of openai-whisper (timing.py) on the negated matrix, down to its rule for ties: a step that is not
-strictly cheaper than both others loses to the step along the columns. Owns the contract, the numpy reference and the
-choice; knows nothing of attention, tokens or seconds.
+Semantics: `dtw_cpu` of openai-whisper (timing.py) on the negated matrix, down to its rule for ties: a step
+that is not strictly cheaper than both others loses to the step along the columns. Owns the contract, the
+numpy reference and the choice; knows nothing of attention, tokens or seconds.
 """
 
 import mlx.core as mx
@@ -19,14 +19,14 @@ SIMDGROUPS = 8
 def dtw(gains: mx.array, rows: mx.array, columns: mx.array) -> mx.array:
     """First column of each row on the best monotone path from the first cell to the last.
 
-    gains: [B, N, M], what a path gains by a cell (for costs: their negative); converted to float32, in which paths are
-    summed. rows, columns: int32 [B], what of it belongs to each utterance; nothing behind is read. A path steps by
-    (1, 1), (1, 0) or (0, 1).
+    gains: [B, N, M], what a path gains by a cell (for costs: their negative); converted to float32, in which
+    paths are summed. rows, columns: int32 [B], what of it belongs to each utterance; nothing behind is read.
+    A path steps by (1, 1), (1, 0) or (0, 1).
 
-    Returns int32 [B, N], columns ascending, -1 behind an utterance's rows and where it has no columns. Equal to the
-    reference in every entry: both only add and compare. Where gains are not finite the path means nothing, but the
-    entries stay within the columns, and other utterances are not touched. More than 512 rows take the reference. Raises
-    ValueError where shapes do not fit.
+    Returns int32 [B, N], columns ascending, -1 behind an utterance's rows and where it has no columns. Equal
+    to the reference in every entry: both only add and compare. Where gains are not finite the path means
+    nothing, but the entries stay within the columns, and other utterances are not touched. More than 512
+    rows take the reference. Raises ValueError where shapes do not fit.
     """
     _check(gains, rows, columns)
     batch, height, width = gains.shape
@@ -65,7 +65,9 @@ def dtw_reference(gains: mx.array, rows: mx.array, columns: mx.array) -> mx.arra
         row = np.arange(lo, hi)
         now = out.copy()
         with np.errstate(invalid="ignore", over="ignore"):
-            now[:, lo + 1 : hi + 1] = np.where(is_both, both, np.where(is_down, down, along)) + x[:, row, d - row]
+            now[:, lo + 1 : hi + 1] = (
+                np.where(is_both, both, np.where(is_down, down, along)) + x[:, row, d - row]
+            )
         ways[:, d, lo:hi] = np.where(is_both, 0, np.where(is_down, 1, 2))
         before, corner = now, before
     utterance, i, j = np.arange(batch)[some], n[some] - 1, m[some] - 1
@@ -81,6 +83,6 @@ def dtw_reference(gains: mx.array, rows: mx.array, columns: mx.array) -> mx.arra
 def _check(gains: mx.array, rows: mx.array, columns: mx.array) -> None:
     if gains.ndim != 3 or rows.shape != (len(gains),) or columns.shape != (len(gains),):
         raise ValueError(
-            f"dtw takes gains [utterances, rows, columns] and as many entries in rows and columns as utterances, "
-            f"not {gains.shape}, {rows.shape} and {columns.shape}"
+            f"dtw takes gains [utterances, rows, columns] and as many entries in rows and columns as "
+            f"utterances, not {gains.shape}, {rows.shape} and {columns.shape}"
         )

@@ -1,8 +1,8 @@
-"""From logits to the best allowed tokens of each row: masks, Whisper's rule on times, log-softmax and top-k in one.
+"""From logits to the best allowed tokens of each row: masks, log-softmax and top-k in one.
 
-Semantics: `SuppressTokens`, `SuppressBlank` and `ApplyTimestampRules` of openai-whisper (decoding.py). Which tokens a
-row may take follows from its history, which the caller knows and puts into five numbers a row. Owns the contract, the
-plain-MLX reference and the choice; knows no search.
+Semantics: `SuppressTokens`, `SuppressBlank` and `ApplyTimestampRules` of openai-whisper (decoding.py). Which
+tokens a row may take follows from its history, which the caller knows and puts into five numbers a row. Owns
+the contract, the plain-MLX reference and the choice; knows no search.
 """
 
 from collections.abc import Iterable
@@ -47,7 +47,9 @@ def forbidden_bits(sets: Iterable[Iterable[int]], vocabulary: int) -> mx.array:
     for ids in sets:
         chosen = np.fromiter(ids, np.int64)
         if chosen.size and (chosen.min() < 0 or chosen.max() >= vocabulary):
-            raise ValueError(f"forbidden tokens must be within 0 to {vocabulary - 1}, not {sorted(chosen.tolist())}")
+            raise ValueError(
+                f"forbidden tokens must be within 0 to {vocabulary - 1}, not {sorted(chosen.tolist())}"
+            )
         flags = np.zeros(-(-vocabulary // 32) * 32, np.uint8)
         flags[chosen] = 1
         rows.append(np.packbits(flags, bitorder="little").view("<u4"))
@@ -59,16 +61,18 @@ def rules_topk(
 ) -> BestTokens:
     """The `count` best tokens of each row with their log-probabilities among what the row's rules allow.
 
-    logits: [R, V], float32, float16 or bfloat16. rules: int32 [R, 5], columns as in `Rule`. forbidden: uint32
-    [S, ceil(V / 32)] of `forbidden_bits`. first_time: ids from here on are times, those below are text; V where the
-    vocabulary has no times. count: 1 to 9 for the kernel, more takes the reference.
+    logits: [R, V], float32, float16 or bfloat16. rules: int32 [R, 5], columns as in `Rule`. forbidden:
+    uint32 [S, ceil(V / 32)] of `forbidden_bits`. first_time: ids from here on are times, those below are
+    text; V where the vocabulary has no times. count: 1 to 9 for the kernel, more takes the reference.
 
-    A token is allowed where its bit is not set and it is text from TEXT_FROM or a time in [TIME_FROM, TIME_TO). With
-    OUTWEIGH, where the log-sum of the allowed times is above the largest allowed text, text is forbidden too. The
-    log-softmax is over what is then left. Equal logits stand in the order of their ids. A row without an allowed token,
-    or with NaN or plus infinity in an allowed one, has no best token. The log-softmax is not written out. Within 1e-5
-    absolute of the reference; a row whose log-sum of times is as near to its best text may be decided otherwise. A row's
-    bits depend on nothing else in the batch. Raises ValueError where shapes do not fit.
+    A token is allowed where its bit is not set and it is text from TEXT_FROM or a time in [TIME_FROM,
+    TIME_TO). With OUTWEIGH, where the log-sum of the allowed times is above the largest allowed text, text
+    is forbidden too. The log-softmax is over what is then left. Equal logits stand in the order of their
+    ids. A row without an allowed token, or with NaN or plus infinity in an allowed one, has no best token.
+    The log-softmax is not written out. Within 1e-5 absolute of the exact numbers and 1e-4 of the reference
+    at 50,000 tokens, which MLX adds one after the other; a row whose log-sum of times is as near to its best
+    text may be decided otherwise. A row's bits depend on nothing else in the batch.
+    Raises ValueError where shapes do not fit.
     """
     _check(logits, rules, forbidden, first_time, count)
     rows, width = logits.shape
@@ -115,9 +119,16 @@ def _check(logits: mx.array, rules: mx.array, forbidden: mx.array, first_time: i
     if logits.ndim != 2 or logits.shape[1] < 1:
         raise ValueError(f"rules: logits must be [rows, tokens], not {logits.shape}")
     if rules.shape != (len(logits), len(Rule)):
-        raise ValueError(f"rules: {len(logits)} rows need rules [{len(logits)}, {len(Rule)}], not {rules.shape}")
+        raise ValueError(
+            f"rules: {len(logits)} rows need rules [{len(logits)}, {len(Rule)}], not {rules.shape}"
+        )
     words = -(-logits.shape[1] // 32)
-    if forbidden.dtype != mx.uint32 or forbidden.ndim != 2 or forbidden.shape[1] != words or not len(forbidden):
+    if (
+        forbidden.dtype != mx.uint32
+        or forbidden.ndim != 2
+        or forbidden.shape[1] != words
+        or not len(forbidden)
+    ):
         raise ValueError(
             f"rules: forbidden must be uint32 [sets, {words}] for {logits.shape[1]} tokens, "
             f"not {forbidden.dtype} {forbidden.shape}"

@@ -1,5 +1,5 @@
-// A simdgroup takes one head of one row: position t of the row is column t of the pool's row parents[r, t].
-// inputs queries[R, H, D], keys[P, H, S, D], values[P, H, S, D], parents[R, N] (N <= S), lengths[R] (positions)
+// A simdgroup takes one head of one row. Place p is column p % S of the pool's row p / S.
+// inputs queries[R, H, D], keys[P, H, S, D], values[P, H, S, D], places[R, N] (of a row's positions), lengths[R]
 // outputs y[R, H, D]
 constexpr int C = D / 32;
 threadgroup float weight[NSG * 32];
@@ -7,7 +7,7 @@ const int lane = int(thread_index_in_simdgroup);
 const int sg = int(simdgroup_index_in_threadgroup);
 const int heads = keys_shape[1];
 const int columns = keys_shape[2];
-const int steps = parents_shape[1];
+const int steps = places_shape[1];
 const int item = int(threadgroup_position_in_grid.x) * NSG + sg;
 if (item < queries_shape[0] * heads) {  // the same in every lane
   const int row = item / heads;
@@ -15,7 +15,7 @@ if (item < queries_shape[0] * heads) {  // the same in every lane
   const int length = lengths[row] < steps ? lengths[row] : steps;
   const float scale = 1.0f / sqrt(float(D));
   auto w = weight + sg * 32;
-  auto parent = parents + row * steps;
+  auto place = places + row * steps;
   slots query[C];
   slots out[C];
   for (int c = 0; c < C; c++) {
@@ -27,7 +27,8 @@ if (item < queries_shape[0] * heads) {  // the same in every lane
   for (int t = 0; t < length; t += 32) {
     const int many = length - t < 32 ? length - t : 32;
     for (int j = 0; j < many; j++) {
-      auto key = keys + ((parent[t + j] * heads + h) * columns + t + j) * D;
+      const int from = place[t + j] / columns;
+      auto key = keys + ((from * heads + h) * columns + (place[t + j] - from * columns)) * D;
       slots product = take_slots(key, lane) * query[0];
       for (int c = 1; c < C; c++) product = fma(take_slots(key + c * 32, lane), query[c], product);
       const float score = slot_sum(product);
@@ -46,7 +47,8 @@ if (item < queries_shape[0] * heads) {  // the same in every lane
     simdgroup_barrier(mem_flags::mem_threadgroup);
     for (int c = 0; c < C; c++) out[c] = out[c] * fade;
     for (int j = 0; j < many; j++) {
-      auto value = values + ((parent[t + j] * heads + h) * columns + t + j) * D;
+      const int from = place[t + j] / columns;
+      auto value = values + ((from * heads + h) * columns + (place[t + j] - from * columns)) * D;
       for (int c = 0; c < C; c++) out[c] = fma(take_slots(value + c * 32, lane), slots(w[j]), out[c]);
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);

@@ -2,9 +2,9 @@
 
     python ops/bench/attention.py [--seconds 1.0] [--only NAME]
 
-Shapes are those of Whisper tiny and base, 8 utterances with a beam of 5. `mlx` is what one would write with MLX's
-operations where rows lie in order of their utterances, `reference` the yardstick beside each kernel; milliseconds of the
-fastest of several calls, for one layer where it is an attention.
+Shapes are those of Whisper tiny and base, 8 utterances with a beam of 5. `mlx` is what one would write with
+MLX's operations where rows lie in order of their utterances, `reference` the yardstick beside each kernel;
+milliseconds of the fastest of several calls, for one layer where it is an attention.
 """
 
 # ruff: noqa: E402 - threads are counted and the BLAS is loaded before MLX is
@@ -28,7 +28,7 @@ import mlx.core as mx
 from kernels.attention.cross_attention import cross_attention, cross_attention_reference
 from kernels.attention.dtw import dtw, dtw_reference
 from kernels.attention.rules import forbidden_bits, rules_topk, rules_topk_reference
-from kernels.attention.self_attention import self_attention, self_attention_reference
+from kernels.attention.self_attention import places_of_parents, self_attention, self_attention_reference
 from kernels.device import kernel_status, use_backend
 from ops.bench.kernels import Row, milliseconds, random
 
@@ -60,12 +60,15 @@ def _self(name: str, heads: int, steps: int) -> Row:
     keys, values = random(ROWS, heads, 448, WIDTH), random(ROWS, heads, 448, WIDTH)
     lengths, position = mx.full((ROWS,), steps, mx.int32), mx.arange(steps)
 
+    mx.eval(parents)
+
     def plain() -> mx.array:
         scaled = (queries * WIDTH**-0.5)[:, :, None]
         key, value = (pool[parents, :, position].swapaxes(1, 2) for pool in (keys, values))
         return mx.softmax(scaled @ key.swapaxes(-1, -2), axis=-1) @ value
 
-    arguments = (queries, keys, values, parents, lengths)
+    places = places_of_parents(parents, 448)
+    arguments = (queries, keys, values, places, lengths)
     return Row(
         f"self attention, {name}, {steps} positions",
         plain,

@@ -1,4 +1,5 @@
-"""Every kernel of an attention decoder: equal to its reference, one lane as 32 fibers, the same in any batch."""
+"""Every kernel of an attention decoder: equal to its reference, one lane as 32 fibers, the same in any
+batch."""
 
 import mlx.core as mx
 import numpy as np
@@ -44,9 +45,13 @@ def test_an_utterance_of_an_attention_decoder_is_the_same_alone_and_in_a_batch(c
     order = mx.array([5, 2, 7, 0, 1, 6, 3, 4])
     with use_backend(TESTED):
         together = case.run(*inputs)
-        shuffled = case.run(*(each[order] if sliced else each for each, sliced in zip(inputs, own, strict=True)))
+        shuffled = case.run(
+            *(each[order] if sliced else each for each, sliced in zip(inputs, own, strict=True))
+        )
         for i in range(8):
-            alone = case.run(*(each[i : i + 1] if sliced else each for each, sliced in zip(inputs, own, strict=True)))
+            alone = case.run(
+                *(each[i : i + 1] if sliced else each for each, sliced in zip(inputs, own, strict=True))
+            )
             assert same_bits(alone[0], together[i])
     assert same_bits(shuffled, together[order])
 

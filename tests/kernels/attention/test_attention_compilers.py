@@ -91,8 +91,8 @@ SEEDED = {
     "a row of the table too many": (
         "self-attention",
         "address",
-        "auto parent = parents + row * steps;",
-        "auto parent = parents + (row + 4) * steps;",
+        "auto place = places + row * steps;",
+        "auto place = places + (row + 4) * steps;",
         "heap-buffer-overflow",
     ),
 }
@@ -106,6 +106,8 @@ def test_a_bug_seeded_in_an_attention_kernel_is_found(
     launched = launched_by(next(case for case in CASES if case.name == name), 2, "float32", monkeypatch)
     assert before in launched.kernel.body
     body = launched.kernel.body.replace(before, after, 1)
-    status, output, _ = run(replace(launched, kernel=replace(launched.kernel, body=body)), sanitizer, tmp_path)
+    status, output, _ = run(
+        replace(launched, kernel=replace(launched.kernel, body=body)), sanitizer, tmp_path
+    )
     assert status != 0
     assert expected in output
