@@ -85,7 +85,8 @@ def _checked(
     if queries.ndim != 3 or keys.ndim != 4 or values.ndim != 4:
         raise ValueError(
             f"cross attention takes queries [rows, heads, width], keys [utterances, heads, width, frames] "
-            f"and values [utterances, heads, frames, width], not {queries.shape}, {keys.shape} and {values.shape}"
+            f"and values [utterances, heads, frames, width], not {queries.shape}, {keys.shape} and "
+            f"{values.shape}"
         )
     rows, heads, width = queries.shape
     count, frames = len(keys), keys.shape[-1]
