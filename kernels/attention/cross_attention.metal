@@ -7,7 +7,7 @@
 constexpr int PARTS = 8;
 constexpr int C = D / 32;
 threadgroup float query[Q * D];
-threadgroup float weight[NSG * Q * 32];
+threadgroup float weight[NSG * Q * 64];
 threadgroup float part_top[PARTS * Q];
 threadgroup float part_sum[PARTS * Q];
 threadgroup float part_out[PARTS * Q * D];
@@ -25,7 +25,7 @@ const int blocks_a_part = (blocks + PARTS - 1) / PARTS;
 const float scale = 1.0f / sqrt(float(D));
 auto key = keys + group * D * frames;
 auto value = values + group * D * frames;
-auto w = weight + sg * Q * 32;
+auto w = weight + sg * Q * 64;
 if (u == 0)
   for (int r = sg; r < rows; r += NSG)
     if (utterances[r] < 0 || utterances[r] >= keys_shape[0])
@@ -56,49 +56,65 @@ while (from < rows) {  // the same in every lane of every simdgroup
       for (int c = 0; c < C; c++) out[q * C + c] = 0.0f;
     }
     const int end = (part + 1) * blocks_a_part < blocks ? (part + 1) * blocks_a_part : blocks;
-    for (int block = part * blocks_a_part; block < end; block++) {
+    for (int block = part * blocks_a_part; block < end; block += 2) {
+      // Scores of two blocks, so that longer stretches of a key's row are read at once; then one after the other.
       const int t = block * 32;
-      const int left = length - t;
-      slots score[Q];
-      float fade[Q];
-      for (int q = 0; q < Q; q++) score[q] = 0.0f;
-      if (left >= 32) {
+      const int left = block + 1 < end ? length - t : length - t < 32 ? length - t : 32;
+      slots near[Q];
+      slots far[Q];
+      for (int q = 0; q < Q; q++) {
+        near[q] = 0.0f;
+        far[q] = 0.0f;
+      }
+      if (left >= 64) {
         for (int d = 0; d < D; d++) {
           const slots k = take_slots(key + d * frames + t, lane);
-          for (int q = 0; q < Q; q++) score[q] = fma(k, slots(query[q * D + d]), score[q]);
+          const slots l = take_slots(key + d * frames + t + 32, lane);
+          for (int q = 0; q < Q; q++) {
+            near[q] = fma(k, slots(query[q * D + d]), near[q]);
+            far[q] = fma(l, slots(query[q * D + d]), far[q]);
+          }
         }
       } else {
         for (int d = 0; d < D; d++) {
           const slots k = take_slots(key + d * frames + t, lane, 0, left, 0.0f);
-          for (int q = 0; q < Q; q++) score[q] = fma(k, slots(query[q * D + d]), score[q]);
-        }
-        for (int q = 0; q < Q; q++) {  // each lane reads what it wrote
-          put_slots<float>(w + q * 32, lane, score[q]);
-          score[q] = take_slots(w + q * 32, lane, 0, left, -INFINITY);
+          const slots l = take_slots(key + d * frames + t + 32, lane, 0, left - 32, 0.0f);
+          for (int q = 0; q < Q; q++) {
+            near[q] = fma(k, slots(query[q * D + d]), near[q]);
+            far[q] = fma(l, slots(query[q * D + d]), far[q]);
+          }
         }
       }
       for (int q = 0; q < Q; q++) {
-        const float most = slot_max(score[q]);
-        const float next = most > top[q] ? most : top[q];
-        const float shift = next > -INFINITY ? next : 0.0f;
-        fade[q] = exp(top[q] - shift);
-        const slots e = exp(score[q] - shift);
-        sum[q] = sum[q] * fade[q] + e;
-        top[q] = next;
-        put_slots<float>(w + q * 32, lane, e);
+        put_slots<float>(w + q * 64, lane, near[q]);
+        put_slots<float>(w + q * 64 + 32, lane, far[q]);
       }
-      simdgroup_barrier(mem_flags::mem_threadgroup);
-      const int many = left < 32 ? left : 32;
-      for (int c = 0; c < C; c++) {
-        slots part_of[Q];
-        for (int q = 0; q < Q; q++) part_of[q] = out[q * C + c] * fade[q];
-        for (int j = 0; j < many; j++) {
-          const slots v = take_slots(value + (t + j) * D + c * 32, lane);
-          for (int q = 0; q < Q; q++) part_of[q] = fma(v, slots(w[q * 32 + j]), part_of[q]);
+      for (int s = 0; s < 64 && s < left; s += 32) {
+        float fade[Q];
+        for (int q = 0; q < Q; q++) {  // each lane reads what it wrote
+          const slots score = take_slots(w + q * 64 + s, lane, 0, left - s, -INFINITY);
+          const float most = slot_max(score);
+          const float next = most > top[q] ? most : top[q];
+          const float shift = next > -INFINITY ? next : 0.0f;
+          fade[q] = exp(top[q] - shift);
+          const slots e = exp(score - shift);
+          sum[q] = sum[q] * fade[q] + e;
+          top[q] = next;
+          put_slots<float>(w + q * 64 + s, lane, e);
         }
-        for (int q = 0; q < Q; q++) out[q * C + c] = part_of[q];
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+        const int many = left - s < 32 ? left - s : 32;
+        for (int c = 0; c < C; c++) {
+          slots part_of[Q];
+          for (int q = 0; q < Q; q++) part_of[q] = out[q * C + c] * fade[q];
+          for (int j = 0; j < many; j++) {
+            const slots v = take_slots(value + (t + s + j) * D + c * 32, lane);
+            for (int q = 0; q < Q; q++) part_of[q] = fma(v, slots(w[q * 64 + s + j]), part_of[q]);
+          }
+          for (int q = 0; q < Q; q++) out[q * C + c] = part_of[q];
+        }
+        simdgroup_barrier(mem_flags::mem_threadgroup);
       }
-      simdgroup_barrier(mem_flags::mem_threadgroup);
     }
     for (int q = 0; q < Q; q++) {
       const float all = slot_sum(sum[q]);

@@ -10,7 +10,6 @@ from kernels.attention.source import read_body
 from kernels.device import dtype_name, launch
 
 CROSS_ATTENTION = read_body("cross_attention", "queries keys values utterances lengths", "y")
-SIMDGROUPS = 8
 # Of the rows of one utterance, a threadgroup carries as many as its memory holds, at most this; more of them
 # read keys and values again.
 QUERIES_AT_ONCE = 8
@@ -34,9 +33,7 @@ def cross_attention(
     or on T. D other than a multiple of 32 takes the reference. Raises ValueError where shapes do not fit.
     """
     rows, heads, width = _checked(queries, keys, values, utterances, lengths)
-    at_once = min(
-        beam, QUERIES_AT_ONCE, _GROUP_BYTES // (4 * (width + 32 * SIMDGROUPS + _PARTS * (width + 2)))
-    )
+    at_once, simdgroups = _group_of(beam, width)
     if width % 32 or rows == 0 or len(keys) == 0 or at_once < 1:
         return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam)
     made = launch(
@@ -44,12 +41,23 @@ def cross_attention(
         [queries, keys, values, utterances.astype(mx.int32), lengths.astype(mx.int32)],
         [(queries.shape, queries.dtype)],
         groups=len(keys) * heads,
-        simdgroups=SIMDGROUPS,
+        simdgroups=simdgroups,
         template=(("T", dtype_name(queries.dtype)), ("D", width), ("Q", at_once)),
     )
     if made is None:
         return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam)
     return made[0]
+
+
+def _group_of(beam: int, width: int) -> tuple[int, int]:
+    """How many rows a threadgroup carries at once, and its simdgroups: fewer where rows need the memory."""
+    wanted = min(beam, QUERIES_AT_ONCE)
+    for simdgroups in (8, 4):
+        floats_a_row = width + 64 * simdgroups + _PARTS * (width + 2)
+        fitting = _GROUP_BYTES // (4 * floats_a_row)
+        if fitting >= wanted:
+            break
+    return min(wanted, fitting), simdgroups
 
 
 def cross_attention_reference(

@@ -113,3 +113,20 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         cross_attention(queries, keys.swapaxes(2, 3), values, utterances, lengths, beam=1)
     with pytest.raises(ValueError, match="need as many entries"):
         cross_attention(queries, keys, values, utterances[:1], lengths, beam=1)
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_wide_heads_and_wide_beams_fit_a_threadgroup(width: int) -> None:
+    """The fibers have the memory of an Apple GPU's threadgroup and no more."""
+    keys, values = normal(1, 1, width, 70), normal(1, 1, 70, width, seed=1)
+    queries, none = normal(11, 1, width), mx.zeros((11,), mx.int32)
+    made = {}
+    for backend in ("fibers", TESTED):
+        with use_backend(backend):
+            made[backend] = cross_attention(queries, keys, values, none, mx.array([70]), beam=11)
+            for beam in (5, 8):
+                again = cross_attention(queries, keys, values, none, mx.array([70]), beam=beam)
+                assert same_bits(again, made[backend])
+    reference = cross_attention_reference(queries, keys, values, none, mx.array([70]), beam=11)
+    assert distance(made["fibers"], reference) < 5e-6
+    assert distance(made[TESTED], reference) < 5e-6

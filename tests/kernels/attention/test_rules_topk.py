@@ -133,6 +133,19 @@ def test_whole_vocabularies_of_whisper() -> None:
         np.testing.assert_allclose(np.array(made.scores), np.array(reference.scores), atol=1e-4)
 
 
+def test_the_widest_vocabulary_and_beam_fit_a_threadgroup() -> None:
+    """The fibers have the memory of an Apple GPU's threadgroup and no more."""
+    tokens, first = 51866, 50365
+    logits, bits = normal(1, tokens, scale=3), forbidden_bits([[0]], tokens)
+    made = {}
+    for backend in ("fibers", TESTED):
+        with use_backend(backend):
+            rules = mx.array([[0, 0, first, tokens, 1]], mx.int32)
+            made[backend] = rules_topk(logits, rules, bits, first_time=first, count=9)
+    assert made["fibers"].tokens.tolist() == made[TESTED].tokens.tolist()
+    assert same_bits(made["fibers"].scores, made[TESTED].scores) or TESTED != "cpu"
+
+
 def test_no_row_is_no_error_and_bad_input_is_refused() -> None:
     bits, rules = forbidden_bits(SETS, TOKENS), mx.array(RULES[:1], mx.int32)
     with use_backend(TESTED):
