@@ -18,7 +18,14 @@ _PARTS = 8  # as in the body
 
 
 def cross_attention(
-    queries: mx.array, keys: mx.array, values: mx.array, utterances: mx.array, lengths: mx.array, *, beam: int
+    queries: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    utterances: mx.array,
+    lengths: mx.array,
+    *,
+    beam: int,
+    scaled: bool = False,
 ) -> mx.array:
     """softmax(q·k / √D)·v of each row and head over the frames of the row's utterance.
 
@@ -26,7 +33,8 @@ def cross_attention(
     neighbouring numbers. values: [U, H, T, D]. All three float32, float16 or bfloat16; products, softmax and
     sums are float32. utterances: int32 [R], the utterance of each row; a row outside 0..U-1 belongs to none
     and comes out as zeros. lengths: int32 [U], frames of each utterance, 0 to T; frames behind them are not
-    read, and no frames give zeros. beam: the most rows that one utterance has.
+    read, and no frames give zeros. beam: the most rows that one utterance has. scaled:
+    the queries are divided by √D already.
 
     Returns [R, H, D] in the queries' dtype. Within 5e-6 absolute of the reference in float32 at unit scale.
     A row's bits depend on its own query and its utterance's frames alone, not on other rows, on their order
@@ -35,17 +43,17 @@ def cross_attention(
     rows, heads, width = _checked(queries, keys, values, utterances, lengths)
     at_once, simdgroups = _group_of(beam, width)
     if width % 32 or rows == 0 or len(keys) == 0 or at_once < 1:
-        return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam)
+        return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam, scaled=scaled)
     made = launch(
         CROSS_ATTENTION,
         [queries, keys, values, utterances.astype(mx.int32), lengths.astype(mx.int32)],
         [(queries.shape, queries.dtype)],
         groups=len(keys) * heads,
         simdgroups=simdgroups,
-        template=(("T", dtype_name(queries.dtype)), ("D", width), ("Q", at_once)),
+        template=(("T", dtype_name(queries.dtype)), ("D", width), ("Q", at_once), ("SCALED", scaled)),
     )
     if made is None:
-        return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam)
+        return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam, scaled=scaled)
     return made[0]
 
 
@@ -61,7 +69,14 @@ def _group_of(beam: int, width: int) -> tuple[int, int]:
 
 
 def cross_attention_reference(
-    queries: mx.array, keys: mx.array, values: mx.array, utterances: mx.array, lengths: mx.array, *, beam: int
+    queries: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    utterances: mx.array,
+    lengths: mx.array,
+    *,
+    beam: int,
+    scaled: bool = False,
 ) -> mx.array:
     """The same in plain MLX: rows are laid out by utterance, so that keys and values are shared here too."""
     rows, heads, width = _checked(queries, keys, values, utterances, lengths)
@@ -73,7 +88,7 @@ def cross_attention_reference(
     rank = mx.sum(earlier, axis=1).astype(mx.int32)
     place = mx.where(known, utterances.astype(mx.int32) * beam + rank, count * beam)
     laid = mx.zeros((count * beam + 1, heads, width), mx.float32)
-    laid[place] = queries.astype(mx.float32) * (1.0 / width**0.5)
+    laid[place] = queries.astype(mx.float32) * (1.0 if scaled else width**-0.5)
     inside = (mx.arange(frames) < lengths[:, None])[:, None]
     wide = mx.where(inside[..., None, :], keys, 0).astype(mx.float32)
     scores = laid[:-1].reshape(count, beam, heads, width).swapaxes(1, 2) @ wide

@@ -13,7 +13,7 @@ if (item < queries_shape[0] * heads) {  // the same in every lane
   const int row = item / heads;
   const int h = item - row * heads;
   const int length = lengths[row] < steps ? lengths[row] : steps;
-  const float scale = 1.0f / sqrt(float(D));
+  const float scale = SCALED ? 1.0f : 1.0f / sqrt(float(D));
   auto w = weight + sg * 32;
   auto place = places + row * steps;
   slots query[C];

@@ -14,7 +14,13 @@ SELF_ATTENTION = read_body("self_attention", "queries keys values places lengths
 
 
 def self_attention(
-    queries: mx.array, keys: mx.array, values: mx.array, places: mx.array, lengths: mx.array
+    queries: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    places: mx.array,
+    lengths: mx.array,
+    *,
+    scaled: bool = False,
 ) -> mx.array:
     """softmax(q·k / √D)·v of each row and head over the row's positions.
 
@@ -22,7 +28,7 @@ def self_attention(
     bfloat16; products, softmax and sums are float32. places: int32 [R, N], where each position of a row
     stands: pool row * S + column, within the pool (`places_of_parents` where position t is column t of a
     parent's row); read below the row's length only. lengths: int32 [R], positions of each row, 0 to N, the
-    new one included; no position gives zeros.
+    new one included; no position gives zeros. scaled: the queries are divided by √D already.
 
     Returns [R, H, D] in the queries' dtype. Within 5e-6 absolute of the reference in float32 at unit scale.
     A row's bits depend on its own positions alone. D other than a multiple of 32 takes the reference. Raises
@@ -30,16 +36,16 @@ def self_attention(
     """
     rows, heads, width = _checked(queries, keys, values, places, lengths)
     if width % 32:
-        return self_attention_reference(queries, keys, values, places, lengths)
+        return self_attention_reference(queries, keys, values, places, lengths, scaled=scaled)
     made = launch_rows(
         SELF_ATTENTION,
         [queries, keys, values, places.astype(mx.int32), lengths.astype(mx.int32)],
         [(queries.shape, queries.dtype)],
         rows=rows * heads,
-        template=(("T", dtype_name(queries.dtype)), ("D", width)),
+        template=(("T", dtype_name(queries.dtype)), ("D", width), ("SCALED", scaled)),
     )
     if made is None:
-        return self_attention_reference(queries, keys, values, places, lengths)
+        return self_attention_reference(queries, keys, values, places, lengths, scaled=scaled)
     return made[0]
 
 
@@ -50,7 +56,13 @@ def places_of_parents(parents: mx.array, columns: int) -> mx.array:
 
 
 def self_attention_reference(
-    queries: mx.array, keys: mx.array, values: mx.array, places: mx.array, lengths: mx.array
+    queries: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    places: mx.array,
+    lengths: mx.array,
+    *,
+    scaled: bool = False,
 ) -> mx.array:
     """The same in plain MLX: the columns of every row are gathered first."""
     rows, _, width = _checked(queries, keys, values, places, lengths)
@@ -66,8 +78,8 @@ def self_attention_reference(
         found = pool[row, :, column]
         return mx.where(inside[..., None, None], found, 0).astype(mx.float32).swapaxes(1, 2)
 
-    scaled = queries.astype(mx.float32)[:, :, None] * (1.0 / width**0.5)
-    scores = mx.where(inside[:, None, None], scaled @ gathered(keys).swapaxes(-1, -2), -mx.inf)
+    query = queries.astype(mx.float32)[:, :, None] * (1.0 if scaled else width**-0.5)
+    scores = mx.where(inside[:, None, None], query @ gathered(keys).swapaxes(-1, -2), -mx.inf)
     weights = mx.where(inside[:, None, None], mx.softmax(scores, axis=-1), 0.0)
     return (weights @ gathered(values))[:, :, 0].astype(queries.dtype)
 

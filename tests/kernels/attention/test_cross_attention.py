@@ -130,3 +130,12 @@ def test_wide_heads_and_wide_beams_fit_a_threadgroup(width: int) -> None:
     reference = cross_attention_reference(queries, keys, values, none, mx.array([70]), beam=11)
     assert distance(made["fibers"], reference) < 5e-6
     assert distance(made[TESTED], reference) < 5e-6
+
+
+def test_queries_may_come_scaled() -> None:
+    queries, *rest = inputs([0, 3, 4, 4])
+    with use_backend(TESTED):
+        made = cross_attention(queries / 8.0, *rest, beam=2, scaled=True)
+        assert same_bits(made, cross_attention(queries, *rest, beam=2))
+    reference = cross_attention_reference(queries / 8.0, *rest, beam=2, scaled=True)
+    assert distance(made, reference) < 5e-6

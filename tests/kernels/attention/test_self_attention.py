@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kernels.attention.self_attention import places_of_parents, self_attention, self_attention_reference
-from kernels.contract import normal, same_bits
+from kernels.contract import distance, normal, same_bits
 from kernels.device import use_backend
 from tests.kernels.cases import TESTED
 
@@ -122,3 +122,12 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         self_attention(queries[:, :1], keys, keys, mx.zeros((3, 4), mx.int32), mx.zeros((3,), mx.int32))
     with pytest.raises(ValueError, match="need places"):
         self_attention(queries, keys, keys, mx.zeros((2, 4), mx.int32), mx.zeros((3,), mx.int32))
+
+
+def test_queries_may_come_scaled() -> None:
+    queries, keys, values = (normal(3, HEADS, *rest) for rest in ((WIDTH,), (9, WIDTH), (9, WIDTH)))
+    rest = keys, values, places_of_parents(mx.zeros((3, 9), mx.int32), 9), mx.array([9, 4, 1], mx.int32)
+    with use_backend(TESTED):
+        made = self_attention(queries / 8.0, *rest, scaled=True)
+        assert same_bits(made, self_attention(queries, *rest))
+    assert distance(made, self_attention_reference(queries / 8.0, *rest, scaled=True)) < 5e-6
