@@ -1,0 +1,1 @@
+"""Speech models: one folder a family, and the faces they share."""
