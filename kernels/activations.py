@@ -1,8 +1,8 @@
 """GELU behind a bias, and the exponentials of a softmax.
 
-Each operation: its contract, its plain-MLX reference (`*_reference`) and its kernel. Both take float32, float16
-or bfloat16, compute in float32 and return the input's dtype. Rows are computed one by one in a fixed order, so
-a row's result depends on nothing else in the batch. NaN in a row stays in that row.
+Each operation: its contract, its plain-MLX reference (`*_reference`) and its kernel. Both take float32,
+float16 or bfloat16, compute in float32 and return the input's dtype. Rows are computed one by one in a fixed
+order, so a row's result depends on nothing else in the batch. NaN in a row stays in that row.
 """
 
 import math

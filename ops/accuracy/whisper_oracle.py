@@ -24,10 +24,12 @@ import mlx.core as mx  # noqa: E402 - behind OpenBLAS
 import numpy as np  # noqa: E402
 import soundfile  # noqa: E402
 
-from worker.decode.attention.beam import BeamSettings  # noqa: E402
+from worker.decode.attention.beam import BeamSettings, Found  # noqa: E402
 from worker.decode.attention.loop import AttentionSearch, SearchRequest  # noqa: E402
+from worker.models.whisper.features import mel_filters  # noqa: E402
 from worker.models.whisper.model import WhisperModel, load_whisper  # noqa: E402
 from worker.models.whisper.rules import WhisperOptions  # noqa: E402
+from worker.models.whisper.state import EncodedBatch, EncodedWindow  # noqa: E402
 
 SCORE_TOLERANCE = 2e-3
 RATE = 16_000
@@ -47,14 +49,12 @@ def read_recording(folder: Path, name: str) -> np.ndarray:
 
 def log_mel_padded(samples: np.ndarray, mels: int) -> np.ndarray:
     """OpenAI's `transcribe` padding: zeros behind the log-mel; the product itself pads the audio."""
-    from worker.models.whisper import features
-
     frames = np.lib.stride_tricks.sliding_window_view(
         np.pad(np.pad(samples.astype(np.float64), (0, 480_000)), 200, mode="reflect"), 400
     )[::160][: len(samples) // 160 + 3000]
     taper = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
     power = np.abs(np.fft.rfft(frames * taper, axis=1)) ** 2
-    mel = np.log10(np.maximum(power @ features.mel_filters(mels).T, 1e-10))
+    mel = np.log10(np.maximum(power @ mel_filters(mels).T, 1e-10))
     mel = (np.maximum(mel, mel.max() - 8) + 4) / 4
     padded = np.zeros((3000, mels), np.float32)
     kept = min(len(samples) // 160, 3000)
@@ -62,11 +62,9 @@ def log_mel_padded(samples: np.ndarray, mels: int) -> np.ndarray:
     return padded
 
 
-def encode(model: WhisperModel, samples: np.ndarray, padding: str) -> Any:
+def encode(model: WhisperModel, samples: np.ndarray, padding: str) -> EncodedWindow:
     if padding == "audio":
         return model.encode([samples])[0]
-    from worker.models.whisper.state import EncodedBatch, EncodedWindow
-
     frames = model.encoder(mx.array(log_mel_padded(samples, model.dims.n_mels))[None])
     length = np.array([len(samples) // 320], np.int32)
     return EncodedWindow(EncodedBatch(frames, length, model.head.cross_memory(frames)), 0)
@@ -150,7 +148,7 @@ class Oracle:
             for answer in search.run(requests):
                 self.compare(*answer.key, answer.hypotheses)
 
-    def compare(self, name: str, beam: int, hypotheses: Any) -> None:
+    def compare(self, name: str, beam: int, hypotheses: tuple[Found, ...]) -> None:
         dump = self.dumps[name]
         if beam == 0:
             expected = tuple(dump["greedy.tokens"].tolist())

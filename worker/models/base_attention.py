@@ -5,11 +5,13 @@ Owns the protocols alone. Encoders, rules on logits and the search itself are ot
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
+
+State = TypeVar("State")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +26,7 @@ class TokenTimes:
     probabilities: NDArray[np.float32]
 
 
-class KvState(Protocol):
-    """The live rows of a search: B utterances of K hypotheses each. A head makes it; the search passes it on."""
-
-    @property
-    def utterances(self) -> int:
-        """B."""
-
-
-class AttentionHead(Protocol):
+class AttentionHead(Protocol[State]):
     """An autoregressive decoder that attends to encoder frames.
 
     A state belongs to whoever holds it last: every call that takes one may reuse its memory.
@@ -46,28 +40,34 @@ class AttentionHead(Protocol):
     def max_tokens(self) -> int:
         """The most tokens of one sequence, prompt and end included."""
 
-    def start(self, encoded: Sequence[Any], prompts: Sequence[Sequence[int]], beam: int) -> Any:
+    def start(self, encoded: Sequence[Any], prompts: Sequence[Sequence[int]], beam: int) -> State:
         """A state of `len(prompts)` utterances of `beam` equal hypotheses each, behind all but the last token
         of each prompt. encoded: what the family's encoder gave for each utterance."""
 
-    def step(self, tokens: mx.array, state: Any) -> tuple[mx.array, Any]:
+    def step(self, tokens: mx.array, state: State) -> tuple[mx.array, State]:
         """tokens int32 [B, K], one for each hypothesis -> logits float32 [B * K, V] of the next, and the
         state behind them."""
 
-    def reorder(self, state: Any, parents: mx.array) -> Any:
+    def reorder(self, state: State, parents: mx.array) -> State:
         """Hypothesis k of utterance b goes on from its hypothesis parents[b, k] (int32 [B, K]). By index: no
         key or value is copied."""
 
-    def select(self, state: Any, utterances: Sequence[int]) -> Any:
+    def select(self, state: State, utterances: Sequence[int]) -> State:
         """The state of these utterances alone, in this order."""
 
-    def join(self, states: Sequence[Any]) -> Any:
+    def join(self, states: Sequence[State]) -> State:
         """One state of the utterances of several, in order."""
 
     def score(
-        self, encoded: Sequence[Any], nbest: Sequence[Sequence[Sequence[int]]], reverse: bool = False
+        self,
+        encoded: Sequence[Any],
+        prompts: Sequence[Sequence[int]],
+        nbest: Sequence[Sequence[Sequence[int]]],
+        *,
+        reverse: bool = False,
     ) -> list[NDArray[np.float32]]:
-        """For each utterance the sum of log-probabilities of each of its sequences, teacher-forced."""
+        """For each utterance the sum of log-probabilities of each of its sequences behind its prompt,
+        teacher-forced and without rules; `reverse` from right to left, where the family can."""
 
     def align(self, encoded: Sequence[Any], tokens: Sequence[Sequence[int]]) -> list[TokenTimes | None]:
         """When each token of each utterance was spoken; None where nothing can be told."""

@@ -112,12 +112,12 @@ def join_beams(states: Sequence[BeamState]) -> BeamState:
 def advance_beams(
     state: BeamState, tokens: mx.array, scores: mx.array, eos: int, settings: BeamSettings
 ) -> tuple[BeamState, mx.array, mx.array]:
-    """One step. tokens int32 and scores float32 [B, K, N]: the best of each hypothesis, best first, N the beam
-    + 1 (1 where the beam is one hypothesis). -> the state, and for the next beam its parents and tokens, int32
-    [B, K]. Utterances that are done stay as they are.
+    """One step. tokens int32 and scores float32 [B, K, N]: the best of each hypothesis, best first, N the
+    beam + 1 (1 where the beam is one hypothesis). -> the state, and for the next beam its parents and tokens,
+    int32 [B, K]. Utterances that are done stay as they are.
 
-    All candidates of an utterance are sorted; of those before the K-th that is no end, ends are finished while
-    there is room, the others are the next beam.
+    All candidates of an utterance are sorted; of those before the K-th that is no end, ends are finished
+    while there is room, the others are the next beam.
     """
     count, beam, width = tokens.shape
     total = state.scores[:, :, None] + scores
@@ -163,8 +163,8 @@ def _descending(scores: mx.array) -> mx.array:
 
 
 def _placed(places: mx.array, size: int) -> tuple[mx.array, mx.array]:
-    """places int32 [B, C]: where each candidate goes, or -1. -> whether each of `size` places is taken, and by
-    which candidate."""
+    """places int32 [B, C]: where each candidate goes, or -1. -> whether each of `size` places is taken, and
+    by which candidate."""
     taken = places[:, None, :] == mx.arange(size)[None, :, None]
     return mx.any(taken, axis=2), mx.argmax(taken, axis=2).astype(mx.int32)
 

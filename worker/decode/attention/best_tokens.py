@@ -11,7 +11,6 @@ import numpy as np
 
 from kernels.topk import top_k
 
-
 SUM_BLOCK = 256
 
 
@@ -36,8 +35,8 @@ def forbidden_bits(sets: Iterable[Iterable[int]], vocabulary: int) -> mx.array:
 
 
 def log_sum_exp(x: mx.array) -> mx.array:
-    """log Σ exp over the last axis of [..., N], float32 [..., 1], in blocks: a CPU adds one after the other, and
-    50,000 summands would cost three digits."""
+    """log Σ exp over the last axis of [..., N], float32 [..., 1], in blocks: a CPU adds one after the other,
+    and 50,000 summands would cost three digits."""
     width = x.shape[-1]
     padded = mx.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -width % SUM_BLOCK)], constant_values=-mx.inf)
     blocks = mx.logsumexp(padded.reshape(*x.shape[:-1], -1, SUM_BLOCK), axis=-1)
@@ -49,10 +48,10 @@ def best_tokens(
 ) -> tuple[mx.array, mx.array]:
     """The `count` best tokens of each row and their log-probabilities among what the row's rules allow.
 
-    logits: [R, V]. rules: int32 [R, 5], columns as in `Rule`. forbidden: uint32 [S, ceil(V / 32)]. first_time:
-    ids from here on are times. Returns tokens int32 [R, count], -1 where there are no more, and scores float32
-    [R, count], -inf there. Equal logits stand in the order of their ids. A row without an allowed token, or
-    with NaN or plus infinity in an allowed one, has no best token.
+    logits: [R, V]. rules: int32 [R, 5], columns as in `Rule`. forbidden: uint32 [S, ceil(V / 32)].
+    first_time: ids from here on are times. Returns tokens int32 [R, count], -1 where there are no more, and
+    scores float32 [R, count], -inf there. Equal logits stand in the order of their ids. A row without an
+    allowed token, or with NaN or plus infinity in an allowed one, has no best token.
     """
     ids = mx.arange(logits.shape[-1])
     words = forbidden[rules[:, Rule.FORBIDDEN]][:, ids // 32]

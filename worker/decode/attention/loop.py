@@ -68,7 +68,7 @@ class AttentionSearch:
     """Searches utterances as they come, at most `width` of them at a time."""
 
     def __init__(
-        self, head: AttentionHead, rules: LogitsRules, settings: BeamSettings, width: int = 32
+        self, head: AttentionHead[Any], rules: LogitsRules, settings: BeamSettings, width: int = 32
     ) -> None:
         self.head, self.rules, self.settings = head, rules, settings
         self.width = width
@@ -117,7 +117,7 @@ class AttentionSearch:
         live.rules = self.rules.advance(live.rules, live.tokens)
         self._steps += 1
         if self._steps % self._between:
-            mx.async_eval(live.tokens, live.beams.done)
+            mx.async_eval(live.tokens, live.beams.done)  # type: ignore[no-untyped-call]
             return []
         return self._collect()
 

@@ -1,7 +1,7 @@
 """What a search asks of a family's rules on logits, and the rules of a family that has none.
 
-Rules keep a state for each hypothesis, as arrays [B, K, ...] that the search reorders, cuts and joins with its
-own. Knows no token by name.
+Rules keep a state for each hypothesis, as arrays [B, K, ...] that the search reorders, cuts and joins with
+its own. Knows no token by name.
 """
 
 from collections.abc import Sequence
@@ -38,15 +38,20 @@ class NoRules:
         row[Rule.TIME_FROM] = row[Rule.TIME_TO] = vocabulary
         self._row = mx.array([row], mx.int32)
 
-    def start(self, requests: Sequence[Any], beam: int) -> RuleState:
+    def start(self, requests: Sequence[Any], beam: int) -> RuleState:  # noqa: ARG002 - the protocol's
         """No state."""
         return {}
 
-    def best(self, logits: mx.array, state: RuleState, count: int) -> tuple[mx.array, mx.array]:
+    def best(
+        self,
+        logits: mx.array,
+        state: RuleState,  # noqa: ARG002 - the protocol's
+        count: int,
+    ) -> tuple[mx.array, mx.array]:
         """As `LogitsRules.best`."""
         rows = mx.broadcast_to(self._row, (logits.shape[0], len(Rule)))
         return best_tokens(logits, rows, self._forbidden, first_time=self._vocabulary, count=count)
 
-    def advance(self, state: RuleState, tokens: mx.array) -> RuleState:
+    def advance(self, state: RuleState, tokens: mx.array) -> RuleState:  # noqa: ARG002 - the protocol's
         """Nothing changes."""
         return state

@@ -1,8 +1,8 @@
 """When each token was spoken, from the cross attention of the alignment heads.
 
-Softmax over an utterance's own frames, standardised over its own rows, a median filter, the mean of the heads,
-dynamic time warping. Nothing of a neighbour enters; only the warping runs over all utterances together, by
-diagonals. (openai-whisper, timing.find_alignment; Sakoe and Chiba 1978.)
+Softmax over an utterance's own frames, standardised over its own rows, a median filter, the mean of the
+heads, dynamic time warping. Nothing of a neighbour enters; only the warping runs over all utterances
+together, by diagonals. (openai-whisper, timing.find_alignment; Sakoe and Chiba 1978.)
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""Opens a folder that holds a Whisper model, whichever of four layouts it follows, as arrays under OpenAI's names.
+"""Opens a folder that holds a Whisper model, whichever of four layouts it follows, as arrays under OpenAI's
+names.
 
     CTranslate2      model.bin (version 4 to 6, float16, float32 or quantised), config.json of settings
     Hugging Face     model.safetensors, whole or by index, `model.encoder.layers.0.self_attn.q_proj.weight`

@@ -1,8 +1,8 @@
 """Reads CTranslate2's binary of a Whisper model, version 4 to 6, into arrays under OpenAI's names.
 
-Little endian, nothing aligned: u32 version, str spec, u32 revision, u32 n, n variables, u32 m, m aliases. A str
-is u16 length with its closing zero, then the bytes. A variable is str name, u8 rank, u32 dims, u8 dtype, u32
-bytes, data row-major; an alias two str. Rank 0 is a setting. A quantised `X/weight` stands beside its
+Little endian, nothing aligned: u32 version, str spec, u32 revision, u32 n, n variables, u32 m, m aliases. A
+str is u16 length with its closing zero, then the bytes. A variable is str name, u8 rank, u32 dims, u8 dtype,
+u32 bytes, data row-major; an alias two str. Rank 0 is a setting. A quantised `X/weight` stands beside its
 `X/weight_scale` (int8: one number a row, int16: one) and is real = stored / scale. Keys have no bias in
 Whisper, so their third of a fused bias must be zero. (CTranslate2, include/ctranslate2/models/model.h and
 python/ctranslate2/specs/model_spec.py.)
@@ -20,7 +20,13 @@ from worker.models.whisper.config import WhisperDims, check_dims, is_layer_name
 Array = NDArray[np.generic]
 
 BFLOAT16 = 5
-DTYPES = {0: np.dtype("<f4"), 1: np.dtype("i1"), 2: np.dtype("<i2"), 3: np.dtype("<i4"), 4: np.dtype("<f2")}
+DTYPES: dict[int, np.dtype[np.generic]] = {
+    0: np.dtype("<f4"),
+    1: np.dtype("i1"),
+    2: np.dtype("<i2"),
+    3: np.dtype("<i4"),
+    4: np.dtype("<f2"),
+}
 SPEC = "WhisperSpec"
 VARIABLES_MAX = 100_000
 RANK_MAX = 8
@@ -55,7 +61,8 @@ class _Reader:
     def take(self, count: int) -> memoryview:
         if self.offset + count > len(self.data):
             raise ModelUnreadable(
-                f"{self.source}: cut off: {count} bytes announced at {self.offset}, the file has {len(self.data)}"
+                f"{self.source}: cut off: {count} bytes announced at {self.offset}, "
+                f"the file has {len(self.data)}"
             )
         self.offset += count
         return self.data[self.offset - count : self.offset]
@@ -185,7 +192,8 @@ def dims_of(variables: dict[str, Array], source: str) -> WhisperDims:
 
 
 def openai_names(variables: dict[str, Array], source: str) -> dict[str, Array]:
-    """Fused projections taken apart, under OpenAI's names. Raises WeightsMismatch for what has no such name."""
+    """Fused projections taken apart, under OpenAI's names. Raises WeightsMismatch for what has no such
+    name."""
     out: dict[str, Array] = {}
     for name, value in variables.items():
         if value.ndim == 0 or name == TIED:

@@ -1,7 +1,7 @@
 """Whisper's decoder as the search drives it: an `AttentionHead` (worker/models/base_attention.py).
 
-One step is one pass over all live hypotheses of all utterances, each at its own position. A teacher-forced pass
-serves prompts, scores and word times. Knows no rule on logits and no search.
+One step is one pass over all live hypotheses of all utterances, each at its own position. A teacher-forced
+pass serves prompts, scores and word times. Knows no rule on logits and no search.
 """
 
 from collections.abc import Mapping, Sequence
@@ -210,7 +210,8 @@ class WhisperHead:
         languages: Sequence[str] | None = None,
         task: str = "transcribe",
     ) -> list[TokenTimes | None]:
-        """As `AttentionHead.align`; tokens are text alone, `languages` those of the prompts (default English)."""
+        """As `AttentionHead.align`; tokens are text alone, `languages` those of the prompts (default
+        English)."""
         spoken = languages or ["en"] * len(encoded)
         prompts = [self.ids.prompt(language, task, timestamps=False) for language in spoken]
         matrices, probabilities = [], []
@@ -272,7 +273,8 @@ class WhisperHead:
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
-    """Rows of unlike lengths as int32 [R, longest], zeros behind; causal, so they reach nothing before them."""
+    """Rows of unlike lengths as int32 [R, longest], zeros behind; causal, so they reach nothing before
+    them."""
     padded = np.zeros((len(rows), max(map(len, rows))), np.int32)
     for index, row in enumerate(rows):
         padded[index, : len(row)] = row

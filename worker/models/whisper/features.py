@@ -1,8 +1,8 @@
 """Whisper's log-mel features of one window of 30 seconds.
 
 Zeros behind the samples, then the transform; the ceiling is the window's own loudest band, so that the chunk
-alone decides. Computed in 64 bit: a band 80 dB below the loudest is less than 32-bit rounding of the transform
-leaves intact. (openai-whisper, whisper/audio.py; librosa's filters.mel(norm="slaney").)
+alone decides. Computed in 64 bit: a band 80 dB below the loudest is less than 32-bit rounding of the
+transform leaves intact. (openai-whisper, whisper/audio.py; librosa's filters.mel(norm="slaney").)
 """
 
 from functools import cache
@@ -28,7 +28,8 @@ TOP_HZ = 8000.0
 
 @cache
 def mel_filters(mels: int) -> Float64:
-    """Slaney's scale, triangles of equal area from 0 to 8000 Hz, [mels, 201], rounded to float32 as trained."""
+    """Slaney's scale, triangles of equal area from 0 to 8000 Hz, [mels, 201], rounded to float32 as
+    trained."""
     top = MEL_BREAK + np.log(TOP_HZ / MEL_BREAK_HZ) / MEL_LOG_STEP
     scale = np.linspace(0.0, top, mels + 2)
     edges = np.where(
@@ -53,7 +54,8 @@ def log_mel(samples: Float32, mels: int) -> Float32:
     """Samples [N] at 16 kHz, at most 30 s -> [3000, mels] float32. Raises AudioTooLong."""
     if len(samples) > WINDOW_SAMPLES:
         raise AudioTooLong(
-            f"a window of {len(samples) / SAMPLE_RATE:.2f} s; Whisper's are at most {WINDOW_SAMPLES // SAMPLE_RATE} s"
+            f"a window of {len(samples) / SAMPLE_RATE:.2f} s; "
+            f"Whisper's are at most {WINDOW_SAMPLES // SAMPLE_RATE} s"
         )
     padded = np.zeros(WINDOW_SAMPLES + TRANSFORM, np.float64)
     padded[TRANSFORM // 2 : TRANSFORM // 2 + len(samples)] = samples

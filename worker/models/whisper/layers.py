@@ -139,7 +139,8 @@ def join_heads(x: mx.array) -> mx.array:
 
 
 def is_cpu() -> bool:
-    """Whether arrays are computed by a CPU, where a window is best taken by itself and a product is a call."""
+    """Whether arrays are computed by a CPU, where a window is best taken by itself and a product is a
+    call."""
     return mx.default_device() == mx.Device(mx.cpu)
 
 
@@ -166,8 +167,8 @@ def _attend(products: mx.array, values: mx.array) -> mx.array:
 
 
 def attend_frames(queries: mx.array, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-    """Cross attention of few queries: [B, H, Q, 64] scaled; keys [B, H, 64, T], values [B, H, T, 64], shared by
-    all queries of an utterance -> ([B, H, Q, 64], the products float32 [B, H, Q, T])."""
+    """Cross attention of few queries: [B, H, Q, 64] scaled; keys [B, H, 64, T], values [B, H, T, 64], shared
+    by all queries of an utterance -> ([B, H, Q, 64], the products float32 [B, H, Q, T])."""
     products = queries.astype(mx.float32) @ keys.astype(mx.float32) if not is_cpu() else queries @ keys
     return _attend(products, values), products
 

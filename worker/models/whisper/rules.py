@@ -1,9 +1,9 @@
 """Which tokens Whisper may sample next (openai-whisper, decoding.py: SuppressBlank, SuppressTokens,
 ApplyTimestampRules).
 
-Never a symbol or a special token; first neither the end nor a space. With times: the first token is a time of at
-most one second; times come in pairs, end before start, and never decrease; no segment is empty; where all times
-together are likelier than the best text, a time comes. Scores are renormalised over what is left.
+Never a symbol or a special token; first neither the end nor a space. With times: the first token is a time
+of at most one second; times come in pairs, end before start, and never decrease; no segment is empty; where
+all times together are likelier than the best text, a time comes. Scores are renormalised over what is left.
 """
 
 from collections.abc import Sequence

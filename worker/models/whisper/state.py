@@ -1,7 +1,7 @@
 """What Whisper's decoder remembers: cross keys and values of each utterance, and its live hypotheses' own.
 
-Cross keys and values are computed once an utterance and shared by its hypotheses. Own keys and values lie in a
-pool of columns, one for each hypothesis and position; a parent table says whose column each position of a
+Cross keys and values are computed once an utterance and shared by its hypotheses. Own keys and values lie in
+a pool of columns, one for each hypothesis and position; a parent table says whose column each position of a
 hypothesis is, so that reordering moves integers alone. Knows no weights.
 """
 
@@ -82,8 +82,8 @@ class WhisperState:
     """B live utterances of K hypotheses each.
 
     keys, values: a layer's pool [B, H, capacity * K, 64]; column s * K + k was written by hypothesis k at
-    position s. owners: int32 [B, K, capacity], whose column each position of a hypothesis is. positions: int32
-    [B], where the next token stands.
+    position s. owners: int32 [B, K, capacity], whose column each position of a hypothesis is. positions:
+    int32 [B], where the next token stands.
     """
 
     memory: Memory
@@ -184,8 +184,8 @@ def join_states(states: Sequence[WhisperState]) -> WhisperState:
         state.grow(capacity)
     return WhisperState(
         Memory.of([window for state in states for window in state.memory.windows()]),
-        [mx.concatenate(arrays) for arrays in zip(*(state.keys for state in states), strict=True)],
-        [mx.concatenate(arrays) for arrays in zip(*(state.values for state in states), strict=True)],
+        [mx.concatenate(list(arrays)) for arrays in zip(*(state.keys for state in states), strict=True)],
+        [mx.concatenate(list(arrays)) for arrays in zip(*(state.values for state in states), strict=True)],
         mx.concatenate([state.owners for state in states]),
         np.concatenate([state.positions for state in states]),
     )

@@ -22,8 +22,10 @@ OPENING = "\"'“¿([{-"
 CLOSING = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001 - full-width marks are meant
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # Symbols that stand for sounds or typesetting, never for words (openai-whisper, non_speech_tokens).
-SYMBOLS = (*'"#()*+/:;<=>@[\\]^_`{|}~「」『』',) + tuple(
-    "<< >> <<< >>> -- --- -( -[ (' (\" (( )) ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪".split()
+SYMBOLS = (
+    *'"#()*+/:;<=>@[\\]^_`{|}~「」『』',
+    *("<<", ">>", "<<<", ">>>", "--", "---", "-(", "-[", "('", '("', "((", "))", "(((", ")))"),
+    *("[[", "]]", "{{", "}}", "♪♪", "♪♪♪"),
 )
 NOTES = "♩♪♫♬♭♮♯"
 
@@ -68,7 +70,7 @@ class WhisperTokenizer:
             added = {entry["content"]: entry["id"] for entry in json.loads(text)["added_tokens"]}
             tokenizer = tokenizers.Tokenizer.from_str(text)
         # The package raises bare Exception for what is not its format.
-        except Exception as cause:  # noqa: BLE001
+        except Exception as cause:
             raise ModelUnreadable(f"{path}: not a tokenizer: {cause}") from cause
         expected = {
             "<|endoftext|>": ids.eot,
