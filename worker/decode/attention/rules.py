@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import mlx.core as mx
 
-from worker.decode.attention.best_tokens import Rule, best_tokens, forbidden_bits
+from worker.models.best_tokens import Rule, best_tokens, forbidden_bits
 
 RuleState = dict[str, mx.array]
 

@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.attention.best_tokens import log_sum_exp
+from worker.models.best_tokens import log_sum_exp
 from worker.models.base_attention import TokenTimes
 from worker.models.whisper.alignment import time_tokens
 from worker.models.whisper.config import SpecialTokens, WhisperDims

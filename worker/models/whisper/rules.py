@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from worker.decode.attention.best_tokens import Rule, best_tokens, forbidden_bits
-from worker.decode.attention.rules import RuleState
+from worker.models.best_tokens import Rule, best_tokens, forbidden_bits
 from worker.models.whisper.config import MAX_INITIAL_TIME, DecodingSettings, SpecialTokens
+
+
+RuleState = dict[str, mx.array]
 
 
 @dataclass(frozen=True, slots=True)
