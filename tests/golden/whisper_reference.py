@@ -1,7 +1,7 @@
 """Whisper restated in numpy, one utterance and one hypothesis at a time: what the tests hold ours against.
 
-Model, rules on logits and OpenAI's `BeamSearchDecoder` in plain lists, written from openai-whisper 20250625 and
-proved on real weights against it (every greedy answer and every n-best list of ten recordings).
+Model, rules on logits and OpenAI's `BeamSearchDecoder` in plain lists, written from openai-whisper 20250625
+and proved on real weights against it (every greedy answer and every n-best list of ten recordings).
 """
 
 import math
@@ -36,6 +36,7 @@ class ReferenceWhisper:
 
     def __init__(self, dims: WhisperDims, weights: dict[str, Array]) -> None:
         self.dims, self.weights = dims, weights
+        self._cross: dict[int, tuple[Array, Cache]] = {}
 
     def linear(self, x: Array, name: str) -> Array:
         product = x @ self.weights[f"{name}.weight"].T
@@ -47,7 +48,9 @@ class ReferenceWhisper:
         scaled = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
         return scaled * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
-    def attend(self, q: Array, k: Array, v: Array, heads: int, mask: Array | None = None) -> tuple[Array, Array]:
+    def attend(
+        self, q: Array, k: Array, v: Array, heads: int, mask: Array | None = None
+    ) -> tuple[Array, Array]:
         q, k, v = (x.reshape(len(x), heads, -1).transpose(1, 0, 2) for x in (q, k, v))
         products = q @ k.transpose(0, 2, 1) / math.sqrt(q.shape[-1])
         if mask is not None:
@@ -75,7 +78,19 @@ class ReferenceWhisper:
             x = x + self.mlp(x, block)
         return self.norm(x, "encoder.ln_post")
 
-    def decode(self, tokens: list[int], frames: Array, cache: Cache | None = None) -> tuple[Array, Cache, list[Array]]:
+    def cross(self, frames: Array) -> Cache:
+        """Cross keys and values of each layer, once an utterance."""
+        if id(frames) not in self._cross:
+            names = [f"decoder.blocks.{layer}.cross_attn" for layer in range(self.dims.n_text_layer)]
+            pairs = [
+                (self.linear(frames, f"{name}.key"), self.linear(frames, f"{name}.value")) for name in names
+            ]
+            self._cross[id(frames)] = frames, pairs  # frames too: an id is free again with its array
+        return self._cross[id(frames)][1]
+
+    def decode(
+        self, tokens: list[int], frames: Array, cache: Cache | None = None
+    ) -> tuple[Array, Cache, list[Array]]:
         """-> logits [n, V], the cache behind them, products of cross attention by layer [H, n, 1500]."""
         past = len(cache[0][0]) if cache else 0
         x = self.weights["decoder.token_embedding.weight"][tokens]
@@ -92,8 +107,7 @@ class ReferenceWhisper:
             new.append((k, v))
             x = x + self.linear(self.attend(q, k, v, heads, mask)[0], f"{block}.attn.out")
             q = self.linear(self.norm(x, f"{block}.cross_attn_ln"), f"{block}.cross_attn.query")
-            k, v = (self.linear(frames, f"{block}.cross_attn.{way}") for way in ("key", "value"))
-            attended, product = self.attend(q, k, v, heads)
+            attended, product = self.attend(q, *self.cross(frames)[layer], heads)
             products.append(product)
             x = x + self.linear(attended, f"{block}.cross_attn.out")
             x = x + self.mlp(x, block)
@@ -137,9 +151,16 @@ class ReferenceRules:
 
 
 def beam_search(
-    model: ReferenceWhisper, frames: Array, prompt: list[int], rules: Any, eot: int, beam: int, patience: float, most: int
+    model: ReferenceWhisper,
+    frames: Array,
+    prompt: list[int],
+    rules: Any,
+    eot: int,
+    beam: int,
+    patience: float,
+    most: int,
 ) -> list[tuple[tuple[int, ...], float, bool]]:
-    """OpenAI's BeamSearchDecoder -> (tokens, sum of log-probabilities, ended) in the order they were finished."""
+    """OpenAI's BeamSearchDecoder -> (tokens, sum of log-probabilities, ended) as they were finished."""
     wanted = round(beam * patience)
     logits, cache, _ = model.decode(prompt, frames)
     live: list[Any] = [([], np.float32(0), logits[-1], cache)]
@@ -164,7 +185,10 @@ def beam_search(
         if len(finished) >= wanted or step + 1 == most or len(prompt) + step + 1 > 448:
             live = [(tokens, score) for tokens, score, _ in following]
             break
-        advanced = [(tokens, score, model.decode([tokens[-1]], frames, live[row][3])) for tokens, score, row in following]
+        advanced = [
+            (tokens, score, model.decode([tokens[-1]], frames, live[row][3]))
+            for tokens, score, row in following
+        ]
         live = [(tokens, score, out[0][-1], out[1]) for tokens, score, out in advanced]
     for tokens, score, *_ in sorted(live, key=lambda item: item[1])[::-1]:
         if len(finished) >= beam:

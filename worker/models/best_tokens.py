@@ -39,7 +39,7 @@ def log_sum_exp(x: mx.array) -> mx.array:
     and 50,000 summands would cost three digits."""
     width = x.shape[-1]
     padded = mx.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -width % SUM_BLOCK)], constant_values=-mx.inf)
-    blocks = mx.logsumexp(padded.reshape(*x.shape[:-1], -1, SUM_BLOCK), axis=-1)
+    blocks = mx.logsumexp(padded.reshape(*x.shape[:-1], padded.shape[-1] // SUM_BLOCK, SUM_BLOCK), axis=-1)
     return mx.logsumexp(blocks, axis=-1, keepdims=True)
 
 

@@ -24,13 +24,9 @@ def time_tokens(
     products: Sequence[Float32], first_rows: Sequence[int], probabilities: Sequence[Float32]
 ) -> list[TokenTimes | None]:
     """products: each utterance's scaled q·k [heads, rows, frames of its own sound]; first_rows: the row that
-    predicts its first token, the end's own row being its last. None where there are fewer than two frames, no
-    token, or numbers that are not finite."""
-    usable = [
-        index
-        for index, each in enumerate(products)
-        if each.shape[2] >= FRAMES_MIN and len(probabilities[index]) and np.isfinite(each).all()
-    ]
+    predicts its first token, the end's own row being its last; each has two frames and one token at least.
+    None where numbers are not finite."""
+    usable = [index for index, each in enumerate(products) if np.isfinite(each).all()]
     matrices = [attention_matrix(products[index])[first_rows[index] : -1] for index in usable]
     paths = warp([-matrix for matrix in matrices])
     times: list[TokenTimes | None] = [None] * len(products)

@@ -11,9 +11,9 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.best_tokens import log_sum_exp
 from worker.models.base_attention import TokenTimes
-from worker.models.whisper.alignment import time_tokens
+from worker.models.best_tokens import log_sum_exp
+from worker.models.whisper.alignment import FRAMES_MIN, time_tokens
 from worker.models.whisper.config import SpecialTokens, WhisperDims
 from worker.models.whisper.layers import (
     CrossAttention,
@@ -214,19 +214,31 @@ class WhisperHead:
         English)."""
         spoken = languages or ["en"] * len(encoded)
         prompts = [self.ids.prompt(language, task, timestamps=False) for language in spoken]
-        matrices, probabilities = [], []
+        usable = [index for index, text in enumerate(tokens) if text and encoded[index].length >= FRAMES_MIN]
         # Window by window: what stands in the matrix must not know the batch.
-        for window, prompt, text in zip(encoded, prompts, tokens, strict=True):
-            rows = np.array([[*prompt, *text, self.eos]], np.int32)
-            forced = self._force(Memory.of([window]), rows, with_products=True)
-            assert forced.products is not None
-            matrices.append(np.array(forced.products[0][:, :, : window.length]))
-            first = len(prompt) - 1
-            logits = self._logits(forced.hidden[0, first:-2])[:, : self.eos]
-            shares = mx.exp(logits - log_sum_exp(logits))
-            chosen = mx.take_along_axis(shares, mx.array(list(text), mx.int32)[:, None], axis=-1)
-            probabilities.append(np.array(chosen[:, 0]))
-        return time_tokens(matrices, [len(prompt) - 1 for prompt in prompts], probabilities)
+        heard = [self._hear(encoded[index], prompts[index], tokens[index]) for index in usable]
+        answers = time_tokens(
+            [products for products, _ in heard],
+            [len(prompts[index]) - 1 for index in usable],
+            [shares for _, shares in heard],
+        )
+        times: list[TokenTimes | None] = [None] * len(encoded)
+        for index, answer in zip(usable, answers, strict=True):
+            times[index] = answer
+        return times
+
+    def _hear(
+        self, window: EncodedWindow, prompt: Sequence[int], text: Sequence[int]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Products of the alignment heads over the window's own frames, [heads, rows, frames], and each text
+        token's probability among text tokens."""
+        rows = np.array([[*prompt, *text, self.eos]], np.int32)
+        forced = self._force(Memory.of([window]), rows, with_products=True)
+        assert forced.products is not None
+        logits = self._logits(forced.hidden[0, len(prompt) - 1 : -2])[:, : self.eos]
+        shares = mx.exp(logits - log_sum_exp(logits))
+        chosen = mx.take_along_axis(shares, mx.array(list(text), mx.int32)[:, None], axis=-1)
+        return np.array(forced.products[0][:, :, : window.length]), np.array(chosen[:, 0])
 
     def _logits(self, hidden: mx.array) -> mx.array:
         return (hidden @ self.tokens).astype(mx.float32)

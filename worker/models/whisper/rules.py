@@ -14,7 +14,6 @@ import mlx.core as mx
 from worker.models.best_tokens import Rule, best_tokens, forbidden_bits
 from worker.models.whisper.config import MAX_INITIAL_TIME, DecodingSettings, SpecialTokens
 
-
 RuleState = dict[str, mx.array]
 
 

@@ -109,7 +109,7 @@ def test_bytes_behind_a_binary_and_another_spec_are_refused(tmp_path: Path) -> N
 def test_a_folder_with_a_file_missing_is_refused(tmp_path: Path, name: str) -> None:
     folder = write_hugging_face(tmp_path, DIMS, make_tensors(DIMS))
     (folder / name).unlink()
-    with pytest.raises((ModelUnreadable, UnknownModel), match="missing|holds no config"):
+    with pytest.raises((ModelUnreadable, UnknownModel), match=r"missing|holds no config"):
         open_folder(folder)
 
 

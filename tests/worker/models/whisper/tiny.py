@@ -1,4 +1,4 @@
-"""A tiny random Whisper in every layout, and its tokenizer: two layers, two heads, the real vocabulary's size."""
+"""A tiny random Whisper in every layout, with a tokenizer: two layers of two heads, a real vocabulary."""
 
 import json
 import struct
@@ -164,7 +164,9 @@ def _ctranslate2_variables(tensors: Tensors) -> Tensors:
             out[f"{side}/{rest[0]}/{kind}"] = value
         else:
             layer = f"{side}/layer_{rest[1]}"
-            block = {"attn": "self_attention", "cross_attn": "attention", "mlp": "ffn"}[rest[2].removesuffix("_ln")]
+            block = {"attn": "self_attention", "cross_attn": "attention", "mlp": "ffn"}[
+                rest[2].removesuffix("_ln")
+            ]
             if rest[2].endswith("_ln"):
                 out[f"{layer}/{block}/layer_norm/{'gamma' if kind == 'weight' else 'beta'}"] = value
             elif block == "ffn":
