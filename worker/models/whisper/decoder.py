@@ -245,17 +245,12 @@ class WhisperHead:
 
     def _cross(
         self, cross: CrossAttention, x: mx.array, memory: Memory, layer: int
-    ) -> tuple[mx.array, list[mx.array]]:
-        """x [U, Q, d] -> what is to be added, and the products of each group of the memory."""
+    ) -> tuple[mx.array, mx.array]:
+        """x [U, Q, d] -> what is to be added, and the products [U, H, Q, 1500]."""
         queries = split_heads(cross.query(cross.norm(x)), self.dims.n_text_head)
-        outputs, products, first = [], [], 0
-        for group, rows in enumerate(memory.rows):
-            output, product = attend_frames(queries[first : first + len(rows)], *memory.cross(group, layer))
-            outputs.append(output)
-            products.append(product)
-            first += len(rows)
-        joined = mx.concatenate(outputs) if len(outputs) > 1 else outputs[0]
-        return cross.out(join_heads(joined)), products
+        pairs = [memory.cross(group, layer) for group in range(len(memory.rows))]
+        output, products = attend_frames(queries, pairs)
+        return cross.out(join_heads(output)), products
 
     def _force(self, memory: Memory, tokens: NDArray[np.int32], *, with_products: bool = False) -> ForcedPass:
         """tokens int32 [R, n], R a multiple of the memory's utterances, rows of an utterance side by side."""
@@ -279,7 +274,7 @@ class WhisperHead:
             if with_products:
                 chosen = [head for at, head in self.alignment_heads if at == layer]
                 if chosen:
-                    kept.append(mx.concatenate(products)[:, mx.array(chosen)])
+                    kept.append(products[:, mx.array(chosen)])
         products_kept = mx.concatenate(kept, axis=1).astype(mx.float32) if kept else None
         return ForcedPass(self.norm(x), all_keys, all_values, products_kept)
 
