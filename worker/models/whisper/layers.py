@@ -169,8 +169,8 @@ def _attend(products: mx.array, values: mx.array) -> mx.array:
 def attend_frames(
     queries: mx.array, memory: Sequence[tuple[mx.array, mx.array]]
 ) -> tuple[mx.array, mx.array]:
-    """Cross attention of few queries: [B, H, Q, 64] scaled; memory: keys [U, H, 64, T], values [U, H, T, 64] of
-    neighbours that were encoded together, B utterances in all, shared by all queries of an utterance
+    """Cross attention of few queries: [B, H, Q, 64] scaled; memory: keys [U, H, 64, T], values [U, H, T, 64]
+    of neighbours that were encoded together, B utterances in all, shared by all queries of an utterance
     -> ([B, H, Q, 64], the products float32 [B, H, Q, T])."""
     products, first = [], 0
     for keys, _ in memory:
