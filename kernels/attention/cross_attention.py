@@ -6,10 +6,10 @@ values, and when a row joins or leaves, is the caller's business.
 
 import mlx.core as mx
 
-from kernels.attention.source import read_body
-from kernels.device import dtype_name, launch
+from kernels.runtime.device import dtype_name, launch
+from kernels.runtime.source import read_kernel
 
-CROSS_ATTENTION = read_body("cross_attention", "queries keys values utterances lengths", "y")
+CROSS_ATTENTION = read_kernel("attention/cross_attention", "queries keys values utterances lengths", "y")
 # Of the rows of one utterance, a threadgroup carries as many as its memory holds, at most this; more of them
 # read keys and values again.
 QUERIES_AT_ONCE = 8

@@ -8,10 +8,10 @@ numpy reference and the choice; knows nothing of attention, tokens or seconds.
 import mlx.core as mx
 import numpy as np
 
-from kernels.attention.source import read_body
-from kernels.device import launch
+from kernels.runtime.device import launch
+from kernels.runtime.source import read_kernel
 
-DTW = read_body("dtw", "gains rows columns", "o_starts o_ways")
+DTW = read_kernel("attention/dtw", "gains rows columns", "o_starts o_ways")
 WIDEST = 512  # rows a threadgroup's memory holds
 SIMDGROUPS = 8
 

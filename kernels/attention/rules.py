@@ -12,11 +12,13 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from kernels.attention.source import read_body
-from kernels.device import launch
-from kernels.topk import top_k
+from kernels.runtime.device import launch
+from kernels.runtime.source import read_kernel
+from kernels.search.topk import top_k
 
-RULES_TOPK = read_body("rules_topk", "logits rules forbidden", "o_tokens o_scores", header="allowed.h")
+RULES_TOPK = read_kernel(
+    "attention/rules_topk", "logits rules forbidden", "o_tokens o_scores", header="allowed.h"
+)
 SIMDGROUPS = 8
 MOST_TOKENS = 9  # a beam of 8 asks for 9; the candidates' memory grows with it
 

@@ -7,10 +7,10 @@ columns and keeping the table are the caller's business.
 
 import mlx.core as mx
 
-from kernels.attention.source import read_body
-from kernels.device import dtype_name, launch_rows
+from kernels.runtime.device import dtype_name, launch_rows
+from kernels.runtime.source import read_kernel
 
-SELF_ATTENTION = read_body("self_attention", "queries keys values places lengths", "y")
+SELF_ATTENTION = read_kernel("attention/self_attention", "queries keys values places lengths", "y")
 
 
 def self_attention(

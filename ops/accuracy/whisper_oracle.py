@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from worker.blas import preload_blas
+from worker.machine.blas import preload_blas
 
 preload_blas()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.attention.contracts import attention_cases
+from kernels.contracts.attention import attention_cases
 
 CASES = list(attention_cases())
 

@@ -1,19 +1,14 @@
 """The attention decoder's kernels under clang's address spaces and g++'s sanitizers (see test_strict.py and
 test_sanitizers.py beside), with a mistake of each kind seeded."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
-import mlx.core as mx
-import numpy as np
 import pytest
 
-from kernels.device import use_backend
-from tests.kernels.attention.attention_cases import CASES, every_case
-from tests.kernels.cases import DTYPES, Case, Launched, recorded
-from tests.kernels.test_sanitizers import SANITIZERS, run
-from tests.kernels.test_strict import RULES, complaints
+from ops.testbed.kernel_cases import DTYPES, Case, Launched, recorded
+from tests.kernels.attention.attention_cases import CASES
+from tests.kernels.runtime.test_sanitizers import run
 
 ONE_OF_EACH = [case for case in CASES if case.name not in ("rules-few", "rules-text")]
 
@@ -23,39 +18,6 @@ def launched_by(case: Case, batch: int, dtype: str, monkeypatch: pytest.MonkeyPa
         case.run(*case.make(batch, DTYPES[dtype]))
     (launched,) = launches
     return launched
-
-
-@every_case
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("batch", [1, 9])
-def test_an_attention_kernel_is_metal(
-    case: Case, dtype: str, batch: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    assert complaints(launched_by(case, batch, dtype, monkeypatch), tmp_path) == ""
-
-
-@every_case
-def test_an_attention_kernel_uses_only_words_metal_has(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = launched_by(case, 2, "float32", monkeypatch).kernel
-    code = re.sub(r"//[^\n]*", "", kernel.header + kernel.body)
-    for pattern, why in RULES.items():
-        assert not re.search(pattern, code), f"{kernel.name}: {why}"
-    for comment in re.findall(r"//[^\n]*", kernel.body):
-        assert not re.search(r"_(shape|strides|ndim)\b|thread_position|thread_index", comment)
-
-
-@pytest.mark.parametrize("sanitizer", SANITIZERS)
-@pytest.mark.parametrize("case", ONE_OF_EACH, ids=lambda case: case.name)
-def test_an_attention_kernel_is_clean(
-    case: Case, sanitizer: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    launched = launched_by(case, 2, "float32", monkeypatch)
-    status, output, made = run(launched, sanitizer, tmp_path)
-    assert (status, output) == (0, "")
-    with use_backend("cpu"):
-        expected = np.array(case.run(*case.make(2, mx.float32)))[..., : launched.outputs[0][0][-1]]
-    found = np.frombuffer(made, launched.made[0], expected.size).reshape(expected.shape)
-    np.testing.assert_array_equal(found.astype(np.float32), expected)
 
 
 TOGETHER = "threadgroup_barrier(mem_flags::mem_threadgroup);\n"

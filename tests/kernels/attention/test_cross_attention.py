@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from kernels.attention.cross_attention import cross_attention, cross_attention_reference
-from kernels.contract import distance, normal, same_bits
-from kernels.device import use_backend
-from tests.kernels.cases import TESTED
+from kernels.contracts.case import distance, normal, same_bits
+from kernels.runtime.device import use_backend
+from ops.testbed.kernel_cases import TESTED
 
 HEADS, WIDTH, FRAMES = 2, 64, 300
 LENGTHS = mx.array([300, 0, 1, 33, 256], mx.int32)

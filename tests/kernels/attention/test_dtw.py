@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from kernels.attention.dtw import WIDEST, dtw, dtw_reference
-from kernels.device import use_backend
-from tests.kernels.cases import TESTED
+from kernels.runtime.device import use_backend
+from ops.testbed.kernel_cases import TESTED
 
 
 def starts_of_openai(matrix: np.ndarray) -> list[int]:

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from kernels.attention.rules import BestTokens, forbidden_bits, rules_topk, rules_topk_reference
-from kernels.contract import normal, same_bits
-from kernels.device import use_backend
-from tests.kernels.cases import TESTED
+from kernels.contracts.case import normal, same_bits
+from kernels.runtime.device import use_backend
+from ops.testbed.kernel_cases import TESTED
 
 TOKENS, FIRST = 2300, 2000
 SETS = [{3, 700, 1999}, {0, 1, 2, 31, 32, 2005}, set(range(2000))]

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from kernels.attention.self_attention import places_of_parents, self_attention, self_attention_reference
-from kernels.contract import distance, normal, same_bits
-from kernels.device import use_backend
-from tests.kernels.cases import TESTED
+from kernels.contracts.case import distance, normal, same_bits
+from kernels.runtime.device import use_backend
+from ops.testbed.kernel_cases import TESTED
 
 HEADS, WIDTH, COLUMNS = 2, 64, 70
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import mlx.core as mx
 
-from worker.models.best_tokens import Rule, best_tokens, forbidden_bits
+from kernels.attention.rules import Rule, forbidden_bits, rules_topk
 
 RuleState = dict[str, mx.array]
 
@@ -50,7 +50,7 @@ class NoRules:
     ) -> tuple[mx.array, mx.array]:
         """As `LogitsRules.best`."""
         rows = mx.broadcast_to(self._row, (logits.shape[0], len(Rule)))
-        return best_tokens(logits, rows, self._forbidden, first_time=self._vocabulary, count=count)
+        return rules_topk(logits, rows, self._forbidden, first_time=self._vocabulary, count=count)
 
     def advance(self, state: RuleState, tokens: mx.array) -> RuleState:  # noqa: ARG002 - the protocol's
         """Nothing changes."""

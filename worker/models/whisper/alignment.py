@@ -7,17 +7,17 @@ together, by diagonals. (openai-whisper, timing.find_alignment; Sakoe and Chiba 
 
 from collections.abc import Sequence
 
+import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.attention.dtw import dtw
 from worker.models.base_attention import TokenTimes
 from worker.models.whisper.config import FRAME_SECONDS
 
 Float32 = NDArray[np.float32]
 MEDIAN_WIDTH = 7
 FRAMES_MIN = 2
-
-DIAGONAL, DOWN, ALONG = 0, 1, 2
 
 
 def time_tokens(
@@ -28,11 +28,16 @@ def time_tokens(
     None where numbers are not finite."""
     usable = [index for index, each in enumerate(products) if np.isfinite(each).all()]
     matrices = [attention_matrix(products[index])[first_rows[index] : -1] for index in usable]
-    paths = warp([-matrix for matrix in matrices])
     times: list[TokenTimes | None] = [None] * len(products)
-    for index, (rows, columns) in zip(usable, paths, strict=True):
-        starts = np.pad(np.diff(rows), (1, 0), constant_values=1).astype(bool)
-        seconds = (columns[starts] * FRAME_SECONDS).astype(np.float32)
+    if not usable:
+        return times
+    shapes = np.array([matrix.shape for matrix in matrices], np.int32)
+    gains = np.zeros((len(matrices), *shapes.max(axis=0)), np.float32)
+    for gain, matrix in zip(gains, matrices, strict=True):
+        gain[: matrix.shape[0], : matrix.shape[1]] = matrix
+    starts = np.array(dtw(mx.array(gains), mx.array(shapes[:, 0]), mx.array(shapes[:, 1])))
+    for index, matrix, own in zip(usable, matrices, starts, strict=True):
+        seconds = (own[: matrix.shape[0]] * FRAME_SECONDS).astype(np.float32)
         times[index] = TokenTimes(seconds, np.asarray(probabilities[index], np.float32))
     return times
 
@@ -58,47 +63,3 @@ def _median(x: Float32) -> Float32:
     windows = np.lib.stride_tricks.sliding_window_view(padded, MEDIAN_WIDTH, axis=-1)
     median: Float32 = np.partition(windows, half, axis=-1)[..., half]
     return median
-
-
-def warp(costs: Sequence[Float32]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """The cheapest monotone path through each [rows, frames] matrix, as the row and the frame of each step.
-
-    A step goes down and along, down, or along; it goes along unless another is strictly cheaper than both
-    others. All utterances advance together, a diagonal at a time, in float32 as OpenAI's does.
-    """
-    if not costs:
-        return []
-    height = max(cost.shape[0] for cost in costs)
-    width = max(cost.shape[1] for cost in costs)
-    count = len(costs)
-    padded = np.zeros((count, height, width), np.float64)
-    for index, cost in enumerate(costs):
-        padded[index, : cost.shape[0], : cost.shape[1]] = cost
-    trace = np.full((height + width + 1, count, height + 1), ALONG, np.int8)
-    infinite = np.float32(np.inf)
-    before_last = np.full((count, height + 1), infinite, np.float32)
-    last = np.full((count, height + 1), infinite, np.float32)
-    before_last[:, 0] = 0.0  # the corner; diagonal 1 is outside but for it
-    for diagonal in range(2, height + width + 1):
-        low, high = max(1, diagonal - width), min(height, diagonal - 1)
-        rows = np.arange(low, high + 1)
-        across, down, along = before_last[:, low - 1 : high], last[:, low - 1 : high], last[:, low : high + 1]
-        is_across = (across < down) & (across < along)
-        is_down = (down < across) & (down < along)
-        best = np.where(is_across, across, np.where(is_down, down, along))
-        current = np.full((count, height + 1), infinite, np.float32)
-        current[:, low : high + 1] = padded[:, rows - 1, diagonal - rows - 1] + best
-        trace[diagonal, :, low : high + 1] = np.where(is_across, DIAGONAL, np.where(is_down, DOWN, ALONG))
-        before_last, last = last, current
-    return [_walk(trace[:, index], *cost.shape) for index, cost in enumerate(costs)]
-
-
-def _walk(trace: NDArray[np.int8], height: int, width: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Back from the last corner; trace [diagonal, row]."""
-    row, column, path = height, width, []
-    while row > 0 or column > 0:
-        path.append((row - 1, column - 1))
-        step = ALONG if row == 0 else DOWN if column == 0 else trace[row + column, row]
-        row, column = row - (step != ALONG), column - (step != DOWN)
-    rows, columns = np.array(path[::-1], np.intp).T
-    return rows, columns

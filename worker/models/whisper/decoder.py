@@ -11,8 +11,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.attention.self_attention import self_attention
 from worker.models.base_attention import TokenTimes
-from worker.models.best_tokens import log_sum_exp
 from worker.models.whisper.alignment import FRAMES_MIN, time_tokens
 from worker.models.whisper.config import SpecialTokens, WhisperDims
 from worker.models.whisper.layers import (
@@ -23,6 +23,7 @@ from worker.models.whisper.layers import (
     attend_frames,
     attend_table,
     join_heads,
+    log_sum_exp,
     split_heads,
 )
 from worker.models.whisper.state import (
@@ -139,19 +140,25 @@ class WhisperHead:
         count, beam, heads = state.utterances, state.beam, self.dims.n_text_head
         state.grow(int(state.positions.max()) + 1)
         state.claim()
-        mask, columns = state.mask(), state.columns()
-        used = mask.shape[-1]
+        places, lengths, columns = state.places(), state.lengths(), state.columns()
         x = self.tokens[:, tokens.reshape(-1)].T.reshape(count, beam, -1)
         x = x + self.positions[mx.array(state.positions)][:, None]
         for layer, block in enumerate(self.blocks):
             fused = block.attention.fused(block.attention.norm(x))
-            queries, keys, values = (split_heads(part, heads) for part in mx.split(fused, 3, axis=-1))
-            state.write(layer, keys, values, columns)
-            attended = attend_table(
-                queries, state.keys[layer][:, :, :used], state.values[layer][:, :, :used], mask
+            queries, keys, values = mx.split(fused, 3, axis=-1)
+            state.write(layer, split_heads(keys, heads), split_heads(values, heads), columns)
+            attended = self_attention(
+                queries.reshape(count * beam, heads, -1),
+                state.keys[layer],
+                state.values[layer],
+                places,
+                lengths,
+                scaled=True,
             )
-            x = x + block.attention.out(join_heads(attended))
-            x = x + self._cross(block.cross, x, state.memory, layer)[0]
+            x = x + block.attention.out(attended.reshape(x.shape))
+            queries = block.cross.query(block.cross.norm(x)).reshape(count * beam, heads, -1)
+            attended = state.memory.attend(queries, layer, beam)
+            x = x + block.cross.out(attended.reshape(x.shape))
             x = x + block.mlp(x)
         # An utterance that ended may be carried along for a few steps more; nobody reads what it answers.
         state.positions = np.minimum(state.positions + 1, self.max_tokens - 1)

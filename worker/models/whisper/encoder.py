@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import mlx.core as mx
 
-from kernels.activations import gelu
+from kernels.nn.activations import gelu
 from worker.models.whisper.config import WhisperDims
 from worker.models.whisper.layers import Tensors, attend_full, join_heads, split_heads
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from kernels.activations import gelu, row_exp
-from kernels.fused import layer_norm
+from kernels.nn.activations import gelu, row_exp
+from kernels.nn.elementwise import layer_norm
 from worker.models.whisper.config import HEAD_WIDTH
 
 QUERY_SCALE = HEAD_WIDTH**-0.5
@@ -194,3 +194,15 @@ def attend_table(queries: mx.array, keys: mx.array, values: mx.array, mask: mx.a
     hypothesis's own history and -inf elsewhere -> [B, H, K, 64]. No key or value moves."""
     products = queries.astype(mx.float32) @ keys.astype(mx.float32).swapaxes(2, 3) + mask
     return _attend(products, values)
+
+
+_SUM_BLOCK = 256
+
+
+def log_sum_exp(x: mx.array) -> mx.array:
+    """log Σ exp over the last axis of [..., N], float32 [..., 1], in blocks: a CPU adds one after the other,
+    and 50,000 summands would cost three digits."""
+    width = x.shape[-1]
+    padded = mx.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -width % _SUM_BLOCK)], constant_values=-mx.inf)
+    blocks = mx.logsumexp(padded.reshape(*x.shape[:-1], padded.shape[-1] // _SUM_BLOCK, _SUM_BLOCK), axis=-1)
+    return mx.logsumexp(blocks, axis=-1, keepdims=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from worker.models.best_tokens import Rule, best_tokens, forbidden_bits
+from kernels.attention.rules import Rule, forbidden_bits, rules_topk
 from worker.models.whisper.config import MAX_INITIAL_TIME, DecodingSettings, SpecialTokens
 
 RuleState = dict[str, mx.array]
@@ -25,7 +25,7 @@ class WhisperOptions:
 
 
 class WhisperRules:
-    """Five numbers a hypothesis say what it may take: see `best_tokens`."""
+    """Five numbers a hypothesis say what it may take: see `rules_topk`."""
 
     def __init__(
         self, ids: SpecialTokens, settings: DecodingSettings, max_initial: int = MAX_INITIAL_TIME
@@ -51,7 +51,7 @@ class WhisperRules:
 
     def best(self, logits: mx.array, state: RuleState, count: int) -> tuple[mx.array, mx.array]:
         """As `LogitsRules.best`."""
-        return best_tokens(logits, self.rows(state), self._forbidden, first_time=self.ids.time, count=count)
+        return rules_topk(logits, self.rows(state), self._forbidden, first_time=self.ids.time, count=count)
 
     def rows(self, state: RuleState) -> mx.array:
         """int32 [B * K, 5], columns as in `Rule`."""

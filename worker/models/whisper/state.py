@@ -12,6 +12,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.attention.cross_attention import cross_attention
 from worker.models.whisper.config import HEAD_WIDTH
 
 GROWTH = 64  # positions by which the pool grows
@@ -76,6 +77,21 @@ class Memory:
         chosen = mx.array(rows)
         return keys[chosen], values[chosen]
 
+    def attend(self, queries: mx.array, layer: int, beam: int) -> mx.array:
+        """Cross attention of `beam` scaled queries an utterance, in order: [U * beam, H, 64] -> the same."""
+        outputs, first = [], 0
+        for batch, rows in zip(self.batches, self.rows, strict=True):
+            keys, values = batch.cross[layer]
+            own = queries[first : first + len(rows) * beam]
+            utterances = mx.array(np.repeat(np.array(rows, np.int32), beam))
+            lengths = mx.full((keys.shape[0],), keys.shape[-1], mx.int32)
+            repeats = max(rows.count(row) for row in set(rows))
+            outputs.append(
+                cross_attention(own, keys, values, utterances, lengths, beam=beam * repeats, scaled=True)
+            )
+            first += len(rows) * beam
+        return mx.concatenate(outputs) if len(outputs) > 1 else outputs[0]
+
 
 @dataclass(slots=True)
 class WhisperState:
@@ -139,14 +155,17 @@ class WhisperState:
         here = mx.array(self.positions)[:, None, None] == mx.arange(self.capacity)
         self.owners = mx.where(here, hypotheses, self.owners)
 
-    def mask(self) -> mx.array:
-        """float32 [B, 1, K, used * K]: 0 where a column is a hypothesis's own history, its present position
-        included, -inf elsewhere; used is the longest history."""
+    def places(self) -> mx.array:
+        """Where each position of a hypothesis stands in the pool, int32 [B * K, used], for `self_attention`;
+        used is the longest history, the present position included."""
         used = int(self.positions.max()) + 1
-        mine = self.owners[:, :, :used, None] == mx.arange(self.beam)
-        past = mx.arange(used)[None, :] <= mx.array(self.positions)[:, None]
-        open_columns = (mine & past[:, None, :, None]).reshape(self.utterances, 1, self.beam, -1)
-        return mx.where(open_columns, 0.0, -mx.inf).astype(mx.float32)
+        columns = self.owners[:, :, :used] + mx.arange(used, dtype=mx.int32) * self.beam
+        rows = mx.arange(self.utterances, dtype=mx.int32) * (self.capacity * self.beam)
+        return (columns + rows[:, None, None]).reshape(self.utterances * self.beam, used)
+
+    def lengths(self) -> mx.array:
+        """Positions of each hypothesis, the present one included, int32 [B * K]."""
+        return mx.array(np.repeat(self.positions + 1, self.beam).astype(np.int32))
 
     def select(self, utterances: Sequence[int]) -> "WhisperState":
         """These utterances alone, in this order."""

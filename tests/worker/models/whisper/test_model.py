@@ -6,11 +6,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from kernels.attention.dtw import dtw
 from spool.errors import AudioTooLong, InvalidRequest
 from tests.golden.whisper_reference import log_softmax, softmax
 from tests.worker.models.whisper.fixtures import SECONDS, reference, tiny_model, windows
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone
-from worker.models.whisper.alignment import attention_matrix, warp
+from worker.models.whisper.alignment import attention_matrix
 from worker.models.whisper.config import LANGUAGE_CODES, SpecialTokens
 from worker.models.whisper.features import log_mel, mel_filters
 from worker.models.whisper.model import compression_ratio
@@ -153,26 +154,14 @@ def plain_warp(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows, columns
 
 
-@pytest.mark.parametrize("kind", ["random", "ties"])
-def test_warping_together_is_warping_each_cell_by_cell(kind: str) -> None:
-    generator = np.random.default_rng(1)
-    shapes = [(1, 1), (1, 9), (7, 2), (5, 40), (12, 12), (20, 3)]
-    costs = [generator.normal(size=shape).astype(np.float32) for shape in shapes]
-    if kind == "ties":
-        costs = [np.rint(cost) for cost in costs]
-    for cost, (rows, columns) in zip(costs, warp(costs), strict=True):
-        expected = plain_warp(cost.astype(np.float64))
-        assert np.array_equal(rows, expected[0])
-        assert np.array_equal(columns, expected[1])
-
-
 def test_warping_real_matrices_gives_openais_starts() -> None:
     golden = np.load(GOLDEN)
     count = len(golden.files) // 2
     assert count >= 3
-    matrices = [golden[f"matrix.{index}"] for index in range(count)]
-    for index, (rows, columns) in enumerate(warp([-matrix for matrix in matrices])):
-        starts = columns[np.pad(np.diff(rows), (1, 0), constant_values=1).astype(bool)] / 50
+    for index in range(count):
+        matrix = golden[f"matrix.{index}"]
+        rows, columns = mx.array([matrix.shape[0]]), mx.array([matrix.shape[1]])
+        starts = np.array(dtw(mx.array(matrix[None]), rows, columns))[0] / 50
         assert np.array_equal(starts, golden[f"starts.{index}"])
 
 

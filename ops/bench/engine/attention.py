@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "SPOOL_KERNEL_THREADS"):
     os.environ[_name] = "1"
-from worker.blas import preload_blas
+from worker.machine.blas import preload_blas
 
 preload_blas()
 
@@ -29,8 +29,8 @@ from kernels.attention.cross_attention import cross_attention, cross_attention_r
 from kernels.attention.dtw import dtw, dtw_reference
 from kernels.attention.rules import forbidden_bits, rules_topk, rules_topk_reference
 from kernels.attention.self_attention import places_of_parents, self_attention, self_attention_reference
-from kernels.device import kernel_status, use_backend
-from ops.bench.kernels import Row, milliseconds, random
+from kernels.runtime.device import kernel_status, use_backend
+from ops.bench.engine.kernels import Row, milliseconds, random
 
 BATCH, BEAM, WIDTH, FRAMES = 8, 5, 64, 1500
 ROWS = BATCH * BEAM

@@ -9,11 +9,11 @@ import math
 
 import mlx.core as mx
 
-from kernels.device import dtype_name, launch_rows
-from kernels.text import read_kernel
+from kernels.runtime.device import dtype_name, launch_rows
+from kernels.runtime.source import read_kernel
 
-GELU = read_kernel("gelu", "x bias", "y")
-ROW_EXP = read_kernel("row_exp", "x", "y total")
+GELU = read_kernel("nn/gelu", "x bias", "y")
+ROW_EXP = read_kernel("nn/row_exp", "x", "y total")
 
 
 def gelu_reference(x: mx.array, bias: mx.array) -> mx.array:

@@ -10,7 +10,7 @@ from kernels.attention.cross_attention import cross_attention, cross_attention_r
 from kernels.attention.dtw import dtw, dtw_reference
 from kernels.attention.rules import BestTokens, forbidden_bits, rules_topk, rules_topk_reference
 from kernels.attention.self_attention import places_of_parents, self_attention, self_attention_reference
-from kernels.contract import Case, lengths_of, normal
+from kernels.contracts.case import Case, lengths_of, normal
 
 BEAM, HEADS, WIDTH, FRAMES, STEPS = 3, 2, 64, 75, 37
 

@@ -3,8 +3,8 @@
 import mlx.core as mx
 import pytest
 
-from kernels.activations import gelu, gelu_reference, row_exp, row_exp_reference
-from kernels.contract import TOLERANCE, Case, kept, normal
+from kernels.contracts.case import TOLERANCE, Case, kept, normal
+from kernels.nn.activations import gelu, gelu_reference, row_exp, row_exp_reference
 
 CASES = [
     Case(
