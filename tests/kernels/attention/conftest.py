@@ -5,7 +5,6 @@ from tests.kernels.needs import left_out
 collect_ignore: list[str] = []
 if "test_device.py" in left_out:
     collect_ignore += [
-        "test_attention_cases.py",
         "test_cross_attention.py",
         "test_self_attention.py",
         "test_rules_topk.py",

@@ -1,16 +1,15 @@
-"""The attention decoder's kernels under clang's address spaces and g++'s sanitizers (see test_strict.py and
-test_sanitizers.py beside), with a mistake of each kind seeded."""
+"""The sanitizers find a mistake of each kind that is seeded into the attention decoder's kernels."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kernels.contracts.attention import attention_cases
 from ops.testbed.kernel_cases import DTYPES, Case, Launched, recorded
-from tests.kernels.attention.attention_cases import CASES
 from tests.kernels.runtime.test_sanitizers import run
 
-ONE_OF_EACH = [case for case in CASES if case.name not in ("rules-few", "rules-text")]
+CASES = list(attention_cases())
 
 
 def launched_by(case: Case, batch: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> Launched:
