@@ -13,8 +13,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal
 
+from spool.domain.options import Decoder
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE, rtfx
-from spool.planning.roofline import Decoder
 
 GroupBy = Literal["day", "project", "model", "worker", "pool", "job", "key", "batch", "tag"]
 

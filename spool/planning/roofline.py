@@ -7,12 +7,11 @@ activations and softmax count as bytes, since they are bound by those. Times are
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
+from spool.domain.options import Decoder
 from spool.planning.chips import Chip
 from spool.planning.model_size import FEATURE_FRAMES, ModelShape
 
-Decoder = Literal["greedy", "beam"]
 STEPS_PER_SECOND = 6.5
 """Steps that a TDT search takes for a second of speech; assumed, and nearly tokens plus some blanks."""
 TOKENS_PER_SECOND = 3.75
