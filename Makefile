@@ -2,7 +2,7 @@
 VENV ?= .venv
 TRAIN_VENV ?= .venv-train
 BIN := $(VENV)/bin
-SAMPLES ?= samples
+SAMPLES ?= samples/demo-tdt
 MINUTES ?= 60
 PROCESSES ?= 1
 

@@ -156,6 +156,19 @@ class ModelError(SpoolError):
     code = "model"
 
 
+class ModelUnavailable(ModelError):
+    """The model is not on this machine, and no source that has it can be reached."""
+
+    code = "model_unavailable"
+    retryable = True
+
+
+class ChecksumMismatch(ModelError):
+    """The bytes of a model are not those of the catalogue."""
+
+    code = "checksum_mismatch"
+
+
 class WeightsChanged(ModelError):
     """The model's or the language model's files changed while the job ran."""
 

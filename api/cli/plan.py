@@ -82,7 +82,7 @@ def plan(
     watts: Annotated[float | None, typer.Option(min=0, help="What this machine draws at work.")] = None,
     as_json: Json = False,
 ) -> None:
-    """How long a fleet would take, what that costs, and what binds."""
+    """Estimate time and cost of an archive on a fleet."""
     settings = load_settings()
     shape = _shape(settings, model or settings.default_model)
     audio = read_lengths(measured) if measured else parse_lengths(lengths)

@@ -35,7 +35,7 @@ def recordings(folder: Path) -> list[Seed]:
     """The repository's own recordings, and two seconds of one in every container that Spool reads."""
     from ops.testbed.bad_audio import write_av
 
-    own = [path for path in sorted((ROOT / "samples").rglob("*")) if path.suffix in _SUFFIXES]
+    own = [path for path in sorted((ROOT / "samples" / "demo-tdt").rglob("*")) if path.suffix in _SUFFIXES]
     found = [path for path in own if path.stat().st_size < 200_000]
     speech, rate = soundfile.read(
         next(path for path in own if path.suffix in {".flac", ".wav"}), dtype="float32"

@@ -16,7 +16,7 @@ from ops.images.dockerfile import Image, command_in
 
 HERE = Path.cwd()
 SECONDS = 120.0
-SAMPLE = "samples/digits/string-1.flac"
+SAMPLE = "samples/demo-tdt/digits/string-1.flac"
 TOLD_PORT = 9180  # where the person listens whom Alertmanager tells
 
 
@@ -42,7 +42,7 @@ def check_jobs(root: Path, image: Image, token: str) -> None:
     words = ask("transcript", job["id"], "--format", "txt").strip()
     expected = next(
         line["text"]
-        for line in map(json.loads, (HERE / "samples/manifest.jsonl").read_text().splitlines())
+        for line in map(json.loads, (HERE / "samples/demo-tdt/manifest.jsonl").read_text().splitlines())
         if SAMPLE.endswith(line["file"])
     )
     step(f"transcript: {words!r}; the sample's words are {expected!r}")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 RATE = 16_000
 LINES = 50  # a manifest
 PASSING = {409, 429, 503, 507}  # a 500 is a defect, whatever is being broken
-SPEECH = Path(__file__).parents[2] / "samples"
+SPEECH = Path(__file__).parents[2] / "samples" / "demo-tdt"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ SECRETS = ("api_token", "api_key", "s3_access_key_id", "s3_secret_access_key", "
 _DEMO_MODEL = Path(__file__).resolve().parents[2] / "models" / "demo"
 
 
+def _default_store() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "spool" / "models"
+
+
 def _plain_name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise ValueError("is part of a queue's name: letters, digits, '.', '_' and '-' only")
@@ -117,6 +122,10 @@ class Settings(BaseModel):
     models: dict[str, str] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
     """Model names that jobs may ask for, each a folder, a `.nemo` file or a hub id `owner/name`."""
     default_model: str = "demo"
+    model_store: Path = Field(default_factory=_default_store)
+    """Where models of the catalogue are kept (`spool models`); one folder for all of a machine's workers."""
+    model_store_bytes: int = Field(20 * 2**30, gt=0)
+    """What the store may hold; beyond it the models not used for longest are removed."""
     pinned_models: tuple[str, ...] = ()
     """Models that a worker loads when it starts and never lets go."""
     model_memory_bytes: int | None = Field(None, gt=0)

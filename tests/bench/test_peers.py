@@ -86,7 +86,9 @@ def test_spool_alone_is_measured_stage_by_stage(tmp_path: Path, capsys: pytest.C
     (tmp_path / "model.nemo").symlink_to(GOLDEN / "hybrid.nemo")
     # When Spool is measured without its peers
     options = ["--seconds", "11", "--rounds", "1", "--cache", str(tmp_path), "--model", str(tmp_path)]
-    compare.main([str(ROOT / "samples"), *options, "--without", "nemo", "--without", "parakeet-mlx"])
+    compare.main(
+        [str(ROOT / "samples" / "demo-tdt"), *options, "--without", "nemo", "--without", "parakeet-mlx"]
+    )
     # Then every stage has its row, and what needs a peer is said not to be measured
     shown = capsys.readouterr().out
     assert "1 utterances, 11 s, 1 threads" in shown

@@ -18,7 +18,7 @@ from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript
 from spool.objects import object_store
 
-SAMPLES = Path(__file__).parents[2] / "samples"
+SAMPLES = Path(__file__).parents[2] / "samples" / "demo-tdt"
 FILES = [json.loads(line)["file"] for line in (SAMPLES / "manifest.jsonl").read_text().splitlines()]
 
 

@@ -1,6 +1,6 @@
 """How long the searches take beside the encoder, and beside each other. Run by hand; prints a table.
 
-    OPENBLAS_NUM_THREADS=1 python ops/bench/engine/batches.py models/demo samples/long/pauses.flac
+    OPENBLAS_NUM_THREADS=1 python ops/bench/engine/batches.py models/demo samples/demo-tdt/long/pauses.flac
     OPENBLAS_NUM_THREADS=1 python ops/bench/engine/batches.py --random [--fused] [--ragged] [--beams 4 8 16
     32]
 

@@ -1,6 +1,6 @@
 """What boosted phrases cost the engine: utterances of many jobs in one batch, each with a list of its own.
 
-    python -m ops.bench.engine.phrases samples/long/pauses.flac --jobs 16 --phrases 100
+    python -m ops.bench.engine.phrases samples/demo-tdt/long/pauses.flac --jobs 16 --phrases 100
 
 The same audio goes to the same engine without phrases, with one list for all and with a list a job, in turns.
 Prints the least CPU seconds of the engine's process for all utterances (a shared machine's wall time tells

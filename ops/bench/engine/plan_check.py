@@ -103,7 +103,7 @@ class Check:
             return (
                 load_recognizer("models/demo"),
                 read_shape("models/demo"),
-                speech_of("samples/long/pauses.flac"),
+                speech_of("samples/demo-tdt/long/pauses.flac"),
             )
         size, noise = TINY if self._tiny else SMALL, made_up_speech(60.0)
         encoder = size.encoder

@@ -42,7 +42,9 @@ def run(jobs: int, stay: float) -> str:
     shutil.copytree(DEMO, second)
     loads.touch()
     size = sum(file.stat().st_size for file in DEMO.glob("*.safetensors"))
-    recordings = [shutil.copy(path, home) for path in sorted((ROOT / "samples" / "digits").glob("*.flac"))]
+    recordings = [
+        shutil.copy(path, home) for path in sorted((ROOT / "samples" / "demo-tdt" / "digits").glob("*.flac"))
+    ]
     url = f"sqlite:///{home / 'spool.db'}"
     migrations.upgrade(url)
     try:

@@ -30,7 +30,7 @@ from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 400.0
-SHORT = sorted((ROOT / "samples" / "digits").glob("*.flac"))
+SHORT = sorted((ROOT / "samples" / "demo-tdt" / "digits").glob("*.flac"))
 DATABASE = "rolling"
 
 
@@ -175,7 +175,9 @@ class Rolling:
         import numpy as np
         import soundfile
 
-        samples, rate = soundfile.read(ROOT / "samples" / "long" / "pauses.flac", dtype="float32")
+        samples, rate = soundfile.read(
+            ROOT / "samples" / "demo-tdt" / "long" / "pauses.flac", dtype="float32"
+        )
         path = self._site.logs / "long.flac"
         soundfile.write(path, np.resize(samples, int(self._seconds * rate)), rate)
         return path

@@ -1,4 +1,5 @@
-"""Writes what the demo model hears in `samples/` to samples/words.json; a Mac's answers are held against it.
+"""Writes what the demo model hears in `samples/demo-tdt/` to its words.json; a Mac's answers are held against
+it.
 
     python -m ops.train.data.hear_samples models/demo
 

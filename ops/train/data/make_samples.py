@@ -203,7 +203,7 @@ def write_m4a(path: Path, audio: Audio) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m ops.train.data.make_samples", description=__doc__)
     parser.add_argument("--speech", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("samples"))
+    parser.add_argument("--out", type=Path, default=Path("samples/demo-tdt"))
     asked = parser.parse_args()
     rng = np.random.default_rng(SEED)
     kinds = draw(asked.speech, rng)

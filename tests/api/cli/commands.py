@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-SAMPLES = ROOT / "samples"
+SAMPLES = ROOT / "samples" / "demo-tdt"
 
 
 @dataclass

@@ -47,7 +47,7 @@ def test_a_fleet_of_chips_without_any_server(tmp_path: Path) -> None:
 def test_recordings_and_this_machine_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one command prints the next one reads, with the real model and real recordings."""
     monkeypatch.setattr(calibration, "BATCHES", (Batch(2, 2), Batch(1, 3, "beam", 2)))
-    lengths = CliRunner().invoke(worker_app, ["measure", "--json", str(ROOT / "samples")])
+    lengths = CliRunner().invoke(worker_app, ["measure", "--json", str(ROOT / "samples" / "demo-tdt")])
     assert lengths.exit_code == 0
     found = tmp_path / "lengths.json"
     found.write_text(lengths.stdout)

@@ -54,7 +54,7 @@ def model(name: str) -> AsrModel:
 def audio() -> list[np.ndarray]:
     found = []
     for name in RECORDINGS:
-        with open_audio(ROOT / "samples" / f"{name}.flac") as stream:
+        with open_audio(ROOT / "samples" / "demo-tdt" / f"{name}.flac") as stream:
             found.append(np.concatenate([block[:, 0] for block in stream.blocks()]))
     return found
 

@@ -19,7 +19,7 @@ from worker.diagnostics.confirm.report import Outcome
 from worker.machine.hardware import this_machine
 
 ROOT = Path(__file__).resolve().parents[3]
-SAMPLES = ROOT / "samples"
+SAMPLES = ROOT / "samples" / "demo-tdt"
 WORDS = SAMPLES / "words.json"
 PARITY = ("tests/worker/models/test_parity.py", "tests/worker/decode/test_golden_search.py")
 STEP_SECONDS = 1800

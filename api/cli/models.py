@@ -1,0 +1,147 @@
+"""`spool models`: fetches, lists and checks the models of this machine.
+
+It works on the local model store (`spool.catalogue`) and talks to no API.
+"""
+
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+
+from api.cli.connection import Exit, Json, err, out
+from spool.catalogue import Installed, ModelStore, Progress, open_store
+from spool.errors import ModelError
+from spool.settings import load_settings
+
+app = typer.Typer(no_args_is_help=True, help="Fetch, list and check the models of this machine.")
+
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names as `spool models list` has them.")]
+_STYLES = {"installed": "green", "bundled": "green", "damaged": "red", "not fetched": "dim"}
+_LANGUAGES_SHOWN = 4
+_WIDE = 140
+"""Columns of a terminal that has room for a sentence about each model."""
+
+
+@app.command()
+def get(
+    names: Names,
+    force: Annotated[bool, typer.Option("--force", help="Fetch it again even if it is here.")] = False,
+) -> None:
+    """Fetch models into this machine's store and print where they lie."""
+    store = _store()
+    for name in names:
+        started = time.monotonic()
+        before = {row.entry.name for row in store.entries() if row.state == "installed"}
+        with _bar() as bar:
+            task = bar.add_task(name, total=store.catalogue.find(name).known_bytes)
+
+            def show(progress: Progress, bar: Bar = bar, task: Any = task) -> None:  # noqa: ANN401 - rich's id
+                bar.update(
+                    task,
+                    completed=progress.done,
+                    total=progress.total,
+                    description=f"{progress.name}: {progress.step}",
+                )
+
+            path = store.get(name, show, force=force)
+        if force or name not in before:
+            err.print(
+                Text(f"{name}: every byte checked, after {time.monotonic() - started:.1f} s", style="dim")
+            )
+        typer.echo(str(path))
+
+
+@app.command("list")
+def list_models(as_json: Json = False) -> None:
+    """List the catalogue's models and which of them are on this machine."""
+    store = _store()
+    rows = store.entries()
+    if as_json:
+        typer.echo(json.dumps([_document(row) for row in rows], indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("model", "state", "size", "languages", "licence"):
+        table.add_column(title, no_wrap=True, justify="right" if title == "size" else "left")
+    if out.width >= _WIDE:
+        table.add_column("good for")
+    for row in rows:
+        entry = row.entry
+        languages = (
+            ", ".join(entry.languages)
+            if len(entry.languages) <= _LANGUAGES_SHOWN
+            else str(len(entry.languages))
+        )
+        columns = (
+            entry.name,
+            Text(row.state, style=_STYLES[row.state]),
+            _megabytes(row.bytes),
+            languages,
+            entry.licence,
+            entry.good_for,
+        )
+        table.add_row(*columns[: len(table.columns)])
+    out.print(table)
+    err.print(Text(f"{store.folder}: {_megabytes(store.used_bytes())}", style="dim"), soft_wrap=True)
+
+
+@app.command()
+def verify(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: every model on this machine.")
+    ] = None,
+) -> None:
+    """Read every byte of models again and compare it with the catalogue; exit code 1 if anything differs."""
+    store = _store()
+    chosen = names or [row.entry.name for row in store.entries() if row.state != "not fetched"]
+    damaged = False
+    for name in chosen:
+        try:
+            verification = store.verify(name)
+        except ModelError as error:
+            if names:
+                raise
+            problems: tuple[str, ...] = (error.message,)
+        else:
+            problems = verification.problems
+            if not problems:
+                typer.echo(
+                    f"{name}: {verification.files} files, {_megabytes(verification.bytes)}, all intact"
+                )
+        for problem in problems:
+            err.print(Text(f"{name}: {problem}", style="red"), soft_wrap=True)
+        damaged = damaged or bool(problems)
+    if damaged:
+        err.print(Text("`spool models get --force NAME` fetches a model again."), soft_wrap=True)
+        raise typer.Exit(Exit.FAILED)
+
+
+def _store() -> ModelStore:
+    settings = load_settings()
+    return open_store(settings)
+
+
+def _bar() -> Bar:
+    return Bar(
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=err
+    )
+
+
+def _megabytes(size: int | None) -> str:
+    return "—" if size is None else f"{size / 1e6:,.1f} MB"
+
+
+def _document(row: Installed) -> dict[str, Any]:
+    return {
+        **row.entry.model_dump(mode="json", exclude={"sources"}),
+        "state": row.state,
+        "bytes": row.bytes,
+        "sources": [source.describe() for source in row.entry.sources],
+        "source": row.source or None,
+        "commit": row.commit or None,
+        "used_at": row.used_at.isoformat() if row.used_at else None,
+    }

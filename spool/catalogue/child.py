@@ -1,0 +1,86 @@
+"""Runs a downloader as a child process and counts the bytes that it has written. Knows no downloader."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL_SECONDS = 0.1
+KILL_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a child ended, and all that it printed on both streams."""
+
+    code: int | None
+    """The exit code; None when it ran out of time."""
+    output: str
+
+
+def run_downloader(
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    scratch: Path,
+    *,
+    seconds: float,
+    on_bytes: Callable[[int], None],
+) -> Finished:
+    """Runs this Python with these arguments and with `scratch` as its folder for temporary files.
+
+    `on_bytes` gets the bytes below `scratch` several times a second; what it raises ends the child and goes
+    on upwards, and so does KeyboardInterrupt. The child is gone when this returns.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    log = scratch / "output.txt"
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            [sys.executable, *arguments],
+            env={**os.environ, **environ, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            code = _watch(child, scratch, seconds, on_bytes)
+        finally:
+            _end(child)
+    return Finished(code, log.read_text(encoding="utf-8", errors="replace"))
+
+
+def _watch(
+    child: subprocess.Popen[bytes], scratch: Path, seconds: float, on_bytes: Callable[[int], None]
+) -> int | None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            return child.wait(timeout=POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            on_bytes(bytes_below(scratch))
+    return None
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is not None:
+        return
+    child.terminate()
+    try:
+        child.wait(timeout=KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def bytes_below(folder: Path) -> int:
+    """The bytes of all files below a folder, which may change meanwhile."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_size
+            except FileNotFoundError:
+                continue
+    return total

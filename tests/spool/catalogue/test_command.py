@@ -1,0 +1,69 @@
+"""`spool models` as a person types it, on a store with the bundled model and a fetched one."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import spool.catalogue.store
+from api.cli.models import app
+from spool.catalogue import load_catalogue
+from spool.errors import UnknownModel
+from tests.spool.catalogue.index import Server
+from tests.spool.catalogue.models import WEIGHTS, catalogue, one, two
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def home(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The store's folder; its catalogue is the test's, since the real one asks the world."""
+    bundled = load_catalogue().find("demo-tdt").model_dump(mode="json")
+    described = catalogue(one(wheels), two(wheels), bundled)
+    monkeypatch.setattr(spool.catalogue.store, "load_catalogue", lambda: described)
+    monkeypatch.setenv("SPOOL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SPOOL_MODEL_STORE", str(tmp_path / "home" / "models"))
+    return tmp_path / "home" / "models"
+
+
+def test_get_prints_the_folder(home: Path) -> None:
+    result = CliRunner().invoke(app, ["get", "one", "demo-tdt"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert result.stdout.split() == [str(home / "one"), str(ROOT / "models" / "demo")]
+    assert "one: every byte checked, after " in result.stderr
+    assert (home / "one" / "model.bin").read_bytes() == WEIGHTS
+
+
+def test_list_shows_what_is_here(home: Path) -> None:
+    CliRunner().invoke(app, ["get", "one"], catch_exceptions=False)
+    rows = json.loads(CliRunner().invoke(app, ["list", "--json"], catch_exceptions=False).stdout)
+    assert [(row["name"], row["state"], row["bytes"]) for row in rows] == [
+        ("one", "installed", 10_260),
+        ("two", "not fetched", 10_260),
+        ("demo-tdt", "bundled", load_catalogue().find("demo-tdt").known_bytes),
+    ]
+    assert rows[0]["source"] == "model-one==1.0"
+    text = CliRunner().invoke(app, ["list"], catch_exceptions=False).stdout
+    assert [line.split()[:2] for line in text.splitlines()[1:]] == [
+        ["one", "installed"],
+        ["two", "not"],
+        ["demo-tdt", "bundled"],
+    ]
+
+
+def test_verify_ends_with_1_when_a_byte_differs(home: Path, index: Server) -> None:
+    CliRunner().invoke(app, ["get", "one", "demo-tdt"], catch_exceptions=False)
+    clean = CliRunner().invoke(app, ["verify"], catch_exceptions=False)
+    assert (clean.exit_code, clean.stdout.count("all intact")) == (0, 2)
+    (home / "one" / "model.bin").write_bytes(WEIGHTS[::-1])
+    changed = CliRunner().invoke(app, ["verify"], catch_exceptions=False)
+    assert changed.exit_code == 1
+    assert changed.stdout == "demo-tdt: 3 files, 6.8 MB, all intact\n"
+    assert "one: model.bin has the SHA-256 " in changed.stderr
+
+
+def test_an_unknown_name_is_refused_before_anything_is_fetched(home: Path, index: Server) -> None:
+    with pytest.raises(UnknownModel, match="Did you mean two"):
+        CliRunner().invoke(app, ["get", "tow"], catch_exceptions=False)
+    assert not index.requests
