@@ -33,7 +33,7 @@ FORBIDDEN_LIBRARIES = {
     "migrations": {"mlx", "torch", "nemo", "fastapi"},
     "ops": set(),
 }
-# Each room may import itself and the rooms of the lines below its own; rooms of one line do not know each other.
+# A room may import itself and the rooms of the lines below; rooms on one line do not know each other.
 WORKER_FLOORS = (
     ("cli",),
     ("diagnostics", "local"),
@@ -72,8 +72,7 @@ def module_of(path: Path) -> str:
 
 
 def imported(node: ast.AST) -> Iterator[str]:
-    """The modules that one statement imports. `from package import name` is the module `package.name` where there
-    is one, else the package."""
+    """The modules that a statement imports; `from package import name` is `package.name` if that is a module."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -91,7 +90,7 @@ def imports(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def runs_on_import(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that run when the module is imported: no function's body, nothing under TYPE_CHECKING."""
+    """The statements that run when the module is imported: no function's body, none under TYPE_CHECKING."""
     for statement in statements:
         yield statement
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -155,7 +154,7 @@ def test_routes_never_import_one_another() -> None:
 
 
 def test_only_commands_import_the_command_line() -> None:
-    # The demo is a command too: it stands beside the stack that it runs, and prints the command line's tables.
+    # The demo is a command too: it lives beside the stack that it runs, and prints the command line's tables.
     commands = ("api.cli", "api.local.demo", "worker.cli")
     breaches = [
         f"{line} imports {module}"

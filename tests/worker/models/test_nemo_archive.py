@@ -14,7 +14,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from ops.testbed.torch_checkpoint import Call, handmade, tensor
+from ops.testbed.torch_checkpoint import Call, handmade, pickled, tensor
 from spool.errors import ModelError, ModelUnreadable
 from tests.worker.models.golden import FOLDER
 from worker.models.artifacts.nemo import TensorUnpickler, TorchCheckpoint, open_nemo
@@ -148,7 +148,7 @@ def test_a_pickle_made_by_python_itself_is_refused(tmp_path: Path) -> None:
 def test_a_pickle_cannot_alter_what_stands_for_torch() -> None:
     # BUILD sets attributes of whatever lies on the stack: the stand-ins have none to set.
     for module, name in (("torch._utils", "_rebuild_tensor_v2"), ("collections", "OrderedDict")):
-        state = b"(N}" + _value("__call__") + _value("x") + b"st"
+        state = b"(N}" + pickled("__call__") + pickled("x") + b"st"
         raw = b"\x80\x02c" + f"{module}\n{name}\n".encode() + state + b"b."
         with pytest.raises((AttributeError, TypeError, pickle.UnpicklingError)):
             TensorUnpickler(io.BytesIO(raw)).load()
@@ -172,7 +172,7 @@ def test_tensors_that_reach_beyond_their_numbers_are_refused(shape_of_lie: tuple
     kind, count, offset, shape, stride = shape_of_lie
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        index = b"\x80\x02}(" + _value("w") + tensor(kind, "0", count, offset, shape, stride) + b"u."
+        index = b"\x80\x02}(" + pickled("w") + tensor(kind, "0", count, offset, shape, stride) + b"u."
         archive.writestr("archive/data.pkl", index)
         archive.writestr("archive/data/0", bytes(16))
     with pytest.raises((ModelUnreadable, pickle.UnpicklingError)):
