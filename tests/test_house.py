@@ -72,7 +72,7 @@ def module_of(path: Path) -> str:
 
 
 def imported(node: ast.AST) -> Iterator[str]:
-    """The modules that a statement imports; `from package import name` is `package.name` if that is a module."""
+    """The modules of one statement; `from package import name` is `package.name` if that is a module."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
