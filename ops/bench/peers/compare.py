@@ -1,6 +1,6 @@
 """Spool, NeMo and parakeet-mlx side by side: the same weights, the same audio, the same threads, in turns.
 
-    python -m ops.bench.peers.compare SPEECH… [--seconds 300] [--batch 8] [--rounds 3] [--threads 1]
+    python -m ops.bench.peers SPEECH… [--seconds 300] [--batch 8] [--rounds 3] [--threads 1]
 
 SPEECH: folders with recordings (samples/ by default). Makes the peers' environments and the model in a cache
 folder at the first run (some minutes, 3 GB for NeMo). Each engine is a process with its model loaded. Batch

@@ -135,8 +135,8 @@ def test_a_library_is_named_by_all_it_depends_on(fresh: Path, monkeypatch: pytes
 
 def test_processes_may_build_the_same_kernel_at_once(fresh: Path) -> None:
     code = (
-        "import mlx.core as mx; from kernels import device, fused\n"
-        "with device.use_backend('cpu'): print(fused.silu(mx.ones(9))[0].item())"
+        "import mlx.core as mx; from kernels.nn import elementwise; from kernels.runtime import device\n"
+        "with device.use_backend('cpu'): print(elementwise.silu(mx.ones(9))[0].item())"
     )
     command = [sys.executable, "-c", code]
     environment = os.environ | {"SPOOL_KERNEL_CACHE": str(fresh)}
@@ -144,9 +144,9 @@ def test_processes_may_build_the_same_kernel_at_once(fresh: Path) -> None:
         subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    said = {process.communicate(timeout=120)[0] for process in running}
-    assert len(said) == 1
-    assert said.pop().startswith("0.731")
+    outputs = {process.communicate(timeout=120)[0] for process in running}
+    assert len(outputs) == 1
+    assert outputs.pop().startswith("0.731")
     names = sorted(path.name.split("-")[0] for path in fresh.iterdir())
     assert names == ["pool", "silu"]
 

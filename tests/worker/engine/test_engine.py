@@ -356,7 +356,7 @@ PARENT = """
 import sys, time
 from tests.worker.engine.test_engine import options
 from ops.testbed.fake_models import tone
-from worker.engine import Engine
+from worker.engine.client import Engine
 from worker.decode.types import SearchOptions
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def test_a_worker_whose_engine_cannot_start_any_more_leaves_where_that_is_asked(
     make_fleet: Callable[..., Fleet], tmp_path: Path, gate: Path
 ) -> None:
     broken = tmp_path / "broken"
-    told = {"TEST_LOADER": "ops.testbed.fake_models:load", "TEST_BROKEN": str(broken)}
+    told = {"TEST_LOADER": "tests.worker.engine.fragile_models:load", "TEST_BROKEN": str(broken)}
     fleet = make_fleet(SPOOL_UNWELL_EXIT="true", **told)
     worker = fleet.start()
     job_id = fleet.submit(write_wav(tmp_path / "a.wav", speechlike(40)), "gated")

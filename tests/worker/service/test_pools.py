@@ -44,10 +44,10 @@ def test_this_machine_says_what_it_is() -> None:
 def test_a_worker_for_metal_refuses_in_one_sentence() -> None:
     """The command as a user meets it, told that there is no GPU, so that a Mac runs this test too."""
     code = (
-        "import dataclasses, worker.machine.hardware as h, worker.app as a, worker.cli.main\n"
-        "here = dataclasses.replace(h.this_machine(), apple_gpu=False)\n"
-        "a.this_machine = lambda: here\n"
-        "worker.cli.main()"
+        "import dataclasses, worker.machine.hardware as h, worker.app as a, worker.cli.main as m\n"
+        "machine = dataclasses.replace(h.this_machine(), apple_gpu=False)\n"
+        "a.this_machine = lambda: machine\n"
+        "m.main()"
     )
     env = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
     answer = subprocess.run(

@@ -34,11 +34,11 @@ def break_readers() -> None:
 
 def set_clock() -> None:
     """Let the hours go by a clock that a test sets."""
-    from worker.service import schedule
+    from worker import app
     from worker.service.schedule import OffHours
 
     clock = Path(os.environ["TEST_CLOCK"])
-    schedule.OffHours = lambda hours: OffHours(hours, lambda: float(clock.read_text()))  # type: ignore[misc,assignment]
+    app.OffHours = lambda hours: OffHours(hours, lambda: float(clock.read_text()))  # type: ignore[misc,assignment]
 
 
 def main() -> int:
