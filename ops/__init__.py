@@ -1,1 +1,1 @@
-"""TODO."""
+"""How Spool is run and measured: images, dashboards, benchmarks, fuzzing, training. No product code."""

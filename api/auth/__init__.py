@@ -1,1 +1,1 @@
-"""TODO."""
+"""Who calls, what they may do and how often: keys, principals, rate limits, signed links."""

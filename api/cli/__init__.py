@@ -1,1 +1,1 @@
-"""TODO."""
+"""The `spool` command: a client of the HTTP API, and the local stack."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Sends events to whoever subscribed: server-sent events and webhooks."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What the OpenAPI document says of each route: summaries, answers, examples."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Turns the store's records into the API's answers."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Runs the API: one process, or several that share a port."""

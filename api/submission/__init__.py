@@ -1,1 +1,1 @@
-"""TODO."""
+"""Turns requests into jobs and batches: options, sources, uploads, manifests and listings."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Fused operations of the neural network: elementwise chains and convolutions."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Benchmarks; LOG.md keeps what was measured, when and on what."""

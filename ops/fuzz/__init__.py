@@ -1,1 +1,1 @@
-"""TODO."""
+"""Fuzzing of whatever parses bytes from outside: audio files, models, requests."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The `spool-worker` command: argument parsing and output, one module a command."""

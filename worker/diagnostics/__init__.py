@@ -1,1 +1,1 @@
-"""TODO."""
+"""What `spool-worker check`, `bench` and `confirm` find out about a machine."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""One job's way through a worker: claim, fetch, attempt, save, stitch, deliver, end."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Transcribes files of this machine without a queue."""

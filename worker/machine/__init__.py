@@ -1,1 +1,1 @@
-"""TODO."""
+"""What this machine is: processor, GPU, memory and the BLAS that MLX calls."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What keeps a worker in service: heartbeat, health, schedule, supervision, logs, counters."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Fetches recordings: uploads, files, S3 objects and https addresses."""

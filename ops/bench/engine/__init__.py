@@ -1,1 +1,1 @@
-"""TODO."""
+"""Benchmarks of the engine: encoder, search, batching, memory."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Benchmarks of the queue: submission, claims, ordering and reports with many jobs in SQL."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The cost ledger in SQL: charges and the reports over them."""

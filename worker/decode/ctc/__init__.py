@@ -1,1 +1,1 @@
-"""TODO."""
+"""Greedy and prefix beam search for CTC."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Lattices of the search: built from the recorded steps, turned into words, with posteriors."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Greedy and beam search for transducers (RNN-T and TDT)."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Output heads: the transducer (prediction network and joint) and CTC."""

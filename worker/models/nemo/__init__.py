@@ -1,1 +1,1 @@
-"""TODO."""
+"""NVIDIA NeMo's FastConformer models: their configuration and their network."""
