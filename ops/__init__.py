@@ -1,1 +1,1 @@
-"""How Spool is run and measured: images, dashboards, benchmarks, fuzzing, training. No product code."""
+"""Tools of those who develop and run Spool; nothing here is installed."""

@@ -1,1 +1,1 @@
-"""Who calls, what they may do and how often: keys, principals, rate limits, signed links."""
+"""Who asks: API keys, principals, rate limits and signed URLs."""

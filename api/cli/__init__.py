@@ -1,1 +1,1 @@
-"""The `spool` command: a client of the HTTP API, and the local stack."""
+"""The `spool` command."""

@@ -1,1 +1,1 @@
-"""Sends events to whoever subscribed: server-sent events and webhooks."""
+"""What the server sends by itself: events as a stream, and webhooks."""

@@ -1,1 +1,1 @@
-"""The whole of Spool on one machine, for `spool up` and `spool demo`."""
+"""A whole Spool on this machine: its processes, started and stopped together."""

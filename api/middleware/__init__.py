@@ -1,1 +1,1 @@
-"""What wraps every request: allowed hosts and origins, log lines, log context, slow requests."""
+"""What happens to every request: origin check, log context, access log, slow requests."""

@@ -1,1 +1,1 @@
-"""What the OpenAPI document says of each route: summaries, answers, examples."""
+"""The API's description: texts and examples beyond what the handlers declare."""

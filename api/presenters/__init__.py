@@ -1,1 +1,1 @@
-"""Turns the store's records into the API's answers."""
+"""Records of the store as the API shows them."""

@@ -1,1 +1,1 @@
-"""The HTTP handlers, one module a resource. They hold no business logic and never import one another."""
+"""Handlers, a file a resource; they never import one another."""

@@ -1,1 +1,1 @@
-"""Runs the API: one process, or several that share a port."""
+"""The server's processes: one, or a pool of them on one socket."""

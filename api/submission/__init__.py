@@ -1,1 +1,1 @@
-"""Turns requests into jobs and batches: options, sources, uploads, manifests and listings."""
+"""Jobs and batches on their way in: sources, options, uploads, manifests."""

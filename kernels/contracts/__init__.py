@@ -1,1 +1,1 @@
-"""The contract of each kernel: its reference, its cases and the tolerances that it must meet."""
+"""What every kernel must compute: cases, references and tolerances, for any backend."""

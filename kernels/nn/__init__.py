@@ -1,1 +1,1 @@
-"""Fused operations of the neural network: elementwise chains and convolutions."""
+"""Kernels of the encoder's layers."""

@@ -1,1 +1,1 @@
-"""How kernels are built and called: device choice, source text, the CPU compiler and its shims."""
+"""Where kernels run and how they are built: Metal, or C++ compiled for this processor."""

@@ -1,1 +1,1 @@
-"""The operations of beam search on the device: expand, recombine, prefixes, n-gram scores, top-k."""
+"""Kernels of a beam step: expand, recombine, n-gram scores, prefixes, top-k."""

@@ -1,1 +1,1 @@
-"""Benchmarks; LOG.md keeps what was measured, when and on what."""
+"""Benchmarks; LOG.md says what each has measured, where and when."""

@@ -1,1 +1,1 @@
-"""Fuzzing of whatever parses bytes from outside: audio files, models, requests."""
+"""Fuzzers of everything that reads bytes of strangers."""

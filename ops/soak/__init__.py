@@ -1,1 +1,1 @@
-"""The soak run: thousands of jobs through a real stack while its parts are broken, then an audit."""
+"""The soak test: a real stack under load and faults, judged by the audit."""

@@ -1,1 +1,1 @@
-"""Servers, stacks, fake models and rows that tests, benchmarks and fuzzers share. Imports no test."""
+"""Servers, workers and models that tests, benchmarks and the soak test share."""

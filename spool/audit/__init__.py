@@ -1,1 +1,1 @@
-"""Checks a live database and its object store against Spool's laws."""
+"""The audit: rules that every database must keep, and the runner that checks them."""

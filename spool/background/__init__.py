@@ -1,1 +1,1 @@
-"""Loops that run in the background of API and worker processes: relay, sweep, deletions."""
+"""Threads that keep a running process's work moving: relay, sweeper, event numbers, deletions."""

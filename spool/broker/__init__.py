@@ -1,1 +1,1 @@
-"""Redis: the Celery application that carries job ids, and the embedded server."""
+"""The message broker: the Celery application and a Redis-compatible server of our own."""

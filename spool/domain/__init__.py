@@ -1,1 +1,1 @@
-"""The rules of Spool as plain data and arithmetic: no SQL, no network, no settings, no clock."""
+"""The rules of the trade, pure: no storage, no settings, no clock but what is passed in."""

@@ -1,1 +1,1 @@
-"""Which network addresses may be reached, and HTTP connections that go to those addresses alone."""
+"""Outgoing connections: which addresses are allowed, and HTTP pinned to a checked address."""

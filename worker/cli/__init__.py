@@ -1,1 +1,1 @@
-"""The `spool-worker` command: argument parsing and output, one module a command."""
+"""The `spool-worker` command."""

@@ -1,1 +1,1 @@
-"""What `spool-worker check`, `bench` and `confirm` find out about a machine."""
+"""Checks and measurements of this machine: check, bench, calibration, confirm."""

@@ -1,1 +1,1 @@
-"""The engine: the child process that owns MLX, its protocol, its batches, and the client that feeds it."""
+"""The engine: a child process that owns the model, and the client that feeds it."""

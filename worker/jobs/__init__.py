@@ -1,1 +1,1 @@
-"""One job's way through a worker: claim, fetch, attempt, save, stitch, deliver, end."""
+"""One job on a worker, from claim to transcript."""

@@ -1,1 +1,1 @@
-"""Transcribes files of this machine without a queue."""
+"""Transcription of files without a queue."""

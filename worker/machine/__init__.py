@@ -1,1 +1,1 @@
-"""What this machine is: processor, GPU, memory and the BLAS that MLX calls."""
+"""What this machine is: its chip, its memory, its BLAS."""

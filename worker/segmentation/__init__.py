@@ -1,1 +1,1 @@
-"""From samples to chunks and back: where to cut, how overlaps are stitched, what makes a segment."""
+"""From audio to utterances of bounded length, and from their words back to one transcript."""

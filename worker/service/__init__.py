@@ -1,1 +1,1 @@
-"""What keeps a worker in service: heartbeat, health, schedule, supervision, logs, counters."""
+"""The worker's process around its jobs: heartbeat, health, hours, counters, supervision."""

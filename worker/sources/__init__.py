@@ -1,1 +1,1 @@
-"""Fetches recordings: uploads, files, S3 objects and https addresses."""
+"""Where recordings come from: files, the object store, HTTPS."""

@@ -1,1 +1,1 @@
-"""Benchmarks of the engine: encoder, search, batching, memory."""
+"""Benchmarks of the engine: speed, memory and limits of models and kernels."""

@@ -1,1 +1,1 @@
-"""Benchmarks of the queue: submission, claims, ordering and reports with many jobs in SQL."""
+"""Benchmarks of the queue: API, scheduler, fleets and upgrades."""

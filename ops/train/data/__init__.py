@@ -1,1 +1,1 @@
-"""The training data of the demo model: fetched, synthesized, mixed and checked for what may be used."""
+"""Training data: recordings, synthetic speech, augmentation, batches."""

@@ -1,1 +1,1 @@
-"""The demo model in PyTorch: the same network as `worker.models`, for training alone."""
+"""The network in PyTorch, its loss, and the way to and from Spool's weights."""

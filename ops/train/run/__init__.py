@@ -1,1 +1,1 @@
-"""Training runs of the demo model: the loop, its evaluation, and the export of weights."""
+"""A training run: phases, processes, evaluation."""

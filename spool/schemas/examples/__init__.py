@@ -1,1 +1,1 @@
-"""The examples of the OpenAPI page; a test validates each against its schema."""
+"""The examples that the API's description shows."""

@@ -1,1 +1,1 @@
-"""The cost ledger in SQL: charges and the reports over them."""
+"""Cost lines: written with the work they pay for, summed for reports."""

@@ -1,1 +1,1 @@
-"""The queue in SQL: who runs which job next, leases, fair shares, quotas, deadlines, outbox, locks."""
+"""The queue in SQL: leases, the scheduler, fair share, quotas, deadlines and the outbox."""

@@ -1,1 +1,1 @@
-"""Greedy and prefix beam search for CTC."""
+"""Search over a CTC head."""

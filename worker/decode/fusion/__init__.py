@@ -1,1 +1,1 @@
-"""Shallow fusion: n-gram language models and boosted phrases that add to the scores of a search."""
+"""What shifts a search's scores beside the model: language models and phrases."""

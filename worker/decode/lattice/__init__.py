@@ -1,1 +1,1 @@
-"""Lattices of the search: built from the recorded steps, turned into words, with posteriors."""
+"""Lattices: built from a search's trace, with posteriors and confidence."""

@@ -1,1 +1,1 @@
-"""Greedy and beam search for transducers (RNN-T and TDT)."""
+"""Search over a transducer head (RNN-T and TDT)."""

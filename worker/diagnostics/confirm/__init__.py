@@ -1,1 +1,1 @@
-"""Confirms on a Mac what was built elsewhere: engine and kernels against their references."""
+"""`spool-worker confirm`: proves on this machine what was proven elsewhere."""

@@ -1,1 +1,1 @@
-"""Readers of model files: NeMo archives and safetensors."""
+"""Readers of model files."""

@@ -1,1 +1,1 @@
-"""The Conformer encoder: subsampling, relative-position attention, layers."""
+"""The Conformer encoder."""

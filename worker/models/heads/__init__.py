@@ -1,1 +1,1 @@
-"""Output heads: the transducer (prediction network and joint) and CTC."""
+"""Heads on an encoder: transducers and CTC."""

@@ -1,1 +1,1 @@
-"""NVIDIA NeMo's FastConformer models: their configuration and their network."""
+"""Models of NVIDIA NeMo: their configuration and their parts."""
