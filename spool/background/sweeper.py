@@ -73,7 +73,7 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
 
 
 class Sweeper(BackgroundLoop):
-    """Relays hints when woken and sweeps at each interval. `wake()` after a commit sends its hints at once."""
+    """Sweeps at each interval and relays hints when woken: call `wake()` after a commit."""
 
     def __init__(self, db: Database, app: Celery, settings: Settings) -> None:
         super().__init__("spool-sweeper")
