@@ -18,7 +18,7 @@ import contextlib
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import structlog
@@ -50,7 +50,7 @@ from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.tracing import attempted
 from worker.jobs.transcript import transcript_of
 from worker.models.base import ModelInfo
-from worker.segmentation.chunker import chunk_options, plan_channels
+from worker.segmentation.chunker import ChunkOptions, plan_channels
 from worker.service.context import WorkerContext
 from worker.sources.fetch import Sources
 
@@ -161,7 +161,7 @@ class JobRunner:
             failpoint("source.fetched")
             attempt.channels = audio.channels
             self._show_length(audio.expected_seconds)
-            lengths = chunk_options(info.chunking)
+            lengths = ChunkOptions(**asdict(info.chunking))
             attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths))
             return transcript_of(
                 self._job.id,

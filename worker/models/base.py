@@ -31,13 +31,13 @@ class Independent:
     left to a chunk of its own."""
 
     aim: float = 20.0
-    longest: float = 30.0
+    max: float = 30.0
     overlap: float = 2.0
     tail: float = 5.0
 
     def __post_init__(self) -> None:
         """Refuse what no audio slot holds."""
-        if self.longest > MAX_UTTERANCE_SECONDS:
+        if self.max > MAX_UTTERANCE_SECONDS:
             raise ValueError(f"chunks must not be longer than {MAX_UTTERANCE_SECONDS:g} s")
 
 

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.audio.resample import SAMPLE_RATE
-from worker.models.base import Independent
 from worker.segmentation.levels import (
     FRAME,
     HUSH_WIDTH,
@@ -56,11 +55,6 @@ class ChunkOptions:
         room = min(self.max - 2 * self.overlap, self.max - self.overlap - self.tail)
         if not 0 < self.overlap <= self.tail <= self.aim <= room:
             raise ValueError("chunk lengths must satisfy overlap <= tail <= aim <= max - overlap - tail")
-
-
-def chunk_options(policy: Independent) -> ChunkOptions:
-    """The lengths that a model's chunks are to have."""
-    return ChunkOptions(aim=policy.aim, max=policy.longest, overlap=policy.overlap, tail=policy.tail)
 
 
 @dataclass(frozen=True, eq=False)
