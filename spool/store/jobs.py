@@ -226,7 +226,15 @@ def retry_job_once(tx: Connection, job_id: str, key: str) -> tuple[Job, bool]:
 
 def retried() -> dict[str, Any]:
     """What a retry sets: queued as if new, with nothing left of how it ended."""
-    emptied = ("hinted_at", "started_at", "finished_at", "error_code", "error_message", "not_before")
+    emptied = (
+        "not_before",
+        "refusals",
+        "hinted_at",
+        "started_at",
+        "finished_at",
+        "error_code",
+        "error_message",
+    )
     return {
         "state": JobState.QUEUED.value,
         "crashes": 0,
