@@ -2,10 +2,11 @@
 
 The model's name is its script, words separated by "+": `plain`; `asks` says in its words what each utterance
 asks for; `weights=/path` has the digest of that file; `load-fails`; `load-aborts`; `sleep=0.01` a
-batch; `raises` in every batch; `broken-until=/path` raises until that path exists; `nan` answers every utterance as
-weights that are no numbers do; `gate=/path` waits in every batch until that path exists; `ill=/path` aborts
-in every batch while it does. Samples speak too: any sample above 0.995 aborts the process as Metal does, any sample below -0.995
-raises, one above 0.990 fails its utterance. Words depend on the utterance's own samples alone.
+batch; `raises` in every batch; `broken-until=/path` raises until that path exists; `nan` answers every
+utterance as weights that are no numbers do; `gate=/path` waits in every batch until that path exists;
+`ill=/path` aborts in every batch while it does. Samples speak too: any sample above 0.995 aborts the process
+as Metal does, any sample below -0.995 raises, one above 0.990 fails its utterance. Words depend on the
+utterance's own samples alone.
 """
 
 import hashlib
