@@ -41,7 +41,7 @@ from spool.planning.recordings import CHUNK_SECONDS, parse_lengths, read_lengths
 from spool.planning.throughput import ASSUMED_EFFICIENCY
 from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings
 from spool.store import Database
-from spool.store.ledger.charges import measured_paces
+from spool.store.ledger.charges import measured_throughputs
 
 
 class Search(StrEnum):
@@ -130,7 +130,7 @@ def _ledger(settings: Settings) -> Sequence[Measured]:
         database = Database(settings.database_url)
         try:
             with database.read() as tx:
-                return measured_paces(tx)
+                return measured_throughputs(tx)
         finally:
             database.close()
     except SpoolError:
