@@ -54,7 +54,7 @@ async def create(
         ),
     ] = None,
 ) -> BatchDetail:
-    """Submit a batch: a manifest as the body or in a form, or JSON that names a manifest, prefix or folder."""
+    """Submit a batch: a manifest (as the body or in a form), or JSON that names a manifest or a folder."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if query is not None and kind not in MANIFEST_TYPES:
         raise Problem(
