@@ -1,8 +1,8 @@
 """A batch's results as lines of JSON, produced while they are sent: a page of rows, then their transcripts.
 
 No transaction is open while transcripts are fetched or the client reads slowly, and few are in memory at
-once. A missing transcript is an error on its own line. If a store stops answering, the download ends early, which
-the client sees as a broken transfer and never as a complete file.
+once. A missing transcript is an error on its own line. If a store stops answering, the download ends early,
+which the client sees as a broken transfer and never as a complete file.
 """
 
 import json
