@@ -49,11 +49,6 @@ MOVES: frozenset[tuple[JobState, JobState]] = frozenset(
 )
 
 
-def may_move(old: JobState, new: JobState) -> bool:
-    """Whether a job in state `old` may go to state `new`."""
-    return (old, new) in MOVES
-
-
 def queue_name(pool: str, worker: str | None = None) -> str:
     """The queue of a pool (`spool.cpu`), or of one worker of it by name (`spool.cpu.at.mini-3`)."""
     return f"spool.{pool}.at.{worker}" if worker else f"spool.{pool}"
@@ -129,6 +124,8 @@ class Job:
     """Attempts in a row that ended with an error that may pass and kept no chunk."""
     ran_seconds: float = 0.0
     """How long workers have run it since it was submitted or retried, as of the last renewal."""
+    refusals: dict[str, str] | None = None
+    """By worker name: why that worker gave the job back as one that it cannot do."""
     priority: int = NORMAL
     """Its class, as `spool.domain.priority` counts them."""
     deadline: datetime | None = None
