@@ -23,7 +23,6 @@
     │   ├── EngineCrashed   this utterance ends the engine's process, also alone
     │   └── EngineStopped   the engine is shutting down (worth a retry)
     ├── TimeLimit           the job has run for longer than the settings allow
-    ├── PoisonJob           too many attempts ended with a dead process
     ├── LeaseLost           another worker owns the job now
     └── JobCancelled        a person cancelled the job
 
@@ -231,12 +230,6 @@ class TimeLimit(SpoolError):
     """The job has run for longer than the settings allow."""
 
     code = "time_limit"
-
-
-class PoisonJob(SpoolError):
-    """Too many attempts at this job ended with a dead process."""
-
-    code = "poison"
 
 
 class LeaseLost(SpoolError):

@@ -122,11 +122,13 @@ def complaint(words: list[str]) -> str | None:
     context = typer.Context(command, info_name=words[0])
     known = {"--help", "--version", *(opt for param in command.params for opt in param.opts)}
     rest = words[1:]
-    while isinstance(command, TyperGroup) and rest and not rest[0].startswith(("-", "…")):
-        found = command.get_command(context, rest[0])
-        if found is None:
-            return f"{' '.join(words)}: there is no command {rest[0]!r}"
-        command, rest = found, rest[1:]
+    while isinstance(command, TyperGroup) and rest and not rest[0].startswith(("-", "…", "COMMAND")):
+        try:
+            _, subcommand, rest = command.resolve_command(context, rest)
+        except Exception as error:  # Typer's own copy of click has the class of a usage error
+            return f"{' '.join(words)}: {error}"
+        assert subcommand is not None
+        command = subcommand
         known = {"--help", *(opt for param in command.params for opt in (*param.opts, *param.secondary_opts))}
     options = {word.partition("=")[0].rstrip(",;)") for word in rest if re.match(r"--?[a-z]", word)}
     return f"{' '.join(words)}: no option {sorted(options - known)}" if options - known else None

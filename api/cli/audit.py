@@ -1,7 +1,7 @@
-"""`spool audit`: the laws, proved on a live database and object store.
+"""`spool audit`: checks the laws on a live database and object store.
 
-Unlike the other subcommands it asks no server: it reads both stores itself, with the settings, so that it
-works while the API is down and trusts nothing that the API says.
+It reads both stores directly, with the settings, so that it works while the API is down and does not depend
+on what the API says.
 """
 
 import json
@@ -29,19 +29,25 @@ SHOWN = 20
 
 def audit(
     objects: Annotated[
-        bool, typer.Option(help="Read every transcript and list every object; else look at SQL alone.")
+        bool,
+        typer.Option(
+            help="Also read every transcript and list every object; without, check the database only."
+        ),
     ] = True,
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds by which sweeps, heartbeats and clocks may be late.")
     ] = 60.0,
     remove_orphans: Annotated[
         bool,
-        typer.Option("--remove-orphans", help="Remove objects that have had no job for an hour."),
+        typer.Option("--remove-orphans", help="Delete objects that have belonged to no job for an hour."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Prove the laws on this database and object store; exit code 1 on a breach."""
-    # Brings Celery and the object store along, for which other commands should not wait.
+    """Check that the database and the object store are consistent.
+
+    Exit code 1 if a rule is broken.
+    """
+    # It imports Celery.
     from spool.audit.runner import audit as run_audit
 
     settings = load_settings()
@@ -63,13 +69,13 @@ def audit(
 
 
 def _keep(database: Database, report: "AuditReport", objects: bool) -> None:
-    """Note the result where `/metrics` finds it; an audit that cannot be noted is one all the same."""
+    """Record the result for `/metrics`. Failing to record it does not fail the audit."""
     breaches = {rule: report.counts[rule] for rule in RULES}
     try:
         with database.begin() as tx:
             keep_audit(tx, Audited(breaches, _looked_at(report), objects, __version__))
     except StorageError as error:
-        err.print(f"The result was not noted for /metrics: {error.message}")
+        err.print(f"The result could not be recorded for /metrics: {error.message}")
 
 
 def _document(report: "AuditReport") -> dict[str, object]:
@@ -98,7 +104,7 @@ def _print(report: "AuditReport") -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("breaches", justify="right")
     table.add_column("rule", no_wrap=True)
-    table.add_column("what it says", overflow="fold")
+    table.add_column("rule in words", overflow="fold")
     for rule, meaning in RULES.items():
         found = report.counts[rule]
         table.add_row(Text(str(found), style="red" if found else "green"), rule, meaning)
@@ -108,19 +114,19 @@ def _print(report: "AuditReport") -> None:
             Text.assemble((f"{breach.rule}  ", "red"), f"{breach.subject}  {breach.message}"), soft_wrap=True
         )
     if len(report.breaches) > SHOWN:
-        out.print(f"… and {report.counts.total() - SHOWN} more; --json lists them.")
-    out.print(", ".join(f"{number} {name}" for name, number in _looked_at(report).items()) + " looked at")
+        out.print(f"… and {report.counts.total() - SHOWN} more; list them with --json.")
+    out.print(", ".join(f"{number} {name}" for name, number in _looked_at(report).items()) + " checked")
     if report.arriving or report.leftovers:
         out.print(
-            f"{report.arriving} young objects may still get their job; {report.leftovers} files belong to "
-            "attempts that do not count"
+            f"{report.arriving} recent objects may still get their job; {report.leftovers} files were "
+            "left by abandoned attempts"
         )
     if report.removed:
         out.print(f"{report.removed} objects without a job removed")
     if report.lost_most_ns:
         least, most = report.lost_least_ns / NANOS_PER_SECOND, report.lost_most_ns / NANOS_PER_SECOND
         out.print(
-            f"{least:.1f} to {most:.1f} s of engine time are on no bill: of batches that raised or died, "
-            f"and of {report.died} workers that died"
+            f"{least:.1f} to {most:.1f} s of engine time were not billed: device batches that failed, and "
+            f"{report.died} workers that crashed"
         )
     out.print("every law holds" if report.clean else f"{report.counts.total()} breaches")

@@ -1,4 +1,4 @@
-"""The subcommands of batches: submit, status, results, retry-failed, cancel. Clients of the HTTP API."""
+"""`spool batch`: submit, status, results, transcripts, retry-failed, cancel. Clients of the HTTP API."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ from spool.errors import InvalidRequest
 from spool.formats import Format
 from spool.schemas.batches import BatchDetail, BatchOut
 
-app = typer.Typer(no_args_is_help=True, help="Hand in whole archives: manifests, prefixes, folders.")
+app = typer.Typer(no_args_is_help=True, help="Submit whole archives: manifests, prefixes, folders.")
 
 BatchId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_batch, help="A batch's id.")]
 
@@ -30,19 +30,27 @@ def submit(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="MANIFEST|URL", help="A JSONL file to send, or s3://bucket/prefix/, file:///folder/."
+            metavar="MANIFEST|URL",
+            help="A JSONL manifest to upload, or s3://bucket/prefix/ or file:///folder/.",
         ),
     ],
     place: Place,
     search: Search,
-    name: Annotated[str | None, typer.Option(help="For people.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Run nothing when one line is bad.")] = False,
-    no_reuse: Annotated[bool, typer.Option("--no-reuse", help="Decode again what was done before.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the batch to its end.")] = False,
+    name: Annotated[str | None, typer.Option(help="Name of the batch, for display.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Reject the whole batch if a line is invalid.")
+    ] = False,
+    no_reuse: Annotated[
+        bool,
+        typer.Option(
+            "--no-reuse", help="Transcribe again what was transcribed before with the same options."
+        ),
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the batch has ended.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Hand in a batch; what is wrong with a line is told by its number."""
+    """Submit a batch. Invalid lines are reported with their numbers."""
     request: dict[str, Any] = place.told() | {"options": search.told(), "name": name}
     request |= {"strict": strict, "reuse": not no_reuse}
     with connected(url) as (spool, _):
@@ -51,7 +59,7 @@ def submit(
         else:
             with sending(err, source) as sent:
                 batch = spool.submit_batch(_manifest(source), **request, sent=sent)
-        _tell_bad_lines(batch)
+        _print_bad_lines(batch)
         if wait:
             batch = follow_batch(spool, batch.id, err)
     _show(batch, as_json=as_json)
@@ -64,14 +72,16 @@ def status(
     batch_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]", autocompletion=complete_batch, help="A batch; the latest ones without."
+            metavar="[ID]",
+            autocompletion=complete_batch,
+            help="A batch's id. Without one, list the latest batches.",
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Wait until the batch has ended.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """How far a batch is, how long still and for how much; or the latest ones."""
+    """Show the progress, remaining time and cost of a batch, or list the latest batches."""
     with connected(url) as (spool, _):
         if batch_id is None:
             page = spool.batch_page(limit=20)
@@ -84,19 +94,21 @@ def status(
 @app.command()
 def results(
     batch_id: BatchId,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file to write to.")] = None,
-    words: Annotated[bool, typer.Option("--words", help="With times and confidence.")] = False,
-    state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
+    ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Include words with times and confidence.")] = False,
+    state: Annotated[JobState | None, typer.Option(help="Print only jobs in this state.")] = None,
     url: Url = None,
 ) -> None:
-    """A line of JSON for each job, as they stand now."""
+    """Print one line of JSON for each job, as it is now."""
     with connected(url) as (spool, _):
         lines = spool.result_lines(batch_id, words=words, state=state)
         if output is None:
             for line in lines:
                 typer.echo(line)
             return
-        # Under its own name only once it is whole.
+        # Renamed when complete, so that a partial file is never taken for the result.
         partial = output.with_name(f"{output.name}.part")
         with partial.open("w", encoding="utf-8") as file:
             for line in lines:
@@ -107,11 +119,13 @@ def results(
 @app.command()
 def transcripts(
     batch_id: BatchId,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A folder; made if need be.")],
-    form: Annotated[Format, typer.Option("--format", help="How to render them.")] = "txt",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder to write to; created if it does not exist.")
+    ],
+    form: Annotated[Format, typer.Option("--format", help="Format of the transcripts.")] = "txt",
     url: Url = None,
 ) -> None:
-    """A file for each job that is done, called as the job and below the same folders."""
+    """Write the transcript of each finished job to a file named after the job, in the same folders."""
     with connected(url) as (spool, _):
         written: set[Path] = set()
         for job in spool.jobs(batch=batch_id, state=JobState.DONE):
@@ -123,7 +137,7 @@ def transcripts(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(spool.transcript(job.id, form), encoding="utf-8")
             written.add(path)
-    out.print(f"{len(written)} written to {output}", markup=False, soft_wrap=True)
+    out.print(f"{len(written)} transcripts written to {output}", markup=False, soft_wrap=True)
 
 
 @app.command("retry-failed")
@@ -136,7 +150,7 @@ def retry_failed(batch_id: BatchId, url: Url = None, as_json: Json = False) -> N
 
 @app.command()
 def cancel(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
-    """Cancel what waits; running jobs stop at their next chunk."""
+    """Cancel a batch. Running jobs stop at their next chunk."""
     with connected(url) as (spool, _):
         batch = spool.cancel_batch(batch_id)
     _show(batch, as_json=as_json)
@@ -145,17 +159,20 @@ def cancel(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
 def _manifest(source: str) -> Path:
     path = Path(source)
     if path.is_dir():
-        raise InvalidRequest(f"{source} is a folder here: name it as file:///… if the server may read it.")
+        raise InvalidRequest(
+            f"{source} is a local folder. Use `spool submit {source}` to upload it, or name it as file:///… "
+            "if the server may read it."
+        )
     if not path.is_file():
         raise InvalidRequest(f"There is no file {source}.")
     return path
 
 
-def _tell_bad_lines(batch: BatchDetail) -> None:
+def _print_bad_lines(batch: BatchDetail) -> None:
     for bad in batch.bad_lines:
         err.print(Text.assemble((f"line {bad.line}: ", "red"), bad.message), soft_wrap=True)
     if batch.lines.bad > len(batch.bad_lines):
-        err.print(f"and {batch.lines.bad - len(batch.bad_lines)} more bad lines")
+        err.print(f"and {batch.lines.bad - len(batch.bad_lines)} more invalid lines")
 
 
 def _exit_for(batch: BatchDetail) -> None:
@@ -178,12 +195,15 @@ def _show(batch: BatchDetail, *, as_json: bool) -> None:
         ("name", batch.name),
         ("state", batch.state),
         ("jobs", ", ".join(f"{number} {state}" for state, number in batch.counts.items() if number)),
-        ("bad lines", str(batch.lines.bad)),
+        ("invalid lines", str(batch.lines.bad)),
         ("reused", str(batch.reused)),
         ("audio", f"{clock(batch.audio.done_seconds)} done, {clock(left)} left"),
         ("RTFx now", rate),
         ("time left", f"{clock(batch.time.left_seconds)} ({batch.time.basis})"),
-        ("cost", f"{money(cost.billable, cost.currency)} so far, {expected} in all ({cost.basis})"),
+        (
+            "cost",
+            f"{money(cost.billable, cost.currency)} so far, {expected} expected in total ({cost.basis})",
+        ),
         *_order_of(batch),
     ):
         sheet.add_row(title, Text(value))

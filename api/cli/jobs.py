@@ -1,4 +1,4 @@
-"""The subcommands about jobs, from submit to delete. Clients of the HTTP API."""
+"""The subcommands for jobs, from submit to delete. Clients of the HTTP API."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +20,12 @@ from spool.errors import InvalidRequest
 from spool.formats import Format
 from spool.schemas.jobs import JobDetail, JobOut
 
+_DELETED = {
+    "all": "the recordings and transcripts",
+    "source": "the recordings",
+    "transcript": "the transcripts",
+}
+
 JobId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_job, help="A job's id.")]
 
 
@@ -30,15 +36,15 @@ def submit(
     ],
     place: Place,
     search: Search,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the jobs to their end.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have ended.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Hand in recordings; a folder stands for every recording below it."""
+    """Submit recordings, or every recording in a folder."""
     request = place.told() | {"options": search.told()}
-    wanted = list(_expanded(sources))
+    recordings = list(_expanded(sources))
     with connected(url) as (spool, running):
-        jobs, refused = _submit_all(spool, running, wanted, request, quiet=as_json)
+        jobs, refused = _submit_all(spool, running, recordings, request, quiet=as_json)
         if wait and jobs:
             jobs = follow(spool, jobs, err)
     if as_json:
@@ -51,18 +57,20 @@ def submit(
 def status(
     job_id: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", autocompletion=complete_job, help="A job; the latest ones without."),
+        typer.Argument(
+            metavar="[ID]", autocompletion=complete_job, help="A job's id. Without one, list the latest jobs."
+        ),
     ] = None,
-    state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
-    project: Annotated[str | None, typer.Option(help="Only jobs of this project.")] = None,
+    state: Annotated[JobState | None, typer.Option(help="List only jobs in this state.")] = None,
+    project: Annotated[str | None, typer.Option(help="List only jobs of this project.")] = None,
     batch: Annotated[
-        str | None, typer.Option(autocompletion=complete_batch, help="Only jobs of this batch.")
+        str | None, typer.Option(autocompletion=complete_batch, help="List only jobs of this batch.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Number of jobs to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """How one job stands, or the latest ones."""
+    """Show one job, or the latest jobs."""
     with connected(url) as (spool, _):
         if job_id is not None:
             job = spool.job(job_id)
@@ -81,13 +89,15 @@ def watch(
     job_ids: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID…]", autocompletion=complete_job, help="Jobs; all unfinished ones without."
+            metavar="[ID…]",
+            autocompletion=complete_job,
+            help="Ids of jobs. Without any, follow every unfinished job.",
         ),
     ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Follow jobs until they have ended."""
+    """Follow jobs until they end."""
     with connected(url) as (spool, _):
         if job_ids:
             jobs: list[JobOut] = [spool.job(job_id) for job_id in job_ids]
@@ -99,14 +109,16 @@ def watch(
     elif ended:
         out.print(job_table(list(ended)))
     else:
-        out.print("nothing is waiting or running", style="dim")
+        out.print("no job is waiting or running", style="dim")
     _exit_for(ended, 0)
 
 
 def transcript(
     job_id: JobId,
-    form: Annotated[Format, typer.Option("--format", help="How to render it.")] = "txt",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file to write to.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="Format of the transcript.")] = "txt",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
+    ] = None,
     url: Url = None,
 ) -> None:
     """Print a transcript."""
@@ -119,11 +131,14 @@ def transcript(
 
 
 def cancel(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
-    """Cancel a job; a running one stops at its next chunk."""
+    """Cancel a job.
+
+    A running job stops at its next chunk.
+    """
     with connected(url) as (spool, _):
         job = spool.cancel(job_id)
-    asked = "cancelled" if job.state is JobState.CANCELLED else "asked to stop"
-    print_json(job) if as_json else out.print(f"{job.id} {asked}")
+    outcome = "cancelled" if job.state is JobState.CANCELLED else "stops at its next chunk"
+    print_json(job) if as_json else out.print(f"{job.id} {outcome}")
 
 
 def retry(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
@@ -135,19 +150,25 @@ def retry(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
 
 def delete(
     job_ids: Annotated[
-        list[str], typer.Argument(metavar="ID…", autocompletion=complete_job, help="Jobs that have ended.")
+        list[str],
+        typer.Argument(
+            metavar="ID…", autocompletion=complete_job, help="Jobs that are done, failed or cancelled."
+        ),
     ],
     what: Annotated[
         Literal["all", "source", "transcript"],
-        typer.Option(help="The uploaded recording, every word of it, or both."),
+        typer.Option(help="The uploaded recording, the transcript, or both."),
     ] = "all",
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Delete for good what jobs hold; the jobs stay, with their costs."""
+    """Delete recordings and transcripts permanently.
+
+    The jobs themselves are kept, with their costs.
+    """
     if not yes:
-        typer.confirm(f"Delete {what} of {len(job_ids)} jobs for good?", abort=True, err=True)
+        typer.confirm(f"Permanently delete {_DELETED[what]} of {len(job_ids)} jobs?", abort=True, err=True)
     with connected(url) as (spool, _):
         jobs = [spool.delete_content(job_id, what) for job_id in job_ids]
     if as_json:
@@ -168,18 +189,18 @@ def _expanded(sources: Sequence[str]) -> Iterator[str | Path]:
 def _submit_all(
     spool: Spool,
     running: Running | None,
-    wanted: Sequence[str | Path],
+    recordings: Sequence[str | Path],
     request: dict[str, Any],
     *,
     quiet: bool,
 ) -> tuple[Sequence[JobDetail], int]:
     jobs = []
     refused = 0
-    for source in wanted:
+    for source in recordings:
         try:
             job = _submit_one(spool, running, source, request)
         except Refused as error:
-            # One recording that is refused must not keep the others from being handed in.
+            # One refused recording must not stop the others.
             refused += 1
             err.print(Text.assemble((f"{source}: ", "red"), error.detail), soft_wrap=True)
             continue
@@ -195,7 +216,7 @@ def _submit_one(
     if isinstance(source, str):
         return spool.submit(source, **request)
     path = source.resolve()
-    # Only a stack of this machine sees the same files; any other server gets the bytes.
+    # Only a stack on this machine sees the same files; any other server gets an upload.
     roots = [Path(root) for root in running.source_roots] if running else []
     if any(path.is_relative_to(root) for root in roots):
         return spool.submit(path.as_uri(), **request)

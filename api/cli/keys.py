@@ -1,7 +1,6 @@
-"""`spool keys`: who may call the API. Made, listed and revoked on the database itself.
+"""`spool keys`: creates, lists and revokes API keys, directly in the database.
 
-Like `spool audit` it asks no server, so the first key needs no other: whoever may write the database of the
-settings may make keys.
+Whoever may write to the configured database may create keys; the first key needs no other.
 """
 
 import json
@@ -27,7 +26,7 @@ from spool.settings import load_settings
 from spool.store import Database
 from spool.store.api_keys import ApiKey, create_key, list_keys, revoke_key
 
-app = typer.Typer(no_args_is_help=True, help="Who may call the API: keys by project and scope.")
+app = typer.Typer(no_args_is_help=True, help="Manage API keys, by project and scope.")
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 _SPAN = re.compile(r"([1-9]\d{0,4})([hdw])")
@@ -35,25 +34,29 @@ _SPAN = re.compile(r"([1-9]\d{0,4})([hdw])")
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option(help="Whose it is, for people.")],
-    project: Annotated[str | None, typer.Option(help="The one project it is for.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the key, for display.")],
+    project: Annotated[str | None, typer.Option(help="Limit the key to one project.")] = None,
     scope: Annotated[
-        list[Scope] | None, typer.Option(help="read, submit (repeat for both), or admin for every project.")
+        list[Scope] | None,
+        typer.Option(help="read or submit (repeat for both; the default), or admin for every project."),
     ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Where its jobs may read: s3://bucket/prefix/, file:///folder/, https://host/. Repeat for "
-            "several; without, wherever the settings allow.",
+            help="Limit the sources of its jobs to s3://bucket/prefix/, file:///folder/ or https://host/. "
+            "Repeat for several. Default: whatever the settings allow.",
         ),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="After 90d, 12h or 4w, or at 2027-01-31 (UTC).")
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="Expire after 90d, 12h or 4w, or on a day such as 2027-01-31 (UTC)."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key and show it, this once."""
+    """Create a key and print it. It is not shown again."""
     chosen = scope or [Scope.READ, Scope.SUBMIT]
     with _database() as database, database.begin() as tx:
         minted = create_key(
@@ -61,20 +64,22 @@ def create(
             _checked(Name, name, "--name"),
             None if project is None else _checked(Project, project, "--project"),
             chosen,
-            sources=None if source is None else [_source(each) for each in source],
+            sources=None if source is None else [_source(address) for address in source],
             expires_at=None if expires is None else _moment(expires),
         )
     if as_json:
         typer.echo(json.dumps({"id": minted.id, "key": minted.text}, indent=2))
         return
     typer.echo(minted.text)
-    told = f"{minted.id}: shown this once. Clients take it from SPOOL_API_KEY or SPOOL_API_KEY_FILE."
-    err.print(Text(told), soft_wrap=True)
+    hint = (
+        f"{minted.id}: this key is not shown again. Clients read it from SPOOL_API_KEY or SPOOL_API_KEY_FILE."
+    )
+    err.print(Text(hint), soft_wrap=True)
 
 
 @app.command("list")
 def listed(as_json: Json = False) -> None:
-    """Every key there ever was; none of them is shown."""
+    """List all keys, including revoked ones, without their secrets."""
     with _database() as database, database.read() as tx:
         keys = list_keys(tx)
     if as_json:
@@ -82,17 +87,20 @@ def listed(as_json: Json = False) -> None:
     elif keys:
         out.print(_table(keys))
     else:
-        out.print("no keys; the API asks for none on loopback", style="dim")
+        out.print("no keys; on loopback the API accepts the token that `spool up` prints", style="dim")
 
 
 @app.command()
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="A key's id, as `spool keys list` shows it.")],
 ) -> None:
-    """Let nobody in by this key any more."""
+    """Revoke a key."""
     with _database() as database, database.begin() as tx:
         key = revoke_key(tx, key_id)
-    out.print(Text(f"{key.id} ({key.name}) is revoked; running servers notice within 5 s"), soft_wrap=True)
+    out.print(
+        Text(f"{key.id} ({key.name}) is revoked; running servers stop accepting it within 5 s"),
+        soft_wrap=True,
+    )
 
 
 @contextmanager
@@ -113,11 +121,11 @@ def _checked(kind: Any, value: str, where: str) -> str:  # noqa: ANN401 - an ann
 
 
 def _source(address: str) -> str:
-    """The address as sources are compared with it."""
+    """The address in the form that sources are compared with."""
     scheme, colon, rest = address.partition("://")
     if not colon or scheme.lower() not in {"s3", "https", "file"} or not rest.strip("/"):
         raise InvalidRequest(
-            f"--source {address}: an address begins with s3://, https:// or file:// and a place."
+            f"--source {address}: write s3://bucket/prefix/, https://host/ or file:///folder/."
         )
     if scheme.lower() != "file":
         host, slash, path = rest.partition("/")
@@ -127,8 +135,8 @@ def _source(address: str) -> str:
 
 def _moment(text: str) -> datetime:
     now = datetime.now(UTC)
-    if found := _SPAN.fullmatch(text):
-        return now + timedelta(**{_UNITS[found[2]]: int(found[1])})
+    if span := _SPAN.fullmatch(text):
+        return now + timedelta(**{_UNITS[span[2]]: int(span[1])})
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -142,10 +150,10 @@ def _moment(text: str) -> datetime:
 
 
 def _document(key: ApiKey) -> dict[str, object]:
-    told = {name: value for name, value in asdict(key).items() if name != "sha256"}
+    fields = {name: value for name, value in asdict(key).items() if name != "sha256"}
     times = ("created_at", "expires_at", "revoked_at", "used_at")
-    shown = {name: value.isoformat() if (value := told[name]) else None for name in times}
-    return told | shown | {"scopes": sorted(key.scopes), "state": _state(key)}
+    shown = {name: value.isoformat() if (value := fields[name]) else None for name in times}
+    return fields | shown | {"scopes": sorted(key.scopes), "state": _state(key)}
 
 
 def _state(key: ApiKey) -> str:

@@ -1,65 +1,121 @@
 """The `spool` command: which subcommands there are, and how an error becomes a sentence and an exit code.
 
-The exit codes are those of `cli_connection.Exit`.
-Each group of subcommands lives in its own `api/cli_<name>.py` and is only registered here.
+A subcommand's module is imported when it runs, not to list it: `spool --help` must not wait for a client, a
+database driver and a web framework. The exit codes are those of `api.cli.connection.Exit`.
 """
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import typer
-from rich.console import Console
-from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
-from api.cli import audit, batches, jobs, keys, models, plan, reports, stack, webhooks
-from api.cli.connection import Exit
-from spool.client import ClientError, Refused, Unreachable
 from spool.errors import InvalidRequest, SpoolError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Transcribe archives: hand in recordings, follow them, fetch their words, see what they cost.",
-)
 
-app.command("up")(stack.up)
-app.command("down")(stack.down)
-app.command("serve")(stack.serve)
-app.command("demo")(stack.demo)
-app.command("submit")(jobs.submit)
-app.command("status")(jobs.status)
-app.command("watch")(jobs.watch)
-app.command("transcript")(jobs.transcript)
-app.command("cancel")(jobs.cancel)
-app.command("retry")(jobs.retry)
-app.command("delete")(jobs.delete)
-app.add_typer(batches.app, name="batch")
-app.command("costs")(reports.costs)
-app.command("workers")(reports.workers)
-app.command("audit")(audit.audit)
-app.command("plan")(plan.plan)
-app.add_typer(keys.app, name="keys")
-app.add_typer(webhooks.app, name="webhooks")
-app.add_typer(models.app, name="models")
+class Subcommand(NamedTuple):
+    """Where a subcommand, or a group of them, is written, and its line in `spool --help`."""
+
+    module: str
+    attribute: str
+    panel: str
+    help: str
+
+
+_LOCAL, _JOBS, _ADMIN = "This machine", "Recordings", "Administration"
+
+SUBCOMMANDS = {
+    "up": Subcommand(
+        "stack", "up", _LOCAL, "Run the API, a worker and, if needed, a broker on this machine."
+    ),
+    "down": Subcommand("stack", "down", _LOCAL, "Stop what `spool up` started."),
+    "demo": Subcommand("stack", "demo", _LOCAL, "Transcribe a folder of samples and report words and costs."),
+    "plan": Subcommand("plan", "plan", _LOCAL, "Estimate time and cost of an archive on a fleet."),
+    "submit": Subcommand("jobs", "submit", _JOBS, "Submit recordings, or every recording in a folder."),
+    "status": Subcommand("jobs", "status", _JOBS, "Show one job, or the latest jobs."),
+    "watch": Subcommand("jobs", "watch", _JOBS, "Follow jobs until they end."),
+    "transcript": Subcommand("jobs", "transcript", _JOBS, "Print a transcript."),
+    "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
+    "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
+    "delete": Subcommand("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
+    "batch": Subcommand("batches", "app", _JOBS, "Submit whole archives: manifests, prefixes, folders."),
+    "costs": Subcommand("reports", "costs", _JOBS, "Show the costs of a period."),
+    "serve": Subcommand("stack", "serve", _ADMIN, "Run only the HTTP API."),
+    "workers": Subcommand("reports", "workers", _ADMIN, "List the workers and their state."),
+    "audit": Subcommand(
+        "audit", "audit", _ADMIN, "Check that the database and the object store are consistent."
+    ),
+    "models": Subcommand("models", "app", _ADMIN, "Fetch, list and check the models of this machine."),
+    "keys": Subcommand("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
+    "webhooks": Subcommand("webhooks", "app", _ADMIN, "Send events to your own servers (Standard Webhooks)."),
+}
+
+
+class _LazyGroup(TyperGroup):
+    """Lists subcommands from the table above; imports the one that runs or is completed."""
+
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - whatever Typer passes on
+        super().__init__(**attributes)
+        for name, command in SUBCOMMANDS.items():
+            self.add_command(TyperCommand(name, help=command.help, rich_help_panel=command.panel))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - Typer's own copy of click
+        """The subcommand that `args` names, imported, and the arguments left for it."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, load_subcommand(name) if name and listed else None, rest
+
+
+def load_subcommand(name: str) -> Any:  # noqa: ANN401 - Typer's own copy of click
+    """The click command of one subcommand, with its module imported."""
+    entry = SUBCOMMANDS[name]
+    command = getattr(import_module(f"api.cli.{entry.module}"), entry.attribute)
+    if isinstance(command, typer.Typer):
+        return get_group(command)
+    single = typer.Typer(add_completion=False)
+    single.command(name)(command)
+    return get_command(single)
+
+
+app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _root() -> None:
+    """Transcribe archives: submit recordings, follow them, fetch their words, see what they cost."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; what Spool foresaw ends in one sentence on stderr."""
+    """Run the command line. An expected error ends in one sentence on stderr."""
     try:
         app(list(arguments) if arguments is not None else None, prog_name="spool")
-    except Unreachable as error:
-        _fail(f"{error} `spool up` starts one on this machine.", Exit.UNREACHABLE)
-    except Refused as error:
-        _fail(error.detail, Exit.REFUSED)
-    except ClientError as error:
-        _fail(str(error), Exit.FAILED)
-    except SpoolError as error:
-        _fail(error.message, Exit.USAGE if isinstance(error, InvalidRequest) else Exit.FAILED)
     except KeyboardInterrupt:
-        raise SystemExit(Exit.INTERRUPTED) from None
+        raise SystemExit(130) from None
+    except Exception as error:
+        _fail(error)
+        raise
 
 
-def _fail(sentence: str, code: Exit) -> None:
+def _fail(error: Exception) -> None:
+    """Exit with a sentence for an error that Spool or its client names; return for any other."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from api.cli.connection import Exit
+    from spool.client import ClientError, Refused, Unreachable
+
+    if isinstance(error, Unreachable):
+        sentence, code = f"{error} Start a server on this machine with `spool up`.", Exit.UNREACHABLE
+    elif isinstance(error, Refused):
+        sentence, code = error.detail, Exit.REFUSED
+    elif isinstance(error, ClientError):
+        sentence, code = str(error), Exit.FAILED
+    elif isinstance(error, SpoolError):
+        sentence, code = error.message, Exit.USAGE if isinstance(error, InvalidRequest) else Exit.FAILED
+    else:
+        return
     Console(stderr=True).print(Text.assemble(("spool: ", "red"), sentence), soft_wrap=True)
     sys.exit(code)
 

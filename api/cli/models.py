@@ -1,6 +1,6 @@
-"""`spool models`: which models there are, which lie on this machine, and fetching them.
+"""`spool models`: fetches, lists and checks the models of this machine.
 
-Asks no server: it works on the model store of this machine. What the store does is `spool.catalogue`'s.
+It works on the local model store (`spool.catalogue`) and talks to no API.
 """
 
 import json
@@ -18,7 +18,7 @@ from spool.catalogue import Installed, ModelStore, Progress, open_store
 from spool.errors import ModelError
 from spool.settings import load_settings
 
-app = typer.Typer(no_args_is_help=True, help="Models by name: fetch them, list them, check their files.")
+app = typer.Typer(no_args_is_help=True, help="Fetch, list and check the models of this machine.")
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names as `spool models list` has them.")]
 _STYLES = {"installed": "green", "bundled": "green", "damaged": "red", "not fetched": "dim"}
@@ -36,7 +36,7 @@ def get(
     store = _store()
     for name in names:
         started = time.monotonic()
-        before = {each.entry.name for each in store.entries() if each.state == "installed"}
+        before = {row.entry.name for row in store.entries() if row.state == "installed"}
         with _bar() as bar:
             task = bar.add_task(name, total=store.catalogue.find(name).known_bytes)
 
@@ -58,7 +58,7 @@ def get(
 
 @app.command("list")
 def list_models(as_json: Json = False) -> None:
-    """Every model of the catalogue, and which of them are on this machine."""
+    """List the catalogue's models and which of them are on this machine."""
     store = _store()
     rows = store.entries()
     if as_json:
@@ -92,7 +92,7 @@ def list_models(as_json: Json = False) -> None:
 @app.command()
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Without a name: all that are here.")
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: every model on this machine.")
     ] = None,
 ) -> None:
     """Read every byte of models again and compare it with the catalogue; exit code 1 if anything differs."""

@@ -41,7 +41,7 @@ from spool.planning.recordings import CHUNK_SECONDS, parse_lengths, read_lengths
 from spool.planning.throughput import ASSUMED_EFFICIENCY
 from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings
 from spool.store import Database
-from spool.store.ledger.charges import measured_paces
+from spool.store.ledger.charges import measured_throughputs
 
 
 class Search(StrEnum):
@@ -82,7 +82,7 @@ def plan(
     watts: Annotated[float | None, typer.Option(min=0, help="What this machine draws at work.")] = None,
     as_json: Json = False,
 ) -> None:
-    """How long a fleet would take, what that costs, and what binds."""
+    """Estimate time and cost of an archive on a fleet."""
     settings = load_settings()
     shape = _shape(settings, model or settings.default_model)
     audio = read_lengths(measured) if measured else parse_lengths(lengths)
@@ -130,7 +130,7 @@ def _ledger(settings: Settings) -> Sequence[Measured]:
         database = Database(settings.database_url)
         try:
             with database.read() as tx:
-                return measured_paces(tx)
+                return measured_throughputs(tx)
         finally:
             database.close()
     except SpoolError:

@@ -1,4 +1,4 @@
-"""The subcommands that report: costs and workers. Clients of the HTTP API."""
+"""The subcommands that report costs and workers. Clients of the HTTP API."""
 
 from datetime import datetime
 from typing import Annotated
@@ -9,29 +9,34 @@ from rich.text import Text
 
 from api.cli.connection import Json, Url, connected, out, print_json
 from api.cli.tables import clock, cost_table
-from api.presenters.costs import cost_csv
 from spool.schemas.costs import GroupBy
 from spool.schemas.fleet import WorkerList, WorkerOut
 
 
 def costs(
-    group_by: Annotated[GroupBy, typer.Option(help="What a line stands for.")] = "day",
+    group_by: Annotated[GroupBy, typer.Option(help="What each row sums up.")] = "day",
     start: Annotated[
-        datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="First UTC day; 30 days ago.")
+        datetime | None,
+        typer.Option("--from", formats=["%Y-%m-%d"], help="First UTC day. Default: 30 days ago."),
     ] = None,
     end: Annotated[
-        datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="The UTC day after the last.")
+        datetime | None,
+        typer.Option("--to", formats=["%Y-%m-%d"], help="UTC day after the last. Default: tomorrow."),
     ] = None,
-    tag: Annotated[str | None, typer.Option(help="Which tag's values, with --group-by tag.")] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsheet.")] = False,
+    tag: Annotated[
+        str | None, typer.Option(help="Tag whose values are the groups; needs --group-by tag.")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """What a period cost."""
+    """Show the costs of a period."""
     period = {"start": start.date() if start else None, "end": end.date() if end else None}
     with connected(url) as (spool, _):
         report = spool.costs(**period, group_by=group_by, tag=tag)
     if as_csv:
+        from api.presenters.costs import cost_csv
+
         typer.echo(cost_csv(report), nl=False)
     elif as_json:
         print_json(report)
@@ -43,7 +48,7 @@ STATUS_STYLES = {"ready": "green", "unwell": "red", "lost": "red", "draining": "
 
 
 def workers(url: Url = None, as_json: Json = False) -> None:
-    """Who works, and how busy each has been."""
+    """List the workers and their state."""
     with connected(url) as (spool, _):
         listed = WorkerList(items=spool.workers())
     if as_json:
@@ -72,7 +77,7 @@ def _machine(worker: WorkerOut) -> str:
 
 
 def _models(worker: WorkerOut) -> Text:
-    """Those in its memory first and bright, those it could load dim."""
+    """Loaded models first and bold, those it could load dim."""
     loaded = [name for name in worker.loaded_models or () if name in worker.models]
     rest = [name for name in worker.models if name not in loaded]
     return Text(", ").join(

@@ -1,6 +1,6 @@
-"""The subcommands that run things on this machine: up, down, serve, demo.
+"""The subcommands that run Spool on this machine: up, down, serve, demo.
 
-They start parts as processes by their commands and import neither worker nor kernels.
+They start each part as a process by its command and import neither worker nor kernels.
 """
 
 import os
@@ -28,16 +28,16 @@ _UP_TIMEOUT_S = 300.0
 _DOWN_TIMEOUT_S = 120.0
 _POLL_S = 0.2
 
-Home = Annotated[Path | None, typer.Option(help="Where everything is kept; else SPOOL_HOME, else ./var.")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="The API's port; 0 takes a free one.")]
+Home = Annotated[Path | None, typer.Option(help="Folder for all data. Default: SPOOL_HOME, else ./var.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API; 0 picks a free one.")]
 
 
 def up(
     home: Home = None,
     port: Port = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Leave it running and return.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Run in the background.")] = False,
 ) -> None:
-    """Run the whole thing on this machine: API, one worker, and where none is configured a broker."""
+    """Run the API, a worker and, if needed, a broker on this machine."""
     environ = dict(os.environ)
     if home is not None:
         environ["SPOOL_HOME"] = str(home.resolve())
@@ -59,22 +59,22 @@ def up(
         except KeyboardInterrupt:
             pass
     for survivor in stack.left_behind:
-        err.print(Text(f"left behind: {survivor.pid} {survivor.command}", style="red"))
+        err.print(Text(f"still running: {survivor.pid} {survivor.command}", style="red"))
     if stack.left_behind:
         raise typer.Exit(1)
 
 
 def down(home: Home = None) -> None:
-    """Stop what `spool up` runs in this home, in order."""
+    """Stop what `spool up` started."""
     folder = home.resolve() if home is not None else load_settings().home
     pid = lock_holder(folder)
     if pid is None:
-        out.print(f"nothing runs in {folder}")
+        out.print(f"nothing is running in {folder}")
         return
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + _DOWN_TIMEOUT_S
     with err.status("stopping"):
-        # The lock is let go a moment before the process is gone.
+        # The lock is released a moment before the process ends.
         while lock_holder(folder) == pid or is_alive(pid):
             if time.monotonic() > deadline:
                 raise StackError(f"Process {pid} did not stop within {_DOWN_TIMEOUT_S:.0f} s.")
@@ -83,14 +83,17 @@ def down(home: Home = None) -> None:
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="The address to listen on; else SPOOL_API_HOST.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on. Default: SPOOL_API_HOST.")] = None,
     port: Port = None,
     announce: Annotated[
-        Path | None, typer.Option(help="A file to write the address to, once requests are answered.")
+        Path | None, typer.Option(help="Write the address to this file once requests are answered.")
     ] = None,
 ) -> None:
-    """Run the HTTP API alone, beside a database, a broker and workers that exist."""
-    # The web framework is needed here alone; every other subcommand starts faster without it.
+    """Run only the HTTP API.
+
+    It needs a database and a broker that are already running.
+    """
+    # Only this command needs the web framework; the others start faster without it.
     from api.server.run import serve as run_server
 
     overrides: dict[str, Any] = {"api_host": host, "api_port": port}
@@ -100,11 +103,14 @@ def serve(
 
 def demo(
     samples: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Recordings, and perhaps manifest.jsonl.")
+        Path, typer.Argument(metavar="FOLDER", help="Recordings, optionally with manifest.jsonl.")
     ],
-    base: Annotated[Path, typer.Option(help="Below which the demo keeps its things.")] = Path("var/demo"),
+    base: Annotated[Path, typer.Option(help="Folder for the demo's temporary data.")] = Path("var/demo"),
 ) -> None:
-    """Send a folder of recordings through a stack of its own, and show words, speed, cost and errors."""
+    """Transcribe a folder of samples and report words and costs.
+
+    Runs in a stack of its own, which is removed afterwards.
+    """
     with _interruptible():
         outcome = run_demo(samples, base, os.environ, out)
     raise typer.Exit(outcome.exit_code)
@@ -131,7 +137,7 @@ def _detached(environ: dict[str, str]) -> Running:
                 return running
             if process.poll() is not None or time.monotonic() > deadline:
                 words = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
-                raise StackError(f"It did not come up; {log} ends with:\n{words}")
+                raise StackError(f"Spool did not start. The end of {log}:\n{words}")
             time.sleep(_POLL_S)
 
 
@@ -149,7 +155,7 @@ def _print_running(running: Running, stop: str) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Within the block SIGTERM, and a terminal that closes, unwind like Ctrl-C and stop what was started."""
+    """Make SIGTERM and a closing terminal unwind like Ctrl-C within the block."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

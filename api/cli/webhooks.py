@@ -1,4 +1,4 @@
-"""`spool webhooks`: who is told of events, what they were sent, and once more. Clients of the HTTP API."""
+"""`spool webhooks`: manages webhooks and their deliveries. Clients of the HTTP API."""
 
 import time
 from typing import Annotated
@@ -10,7 +10,7 @@ from rich.text import Text
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from spool.schemas.webhooks import DEFAULT_EVENTS, DeliveryOut, WebhookOut, WebhookSecret
 
-app = typer.Typer(no_args_is_help=True, help="Have events sent to your own servers (Standard Webhooks).")
+app = typer.Typer(no_args_is_help=True, help="Send events to your own servers (Standard Webhooks).")
 
 WebhookId = Annotated[
     str, typer.Argument(metavar="ID", help="A webhook's id, as `spool webhooks list` shows it.")
@@ -21,73 +21,82 @@ _STYLES = {"enabled": "green", "failing": "yellow", "disabled": "red", "delivere
 
 @app.command()
 def add(
-    address: Annotated[str, typer.Argument(metavar="URL", help="Where to send them: an https:// address.")],
+    address: Annotated[str, typer.Argument(metavar="URL", help="The https:// address to send events to.")],
     event: Annotated[
         list[str] | None,
-        typer.Option(help=f"Of which events; repeat for several. Unless given: {', '.join(DEFAULT_EVENTS)}."),
+        typer.Option(help=f"Event type to send; repeat for several. Default: {', '.join(DEFAULT_EVENTS)}."),
     ] = None,
-    batch: Annotated[str | None, typer.Option(help="Of this batch and its jobs alone.")] = None,
-    project: Annotated[str | None, typer.Option(help="Whose; the key's own project unless given.")] = None,
-    description: Annotated[str, typer.Option(help="For people.")] = "",
+    batch: Annotated[str | None, typer.Option(help="Send only events of this batch and its jobs.")] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Project whose events are sent. Default: the key's project.")
+    ] = None,
+    description: Annotated[str, typer.Option(help="Description, for display.")] = "",
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Have events sent to an address; shows the secret that signs them, this once."""
+    """Create a webhook and print its signing secret. The secret is not shown again."""
     with connected(url) as (spool, _):
-        made = spool.add_webhook(address, events=event, project=project, batch=batch, description=description)
-    _print_secret(made, as_json=as_json)
+        webhook = spool.add_webhook(
+            address, events=event, project=project, batch=batch, description=description
+        )
+    _print_secret(webhook, as_json=as_json)
 
 
 @app.command("list")
 def listed(
-    project: Annotated[str | None, typer.Option(help="One project's.")] = None,
+    project: Annotated[str | None, typer.Option(help="List only webhooks of this project.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Every webhook, and how it fares."""
+    """List webhooks and their state."""
     with connected(url) as (spool, _):
-        found = spool.webhooks(project=project)
+        webhooks = spool.webhooks(project=project)
     if as_json:
-        print_json(found)
-    elif found:
-        out.print(_table(found))
+        print_json(webhooks)
+    elif webhooks:
+        out.print(_table(webhooks))
     else:
         out.print("no webhooks", style="dim")
 
 
 @app.command()
 def remove(webhook_id: WebhookId, url: Url = None) -> None:
-    """Send nothing more there, and forget what was sent."""
+    """Delete a webhook and its delivery log."""
     with connected(url) as (spool, _):
         spool.remove_webhook(webhook_id)
-    out.print(f"{webhook_id} is removed")
+    out.print(f"{webhook_id} removed")
 
 
 @app.command()
 def rotate(webhook_id: WebhookId, url: Url = None, as_json: Json = False) -> None:
-    """Make a new secret and show it, this once; the one so far signs beside it for a day."""
+    """Replace the signing secret and print the new one.
+
+    Messages are signed with both secrets for a day. The secret is not shown again.
+    """
     with connected(url) as (spool, _):
-        made = spool.rotate_webhook(webhook_id)
-    _print_secret(made, as_json=as_json)
+        webhook = spool.rotate_webhook(webhook_id)
+    _print_secret(webhook, as_json=as_json)
 
 
 @app.command()
 def enable(webhook_id: WebhookId, url: Url = None) -> None:
-    """Send there again after it was disabled."""
+    """Enable a webhook that was disabled."""
     with connected(url) as (spool, _):
         spool.enable_webhook(webhook_id)
-    out.print(f"{webhook_id} is enabled")
+    out.print(f"{webhook_id} enabled")
 
 
 @app.command()
 def deliveries(
     webhook_id: WebhookId,
-    state: Annotated[str | None, typer.Option(help="pending, delivered or failed.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="List only pending, delivered or failed deliveries.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 20,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """What it was sent lately, and what came of it."""
+    """List the latest deliveries and their results."""
     with connected(url) as (spool, _):
         page = spool.delivery_page(webhook_id, state=state, limit=limit)
     if as_json:
@@ -95,7 +104,7 @@ def deliveries(
     elif page.items:
         out.print(_log(page.items))
     else:
-        out.print("nothing was sent", style="dim")
+        out.print("no deliveries", style="dim")
 
 
 @app.command()
@@ -104,58 +113,64 @@ def replay(
     delivery: Annotated[
         list[str] | None, typer.Argument(metavar="[DELIVERY]...", help="Ids of deliveries.")
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="All that were given up.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Replay every failed delivery.")] = False,
     url: Url = None,
 ) -> None:
-    """Send messages again, under their own ids."""
+    """Send deliveries again, with their original ids."""
     if bool(delivery) == failed:
-        raise typer.BadParameter("Name deliveries, or say --failed.")
+        raise typer.BadParameter("Name deliveries, or pass --failed.")
     with connected(url) as (spool, _):
-        ids = delivery or [one.id for one in spool.deliveries(webhook_id, state="failed")]
-        for one in ids:
-            spool.replay_delivery(webhook_id, one)
-    out.print(f"{len(ids)} will be sent again")
+        ids = delivery or [failure.id for failure in spool.deliveries(webhook_id, state="failed")]
+        for delivery_id in ids:
+            spool.replay_delivery(webhook_id, delivery_id)
+    out.print(f"{len(ids)} deliveries will be sent again")
 
 
 @app.command("test")
-def tried(webhook_id: WebhookId, url: Url = None) -> None:
-    """Send a message of the type webhook.test, and say what came of its first try."""
+def send_test(webhook_id: WebhookId, url: Url = None) -> None:
+    """Send a webhook.test message and print the result of the first attempt."""
     with connected(url) as (spool, _):
         sent = spool.test_webhook(webhook_id)
         with err.status("waiting for the receiver"):
             while not sent.tries and sent.state == "pending":
                 time.sleep(_POLL_S)
-                found = spool.delivery_page(webhook_id, limit=50).items
-                sent = next((one for one in found if one.id == sent.id), sent)
-    out.print(_words(sent))
+                latest = spool.delivery_page(webhook_id, limit=50).items
+                sent = next((delivery for delivery in latest if delivery.id == sent.id), sent)
+    out.print(_describe(sent))
     if sent.state != "delivered":
         raise typer.Exit(Exit.FAILED)
 
 
-def _print_secret(made: WebhookSecret, *, as_json: bool) -> None:
+def _print_secret(webhook: WebhookSecret, *, as_json: bool) -> None:
     if as_json:
-        print_json(made)
+        print_json(webhook)
         return
-    typer.echo(made.secret)
+    typer.echo(webhook.secret)
     err.print(
-        Text(f"{made.id}: its secret is shown this once. Try it: spool webhooks test {made.id}"),
+        Text(f"{webhook.id}: this secret is not shown again. Try it: spool webhooks test {webhook.id}"),
         soft_wrap=True,
     )
 
 
-def _table(found: list[WebhookOut]) -> Table:
+def _table(webhooks: list[WebhookOut]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("webhook", no_wrap=True)
-    for title in ("state", "project", "arrived"):
+    for title in ("state", "project", "delivered"):
         table.add_column(title, no_wrap=True)
-    table.add_column("where, what, why", overflow="fold")
-    for one in found:
+    table.add_column("url, events, description", overflow="fold")
+    for webhook in webhooks:
         table.add_row(
-            one.id,
-            Text(one.state, _STYLES[one.state]),
-            one.project,
-            f"{one.delivered} of {one.delivered + one.given_up}",
-            Text("\n".join(filter(None, (one.url, ", ".join(one.events), one.description, one.reason)))),
+            webhook.id,
+            Text(webhook.state, _STYLES[webhook.state]),
+            webhook.project,
+            f"{webhook.delivered} of {webhook.delivered + webhook.given_up}",
+            Text(
+                "\n".join(
+                    filter(
+                        None, (webhook.url, ", ".join(webhook.events), webhook.description, webhook.reason)
+                    )
+                )
+            ),
         )
     return table
 
@@ -166,17 +181,20 @@ def _log(items: list[DeliveryOut]) -> Table:
     for title in ("event", "state", "tries"):
         table.add_column(title, no_wrap=True)
     table.add_column("last", overflow="fold")
-    for one in items:
-        tries = sum(not each.replayed for each in one.tries)
-        table.add_row(one.id, one.type, Text(one.state, _STYLES.get(one.state, "")), str(tries), _words(one))
+    for delivery in items:
+        tries = sum(not attempt.replayed for attempt in delivery.tries)
+        style = _STYLES.get(delivery.state, "")
+        table.add_row(
+            delivery.id, delivery.type, Text(delivery.state, style), str(tries), _describe(delivery)
+        )
     return table
 
 
-def _words(one: DeliveryOut) -> Text:
-    last = next((each for each in reversed(one.tries) if not each.replayed), None)
+def _describe(delivery: DeliveryOut) -> Text:
+    last = next((attempt for attempt in reversed(delivery.tries) if not attempt.replayed), None)
     if last is None:
-        return Text("not tried yet")
+        return Text("not attempted yet")
     answered = f"answered {last.status}" if last.status is not None else ""
-    told = ", ".join(filter(None, (answered, last.error)))
-    again = f"; again at {one.next_try_at:%Y-%m-%d %H:%M:%S} UTC" if one.next_try_at else ""
-    return Text(f"{told} in {last.milliseconds} ms{again}")
+    result = ", ".join(filter(None, (answered, last.error)))
+    again = f"; next attempt at {delivery.next_try_at:%Y-%m-%d %H:%M:%S} UTC" if delivery.next_try_at else ""
+    return Text(f"{result} in {last.milliseconds} ms{again}")

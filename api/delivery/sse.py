@@ -142,7 +142,7 @@ async def told(database: Database, stream: Stream, begin: Beginning) -> AsyncIte
                     yield _text(item.kind, item.data)
             elif item.id > seen:
                 seen, last = item.id, item
-                yield _text(item.type, item.told(), item.id)
+                yield _text(item.type, item.document(), item.id)
         if over or (last is not None and not stream.behind and stream.is_end(last)):
             yield _END
             return

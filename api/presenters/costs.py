@@ -1,9 +1,4 @@
-"""The route of costs: what a period cost, by group, with the fleet's idle time beside it.
-
-Knows days as people write them and how a report looks from outside; the sums are the store's.
-
-A cost report as a table for a spreadsheet and as a plot. Pure: a report in, text out.
-"""
+"""A cost report as JSON, as CSV and as an SVG chart. Pure: records in, models and text out."""
 
 import csv
 import io
@@ -12,7 +7,6 @@ from typing import cast
 from xml.sax.saxutils import escape, quoteattr
 
 from api.auth.principal import Principal
-from api.services import Services
 from spool.domain.estimates import MILLION, budget_state, per_audio_hour, projected
 from spool.domain.ledger import CostReport, CostSums
 from spool.domain.pricing import CloudPrices, money
@@ -24,12 +18,13 @@ from spool.schemas.costs import (
     GroupBy,
     ProjectionOut,
 )
+from spool.settings import Settings
 
 
 def shown_costs(
-    report: CostReport, services: Services, caller: Principal, month: dict[str, int]
+    report: CostReport, settings: Settings, caller: Principal, month: dict[str, int]
 ) -> CostReportOut:
-    """The report as the API shows it; `month` is what each project spent this month, in nano-units."""
+    """The report as the API shows it. `month`: what each project spent this month, in nano-units."""
     return CostReportOut(
         start=report.start,
         end=report.end,
@@ -39,10 +34,10 @@ def shown_costs(
         total=_row("total", report.total),
         idle_seconds=report.idle_seconds,
         idle_cost=report.idle_cost,
-        projection=_projection(report, services.settings.cloud_prices),
+        projection=_projection(report, settings.cloud_prices),
         budgets=[
             _budget(project, budget, money(month.get(project, 0)))
-            for project, budget in sorted(services.settings.budgets.items())
+            for project, budget in sorted(settings.budgets.items())
             if caller.sees(project)
         ],
     )
@@ -61,16 +56,16 @@ def _row(key: str, sums: CostSums) -> CostRowOut:
 
 
 def _projection(report: CostReport, clouds: CloudPrices) -> ProjectionOut | None:
-    found = projected(report)
-    if found is None:
+    projection = projected(report)
+    if projection is None:
         return None
     return ProjectionOut(
-        per_audio_hour=found.per_audio_hour,
-        per_million_hours=found.per_million_hours,
-        basis=found.basis,
+        per_audio_hour=projection.per_audio_hour,
+        per_million_hours=projection.per_million_hours,
+        basis=projection.basis,
         clouds=[
             CloudOut(name=name, per_audio_hour=price, per_million_hours=price * MILLION)
-            for name, price in sorted(clouds.per_audio_hour.items(), key=lambda one: (one[1], one[0]))
+            for name, price in sorted(clouds.per_audio_hour.items(), key=lambda price: (price[1], price[0]))
         ],
         clouds_as_of=clouds.as_of,
         clouds_currency=clouds.currency,
@@ -87,7 +82,7 @@ def _budget(project: str, budget: Decimal, spent: Decimal) -> BudgetOut:
     )
 
 
-# A spreadsheet takes what begins with one of these for a formula.
+# Spreadsheets read a cell that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 720, 280, 80, 60, 16
 _BARS = 40
@@ -105,10 +100,10 @@ def cost_csv(report: CostReportOut) -> str:
 
 
 def cost_svg(report: CostReportOut) -> str:
-    """Bars, billable below wasted, of the first groups; each tells its numbers when pointed at."""
+    """A bar for each of the first groups, billable below wasted; its numbers are its tooltip."""
     rows = report.rows[:_BARS]
     most = max((row.billable + row.wasted for row in rows), default=Decimal(0)) or Decimal(1)
-    room, each = _HEIGHT - _TOP - _BOTTOM, (_WIDTH - _LEFT - 8) / max(len(rows), 1)
+    height, step = _HEIGHT - _TOP - _BOTTOM, (_WIDTH - _LEFT - 8) / max(len(rows), 1)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label='
         f"{quoteattr(f'Cost by {report.group_by}, {report.start} to {report.end}, {report.currency}')}>",
@@ -116,25 +111,25 @@ def cost_svg(report: CostReportOut) -> str:
         '<g font-family="sans-serif" font-size="11" fill="#333">',
     ]
     for quarter in range(5):
-        y = _TOP + room * (1 - quarter / 4)
+        y = _TOP + height * (1 - quarter / 4)
         label = f"{most * quarter / 4:.3g}"
         parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
-    for at, row in enumerate(rows):
-        parts.append(_bar(row, report.currency, _LEFT + at * each, each, room, most))
+    for index, row in enumerate(rows):
+        parts.append(_bar(row, report.currency, _LEFT + index * step, step, height, most))
     return "\n".join([*parts, "</g></svg>\n"])
 
 
-def _bar(row: CostRowOut, currency: str, x: float, each: float, room: float, most: Decimal) -> str:
-    billable, wasted = (room * float(amount / most) for amount in (row.billable, row.wasted))
-    floor, middle = _TOP + room, x + each / 2
-    told = f"{row.key}: {row.billable:f} {currency}, wasted {row.wasted:f} {currency}"
+def _bar(row: CostRowOut, currency: str, x: float, step: float, height: float, most: Decimal) -> str:
+    billable, wasted = (height * float(amount / most) for amount in (row.billable, row.wasted))
+    floor, middle = _TOP + height, x + step / 2
+    title = f"{row.key}: {row.billable:f} {currency}, wasted {row.wasted:f} {currency}"
     name = escape(row.key[:20] or "none")
     return (
-        f"<g><title>{escape(told)}</title>"
-        f'<rect x="{x + each * 0.1:.1f}" width="{each * 0.8:.1f}" y="{floor - billable:.1f}" '
+        f"<g><title>{escape(title)}</title>"
+        f'<rect x="{x + step * 0.1:.1f}" width="{step * 0.8:.1f}" y="{floor - billable:.1f}" '
         f'height="{billable:.1f}" fill="#2b5fd9"/>'
-        f'<rect x="{x + each * 0.1:.1f}" width="{each * 0.8:.1f}" y="{floor - billable - wasted:.1f}" '
+        f'<rect x="{x + step * 0.1:.1f}" width="{step * 0.8:.1f}" y="{floor - billable - wasted:.1f}" '
         f'height="{wasted:.1f}" fill="#d9822b"/>'
         f'<text transform="translate({middle:.1f} {floor + 12:.1f}) rotate(35)">{name}</text></g>'
     )
@@ -146,9 +141,9 @@ def _cell(text: str) -> str:
 
 def _numbers(row: CostRowOut) -> tuple[str, ...]:
     rate = "" if row.rtfx is None else f"{row.rtfx:.2f}"
-    each = "" if row.per_audio_hour is None else f"{row.per_audio_hour:f}"
+    price = "" if row.per_audio_hour is None else f"{row.per_audio_hour:f}"
     hours = (f"{seconds / 3600:.6f}" for seconds in (row.audio_seconds, row.engine_seconds))
-    return (*hours, rate, _exact(row.billable), _exact(row.wasted), each)
+    return (*hours, rate, _exact(row.billable), _exact(row.wasted), price)
 
 
 def _exact(amount: Decimal) -> str:

@@ -49,7 +49,7 @@ def costs(
         currency = services.settings.currency
         report = cost_report(tx, first, last, group_by, currency, caller.project, tag)
         month = spent_since(tx, datetime.now(UTC).date().replace(day=1)) if services.settings.budgets else {}
-    shown = shown_costs(report, services, caller, month)
+    shown = shown_costs(report, services.settings, caller, month)
     if form == "csv":
         name = f"costs-{first}-{last}-by-{group_by}.csv"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}

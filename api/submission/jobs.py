@@ -145,7 +145,7 @@ def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
         concerns(job.ids)
         if created:
             refuse_past(new.deadline)
-        cost = NOTHING if created else job_cost(tx, job.id).sums
+        cost = NOTHING if created else job_cost(tx, job.id)
         held = holds_of(services, tx, job)
     failpoint("create.committed")
     return shown_detail(job, cost, services.settings.currency, held), created
@@ -153,7 +153,7 @@ def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
 
 def detail_of(services: Services, tx: Connection, job: Job) -> JobDetail:
     """The job as the API shows it, with its cost so far and why it is held."""
-    sums, held = job_cost(tx, job.id).sums, holds_of(services, tx, job)
+    sums, held = job_cost(tx, job.id), holds_of(services, tx, job)
     return shown_detail(job, sums, services.settings.currency, held)
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from ops.testbed.fake_models import RATE
 from ops.testbed.rows import registered
 from spool.domain.jobs import Job, Source
-from spool.domain.ledger import JobCost
+from spool.domain.ledger import CostSums
 from spool.domain.options import AskedOptions
 from spool.errors import JobCancelled
 from spool.objects import FolderStore
@@ -124,7 +124,7 @@ class Shop:
         with self.db.read() as tx:
             return saved_chunks(tx, job_id)
 
-    def cost(self, job_id: str) -> JobCost:
+    def cost(self, job_id: str) -> CostSums:
         with self.db.read() as tx:
             return job_cost(tx, job_id)
 

@@ -23,7 +23,7 @@ from spool.store.workers import Worker, list_workers
 from spool.tables import cost_lines
 
 ROOT = Path(__file__).parents[2]
-FAKE = ("-m", "ops.testbed.run_worker")
+FAKE = ("-m", "ops.testbed.run.worker")
 REAL = ("-m", "worker.cli.main", "run")
 
 

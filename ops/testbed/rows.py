@@ -1,6 +1,8 @@
 """Jobs, workers and claims for tests of the store, in the shortest words."""
 
-from sqlalchemy import Connection, update
+from typing import Any
+
+from sqlalchemy import Connection, Row, select, update
 
 from spool.domain.jobs import Job, Source
 from spool.domain.options import JobOptions
@@ -13,7 +15,7 @@ from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, claim_job
 from spool.store.sql import seconds_from_now
 from spool.store.workers import WorkerInfo, register_worker
-from spool.tables import jobs
+from spool.tables import cost_lines, jobs, workers
 
 LEASE = 60.0
 
@@ -80,3 +82,14 @@ def chunk(index: int = 0, channel: int = 0, engine_ns: int = 1_000_000_000) -> S
         engine_ns=engine_ns,
         attempt=0,
     )
+
+
+def bill_of(tx: Connection, job_id: str) -> list[Row[Any]]:
+    """The job's cost lines by attempt, each with its worker's name."""
+    query = (
+        select(cost_lines, workers.c.name.label("worker"))
+        .join(workers, workers.c.id == cost_lines.c.worker_id)
+        .where(cost_lines.c.job_id == job_id)
+    )
+    keys = (cost_lines.c.attempt, cost_lines.c.day, cost_lines.c.worker_id)
+    return list(tx.execute(query.order_by(*keys, cost_lines.c.price_per_hour_micros, cost_lines.c.wasted)))

@@ -128,7 +128,7 @@ class Stack(Fleet):
 
     def launch(self, name: str, **told: str) -> "subprocess.Popen[bytes]":
         """A worker that is not waited for, since it will not live long or has time."""
-        process = self._spawn("-m", "ops.testbed.run_faulty_worker", SPOOL_WORKER_NAME=name, **told)
+        process = self._spawn("-m", "ops.testbed.run.faulty_worker", SPOOL_WORKER_NAME=name, **told)
         self._workers.append(process)
         return process
 
@@ -180,7 +180,7 @@ class Stack(Fleet):
         announced = self.home / f"{name}.json"
         announced.unlink(missing_ok=True)
         command = ("serve", "--port", str(port), "--announce", str(announced))
-        process = self._spawn("-m", "ops.testbed.run_faulty_api", *command, **told)
+        process = self._spawn("-m", "ops.testbed.run.faulty_api", *command, **told)
         self._apis[name] = process
         return process
 

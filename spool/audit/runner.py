@@ -34,7 +34,6 @@ from spool.audit.rules import (
     retained,
     tiling,
 )
-from spool.background.sweeper import LOCK
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content, Retention
 from spool.errors import NotFound
@@ -42,6 +41,7 @@ from spool.formats import STORED
 from spool.objects import ObjectStore
 from spool.store import Database
 from spool.store import audit as facts
+from spool.store.queue.locks import SWEEP_LOCK
 
 PAGE = 200
 KEPT = 1000
@@ -115,7 +115,7 @@ def _pages(
     last = ""
     while True:
         with db.read() as tx:
-            sweeping = facts.is_swept(tx, LOCK, patience.grace_seconds)
+            sweeping = facts.is_swept(tx, SWEEP_LOCK, patience.grace_seconds)
             page = facts.jobs_after(tx, last, PAGE)
             ids = [job.id for job in page]
             for bill in facts.bills(tx, ids):

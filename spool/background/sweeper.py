@@ -31,12 +31,11 @@ from spool.store.database import Database
 from spool.store.queue import locks as queue_locks
 from spool.store.queue import outbox
 from spool.store.queue.deadlines import keep_verdict, move_jobs, open_loads, pass_over_late_jobs
-from spool.store.queue.locks import try_lock
+from spool.store.queue.locks import SWEEP_LOCK, try_lock
 from spool.store.queue.outbox import SweepLimits, SweepReport
 from spool.store.queue.quotas import refresh_use
 from spool.store.queue.scheduler import waiting_by_queue
 
-LOCK = "sweep"
 BACK_OFF_FIRST_S = 0.5
 BACK_OFF_MAX_S = 30.0
 
@@ -46,7 +45,7 @@ log = structlog.get_logger(__name__)
 def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> SweepReport | None:
     """Sweep if the lock is free or ours; None when another process sweeps. Raises StorageError."""
     with db.begin() as tx:
-        if not queue_locks.try_lock(tx, LOCK, owner, 3 * settings.sweep_seconds):
+        if not queue_locks.try_lock(tx, SWEEP_LOCK, owner, 3 * settings.sweep_seconds):
             return None
     failpoint("sweep.locked")
     upkeep(db, settings)
@@ -129,7 +128,7 @@ class Sweeper(threading.Thread):
     def _release(self) -> None:
         try:
             with self._db.begin() as tx:
-                queue_locks.unlock(tx, LOCK, self._owner)
+                queue_locks.unlock(tx, SWEEP_LOCK, self._owner)
         except SpoolError as error:
             log.warning("sweeper", error=repr(error))  # the lock runs out by itself
 

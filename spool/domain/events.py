@@ -1,12 +1,6 @@
-"""What happens to jobs and batches, by name: the types of events, and which of them end something.
+"""The types of events about jobs and batches, and the event as the log keeps it.
 
-Pure: knows no SQL. The log itself is written by `spool.store.event_log`.
-
-The log of what happened to jobs and batches: written with it, read by number, forgotten after some days.
-
-`note_jobs` and `note_batch` write to an inbox in the commit of the change itself. From there
-`spool.store.event_log` moves events into the log under numbers that grow with visibility, so that who has
-read up to a number has missed nothing below it. Knows no reader.
+Pure. `spool.store.event_log` writes, numbers and reads the log.
 """
 
 from collections.abc import Mapping
@@ -23,7 +17,7 @@ JOB_EVENTS: Mapping[JobState, str] = {
     JobState.FAILED: "job.failed",
     JobState.CANCELLED: "job.cancelled",
 }
-"""The event that tells of a job's coming into a state."""
+"""The event that a job's change to a state creates."""
 
 BATCH_CREATED = "batch.created"
 BATCH_RECEIVED = "batch.received"
@@ -42,7 +36,7 @@ EVENT_TYPES = (
 """Every type that the log may hold."""
 
 JOB_ENDS = frozenset(name for state, name in JOB_EVENTS.items() if state.terminal)
-"""After these only a person moves the job on."""
+"""After these the job changes only when somebody retries it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +52,8 @@ class Event:
     custom_id: str | None
     data: dict[str, Any]
 
-    def told(self) -> dict[str, Any]:
-        """As streams and webhooks tell it."""
+    def document(self) -> dict[str, Any]:
+        """The event as streams and webhooks send it."""
         return {
             "project": self.project,
             "job": self.job_id,

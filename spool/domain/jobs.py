@@ -49,11 +49,6 @@ MOVES: frozenset[tuple[JobState, JobState]] = frozenset(
 )
 
 
-def may_move(old: JobState, new: JobState) -> bool:
-    """Whether a job in state `old` may go to state `new`."""
-    return (old, new) in MOVES
-
-
 def queue_name(pool: str, worker: str | None = None) -> str:
     """The queue of a pool (`spool.cpu`), or of one worker of it by name (`spool.cpu.at.mini-3`)."""
     return f"spool.{pool}.at.{worker}" if worker else f"spool.{pool}"

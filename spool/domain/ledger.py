@@ -1,11 +1,7 @@
-"""What the ledger answers: lines, sums, a job's bill and a period's report. Records only; no SQL.
+"""What the ledger returns: sums of cost lines, a period's report, and measured throughput.
 
-Nanoseconds, samples and money are exact (`int`, `Decimal`); the properties in seconds are floats for reading.
-
-Which machines a plan is for: chips by name at a share of their roofline, or machines that were measured.
-
-What was measured goes before what is assumed: a calibration run (`spool-worker bench --calibrate --json`),
-then the ledger's engine time, then half of the roofline.
+Pure. Nanoseconds, samples and money are exact (`int`, `Decimal`); the properties in seconds are floats for
+people. The queries are in `spool.store.ledger`.
 """
 
 from dataclasses import dataclass
@@ -13,39 +9,10 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal
 
+from spool.domain.options import Decoder
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE, rtfx
-from spool.planning.roofline import Decoder
 
 GroupBy = Literal["day", "project", "model", "worker", "pool", "job", "key", "batch", "tag"]
-
-
-@dataclass(frozen=True, slots=True)
-class CostLine:
-    """One line of a bill: what one worker did for one attempt at a job on one UTC day at one price."""
-
-    job_id: str
-    attempt: int
-    worker_id: str
-    worker: str
-    day: date
-    model: str
-    pool: str
-    project: str
-    wasted: bool
-    engine_ns: int
-    audio_samples: int
-    price_per_hour: Decimal
-    cost: Decimal
-
-    @property
-    def engine_seconds(self) -> float:
-        """Engine time in seconds."""
-        return self.engine_ns / NANOS_PER_SECOND
-
-    @property
-    def audio_seconds(self) -> float:
-        """Audio transcribed, in seconds."""
-        return self.audio_samples / SAMPLE_RATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,40 +59,6 @@ NOTHING = CostSums(0, 0, 0, Decimal(0), Decimal(0))
 
 
 @dataclass(frozen=True, slots=True)
-class JobCost:
-    """A job's bill so far."""
-
-    sums: CostSums
-    currency: str
-    lines: tuple[CostLine, ...]
-
-    @property
-    def audio_seconds(self) -> float:
-        """Audio transcribed, in seconds."""
-        return self.sums.audio_seconds
-
-    @property
-    def engine_seconds(self) -> float:
-        """Engine time in seconds, wasted time included."""
-        return self.sums.engine_seconds
-
-    @property
-    def billable_cost(self) -> Decimal:
-        """Money for engine time whose result was kept."""
-        return self.sums.billable_cost
-
-    @property
-    def wasted_cost(self) -> Decimal:
-        """Money for engine time whose result was lost."""
-        return self.sums.wasted_cost
-
-    @property
-    def rtfx(self) -> float | None:
-        """Seconds of audio per second of engine."""
-        return self.sums.rtfx
-
-
-@dataclass(frozen=True, slots=True)
 class CostRow:
     """One group of a report; `key` is the day (ISO), a name, an id, or a tag's value."""
 
@@ -135,7 +68,7 @@ class CostRow:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """A period's costs: rows by key, their total, and what the fleet's idle time cost besides."""
+    """A period's costs: rows by key, their total, and the cost of the fleet's idle time."""
 
     start: date
     end: date
@@ -149,7 +82,7 @@ class CostReport:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the ledger says of one chip with one model: audio and engine seconds of chunks that were kept."""
+    """Audio and engine seconds of the kept chunks of one chip, model and search, from the ledger."""
 
     chip: str
     model: str

@@ -25,6 +25,15 @@ LINES = 1_000_000
 REPORTED = 100
 """Bad lines that a report shows; it counts all."""
 TAGS = 16
+_SUFFIXES = frozenset(
+    {".aac", ".aif", ".aiff", ".amr", ".au", ".avi", ".caf", ".flac", ".m4a", ".m4b", ".mka", ".mkv", ".mov"}
+    | {".mp2", ".mp3", ".mp4", ".mpeg", ".mpg", ".oga", ".ogg", ".opus", ".wav", ".weba", ".webm", ".wma"}
+)
+
+
+def is_recording(name: str) -> bool:
+    """Whether a file of this name is a recording, by its suffix; for batches of a folder or a prefix."""
+    return f".{name.rpartition('.')[2].lower()}" in _SUFFIXES
 
 
 def _printable(text: str) -> str:

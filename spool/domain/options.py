@@ -26,6 +26,8 @@ from pydantic import (
     model_validator,
 )
 
+Decoder = Literal["greedy", "beam"]
+
 MOST_PHRASES = 10_000
 LONGEST_PHRASE = 200
 """Characters."""
@@ -107,9 +109,7 @@ class _Options(BaseModel):
     model: Annotated[
         str, Field(min_length=1, max_length=200, description="A model name from the settings.")
     ] = "demo"
-    decoder: Annotated[Literal["greedy", "beam"], Field(description="Search over the model's output.")] = (
-        "greedy"
-    )
+    decoder: Annotated[Decoder, Field(description="Search over the model's output.")] = "greedy"
     beam: Annotated[
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
     ] = 4

@@ -51,11 +51,6 @@ class ModelShape:
         return "tdt" if self.durations else "rnnt"
 
     @property
-    def frame_rate(self) -> float:
-        """Encoder frames a second of audio."""
-        return FEATURE_FRAMES / self.factor
-
-    @property
     def encoder_weights(self) -> int:
         """Matrices of the encoder's layers; what is small beside them is left out."""
         square = self.width * self.width

@@ -7,11 +7,12 @@ Speeds are seconds of audio a second (RTFx); money is in the currency of its pri
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from spool.domain.options import Decoder
 from spool.errors import InvalidRequest
 from spool.planning.chips import CHIPS, Chip
 from spool.planning.model_size import ModelShape
 from spool.planning.recordings import CHUNK_SECONDS, Lengths
-from spool.planning.roofline import Batch, Decoder, Work
+from spool.planning.roofline import Batch, Work
 from spool.planning.throughput import Pace, Parts, RooflinePace
 from spool.settings import FRAME_BUDGET, MAX_BATCH
 

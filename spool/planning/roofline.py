@@ -1,18 +1,17 @@
 """How many operations and bytes a batch takes, and how fast a chip could be at best (its roofline).
 
 A multiply-add is two operations. An encoder computes scores for 2T - 1 relative positions a query, so
-attention counts 4 T d a frame and layer; `needed_attention` is the 3 T d that a result takes. Norms,
+attention counts 4 T d a frame and layer, of which a result takes 3 T d. Norms,
 activations and softmax count as bytes, since they are bound by those. Times are seconds of audio unless said.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
+from spool.domain.options import Decoder
 from spool.planning.chips import Chip
 from spool.planning.model_size import FEATURE_FRAMES, ModelShape
 
-Decoder = Literal["greedy", "beam"]
 STEPS_PER_SECOND = 6.5
 """Steps that a TDT search takes for a second of speech; assumed, and nearly tokens plus some blanks."""
 TOKENS_PER_SECOND = 3.75
@@ -69,11 +68,6 @@ class Work:
         seen = self.frames if self.shape.window is None else min(self.frames, self.shape.window)
         each = 4 * 2 * self.frames * seen * self.shape.width * self.shape.layers
         return self.batch.utterances * each
-
-    @property
-    def needed_attention(self) -> float:
-        """The same without the positions that no pair has."""
-        return self.attention * 3 / 4
 
     @cached_property
     def positions(self) -> float:

@@ -50,4 +50,6 @@ def with_example(example: dict[str, Any], *, strict: bool = False) -> ConfigDict
     """A model's configuration: frozen, an example for OpenAPI; `strict` refuses what it does not know."""
     extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
     # What is asked is read as it is written: neither 1 nor "yes" is true.
-    return ConfigDict(extra=extra, frozen=True, strict=strict, json_schema_extra={"examples": [example]})
+    # Built on first use: a command line needs few of the schemas it imports.
+    schema: dict[str, Any] = {"examples": [example]}
+    return ConfigDict(extra=extra, frozen=True, strict=strict, json_schema_extra=schema, defer_build=True)

@@ -8,14 +8,12 @@ and its time is billed as wasted.
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.domain.transcript import Lattice, NbestText, Word
 from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
-from spool.store.sql import now_utc
+from spool.store.sql import now_utc, upsert
 from spool.tables import chunks
 
 
@@ -54,29 +52,24 @@ def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) 
     itself.
     """
     lock_claim(tx, claim)
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
-    saved = tx.execute(
-        build(chunks)
-        .values(
-            job_id=claim.job.id,
-            channel=chunk.channel,
-            number=chunk.index,
-            core_start=chunk.core_start,
-            core_end=chunk.core_end,
-            start_sample=chunk.start,
-            end_sample=chunk.end,
-            words=[word.model_dump(mode="json") for word in chunk.words],
-            engine_ns=chunk.engine_ns,
-            attempt=claim.attempt,
-            created_at=now_utc(),
-            fingerprint=chunk.fingerprint,
-            nbest=[told.model_dump(mode="json") for told in chunk.nbest] or None,
-            tail=None if chunk.tail is None else [list(heard) for heard in chunk.tail],
-            lattice=chunk.lattice and chunk.lattice.model_dump(mode="json"),
-        )
-        .on_conflict_do_nothing(index_elements=[chunks.c.job_id, chunks.c.channel, chunks.c.number])
-        .returning(chunks.c.number)
-    ).one_or_none()
+    row = {
+        "job_id": claim.job.id,
+        "channel": chunk.channel,
+        "number": chunk.index,
+        "core_start": chunk.core_start,
+        "core_end": chunk.core_end,
+        "start_sample": chunk.start,
+        "end_sample": chunk.end,
+        "words": [word.model_dump(mode="json") for word in chunk.words],
+        "engine_ns": chunk.engine_ns,
+        "attempt": claim.attempt,
+        "created_at": now_utc(),
+        "fingerprint": chunk.fingerprint,
+        "nbest": [hypothesis.model_dump(mode="json") for hypothesis in chunk.nbest] or None,
+        "tail": None if chunk.tail is None else [list(pair) for pair in chunk.tail],
+        "lattice": chunk.lattice and chunk.lattice.model_dump(mode="json"),
+    }
+    saved = upsert(tx, chunks, row, returning=[chunks.c.number]).one_or_none()
     charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved is None)
 
 

@@ -18,8 +18,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Exists, Row, delete, exists, insert, literal, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.domain.events import (
     BATCH_CANCELLED,
@@ -32,7 +30,7 @@ from spool.domain.events import (
 )
 from spool.domain.jobs import TERMINAL, Job, JobState
 from spool.store.batch_progress import batch_counts
-from spool.store.sql import now_utc, seconds_from_now
+from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.store.webhooks import add_deliveries
 from spool.tables import batches, event_inbox, event_position, events, jobs
 
@@ -131,14 +129,6 @@ def prune_events(tx: Connection, days: float, limit: int = 5000) -> int:
     return tx.execute(delete(events).where(events.c.id.in_(old))).rowcount
 
 
-def forget_events(tx: Connection, job_ids: Sequence[str]) -> int:
-    """Forget everything told of these jobs, as their deletion asks; how many events."""
-    gone = 0
-    for table in (event_inbox, events):
-        gone += tx.execute(delete(table).where(table.c.job_id.in_(job_ids))).rowcount
-    return gone
-
-
 def _told(job: Job) -> dict[str, Any]:
     """What the event says beside the ids: small, since there is one for each move of each job."""
     told: dict[str, Any] = {"state": job.state.value, "name": job.name, "attempt": job.attempt}
@@ -194,12 +184,11 @@ def batch_is_open(tx: Connection, batch_id: str) -> bool:
 
 
 def _locked_position(tx: Connection) -> int:
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
     taken = update(event_position).where(event_position.c.name == POSITION)
     taken = taken.values(value=event_position.c.value)
     position = tx.scalar(taken.returning(event_position.c.value))
     if position is None:
-        tx.execute(build(event_position).values(name=POSITION, value=0).on_conflict_do_nothing())
+        upsert(tx, event_position, {"name": POSITION, "value": 0})
         position = tx.scalar(taken.returning(event_position.c.value))
     return int(position or 0)
 

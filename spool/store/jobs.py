@@ -1,13 +1,8 @@
-"""Jobs as people see them: created, looked up, listed, cancelled, retried.
+"""Jobs as submitters use them: create, get, list, cancel, retry; with idempotency keys and phrase lists.
 
-A job's row and its outbox line are written by the same call, so they commit together (law 2). What workers
-write is in `spool.store.queue.leases`.
-
-Idempotency keys: the first request under a key is kept, and a repeat of it is known as one.
-
-A key belongs to a project, and stands beside the SHA-256 of what was asked under it. Knows no request.
-
-Lists of phrases, each kept once under its digest, however many jobs have the same.
+A job's row and its outbox line are written by the same call, so they commit together (law 2). An idempotency
+key belongs to a project and is kept with the hash of its first request; a phrase list is kept once under its
+digest, however many jobs use it. What workers write is in `spool.store.queue.leases`.
 """
 
 import hashlib
@@ -16,49 +11,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, func, insert, literal, null, select, tuple_, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy import ColumnElement, Connection, case, func, insert, null, select, update
 
-from spool.domain.jobs import Job, JobState, Source, SourceKind
+from spool.domain.jobs import Job, JobState, Source
 from spool.domain.options import JobOptions, PhraseList
 from spool.domain.priority import NORMAL, deadline_rank_of
-from spool.errors import Conflict, InvalidRequest, NotFound
+from spool.errors import Conflict, NotFound
 from spool.ids import new_id
 from spool.store.deletions import refuse_deleted, whole
 from spool.store.event_log import note_jobs
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
-from spool.store.sql import epoch_us, now_utc, read_cursor, write_cursor
-from spool.tables import ID, idempotency, jobs, phrase_lists
-from spool.tables.base import UtcDateTime
-
-__all__ = [
-    "Job",
-    "JobFilter",
-    "NewJob",
-    "Page",
-    "Source",
-    "SourceKind",
-    "cancel_job",
-    "create_job",
-    "get_job",
-    "job_counts",
-    "list_jobs",
-    "retried",
-    "retry_job",
-    "retry_job_once",
-    "values_of",
-]
-
-PAGE_LIMIT = 1000
+from spool.store.sql import Page, epoch_us, now_utc, page, upsert
+from spool.tables import idempotency, jobs, phrase_lists
 
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """What a submitter asks for. `id` may be chosen beforehand with `new_id("job")`, as an upload's key needs
-    it.
+    """A job to be created. `id` may be chosen beforehand with `new_id("job")`: an upload's key needs it.
 
-    `request_hash` (hex SHA-256 of what was asked) tells a repeat of an `idempotency_key` from its misuse.
+    `request_hash` (hex SHA-256 of the request) tells a repeated `idempotency_key` from a misused one.
     """
 
     source: Source
@@ -78,14 +49,14 @@ class NewJob:
     key_id: str | None = None
     traceparent: str | None = None
     phrases: PhraseList | None = None
-    """Those whose digest `options` name."""
+    """The list whose digest `options` names."""
     priority: int = NORMAL
     deadline: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs a list holds; None means any. Created from (inclusive) and to (exclusive) are aware
+    """Which jobs to list; None means any. `created_from` (inclusive) and `created_to` (exclusive) are aware
     datetimes."""
 
     state: JobState | None = None
@@ -97,34 +68,26 @@ class JobFilter:
     created_to: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Jobs, newest first, and the cursor of the page after them (None at the end)."""
-
-    items: tuple[Job, ...]
-    next_cursor: str | None
-
-
 def create_job(tx: Connection, new: NewJob) -> tuple[Job, bool]:
-    """Write the job and its outbox line; the bool tells whether it is new.
+    """Write the job and its outbox line. The bool is True when the job is new.
 
-    A repeated idempotency key (per project) with the same request hash answers with the first job. Raises
+    A repeated idempotency key (per project) with the same request hash returns the first job. Raises
     Conflict when the key was used for another request.
     """
     if new.idempotency_key is None:
         return _insert_job(tx, new), True
-    asked = (new.project, new.idempotency_key, new.request_hash or "")
-    first = job_of_key(tx, *asked)
+    request = (new.project, new.idempotency_key, new.request_hash or "")
+    first = job_of_key(tx, *request)
     if first is not None:
         return get_job(tx, first), False
     with tx.begin_nested() as savepoint:
         job = _insert_job(tx, new)
-        if keep_key(tx, *asked, job.id):
+        if keep_key(tx, *request, job.id):
             return job, True
-        savepoint.rollback()  # a transaction beside us was first
-    first = job_of_key(tx, *asked)
+        savepoint.rollback()  # a concurrent transaction was first
+    first = job_of_key(tx, *request)
     if first is None:
-        raise Conflict(f"The idempotency key {new.idempotency_key!r} is in use by another request right now.")
+        raise key_in_use(new.idempotency_key)
     return get_job(tx, first), False
 
 
@@ -136,31 +99,19 @@ def get_job(tx: Connection, job_id: str) -> Job:
     return job_of(row)
 
 
-def list_jobs(tx: Connection, wanted: JobFilter, cursor: str | None = None, limit: int = 50) -> Page:
+def list_jobs(tx: Connection, wanted: JobFilter, cursor: str | None = None, limit: int = 50) -> Page[Job]:
     """Up to `limit` (1 to 1000) jobs, newest first, after `cursor`.
 
     Raises InvalidRequest for a limit out of range or a cursor that belongs to another filter.
     """
-    if not 1 <= limit <= PAGE_LIMIT:
-        raise InvalidRequest(f"A page holds 1 to {PAGE_LIMIT} jobs.")
     query = select(*JOB_COLUMNS).where(*_conditions(wanted))
-    if cursor is not None:
-        created_at, job_id = read_cursor(cursor, wanted)
-        # A row comparison, since both databases search the index by it; said with OR they would scan.
-        place = tuple_(literal(created_at, UtcDateTime()), literal(job_id, ID))
-        query = query.where(tuple_(jobs.c.created_at, jobs.c.id) < place)
-    query = query.order_by(jobs.c.created_at.desc(), jobs.c.id.desc()).limit(limit + 1)
-    found = [job_of(row) for row in tx.execute(query)]
-    more = len(found) > limit
-    items = tuple(found[:limit])
-    last = items[-1] if more else None
-    return Page(items, write_cursor(last.created_at, last.id, wanted) if last else None)
+    return page(tx, jobs, query, job_of, wanted, cursor=cursor, limit=limit)
 
 
 def cancel_job(tx: Connection, job_id: str) -> Job:
-    """Cancel: at once when queued; a running job's worker is asked, and stops at its next renewal or chunk.
+    """Cancel a queued job at once; ask a running job's worker to stop, at its next lease renewal or chunk.
 
-    Raises NotFound, and Conflict when the job has ended already.
+    Raises NotFound, and Conflict when the job has already ended.
     """
     queued = jobs.c.state == JobState.QUEUED.value
     row = tx.execute(
@@ -184,8 +135,8 @@ def cancel_job(tx: Connection, job_id: str) -> Job:
 
 
 def retry_job(tx: Connection, job_id: str) -> Job:
-    """Queue a failed or cancelled job again. Its saved chunks stay; crashes, transient_failures and time are
-    forgotten.
+    """Queue a failed or cancelled job again. Keep its saved chunks; reset its counts of crashes and transient
+    failures and its running time.
 
     Raises NotFound, Deleted, and Conflict in any other state.
     """
@@ -197,7 +148,7 @@ def retry_job(tx: Connection, job_id: str) -> Job:
             jobs.c.state.in_([JobState.FAILED.value, JobState.CANCELLED.value]),
             whole(),
         )
-        .values(**retried())
+        .values(**retry_values())
         .returning(*JOB_COLUMNS)
     ).one_or_none()
     if row is None:
@@ -211,22 +162,23 @@ def retry_job(tx: Connection, job_id: str) -> Job:
 
 
 def retry_job_once(tx: Connection, job_id: str, key: str) -> tuple[Job, bool]:
-    """Retry under an idempotency key of the job's project: a repeat changes nothing, the bool tells.
+    """Retry under an idempotency key of the job's project. The bool is False for a repeat, which changes
+    nothing.
 
     Raises NotFound; Conflict as `retry_job` does, which leaves the key free, and for another request's key.
     """
     job = get_job(tx, job_id)
-    asked = (job.project, key, hashlib.sha256(f"retry {job_id}".encode()).hexdigest())
-    if keep_key(tx, *asked, job_id):
+    request = (job.project, key, hashlib.sha256(f"retry {job_id}".encode()).hexdigest())
+    if keep_key(tx, *request, job_id):
         return retry_job(tx, job_id), True
-    if job_of_key(tx, *asked) is None:
-        raise Conflict(f"The idempotency key {key!r} is in use by another request right now.")
+    if job_of_key(tx, *request) is None:
+        raise key_in_use(key)
     return get_job(tx, job_id), False
 
 
-def retried() -> dict[str, Any]:
-    """What a retry sets: queued as if new, with nothing left of how it ended."""
-    emptied = ("hinted_at", "started_at", "finished_at", "error_code", "error_message", "not_before")
+def retry_values() -> dict[str, Any]:
+    """The column values that a retry sets: queued as if new, without a trace of how the job ended."""
+    cleared = ("hinted_at", "started_at", "finished_at", "error_code", "error_message", "not_before")
     return {
         "state": JobState.QUEUED.value,
         "crashes": 0,
@@ -236,7 +188,7 @@ def retried() -> dict[str, Any]:
         "queued_at": now_utc(),
         "queue_position": epoch_us(),
         "updated_at": now_utc(),
-    } | dict.fromkeys(emptied, null())
+    } | dict.fromkeys(cleared, null())
 
 
 def job_counts(tx: Connection, project: str | None = None) -> dict[JobState, int]:
@@ -244,12 +196,12 @@ def job_counts(tx: Connection, project: str | None = None) -> dict[JobState, int
     query = select(jobs.c.state, func.count()).group_by(jobs.c.state)
     if project is not None:
         query = query.where(jobs.c.project == project)
-    counted = {JobState(state): int(number) for state, number in tx.execute(query)}
-    return {state: counted.get(state, 0) for state in JobState}
+    counts = {JobState(state): int(number) for state, number in tx.execute(query)}
+    return {state: counts.get(state, 0) for state in JobState}
 
 
 def values_of(new: NewJob) -> dict[str, Any]:
-    """The columns of a new job's row but its times, which are the database's."""
+    """The column values of a new job, except the times, which come from the database."""
     return {
         "id": new.id or new_id("job"),
         "project": new.project,
@@ -309,50 +261,55 @@ def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
 
 def job_of_key(tx: Connection, project: str, key: str, request_hash: str) -> str | None:
     """The id of the job that the key's first request was about. Raises Conflict for another request's key."""
-    found = tx.execute(
+    row = tx.execute(
         select(idempotency.c.job_id, idempotency.c.request_hash).where(
             idempotency.c.project == project, idempotency.c.key == key
         )
     ).one_or_none()
-    if found is None:
+    if row is None:
         return None
-    if found.request_hash != request_hash:
-        raise Conflict(f"The idempotency key {key!r} was used for another request.")
-    return str(found.job_id)
+    if row.request_hash != request_hash:
+        raise key_reused(key)
+    return str(row.job_id)
+
+
+def key_reused(key: str | None) -> Conflict:
+    """The error for a key that came with another request before."""
+    return Conflict(f"The idempotency key {key!r} was used for another request; send this one under its own.")
+
+
+def key_in_use(key: str | None) -> Conflict:
+    """The error for a key whose first request has not been committed yet."""
+    return Conflict(f"Another request with the idempotency key {key!r} is in progress; retry in a moment.")
 
 
 def keep_key(tx: Connection, project: str, key: str, request_hash: str, job_id: str) -> bool:
-    """Keep the key; False when there is one already. Waits for a transaction that is writing the same."""
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
-    kept = tx.execute(
-        build(idempotency)
-        .values(project=project, key=key, request_hash=request_hash, job_id=job_id, created_at=now_utc())
-        .on_conflict_do_nothing()
-        .returning(idempotency.c.job_id)
-    )
+    """Keep the key; False when it exists already. Waits for a transaction that is writing the same key."""
+    row = {"project": project, "key": key, "request_hash": request_hash, "job_id": job_id}
+    kept = upsert(tx, idempotency, row | {"created_at": now_utc()}, returning=[idempotency.c.job_id])
     return kept.one_or_none() is not None
 
 
 def keep_phrases(tx: Connection, lists: Iterable[PhraseList | None]) -> None:
-    """Keep the lists that are not there yet; None is no list."""
-    asked = {told.sha256: told for told in lists if told is not None}
-    if not asked:
+    """Store the lists that are not stored yet; None is no list."""
+    by_digest = {phrases.sha256: phrases for phrases in lists if phrases is not None}
+    if not by_digest:
         return
-    held = select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(list(asked)))
-    # Held until the jobs that name them are committed, so that no deletion takes them for unused meanwhile.
-    there = set(tx.scalars(held.order_by(phrase_lists.c.sha256).with_for_update(read=True)))
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
-    # In the order of their digests, so that two transactions never wait for each other in a circle.
+    stored = select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(list(by_digest)))
+    # Locked until the jobs that name them are committed, so that no deletion takes them for unused meanwhile.
+    known = set(tx.scalars(stored.order_by(phrase_lists.c.sha256).with_for_update(read=True)))
+    # In the order of their digests, so that two transactions cannot deadlock.
     rows = [
-        {"sha256": digest, "phrases": list(asked[digest].phrases)} for digest in sorted(set(asked) - there)
+        {"sha256": digest, "phrases": list(by_digest[digest].phrases)}
+        for digest in sorted(set(by_digest) - known)
     ]
     if rows:
-        tx.execute(build(phrase_lists).values(created_at=now_utc()).on_conflict_do_nothing(), rows)
+        upsert(tx, phrase_lists, {"created_at": now_utc()}, rows)
 
 
 def phrases_of(tx: Connection, sha256: str) -> tuple[str, ...]:
     """The phrases of a list. Raises NotFound."""
-    found = tx.scalar(select(phrase_lists.c.phrases).where(phrase_lists.c.sha256 == sha256))
-    if found is None:
-        raise NotFound(f"There is no list of phrases {sha256}.")
-    return tuple(found)
+    phrases = tx.scalar(select(phrase_lists.c.phrases).where(phrase_lists.c.sha256 == sha256))
+    if phrases is None:
+        raise NotFound(f"There is no phrase list {sha256}.")
+    return tuple(phrases)

@@ -18,15 +18,13 @@ from datetime import date, datetime
 from itertools import groupby
 
 from sqlalchemy import ColumnElement, Connection, case, func, insert, select, true
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.domain.jobs import TERMINAL, JobState
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import PRIORITY_NAMES, PriorityName
 from spool.domain.worker_stats import WorkCounts
 from spool.ids import new_id
-from spool.store.sql import now_utc, seconds_from_now
+from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.store.webhooks import webhook_deliveries_by_outcome
 from spool.store.workers import Worker, workers_named
 from spool.tables import audits, batches, cost_lines, counters, jobs, outbox, workers
@@ -103,16 +101,9 @@ LEASES_LOST = "leases_lost"
 
 def count_up(tx: Connection, name: str, by: dict[str, int]) -> None:
     """Add to the counts of `name`, each under its label. Locks those rows until the transaction ends."""
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
-    for label, number in sorted(by.items()):  # in one order everywhere, so that no two wait for each other
-        tx.execute(
-            build(counters)
-            .values(name=name, label=label, value=number)
-            .on_conflict_do_update(
-                index_elements=[counters.c.name, counters.c.label],
-                set_={"value": counters.c.value + number},
-            )
-        )
+    for label, number in sorted(by.items()):  # in one order everywhere, so that no two can deadlock
+        row = {"name": name, "label": label, "value": number}
+        upsert(tx, counters, row, update={"value": counters.c.value + number})
 
 
 def counted(tx: Connection, name: str) -> dict[str, int]:

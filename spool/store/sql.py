@@ -1,28 +1,45 @@
-"""Time as the database tells it, so that machines whose clocks disagree still agree on leases.
+"""The SQL that every query shares: the database's clock, inserts that may find their row there, and pages.
 
-`UtcDateTime` is the only column type for instants: timezone-aware UTC in Python, `timestamptz` on PostgreSQL
-and fixed-width text on SQLite, where text order is time order. On PostgreSQL the clock is
-`statement_timestamp()`: unlike `now()` it moves on within a transaction, and unlike `clock_timestamp()` an
-index can be searched by it.
-
-Cursors: where a page ended, as text that only the query it came from accepts back. Knows no table.
+Instants come from the database, so that machines whose clocks disagree still agree on leases. On PostgreSQL
+the clock is `statement_timestamp()`: unlike `now()` it moves on within a transaction, and unlike
+`clock_timestamp()` an index can be searched by it. A cursor is accepted only by the query that returned it.
+What is in the tables is for the modules beside this one to know.
 """
 
 import base64
 import binascii
 import hashlib
 import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from sqlalchemy import BigInteger, Date, Float, literal
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Date,
+    Float,
+    Row,
+    Select,
+    Table,
+    literal,
+    tuple_,
+)
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
 
 from spool.errors import InvalidRequest
-from spool.tables.base import UtcDateTime
+from spool.tables.base import ID, UtcDateTime
 
+Item = TypeVar("Item")
+
+PAGE_LIMIT = 1000
 _SQLITE_FORMAT = "%Y-%m-%d %H:%M:%f"  # milliseconds; '000' is appended to reach SQLAlchemy's fixed width
 
 
@@ -99,25 +116,85 @@ def _micros_sqlite(element: epoch_us, compiler: SQLCompiler, **kw: Any) -> str: 
     return "(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)"
 
 
-def write_cursor(created_at: datetime, row_id: str, query: object) -> str:
-    """The place after a row, bound to `query` (anything whose repr says all of it)."""
-    place = [_fingerprint(query), created_at.isoformat(), row_id]
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+def upsert(
+    tx: Connection,
+    table: Table,
+    values: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    update: Mapping[str, Any] | None = None,
+    where: ColumnElement[bool] | None = None,
+    returning: Sequence[ColumnElement[Any]] = (),
+) -> CursorResult[Any]:
+    """Insert `values`, or each of `rows` with `values` added to it.
+
+    A row whose primary key exists is set to `update` if it meets `where`. Without `update` a row that breaks
+    any unique index is left out. `returning` yields the rows that were written.
+    """
+    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
+    statement = build(table).values(**values)
+    if update is None:
+        statement = statement.on_conflict_do_nothing()
+    else:
+        key = list(table.primary_key.columns)
+        statement = statement.on_conflict_do_update(index_elements=key, set_=dict(update), where=where)
+    written = statement.returning(*returning) if returning else statement
+    return tx.execute(written) if rows is None else tx.execute(written, rows)
 
 
-def read_cursor(cursor: str, query: object) -> tuple[datetime, str]:
-    """The place that `write_cursor` wrote. Raises InvalidRequest for other text and for another query's
-    cursor."""
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """Items, newest first, and the cursor of the page after them (None at the end)."""
+
+    items: tuple[Item, ...]
+    next_cursor: str | None
+
+
+def page(
+    tx: Connection,
+    table: Table,
+    query: Select[Any],
+    read: Callable[[Row[Any]], Item],
+    scope: object,
+    *,
+    cursor: str | None,
+    limit: int,
+) -> Page[Item]:
+    """Up to `limit` rows of `query`, newest first, after `cursor`.
+
+    `query` selects `created_at` and `id` of `table`; `scope` is anything whose repr identifies the query.
+    Raises InvalidRequest for a limit out of range and for another query's cursor.
+    """
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise InvalidRequest(f"A page holds 1 to {PAGE_LIMIT} {table.name.replace('_', ' ')}, not {limit}.")
+    key = (table.c.created_at, table.c.id)
+    if cursor is not None:
+        created_at, row_id = _read_cursor(cursor, scope)
+        # A row comparison, since both databases search the index by it; written with OR they would scan.
+        last_seen = tuple_(literal(created_at, UtcDateTime()), literal(row_id, ID))
+        query = query.where(tuple_(*key) < last_seen)
+    rows = tx.execute(query.order_by(*(column.desc() for column in key)).limit(limit + 1)).all()
+    last = rows[limit - 1] if len(rows) > limit else None
+    next_cursor = None if last is None else _write_cursor(last.created_at, last.id, scope)
+    return Page(tuple(map(read, rows[:limit])), next_cursor)
+
+
+def _write_cursor(created_at: datetime, row_id: str, scope: object) -> str:
+    position = [_fingerprint(scope), created_at.isoformat(), row_id]
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str, scope: object) -> tuple[datetime, str]:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         fingerprint, created, row_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         created_at = datetime.fromisoformat(created)
     except (binascii.Error, ValueError, TypeError, RecursionError):
         raise InvalidRequest("The cursor cannot be read; begin again without one.") from None
-    if fingerprint != _fingerprint(query) or not isinstance(row_id, str) or created_at.tzinfo is None:
+    if fingerprint != _fingerprint(scope) or not isinstance(row_id, str) or created_at.tzinfo is None:
         raise InvalidRequest("The cursor belongs to another query; begin again without one.")
     return created_at, row_id
 
 
-def _fingerprint(query: object) -> str:
-    return hashlib.sha256(repr(query).encode()).hexdigest()[:16]
+def _fingerprint(scope: object) -> str:
+    return hashlib.sha256(repr(scope).encode()).hexdigest()[:16]

@@ -1,13 +1,9 @@
-"""Endpoints that are told of events: made, listed, their secrets rotated, disabled, removed.
+"""Webhooks and what is sent to them: one row for each delivery, attempted until it arrives or is given up.
 
-A removed endpoint keeps its row, without address and secrets, for the counts of what became of deliveries.
-What is sent to them is in `spool.store.webhooks`.
-
-What endpoints are sent: one row for each message, tried until it arrived or is given up.
-
-Any process may take what is due: a row that is taken is due again only after a while, so of several processes
-one sends it, and one that dies loses none. What comes of a try is written under the number of that try alone.
-Opens no connection; the words and waits of the specification are in `spool.domain.webhooks`.
+Any process may take what is due: a delivery that is taken is due again only after a while, so of several
+processes one sends it, and one that dies loses none. The outcome of an attempt is written under the number of
+that attempt alone. A removed webhook keeps its row, without address and secrets, for the counts. HTTP is in
+`api.delivery`, signatures and retry times in `spool.domain.webhooks`.
 """
 
 import json
@@ -16,25 +12,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, delete, exists, func, insert, literal, null, select, tuple_, update
+from sqlalchemy import Connection, Row, delete, exists, func, insert, literal, null, select, update
 
 from spool.domain.events import Event
 from spool.domain.webhooks import new_secret
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
-from spool.store.sql import now_utc, read_cursor, seconds_from_now, write_cursor
-from spool.tables import ID, webhook_deliveries, webhooks
-from spool.tables.base import UtcDateTime
+from spool.store.sql import Page, now_utc, page, seconds_from_now
+from spool.tables import webhook_deliveries, webhooks
 
 OLD_SECRET_SECONDS = 24 * 3600.0
-"""How long the secret before the last one goes on to sign."""
-MOST = 50
-"""Endpoints of one project."""
+"""How long the previous secret continues to sign beside the new one."""
+MAX_WEBHOOKS = 50
+"""Webhooks of one project."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewWebhook:
-    """What is asked for. `types`: of which events; `batch_id`: of one batch and its jobs alone."""
+    """A webhook to be created. `types`: the events it receives; `batch_id`: of one batch and its jobs."""
 
     project: str
     url: str
@@ -46,7 +41,7 @@ class NewWebhook:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """An endpoint as its row stood when it was read."""
+    """A webhook as its row was read."""
 
     id: str
     project: str
@@ -70,10 +65,12 @@ class Webhook:
 
 
 def create_webhook(tx: Connection, new: NewWebhook) -> Webhook:
-    """Make an endpoint with a secret of its own. Raises Conflict when the project has `MOST`."""
-    mine = (webhooks.c.project == new.project, webhooks.c.deleted_at.is_(None))
-    if (tx.scalar(select(func.count()).select_from(webhooks).where(*mine)) or 0) >= MOST:
-        raise Conflict(f"The project {new.project} has {MOST} webhooks; remove one first.")
+    """Create a webhook with its own secret. Raises Conflict when the project has `MAX_WEBHOOKS`."""
+    existing = (webhooks.c.project == new.project, webhooks.c.deleted_at.is_(None))
+    if (tx.scalar(select(func.count()).select_from(webhooks).where(*existing)) or 0) >= MAX_WEBHOOKS:
+        raise Conflict(
+            f"Project {new.project} has {MAX_WEBHOOKS} webhooks, the most allowed; remove one first."
+        )
     webhook_id = new_id("whk")
     tx.execute(
         insert(webhooks).values(
@@ -92,23 +89,23 @@ def create_webhook(tx: Connection, new: NewWebhook) -> Webhook:
 
 
 def get_webhook(tx: Connection, webhook_id: str) -> Webhook:
-    """The endpoint. Raises NotFound, also for one that was removed."""
-    row = tx.execute(_known().where(webhooks.c.id == webhook_id)).one_or_none()
+    """The webhook. Raises NotFound, also for one that was removed."""
+    row = tx.execute(_existing().where(webhooks.c.id == webhook_id)).one_or_none()
     if row is None:
         raise NotFound(f"There is no webhook {webhook_id}.")
     return _webhook_of(row)
 
 
 def list_webhooks(tx: Connection, project: str | None = None) -> list[Webhook]:
-    """Every endpoint, or a project's, the newest first."""
-    query = _known() if project is None else _known().where(webhooks.c.project == project)
+    """Every webhook, or a project's, newest first."""
+    query = _existing() if project is None else _existing().where(webhooks.c.project == project)
     return [
         _webhook_of(row) for row in tx.execute(query.order_by(webhooks.c.created_at.desc(), webhooks.c.id))
     ]
 
 
 def rotate_secret(tx: Connection, webhook_id: str) -> Webhook:
-    """Give it a new secret; the one so far signs beside it for a day. Raises NotFound."""
+    """Give it a new secret; the old one also signs for one more day. Raises NotFound."""
     get_webhook(tx, webhook_id)
     tx.execute(
         update(webhooks)
@@ -123,7 +120,7 @@ def rotate_secret(tx: Connection, webhook_id: str) -> Webhook:
 
 
 def disable_webhook(tx: Connection, webhook_id: str, reason: str) -> None:
-    """Tell it nothing more until somebody enables it; what waits goes on waiting."""
+    """Send it nothing until it is enabled again; pending deliveries stay pending."""
     tx.execute(
         update(webhooks)
         .where(webhooks.c.id == webhook_id, webhooks.c.disabled_at.is_(None))
@@ -132,15 +129,15 @@ def disable_webhook(tx: Connection, webhook_id: str, reason: str) -> None:
 
 
 def enable_webhook(tx: Connection, webhook_id: str) -> Webhook:
-    """Tell it again, from what waits on. Raises NotFound."""
+    """Send to it again, starting with the pending deliveries. Raises NotFound."""
     get_webhook(tx, webhook_id)
-    nothing = dict.fromkeys(("disabled_at", "disabled_reason", "failing_since"), null())
-    tx.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(**nothing))
+    cleared = dict.fromkeys(("disabled_at", "disabled_reason", "failing_since"), null())
+    tx.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(**cleared))
     return get_webhook(tx, webhook_id)
 
 
 def remove_webhook(tx: Connection, webhook_id: str) -> None:
-    """Forget its address, secrets and deliveries. Raises NotFound."""
+    """Delete its address, secrets and deliveries. Raises NotFound."""
     get_webhook(tx, webhook_id)
     tx.execute(webhook_deliveries.delete().where(webhook_deliveries.c.webhook_id == webhook_id))
     tx.execute(
@@ -150,7 +147,7 @@ def remove_webhook(tx: Connection, webhook_id: str) -> None:
     )
 
 
-def _known() -> Any:  # noqa: ANN401 - a select of these columns
+def _existing() -> Any:  # noqa: ANN401 - a select of these columns
     columns = [column for column in webhooks.c if column.name != "deleted_at"]
     return select(*columns).where(webhooks.c.deleted_at.is_(None))
 
@@ -159,14 +156,14 @@ def _webhook_of(row: Row[Any]) -> Webhook:
     return Webhook(**{**row._mapping, "types": tuple(row.types)})
 
 
-_LOG = 30  # tries that a delivery tells of
+_LOG = 30  # attempts that a delivery's log keeps
 _REPLAYED = "replayed"
 DeliveryState = Literal["pending", "delivered", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message to one endpoint, as its row stood when it was read."""
+    """One message to one webhook, as its row was read."""
 
     id: str
     webhook_id: str
@@ -176,13 +173,13 @@ class Delivery:
     tries: int
     due_at: datetime
     log: list[dict[str, Any]]
-    """Each try: `at`, `milliseconds`, `status` and `error`; or that somebody had it `replayed`."""
+    """Each attempt: `at`, `milliseconds`, `status` and `error`; or that it was `replayed`."""
     created_at: datetime
     ended_at: datetime | None
 
     @property
     def failures(self) -> int:
-        """Tries that failed since it was made or replayed."""
+        """Failed attempts since it was created or replayed."""
         since = 0
         for entry in self.log:
             since = 0 if entry.get(_REPLAYED) else since + 1
@@ -191,7 +188,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A delivery that this process is to try now, and where to."""
+    """A delivery that this process is to attempt now, with its address and secrets."""
 
     delivery: Delivery
     url: str = field(repr=False)
@@ -200,30 +197,22 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """An endpoint with something to be sent."""
+    """A webhook with deliveries that are due."""
 
     webhook_id: str
     failing: bool
-    """Whether its last try failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryPage:
-    """Deliveries, newest first, and the cursor of the page after them (None at the end)."""
-
-    items: tuple[Delivery, ...]
-    next_cursor: str | None
+    """Whether its last attempt failed."""
 
 
 def add_deliveries(tx: Connection, placed: Sequence[Event]) -> int:
-    """A delivery of each event to each endpoint of its project that asked for it; how many."""
+    """Create a delivery of each event to each webhook of its project subscribed to it; return how many."""
     projects = {event.project for event in placed}
-    asked = select(webhooks.c.id, webhooks.c.project, webhooks.c.types, webhooks.c.batch_id).where(
+    subscribed = select(webhooks.c.id, webhooks.c.project, webhooks.c.types, webhooks.c.batch_id).where(
         webhooks.c.project.in_(projects), webhooks.c.deleted_at.is_(None), webhooks.c.disabled_at.is_(None)
     )
-    hooks = tx.execute(asked).all() if projects else []
+    hooks = tx.execute(subscribed).all() if projects else []
     rows = [
-        _new(hook.id, event.type, event.at, event.told())
+        _new(hook.id, event.type, event.at, event.document())
         for event in placed
         for hook in hooks
         if hook.project == event.project
@@ -235,17 +224,17 @@ def add_deliveries(tx: Connection, placed: Sequence[Event]) -> int:
     return len(rows)
 
 
-def add_delivery(tx: Connection, webhook: Webhook, kind: str, told: Mapping[str, Any]) -> Delivery:
-    """One message to one endpoint, whatever events it asked for. Raises Conflict for a disabled one."""
+def add_delivery(tx: Connection, webhook: Webhook, kind: str, data: Mapping[str, Any]) -> Delivery:
+    """Create one delivery to one webhook, whatever it subscribed to. Raises Conflict for a disabled one."""
     _refuse_disabled(webhook)
     now: datetime = tx.execute(select(now_utc())).scalar_one()
-    row = _new(webhook.id, kind, now, told)
+    row = _new(webhook.id, kind, now, data)
     tx.execute(insert(webhook_deliveries).values(**row, due_at=now_utc(), created_at=now_utc()))
     return get_delivery(tx, webhook.id, row["id"])
 
 
 def due_webhooks(tx: Connection) -> list[Due]:
-    """The endpoints with something due; one look into an index for each endpoint that there is."""
+    """The webhooks with deliveries due; one index lookup for each webhook."""
     due = exists(select(literal(1)).where(*_due(webhooks.c.id)))
     open_ = (webhooks.c.disabled_at.is_(None), webhooks.c.deleted_at.is_(None))
     rows = tx.execute(select(webhooks.c.id, webhooks.c.failing_since).where(*open_, due))
@@ -253,7 +242,7 @@ def due_webhooks(tx: Connection) -> list[Due]:
 
 
 def take_deliveries(tx: Connection, webhook_id: str, limit: int, seconds: float) -> list[Taken]:
-    """Take up to `limit` due messages of an endpoint for this process, which has `seconds` to try each."""
+    """Take up to `limit` due deliveries of a webhook for this process, which has `seconds` for each."""
     hook = tx.execute(
         select(
             webhooks.c.url,
@@ -286,9 +275,9 @@ def take_deliveries(tx: Connection, webhook_id: str, limit: int, seconds: float)
 def note_try(
     tx: Connection, tried: Delivery, entry: Mapping[str, Any], wait: float | None, *, ok: bool
 ) -> bool:
-    """What came of a try: arrived, to be tried again in `wait` seconds, or given up (None).
+    """Record an attempt: delivered, to be retried in `wait` seconds, or failed for good (None).
 
-    False, and nothing is written, when another process has tried it since or it was replayed meanwhile.
+    Returns False and writes nothing when another process has attempted it since, or it was replayed.
     """
     row = webhook_deliveries.c
     state = "delivered" if ok else "pending" if wait is not None else "failed"
@@ -305,7 +294,7 @@ def note_try(
     if written.rowcount != 1:
         return False
     hook = webhooks.c
-    counted: dict[str, Any] = (
+    changes: dict[str, Any] = (
         {"delivered": hook.delivered + 1, "failing_since": null(), "succeeded_at": now_utc()}
         if ok
         else {
@@ -314,14 +303,17 @@ def note_try(
             "failing_since": func.coalesce(hook.failing_since, now_utc()),
         }
     )
-    tx.execute(update(webhooks).where(hook.id == tried.webhook_id).values(**counted))
+    tx.execute(update(webhooks).where(hook.id == tried.webhook_id).values(**changes))
     return True
 
 
 def get_delivery(tx: Connection, webhook_id: str, delivery_id: str) -> Delivery:
-    """One delivery of an endpoint. Raises NotFound."""
-    mine = (webhook_deliveries.c.id == delivery_id, webhook_deliveries.c.webhook_id == webhook_id)
-    row = tx.execute(select(*webhook_deliveries.c).where(*mine)).one_or_none()
+    """One delivery of a webhook. Raises NotFound."""
+    row = tx.execute(
+        select(*webhook_deliveries.c).where(
+            webhook_deliveries.c.id == delivery_id, webhook_deliveries.c.webhook_id == webhook_id
+        )
+    ).one_or_none()
     if row is None:
         raise NotFound(f"There is no delivery {delivery_id}.")
     return _delivery_of(row)
@@ -329,25 +321,20 @@ def get_delivery(tx: Connection, webhook_id: str, delivery_id: str) -> Delivery:
 
 def list_deliveries(
     tx: Connection, webhook_id: str, state: str | None = None, cursor: str | None = None, limit: int = 50
-) -> DeliveryPage:
-    """Up to `limit` deliveries of an endpoint, newest first, after `cursor`. Raises InvalidRequest."""
-    asked = ("deliveries", webhook_id, state)
+) -> Page[Delivery]:
+    """Up to `limit` (1 to 1000) deliveries of a webhook, newest first, after `cursor`. Raises
+    InvalidRequest."""
     row = webhook_deliveries.c
     query = select(*row).where(row.webhook_id == webhook_id)
     if state is not None:
         query = query.where(row.state == state)
-    if cursor is not None:
-        created_at, delivery_id = read_cursor(cursor, asked)
-        place = tuple_(literal(created_at, UtcDateTime()), literal(delivery_id, ID))
-        query = query.where(tuple_(row.created_at, row.id) < place)
-    query = query.order_by(row.created_at.desc(), row.id.desc()).limit(limit + 1)
-    found = [_delivery_of(each) for each in tx.execute(query)]
-    last = found[limit - 1] if len(found) > limit else None
-    return DeliveryPage(tuple(found[:limit]), write_cursor(last.created_at, last.id, asked) if last else None)
+    scope = ("deliveries", webhook_id, state)
+    return page(tx, webhook_deliveries, query, _delivery_of, scope, cursor=cursor, limit=limit)
 
 
 def replay_delivery(tx: Connection, webhook: Webhook, delivery_id: str) -> Delivery:
-    """Send it again, under its own id and from the first wait on. Raises NotFound; Conflict if disabled."""
+    """Send it again under its own id, with all its retries. Raises NotFound; Conflict for a disabled
+    webhook."""
     _refuse_disabled(webhook)
     past = get_delivery(tx, webhook.id, delivery_id)
     now: datetime = tx.execute(select(now_utc())).scalar_one()
@@ -358,7 +345,7 @@ def replay_delivery(tx: Connection, webhook: Webhook, delivery_id: str) -> Deliv
             state="pending",
             due_at=now_utc(),
             ended_at=null(),
-            # A try that is under way is another one's by then.
+            # An attempt in progress no longer counts.
             tries=webhook_deliveries.c.tries + 1,
             log=[*past.log, {"at": now.isoformat(), _REPLAYED: True}][-_LOG:],
         )
@@ -367,8 +354,7 @@ def replay_delivery(tx: Connection, webhook: Webhook, delivery_id: str) -> Deliv
 
 
 def webhook_deliveries_by_outcome(tx: Connection) -> dict[str, int]:
-    """What came of all that was ever to be sent, in every project, and what still waits; never falls but for
-    `pending` and `disabled_endpoints`."""
+    """Deliveries of all projects by outcome. Only `pending` and `disabled_endpoints` ever fall."""
     hook = webhooks.c
     sums = tx.execute(
         select(
@@ -386,7 +372,7 @@ def webhook_deliveries_by_outcome(tx: Connection) -> dict[str, int]:
 
 
 def prune_deliveries(tx: Connection, days: float, limit: int = 5000) -> int:
-    """Forget up to `limit` deliveries that are older; how many. Call it until it says 0."""
+    """Delete up to `limit` deliveries older than `days`; return how many. Call it until it returns 0."""
     row = webhook_deliveries.c
     old = select(row.id).where(row.created_at < seconds_from_now(-days * 86_400)).limit(limit)
     return tx.execute(delete(webhook_deliveries).where(row.id.in_(old))).rowcount
@@ -397,8 +383,8 @@ def _due(webhook_id: Any) -> Iterable[Any]:  # noqa: ANN401 - an id or the colum
     return row.webhook_id == webhook_id, row.state == "pending", row.due_at <= now_utc()
 
 
-def _new(webhook_id: str, kind: str, at: datetime, told: Mapping[str, Any]) -> dict[str, Any]:
-    body = json.dumps({"type": kind, "timestamp": at.isoformat(), "data": told}, separators=(",", ":"))
+def _new(webhook_id: str, kind: str, at: datetime, data: Mapping[str, Any]) -> dict[str, Any]:
+    body = json.dumps({"type": kind, "timestamp": at.isoformat(), "data": data}, separators=(",", ":"))
     return {
         "id": new_id("msg"),
         "webhook_id": webhook_id,

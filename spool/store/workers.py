@@ -10,12 +10,10 @@ from datetime import datetime
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, Select, null, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.domain.worker_stats import WorkCounts, counts_of
 from spool.errors import NotFound
-from spool.store.sql import now_utc, seconds_from_now
+from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.tables import workers
 
 WorkerState = Literal["starting", "ready", "draining", "resting", "unwell", "stopped"]
@@ -72,7 +70,6 @@ class Worker:
 
 def register_worker(tx: Connection, info: WorkerInfo) -> None:
     """Enter the worker as `starting`; the same id again updates what it says of itself."""
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
     said: dict[str, Any] = {
         "name": info.name,
         "pool": info.pool,
@@ -91,11 +88,7 @@ def register_worker(tx: Connection, info: WorkerInfo) -> None:
         "seen_at": now_utc(),
         "stopped_at": null(),
     }
-    tx.execute(
-        build(workers)
-        .values(id=info.id, started_at=now_utc(), **said)
-        .on_conflict_do_update(index_elements=[workers.c.id], set_=said)
-    )
+    upsert(tx, workers, {"id": info.id, "started_at": now_utc(), **said}, update=said)
 
 
 def heartbeat(

@@ -8,6 +8,7 @@ from sqlalchemy import update
 
 from ops.testbed.fake_models import ABORT, poisoned
 from ops.testbed.jobs import speechlike, write_wav
+from ops.testbed.rows import bill_of
 from ops.testbed.stack import Stack, gone, post_upload, until
 from spool.background.sweeper import Sweeper
 from spool.broker.celery_app import celery_app
@@ -51,7 +52,7 @@ def test_a_zombie_writes_nothing(stack: Stack) -> None:
     assert stack.chunks(job_id) == saved
     assert files_of(stack, job_id) == files
     with stack.db.read() as tx:
-        lines = job_cost(tx, job_id).lines
+        lines = bill_of(tx, job_id)
     assert {(line.attempt, line.wasted) for line in lines} == {(1, True), (2, False)}
     assert 0 < fault.repeated <= len(saved), "what the zombie had in its engine, and nothing that was saved"
 
@@ -78,7 +79,7 @@ def test_a_zombie_killed_as_it_bills_its_waste_bills_it_once(stack: Stack) -> No
         fault.injected = time.monotonic()
     stack.assert_done(fault.jobs)
     with stack.db.read() as tx:
-        wasted = [line for line in job_cost(tx, job_id).lines if line.wasted]
+        wasted = [line for line in bill_of(tx, job_id) if line.wasted]
     assert len(wasted) == 1
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 
 from ops.testbed.rows import claimed, let_lapse, new_job, queued, reread
 from spool.background.outbox_relay import relay_once
-from spool.background.sweeper import LOCK, Sweeper, sweep_once
+from spool.background.sweeper import Sweeper, sweep_once
 from spool.broker.celery_app import TASK, celery_app, queue_depth, send_hint
 from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 from spool.domain.jobs import JobState, queue_name
@@ -22,7 +22,7 @@ from spool.errors import StorageError
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.jobs import create_job
-from spool.store.queue.locks import try_lock
+from spool.store.queue.locks import SWEEP_LOCK, try_lock
 from spool.store.sql import seconds_from_now
 from spool.tables import jobs, locks, outbox
 
@@ -291,10 +291,10 @@ def test_a_sweeper_outlives_a_database_without_tables_and_stops_at_once(
 
 def _lock_owner(db: Database) -> str | None:
     with db.read() as tx:
-        return tx.scalars(select(locks.c.owner).where(locks.c.name == LOCK)).one_or_none()
+        return tx.scalars(select(locks.c.owner).where(locks.c.name == SWEEP_LOCK)).one_or_none()
 
 
 def test_a_lock_of_a_dead_sweeper_runs_out(db: Database, celery: Celery, make_settings: MakeSettings) -> None:
     with db.begin() as tx:
-        assert try_lock(tx, LOCK, "swp_dead", -1)
+        assert try_lock(tx, SWEEP_LOCK, "swp_dead", -1)
     assert sweep_once(db, celery, make_settings(), "swp_heir") is not None

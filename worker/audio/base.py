@@ -10,13 +10,18 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.errors import SourceError, SourceForbidden, SourceMissing, StorageError
+from spool.errors import AudioUnreadable, SourceError, SourceForbidden, SourceMissing, StorageError
 
 Samples = NDArray[np.float32]
 
 MAX_BLOCK_VALUES = 1 << 20
+MIN_RATE = 4_000
+"""Hertz. No speech codec goes lower (telephones have 8 kHz), and at 1 Hz a kilobyte would become a quarter of
+an hour at 16 kHz."""
 MAX_RATE = 6_000_000
 """Hertz; the fastest recordings there are (DSD128) have 5.6 MHz. Beyond it a header is broken."""
+MAX_SEPARATE_CHANNELS = 32
+"""Channels that are transcribed one by one; each needs memory and engine time of its own."""
 
 
 class Block(NamedTuple):
@@ -46,12 +51,22 @@ class Reader(Protocol):
 
 
 def block_frames(rate: int, channels: int) -> int:
-    """Frames to read at once: about a second; neither 1 Hz nor 1000 channels may cost memory."""
+    """Frames to read at once: a second, or fewer where many channels or a high rate would cost memory."""
     return max(1, min(rate, MAX_BLOCK_VALUES // max(1, channels)))
 
 
+def check_rate(name: str, rate: int) -> None:
+    """Raise AudioUnreadable for a sample rate that no recording of speech has."""
+    if not 0 < rate <= MAX_RATE:
+        raise AudioUnreadable(f"{name}: the header gives a sample rate of {rate} Hz")
+    if rate < MIN_RATE:
+        raise AudioUnreadable(
+            f"{name}: the sample rate is {rate} Hz, too low for speech; at least {MIN_RATE} Hz are needed"
+        )
+
+
 def at_time(frame: int, rate: int) -> str:
-    """A place in the recording, as it stands in messages."""
+    """A position in the recording, as it stands in messages."""
     return f"{frame / rate:.3f} s"
 
 

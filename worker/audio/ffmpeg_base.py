@@ -16,7 +16,7 @@ from av.audio.plane import AudioPlane
 from numpy.typing import NDArray
 
 from spool.errors import AudioTruncated, AudioUnreadable
-from worker.audio.base import Block, Samples, at_time, block_frames
+from worker.audio.base import MAX_BLOCK_VALUES, Block, Samples, at_time, block_frames
 
 # FFmpeg writes to standard error unless told otherwise.
 av.logging.set_level(None)
@@ -25,6 +25,8 @@ _GAP_SECONDS = 0.1
 _MAX_GAP_SECONDS = 3600.0
 _MAX_LOST_SECONDS = 0.5
 _SHORT_SECONDS = 1.0
+MAX_FRAME_VALUES = 2 * MAX_BLOCK_VALUES
+"""Samples of all channels in one decoded frame; the longest frames of real codecs have half as many."""
 _SCALES = {
     "u8": 128.0,
     "s16": 32768.0,
@@ -93,7 +95,8 @@ class Decoding(ABC):
             most = block_frames(frame.sample_rate, samples.shape[1])
             for gap in self._clock.gap(time, len(samples), frame.sample_rate, most):
                 yield np.zeros((gap, samples.shape[1]), dtype=np.float32), frame.sample_rate
-            yield samples, frame.sample_rate
+            for at in range(0, len(samples), most):
+                yield samples[at : at + most], frame.sample_rate
 
     @property
     def _place(self) -> str:

@@ -22,7 +22,7 @@ from av.packet import Packet
 from av.stream import Discard
 
 from spool.errors import AudioTruncated, AudioUnreadable
-from worker.audio.ffmpeg_base import Clock, Decoding
+from worker.audio.ffmpeg_base import MAX_FRAME_VALUES, Clock, Decoding
 from worker.audio.sniff import Content, mp3_promised_frames, mp4_is_cut
 
 _CONTAINERS = (
@@ -77,6 +77,8 @@ class AvReader(Decoding):
             raise
         context = self._stream.codec_context
         context.thread_count = 1
+        # Read by FFmpeg when the first packet opens the decoder: beyond it a packet counts as damaged.
+        context.options = {"max_samples": str(MAX_FRAME_VALUES // max(1, int(context.channels)))}
         self.rate = int(context.sample_rate)
         self.channels = int(context.channels)
         self.format = f"{self._container.format.name.split(',')[0]}/{context.name}"

@@ -4,6 +4,8 @@ Knows the rate of what it is fed and nothing of files. The filter is linear-phas
 compensated, so sample k of the output lies at k / 16000 seconds of the input.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import soxr
 
@@ -13,12 +15,15 @@ SAMPLE_RATE = 16_000
 
 
 class Resampler:
-    """Streams `[n, channels]` float32 from `rate` Hz to 16 kHz; at 16 kHz it hands the input through."""
+    """Streams `[n, channels]` float32 from `rate` Hz to 16 kHz; at 16 kHz it passes the input through.
+
+    Whatever comes in at once, each block that goes out has a second of samples at most.
+    """
 
     def __init__(self, rate: int, channels: int) -> None:
         self.rate = rate
         self.channels = channels
-        self._given = 0
+        self._output_frames = 0
         self._last: Samples | None = None
         self._soxr = (
             None
@@ -26,20 +31,27 @@ class Resampler:
             else soxr.ResampleStream(rate, SAMPLE_RATE, channels, dtype="float32", quality="HQ")
         )
 
-    def push(self, samples: Samples) -> Samples:
-        """What can be given out after `samples`; may be empty."""
+    def push(self, samples: Samples) -> Iterator[Samples]:
+        """The blocks that `samples` complete; none is empty."""
         if len(samples):
-            self._last = samples[-1:]
-        out = samples if self._soxr is None else self._soxr.resample_chunk(np.ascontiguousarray(samples))
-        self._given += len(out)
-        return out
+            self._last = samples[-1:].copy()
+        for at in range(0, len(samples), self.rate):
+            second = samples[at : at + self.rate]
+            if self._soxr is not None:
+                second = self._soxr.resample_chunk(np.ascontiguousarray(second))
+            yield from self._blocks(second)
 
-    def finish(self) -> Samples:
+    def finish(self) -> Iterator[Samples]:
         """The filter's tail. A recording shorter than one 16 kHz sample still gives one."""
         tail = np.zeros((0, self.channels), dtype=np.float32)
         if self._soxr is not None:
             tail = self._soxr.resample_chunk(tail, last=True)
-        if self._given + len(tail) == 0 and self._last is not None:
-            tail = self._last.copy()
-        self._given += len(tail)
-        return tail
+        if self._output_frames + len(tail) == 0 and self._last is not None:
+            tail = self._last
+        yield from self._blocks(tail)
+
+    def _blocks(self, resampled: Samples) -> Iterator[Samples]:
+        for at in range(0, len(resampled), SAMPLE_RATE):
+            block = resampled[at : at + SAMPLE_RATE]
+            self._output_frames += len(block)
+            yield block

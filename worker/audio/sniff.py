@@ -10,6 +10,8 @@ from typing import BinaryIO, Literal
 Content = Literal["wav", "flac", "ogg", "sndfile", "mp3", "mp4", "other"]
 
 _TAIL_BYTES = 1 << 16
+_MAX_TAGS = 64  # more than any player writes; a file of nothing but tags must not be walked to its end
+_MAX_BOXES = 1 << 20
 
 
 def content_of(file: BinaryIO) -> Content:
@@ -33,7 +35,7 @@ def content_of(file: BinaryIO) -> Content:
 def _head(file: BinaryIO, count: int = 16) -> bytes:
     """The first bytes after any ID3v2 tags."""
     offset = 0
-    while True:
+    for _ in range(_MAX_TAGS):
         file.seek(offset)
         head = file.read(max(count, 10))
         if head[:3] != b"ID3" or len(head) < 10:
@@ -42,6 +44,7 @@ def _head(file: BinaryIO, count: int = 16) -> bytes:
         for byte in head[6:10]:
             size = size << 7 | byte & 0x7F
         offset += 10 + size + (10 if head[5] & 0x10 else 0)
+    return b""
 
 
 def ogg_is_chained(file: BinaryIO) -> bool:
@@ -70,8 +73,10 @@ def _last_ogg_page(file: BinaryIO) -> bytes | None:
 def mp4_is_cut(file: BinaryIO) -> bool:
     """Whether a box runs past the end of the file, or the index (`moov`) is missing after the media data."""
     size = file.seek(0, os.SEEK_END)
-    offset, seen = 0, set()
-    while offset + 8 <= size:
+    offset, has_media, has_index = 0, False, False
+    for _ in range(_MAX_BOXES):
+        if offset + 8 > size:
+            return offset > size or (has_media and not has_index)
         file.seek(offset)
         length, kind = struct.unpack(">I4s", file.read(8))
         if length == 1:
@@ -80,9 +85,10 @@ def mp4_is_cut(file: BinaryIO) -> bool:
             length = size - offset
         if length < 8:
             return False
-        seen.add(kind)
+        has_media |= kind == b"mdat"
+        has_index |= kind in {b"moov", b"moof"}
         offset += length
-    return offset > size or (b"mdat" in seen and not seen & {b"moov", b"moof"})
+    return False
 
 
 def mp3_promised_frames(file: BinaryIO) -> int | None:

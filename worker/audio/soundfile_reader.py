@@ -11,7 +11,7 @@ from typing import BinaryIO
 import soundfile
 
 from spool.errors import AudioTruncated, AudioUnreadable, StorageError
-from worker.audio.base import MAX_RATE, Block, at_time, block_frames, source_error
+from worker.audio.base import Block, at_time, block_frames, check_rate, source_error
 from worker.audio.sniff import Content, ogg_has_end
 from worker.audio.wav_header import DataWindow, WavHeader, read_wav_header
 
@@ -34,8 +34,8 @@ class SoundfileReader:
         self._window: DataWindow | None = None
         self.warnings: list[str] = []
         header = read_wav_header(file) if content == "wav" else None
-        if header is not None and not 0 < header.rate <= MAX_RATE:
-            raise AudioUnreadable(f"{name}: the header gives a sample rate of {header.rate} Hz")
+        if header is not None:
+            check_rate(name, header.rate)
         # Before libsndfile opens: it reads through a duplicate descriptor, which shares our position.
         if content == "ogg" and not ogg_has_end(file):
             self.warnings.append("the Ogg stream has no end mark: the file may have been cut off")

@@ -5,7 +5,7 @@ Knows the limits (length, finite samples) and the order of the steps; knows no c
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Literal, Self
@@ -21,7 +21,15 @@ from spool.errors import (
     SourceChanged,
     SourceMissing,
 )
-from worker.audio.base import MAX_RATE, Block, Reader, Samples, at_time, source_error
+from worker.audio.base import (
+    MAX_SEPARATE_CHANNELS,
+    Block,
+    Reader,
+    Samples,
+    at_time,
+    check_rate,
+    source_error,
+)
 from worker.audio.ffmpeg_reader import AvReader
 from worker.audio.mp4 import Mp4Reader, NotPlainMp4
 from worker.audio.resample import SAMPLE_RATE, Resampler
@@ -93,7 +101,8 @@ class AudioStream:
         self._frames = 0
         self._seconds = 0.0
         try:
-            self._check_rate(self.source_rate)
+            check_rate(name, self.source_rate)
+            self._check_channels()
             self._check_length(self.expected_seconds or 0.0)
         except AudioError:
             self._reader.close()
@@ -124,34 +133,34 @@ class AudioStream:
         self._file.close()
 
     def blocks(self) -> Iterator[Samples]:
-        """`[n, channels]` float32 at 16 kHz, about a second each, every sample once and in order."""
+        """`[n, channels]` float32 at 16 kHz, every sample once and in order; a second at most in each."""
         resampler: Resampler | None = None
         try:
             for block in self._reader.blocks():
                 samples = self._prepare(block)
                 if resampler is not None and resampler.rate != block.rate:
-                    yield from self._give(resampler.finish())
+                    yield from self._count(resampler.finish())
                     resampler = None
                 resampler = resampler or Resampler(block.rate, self.channels)
-                yield from self._give(resampler.push(samples))
+                yield from self._count(resampler.push(samples))
         except OSError as error:
             raise source_error(self._name, error) from error
         if resampler is None:
             raise AudioEmpty(f"{self._name}: the file holds no samples")
-        yield from self._give(resampler.finish())
+        yield from self._count(resampler.finish())
         size = os.fstat(self._file.fileno()).st_size
         if size != self._size:
             raise SourceChanged(
                 f"{self._name}: grew or shrank from {self._size} to {size} bytes while it was read"
             )
 
-    def _give(self, samples: Samples) -> Iterator[Samples]:
-        if len(samples):
+    def _count(self, resampled: Iterable[Samples]) -> Iterator[Samples]:
+        for samples in resampled:
             self.samples_read += len(samples)
             yield samples
 
     def _prepare(self, block: Block) -> Samples:
-        self._check_rate(block.rate)
+        check_rate(self._name, block.rate)
         self._check_finite(block)
         self._frames += len(block.samples)
         self._seconds += len(block.samples) / block.rate
@@ -181,14 +190,24 @@ class AudioStream:
             f"{self._name}: sample {index} of channel {channel} ({seconds}) {what} ({value})"
         )
 
-    def _check_rate(self, rate: int) -> None:
-        if not 0 < rate <= MAX_RATE:
-            raise AudioUnreadable(f"{self._name}: the header gives a sample rate of {rate} Hz")
+    def _check_channels(self) -> None:
+        if self.channels > MAX_SEPARATE_CHANNELS:
+            raise AudioUnreadable(
+                f"{self._name}: the recording has {self.channels} channels, and at most "
+                f"{MAX_SEPARATE_CHANNELS} can be kept separate; mix them instead"
+            )
 
     def _check_length(self, seconds: float) -> None:
+        """What counts is the audio to be decoded: `channels` times the recording's length."""
         limit = self._max_seconds
-        if limit is not None and seconds > limit:
+        if limit is None or seconds * self.channels <= limit:
+            return
+        if self.channels == 1 or seconds > limit:
             raise AudioTooLong(f"{self._name}: the recording is longer than the limit of {limit:g} s")
+        raise AudioTooLong(
+            f"{self._name}: {self.channels} separate channels of {seconds:.0f} s are more audio than the "
+            f"limit of {limit:g} s; mix them instead"
+        )
 
 
 def _mean(samples: Samples) -> Samples:

@@ -12,7 +12,7 @@ from worker.decode.types import Hypothesis
 WORD_START = "▁"
 UNKNOWN = "<unk>"  # decoded with a space on both sides, so it is a word of its own
 DIGITS = 3  # milliseconds
-# What is printed is far coarser than what a batch's shape does to a float (docs/models.md, "Numbers"), so
+# What is printed is far coarser than what a batch's shape does to a float (docs/numerics.md), so
 # that a transcript does not tell its batch (law 7).
 CONFIDENCE_DIGITS = 3
 SCORE_DIGITS = 3

@@ -140,7 +140,7 @@ class ChunkPlanner:
             channel=self._channel,
         )
         keep = self._lead + cut.length - cut.after
-        self._parts = [held[keep:]]
+        self._parts = [held[keep:].copy()]  # a view would keep all of it
         self._held = len(self._parts[0])
         self._lead = cut.after
         self._core += cut.length

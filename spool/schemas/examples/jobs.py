@@ -78,14 +78,6 @@ COST: Example = {
 
 JOB_DETAIL: Example = JOB | {"cost": COST}
 
-JOB_DONE: Example = JOB_DETAIL | {
-    "state": "done",
-    "lease_owner": None,
-    "progress": {"audio_seconds": 3605.2, "done_seconds": 3605.2, "fraction": 1.0},
-    "words": 8211,
-    "coverage": 1.0,
-}
-
 JOB_QUEUED: Example = JOB_DETAIL | {
     "state": "queued",
     "lease_owner": None,

@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, case, func, literal, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from spool.store.sql import now_utc
+from spool.store.sql import now_utc, upsert
 from spool.tables import turns
 
 UNKNOWN_SECONDS = 300.0
@@ -60,31 +58,13 @@ def fair_order(tx: Connection, pool: str, projects: Iterable[str], shares: Mappi
 
 def take_turn(tx: Connection, pool: str, turn: Turn, seconds: float) -> None:
     """The project got a job that is charged as so many seconds of audio."""
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
     # Claims beside us may have read the same row: what they added stays.
     start = case((turns.c.served > turn.start, turns.c.served), else_=literal(turn.start))
-    tx.execute(
-        build(turns)
-        .values(
-            pool=pool,
-            project=turn.project,
-            share=turn.share,
-            start=turn.start,
-            served=turn.start + seconds / turn.share,
-            claims=1,
-            updated_at=now_utc(),
-        )
-        .on_conflict_do_update(
-            index_elements=[turns.c.pool, turns.c.project],
-            set_={
-                "share": turn.share,
-                "start": start,
-                "served": start + seconds / turn.share,
-                "claims": turns.c.claims + 1,
-                "updated_at": now_utc(),
-            },
-        )
-    )
+    charged = seconds / turn.share
+    both = {"share": turn.share, "updated_at": now_utc()}
+    row = {"pool": pool, "project": turn.project, "start": turn.start, "served": turn.start + charged}
+    change = {"start": start, "served": start + charged, "claims": turns.c.claims + 1}
+    upsert(tx, turns, row | both | {"claims": 1}, update=change | both)
 
 
 def settle(

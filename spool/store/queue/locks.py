@@ -6,11 +6,12 @@ Redis.
 """
 
 from sqlalchemy import Connection, delete, or_, select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from spool.store.sql import now_utc, seconds_from_now
+from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.tables import locks
+
+SWEEP_LOCK = "sweep"
+"""Held by the process that sweeps."""
 
 
 def try_lock(tx: Connection, name: str, owner: str, seconds: float) -> bool:
@@ -21,19 +22,12 @@ def try_lock(tx: Connection, name: str, owner: str, seconds: float) -> bool:
     )
     if tx.execute(taken).one_or_none() is not None:
         return False
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
-    until = seconds_from_now(seconds)
-    row = tx.execute(
-        build(locks)
-        .values(name=name, owner=owner, held_until=until)
-        .on_conflict_do_update(
-            index_elements=[locks.c.name],
-            set_={"owner": owner, "held_until": until},
-            where=or_(locks.c.owner == owner, locks.c.held_until < now_utc()),
-        )
-        .returning(locks.c.owner)
-    ).one_or_none()
-    return row is not None
+    holder = {"owner": owner, "held_until": seconds_from_now(seconds)}
+    free = or_(locks.c.owner == owner, locks.c.held_until < now_utc())
+    written = upsert(
+        tx, locks, {"name": name, **holder}, update=holder, where=free, returning=[locks.c.owner]
+    )
+    return written.one_or_none() is not None
 
 
 def unlock(tx: Connection, name: str, owner: str) -> None:

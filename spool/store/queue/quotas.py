@@ -5,16 +5,13 @@ moment. The judgement is in `spool.domain.quotas`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 
 from sqlalchemy import Connection, Row, Select, case, func, select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from spool.domain.quotas import EVERYBODY, Hold, Quota, Use, hold_of, quota_of
 from spool.store.queue.queues import RUNNING
-from spool.store.sql import now_utc, seconds_from_now, today_utc
+from spool.store.sql import now_utc, seconds_from_now, today_utc, upsert
 from spool.tables import cost_lines, jobs, quota_use
 
 BEFORE_SECONDS = 3600.0
@@ -37,11 +34,8 @@ def still_free(tx: Connection, quotas: Mapping[str, Quota], project: str) -> boo
     has ended."""
     if quota_of(quotas, project) is None:
         return True
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
-    row = build(quota_use).values(
-        project=project, day=today_utc(), updated_at=seconds_from_now(-BEFORE_SECONDS)
-    )
-    tx.execute(row.on_conflict_do_nothing())
+    stale = {"project": project, "day": today_utc(), "updated_at": seconds_from_now(-BEFORE_SECONDS)}
+    upsert(tx, quota_use, stale)
     tx.execute(select(quota_use.c.project).where(quota_use.c.project == project).with_for_update())
     return project not in holds(tx, quotas, [project])
 
@@ -68,13 +62,6 @@ def refresh_use(tx: Connection, quotas: Mapping[str, Quota]) -> None:
 
 def _is_of_bills(quota: Quota | None) -> bool:
     return quota is not None and (quota.hours_a_day is not None or quota.spend_a_month is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    day: date
-    before_nanos: int
-    fresh: bool
 
 
 def _sums() -> Select[tuple[str, int, int]]:
@@ -113,15 +100,11 @@ def _before(tx: Connection, today: date, projects: list[str]) -> dict[str, int]:
 def _keep(
     tx: Connection, project: str, day: date, samples: int, month: int, before: int, *, anew: bool
 ) -> None:
-    build = sqlite_insert if tx.dialect.name == "sqlite" else postgresql_insert
     said = {"day": day, "day_samples": samples, "month_nanos": month, "before_nanos": before}
     # `updated_at` tells when the past days were summed.
     renewed = {"updated_at": now_utc()} if anew else {}
-    tx.execute(
-        build(quota_use)
-        .values(project=project, **said, updated_at=now_utc())
-        .on_conflict_do_update(index_elements=[quota_use.c.project], set_=said | renewed)
-    )
+    row = {"project": project, **said, "updated_at": now_utc()}
+    upsert(tx, quota_use, row, update=said | renewed)
 
 
 def _uses(tx: Connection, projects: list[str]) -> tuple[dict[str, Use], datetime]:

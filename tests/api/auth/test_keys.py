@@ -208,7 +208,7 @@ def test_the_command_makes_lists_and_revokes_keys(commands: Commands) -> None:
     key = made.stdout.strip()
     key_id = key_id_of(key)
     assert key_id is not None
-    assert "shown this once" in made.stderr
+    assert "not shown again" in made.stderr
     assert key not in made.stderr
     shown = listed()
     assert key_id in shown

@@ -47,7 +47,10 @@ def spool_on_path(folder: Path, environ: dict[str, str]) -> Iterator[dict[str, s
 
 
 def _serve(address: str) -> None:
-    from api.cli.main import main
+    from api.cli.main import SUBCOMMANDS, load_subcommand, main
+
+    for name in SUBCOMMANDS:
+        load_subcommand(name)
 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)

@@ -68,7 +68,7 @@ def test_status_watch_and_workers_read_well(up: Commands) -> None:
     assert "done" in sheet
     assert "RTFx" in sheet
     assert job_id in up.run("status", "--limit", "1").stdout
-    assert "nothing is waiting or running" in up.run("watch").stdout
+    assert "no job is waiting or running" in up.run("watch").stdout
     assert "ready" in up.run("workers").stdout
 
 

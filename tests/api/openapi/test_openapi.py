@@ -131,7 +131,6 @@ def test_every_reference_leads_somewhere() -> None:
         (schemas.JobRequest, jobs.JOB_REQUEST),
         (schemas.JobOut, jobs.JOB),
         (schemas.JobDetail, jobs.JOB_DETAIL),
-        (schemas.JobDetail, jobs.JOB_DONE),
         (schemas.JobDetail, jobs.JOB_QUEUED),
         (schemas.JobDetail, jobs.JOB_CANCELLED),
         (schemas.JobPage, jobs.JOB_PAGE),

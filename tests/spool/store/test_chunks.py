@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import func, select
 
-from ops.testbed.rows import bill, chunk, claimed, let_lapse, new_job, queued, registered
+from ops.testbed.rows import bill, bill_of, chunk, claimed, let_lapse, new_job, queued, registered
 from spool.domain.options import AskedOptions, phrase_list
 from spool.domain.transcript import NbestText
 from spool.errors import LeaseLost, NotFound
@@ -87,9 +87,9 @@ def test_chunks_of_other_weights_go_and_their_time_is_wasted(db: Database) -> No
         assert drop_stale(tx, heir, "b" * 64) == 0
     with db.read() as tx:
         assert [saved.attempt for saved in saved_chunks(tx, claim.job.id)] == [2]
-        cost = job_cost(tx, claim.job.id)
+        cost, lines = job_cost(tx, claim.job.id), bill_of(tx, claim.job.id)
         busy = tx.scalar(select(workers.c.busy_ns).where(workers.c.id == worker))
-    assert [(line.attempt, line.wasted, line.engine_ns) for line in cost.lines] == [
+    assert [(line.attempt, line.wasted, line.engine_ns) for line in lines] == [
         (1, True, 16),
         (2, False, 7),
     ]

@@ -211,7 +211,7 @@ def test_pages_of_deliveries_and_old_ones_forgotten(db: Database) -> None:
 
 
 def test_a_project_has_so_many_endpoints(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "MOST", 1)
+    monkeypatch.setattr(webhooks, "MAX_WEBHOOKS", 1)
     hook(db)
     hook(db, "beta")
     with pytest.raises(Conflict, match="remove one first"):

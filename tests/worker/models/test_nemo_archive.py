@@ -14,6 +14,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from ops.testbed.torch_checkpoint import Call, handmade, pickled, tensor
 from spool.errors import ModelError, ModelUnreadable
 from tests.worker.models.golden import FOLDER
 from worker.models.artifacts.nemo import TensorUnpickler, TorchCheckpoint, open_nemo
@@ -102,62 +103,6 @@ def test_every_dtype_and_strided_views_are_read(tmp_path: Path) -> None:
     assert checkpoint.read("DoubleStorage").dtype == mx.float32
 
 
-class Call:
-    """Pickles as a call of `function` by its name."""
-
-    def __init__(self, module: str, name: str, *arguments: object) -> None:
-        self.module, self.name, self.arguments = module, name, arguments
-
-    def opcodes(self) -> bytes:
-        packed = b"".join(_value(argument) for argument in self.arguments)
-        return b"c" + f"{self.module}\n{self.name}\n".encode() + b"(" + packed + b"tR"
-
-
-def _value(value: object) -> bytes:
-    if isinstance(value, Call):
-        return value.opcodes()
-    if isinstance(value, tuple):
-        return b"(" + b"".join(_value(item) for item in value) + b"t"
-    return pickle.dumps(value, protocol=2)[2:-1]
-
-
-def storage_reference(kind: str, key: str, count: int) -> bytes:
-    return (
-        b"("
-        + _value("storage")
-        + f"ctorch\n{kind}\n".encode()
-        + _value(key)
-        + _value("cpu")
-        + _value(count)
-        + b"tQ"
-    )
-
-
-def tensor(kind: str, key: str, count: int, offset: int, shape: tuple, stride: tuple) -> bytes:
-    return (
-        b"ctorch._utils\n_rebuild_tensor_v2\n("
-        + storage_reference(kind, key, count)
-        + _value(offset)
-        + _value(shape)
-        + _value(stride)
-        + _value(False)
-        + Call("collections", "OrderedDict").opcodes()
-        + b"tR"
-    )
-
-
-def handmade(tensors: dict[str, tuple]) -> bytes:
-    index = b"\x80\x02}("
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for key, (name, (kind, values, offset, shape, stride)) in enumerate(tensors.items()):
-            index += _value(name) + tensor(kind, str(key), len(values), offset, shape, stride)
-            archive.writestr(f"archive/data/{key}", values.tobytes())
-        archive.writestr("archive/data.pkl", index + b"u.")
-        archive.writestr("archive/byteorder", "little")
-    return out.getvalue()
-
-
 @pytest.mark.parametrize(
     ("module", "name", "argument"),
     [
@@ -203,7 +148,7 @@ def test_a_pickle_made_by_python_itself_is_refused(tmp_path: Path) -> None:
 def test_a_pickle_cannot_alter_what_stands_for_torch() -> None:
     # BUILD sets attributes of whatever lies on the stack: the stand-ins have none to set.
     for module, name in (("torch._utils", "_rebuild_tensor_v2"), ("collections", "OrderedDict")):
-        state = b"(N}" + _value("__call__") + _value("x") + b"st"
+        state = b"(N}" + pickled("__call__") + pickled("x") + b"st"
         raw = b"\x80\x02c" + f"{module}\n{name}\n".encode() + state + b"b."
         with pytest.raises((AttributeError, TypeError, pickle.UnpicklingError)):
             TensorUnpickler(io.BytesIO(raw)).load()
@@ -227,7 +172,7 @@ def test_tensors_that_reach_beyond_their_numbers_are_refused(shape_of_lie: tuple
     kind, count, offset, shape, stride = shape_of_lie
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        index = b"\x80\x02}(" + _value("w") + tensor(kind, "0", count, offset, shape, stride) + b"u."
+        index = b"\x80\x02}(" + pickled("w") + tensor(kind, "0", count, offset, shape, stride) + b"u."
         archive.writestr("archive/data.pkl", index)
         archive.writestr("archive/data/0", bytes(16))
     with pytest.raises((ModelUnreadable, pickle.UnpicklingError)):

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Connection
 
-from ops.testbed.rows import bill, chunk, claimed, queued, registered
+from ops.testbed.rows import bill, bill_of, chunk, claimed, queued, registered
 from spool.errors import StorageError
 from spool.store import Database
 from spool.store.chunks import save_chunk
-from spool.store.ledger.charges import job_cost, wasted_ns
+from spool.store.ledger.charges import wasted_ns
 from worker.service.wasted_time import WastedTime
 
 
@@ -61,5 +61,5 @@ def test_a_chunk_that_was_saved_after_all_is_not_billed_as_wasted(db: Deaf) -> N
     wasted.add(claim.job.id, 1, bill(worker, 11, samples=0), unless_saved=(0, 1))
     assert wasted.write()
     with db.read() as tx:
-        lines = job_cost(tx, claim.job.id).lines
+        lines = bill_of(tx, claim.job.id)
     assert {(line.wasted, line.engine_ns) for line in lines} == {(False, 9), (True, 11)}

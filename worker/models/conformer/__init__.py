@@ -1,1 +1,1 @@
-"""TODO."""
+"""The Conformer encoder."""

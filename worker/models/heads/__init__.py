@@ -1,1 +1,1 @@
-"""TODO."""
+"""Heads on an encoder: transducers and CTC."""

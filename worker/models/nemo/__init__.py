@@ -1,1 +1,1 @@
-"""TODO."""
+"""Models of NVIDIA NeMo: their configuration and their parts."""
