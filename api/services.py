@@ -16,7 +16,7 @@ from api.delivery.event_broker import EventBroker
 from api.delivery.webhook_dispatcher import WebhookDispatcher
 from api.probes import Probes
 from api.submission.uploads import drop_remains
-from spool.background.content_deleter import Deleter
+from spool.background.content_deleter import ContentDeleter
 from spool.background.sweeper import Sweeper
 from spool.broker.celery_app import celery_app, queue_depth
 from spool.domain.jobs import queue_name
@@ -38,7 +38,7 @@ class Services:
     objects: ObjectStore
     queue: Celery
     sweeper: Sweeper
-    deleter: Deleter
+    deleter: ContentDeleter
     probes: Probes
     key_cache: KeyCache
     limits: Buckets
@@ -89,7 +89,7 @@ def open_services(settings: Settings) -> Services:
         objects=objects,
         queue=queue,
         sweeper=Sweeper(database, queue, settings),
-        deleter=Deleter(database, objects, settings),
+        deleter=ContentDeleter(database, objects, settings),
         probes=probes,
         key_cache=key_cache,
         limits=Buckets(settings.rate_limit, settings.rate_burst),
