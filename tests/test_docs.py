@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from api.cli.main import app as spool
 from spool.settings import Settings
@@ -125,7 +126,7 @@ def complaint(words: list[str]) -> str | None:
     while isinstance(command, TyperGroup) and rest and not rest[0].startswith(("-", "…", "COMMAND")):
         try:
             _, subcommand, rest = command.resolve_command(context, rest)
-        except Exception as error:  # Typer's own copy of click has the class of a usage error
+        except TyperException as error:
             return f"{' '.join(words)}: {error}"
         assert subcommand is not None
         command = subcommand
