@@ -33,6 +33,7 @@ TABLES = (
     "event_position",
     "events",
     "webhooks",
+    "source_hashes",
     "webhook_deliveries",
 )
 

@@ -55,7 +55,7 @@ class S3Options:
     region: str = "us-east-1"
     access_key_id: SecretStr | None = None
     secret_access_key: SecretStr | None = None
-    checksums: bool = False
+    checksums: bool = True
 
 
 class S3Store:
