@@ -71,7 +71,9 @@ class Worker:
         self._draining = threading.Event()
         self._exit_code = 0
         self._temporary = settings.home / "tmp" / f"worker-{os.getpid()}"
-        self._db = Database(settings.database_url, pool_size=2 * settings.concurrency + 4)
+        self._db = Database(
+            settings.database_url, pool_size=2 * settings.concurrency + 4, statement_seconds=10
+        )
         self._celery = celery_app(settings)
         self._queues = (queue_name(settings.pool), queue_name(settings.pool, settings.worker_name))
         self._intake = QueueIntake(self._queues)

@@ -158,9 +158,9 @@ class Settings(BaseModel):
     aging_seconds: Seconds = 3600.0
     """After so long a waiting job may go before those of a higher priority, one claim in ten."""
 
-    lease_seconds: Seconds = 60.0
-    heartbeat_seconds: Seconds = 10.0
-    sweep_seconds: Seconds = 5.0
+    lease_seconds: Seconds = 20.0
+    heartbeat_seconds: Seconds = 5.0
+    sweep_seconds: Seconds = 3.0
     hint_stale_seconds: Seconds = 30.0
     hint_window: int = Field(1000, ge=1)
     """Messages kept in one Redis queue at most; the rest wait in SQL."""
