@@ -15,6 +15,8 @@ from spool.net.address_policy import AddressRules, HostRefused
 from tests.worker.sources import certificates
 from worker.sources.https import web_client
 
+pytestmark = pytest.mark.integration
+
 NAME = "archive.test"  # no resolver knows it (RFC 6761)
 
 
