@@ -1,9 +1,8 @@
 """Which tests are integration tests, and a guard that keeps the others to themselves.
 
-An integration test needs a server or another process: it uses a fixture of `FIXTURES`, lies below one of `PLACES`,
-or carries the mark `integration`. `make test` runs the others, `make test-all` these. A test that starts a process
-or listens on a socket without being one fails, and says so. A compiler is no such process: kernels are built on
-first use, whoever needs them first.
+An integration test needs a server or another process: it uses a fixture of `FIXTURES`, lies below one of
+`PLACES`, or carries the mark `integration`. `make test` runs the others, `make test-all` both. Any other test
+that starts a process or listens on a socket fails. A compiler may start: kernels are built on first use.
 """
 
 import multiprocessing.process
