@@ -45,7 +45,7 @@ test-train:  ## tests of the training code, in its own environment (PyTorch)
 	@ops/environment.sh $(TRAIN_VENV) train
 	@$(TRAIN_VENV)/bin/python -m pytest -q --confcutdir=tests/train tests/train
 
-train:  ## train the demo model further: SPEECH=folder [MINUTES=60] [PROCESSES=1]; needs espeak-ng (docs/demo-model.md)
+train:  ## train the demo model further: SPEECH=folder [MINUTES=60] [PROCESSES=1]; needs espeak-ng (models/demo/README.md)
 	@ops/environment.sh $(TRAIN_VENV) train
 	@test -n "$(SPEECH)" || { echo "say where the speech is: make train SPEECH=folder"; exit 1; }
 	@$(TRAIN_VENV)/bin/python -m ops.train --speech $(SPEECH) --init models/demo/model.safetensors \

@@ -124,6 +124,8 @@ class Job:
     """Attempts in a row that ended with an error that may pass and kept no chunk."""
     ran_seconds: float = 0.0
     """How long workers have run it since it was submitted or retried, as of the last renewal."""
+    refusals: dict[str, str] | None = None
+    """By worker name: why that worker gave the job back as one that it cannot do."""
     priority: int = NORMAL
     """Its class, as `spool.domain.priority` counts them."""
     deadline: datetime | None = None

@@ -143,6 +143,13 @@ def list_workers(tx: Connection, *, limit: int = 1000) -> list[Worker]:
     return [_worker_of(row) for row in tx.execute(query)]
 
 
+def ready_workers(tx: Connection, pool: str) -> dict[str, frozenset[str]]:
+    """The names of the pool's workers that take jobs now, each with the models it offers."""
+    query = _with_alive().where(workers.c.pool == pool, workers.c.state == "ready")
+    found = [_worker_of(row) for row in tx.execute(query)]
+    return {worker.info.name: frozenset(worker.info.models) for worker in found if worker.alive}
+
+
 def workers_named(tx: Connection, names: Select[tuple[str]]) -> list[Worker]:
     """Every process that ever ran under one of these names."""
     return [_worker_of(row) for row in tx.execute(_with_alive().where(workers.c.name.in_(names)))]

@@ -83,6 +83,8 @@ jobs = Table(
     Column("deadline", UtcDateTime),
     Column("deadline_rank", BigInteger, nullable=False, server_default=text(str(NEVER))),
     Column("queue_position", BigInteger, nullable=False, server_default=text("0")),
+    # By worker name: why that worker gave the job back. It is passed over until another worker has tried.
+    Column("refusals", JSON(none_as_null=True)),
     # A pause after an error that may pass, or while a worker makes itself free for this job alone.
     Column("not_before", UtcDateTime),
     # What `done_seconds` should come to by what its project was charged when it was claimed.
@@ -145,6 +147,12 @@ jobs = Table(
         "pool",
         sqlite_where=text("state = 'running'"),
         postgresql_where=text("state = 'running'"),
+    ),
+    Index(
+        "ix_jobs_refused",
+        "pool",
+        sqlite_where=text("state = 'queued' AND refusals IS NOT NULL"),
+        postgresql_where=text("state = 'queued' AND refusals IS NOT NULL"),
     ),
     Index(
         "ix_jobs_batch_id_custom_id",

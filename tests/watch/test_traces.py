@@ -180,9 +180,8 @@ def test_a_lease_that_ran_out_is_told_with_the_ids_of_its_job(
 
 
 def test_traces_that_nobody_asked_for_import_nothing() -> None:
-    # (The Redis client looks for OpenTelemetry by itself; nothing of ours does.)
-    ours = "{'spool.tracing_export', 'opentelemetry.exporter'}"
-    asked = f"import sys, api.app, worker.app; print({ours} & {{*sys.modules}})"
+    senders = "{'opentelemetry.sdk.trace', 'opentelemetry.exporter'}"
+    asked = f"import sys, api.app, worker.app; print({senders} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "set()"
     start_traces(None, "spool-api")()
@@ -193,7 +192,7 @@ def test_traces_that_nobody_asked_for_import_nothing() -> None:
 
 
 def test_traces_without_opentelemetry_are_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "spool.tracing_export", None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(SettingsError, match=r"pip install 'spool-transcribe\[telemetry\]'"):
         start_traces("http://127.0.0.1:4318", "spool-api")
 

@@ -10,7 +10,7 @@ import pytest
 
 from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
-from spool.background.content_deleter import Deleter
+from spool.background.content_deleter import ContentDeleter
 from spool.client import Conflict, Deleted, Spool
 from spool.domain.api_keys import Scope
 from spool.domain.retention import Content
@@ -140,7 +140,7 @@ def test_the_sweep_runs_in_the_api(live: Live, http: httpx.Client) -> None:
     job_id = uploaded(http, live)
     with live.services.database.begin() as tx:
         mark_deleted(tx, [job_id], Content.TRANSCRIPT, "operator")
-    thread = Deleter(live.services.database, live.services.objects, rules)
+    thread = ContentDeleter(live.services.database, live.services.objects, rules)
     thread.start()
 
     deadline = time.monotonic() + 60

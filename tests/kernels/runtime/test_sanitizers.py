@@ -44,6 +44,10 @@ NAMES = {
     "look-adds",
     "walk",
     "ctc-beam-fixed",
+    "cross-attention",
+    "self-attention",
+    "rules-many",
+    "dtw",
 }
 CHECKED = [case for case in CASES if case.name in NAMES]
 
