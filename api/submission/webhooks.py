@@ -6,10 +6,10 @@ The dispatcher checks every connection again, with what the name resolves to.
 from urllib.parse import urlsplit
 
 from api.auth.principal import Principal, get_visible_batch
-from api.delivery.webhook_transport import check_scheme
 from api.services import Services
 from spool.errors import Forbidden, InvalidRequest
 from spool.net.address_policy import AddressRules, HostRefused
+from spool.net.pinned_http import check_scheme
 from spool.schemas.webhooks import WebhookRequest
 from spool.store.webhooks import NewWebhook, Webhook, create_webhook
 
