@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from spool.domain.transcript import Word
 from spool.errors import EngineError, InvalidRequest, ModelUnreadable
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.engine.protocol import Failure, ModelInfo, Recognition
+from worker.engine.protocol import Failure, Recognition
+from worker.models.base import BatchCost, ModelInfo
 
 LOADER = "ops.testbed.fake_models:load"
 RATE = 16_000
@@ -63,6 +64,9 @@ class FakeRecognizer:
         if "unspeakable" in ask.phrases:
             raise InvalidRequest("the phrase 'unspeakable' cannot be written")
         return replace(self.info, language_model=_digest(ask.lm))
+
+    def cost(self, samples: int, options: SearchOptions) -> BatchCost:
+        return BatchCost(samples, 0)
 
     def recognize(
         self,

@@ -37,12 +37,12 @@ from worker.engine.protocol import (
     Describe,
     DropJob,
     EngineOptions,
-    ModelInfo,
     Report,
     Request,
     Stop,
     Utterance,
 )
+from worker.models.base import ModelInfo
 
 WATCHER_SECONDS = 10.0
 CONTROL_SECONDS = 2

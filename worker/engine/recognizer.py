@@ -18,27 +18,26 @@ from worker.decode.result import Answer, answers
 from worker.decode.search import check_options
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.memory_budget import CACHE_BYTES
-from worker.engine.protocol import NOTHING, SAMPLE_RATE, Failure, ModelInfo, Recognition
+from worker.engine.protocol import NOTHING, SAMPLE_RATE, Failure, Recognition
+from worker.models.base import BatchCost, ModelInfo, SpeechModel
 from worker.models.load import load_model
-from worker.models.nemo.model import AsrModel
 
 
 class ModelRecognizer:
     """Runs one acoustic model. Belongs to the thread that made it, as everything of MLX does."""
 
-    def __init__(self, model: AsrModel) -> None:
+    def __init__(self, model: SpeechModel) -> None:
         self._model = model
-        self.info = ModelInfo(
-            name=model.name,
-            sha256=model.sha256,
-            heads=tuple(sorted(model.heads)),
-            frame_seconds=model.frame_seconds,
-            device=str(mx.default_device()),
-            size=model.size,
-        )
+        self.info = model.info
+
+    def cost(self, samples: int, options: SearchOptions) -> BatchCost:
+        """As `SpeechModel.cost`."""
+        return self._model.cost(samples, options.beam if options.decoder == "beam" else 1)
 
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
-        """Read the language model and spell the phrases. Raises InvalidRequest."""
+        """Read the language model, spell the phrases, and let the model check what is asked of it. Raises
+        InvalidRequest."""
+        self._model.prepare(ask.speech)
         check_options(self._model, options, ask)
         return replace(self.info, language_model=_digest_of(ask.lm))
 
@@ -67,7 +66,7 @@ class ModelRecognizer:
     def _told(
         self, answer: Answer, frames: int, seconds: float, options: SearchOptions, ask: DecodeRequest
     ) -> Recognition | Failure:
-        spell, frame_seconds = self._model.tokenizer, self._model.frame_seconds
+        spell, frame_seconds = self._model.tokenizer, self.info.frame_seconds
         try:
             words = answer.words(spell, frame_seconds, alternatives=ask.alternatives)
         except EngineError as error:

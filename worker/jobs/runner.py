@@ -18,7 +18,7 @@ import contextlib
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import structlog
@@ -40,7 +40,6 @@ from spool.store.queue.leases import (
 )
 from spool.tracing import current, span
 from worker.audio import AudioStream, open_audio
-from worker.engine.protocol import ModelInfo
 from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack, TurnOver
 from worker.jobs.claim import claimed_next
 from worker.jobs.lease import Lease
@@ -51,7 +50,8 @@ from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.tracing import attempted
 from worker.jobs.transcript import transcript_of
 from worker.jobs.verdict import Verdict, is_suspect, judge
-from worker.segmentation.chunker import plan_channels
+from worker.models.base import ModelInfo
+from worker.segmentation.chunker import ChunkOptions, plan_channels
 from worker.service.context import WorkerContext
 from worker.sources.fetch import Sources
 
@@ -129,7 +129,7 @@ class JobRunner:
         attempt.model = self._model_path()
         attempt.asking = job_request_of(self._job.options, bench.settings, bench.db, self._job.name)
         info = self._model_info(attempt.model, attempt.asking)
-        mark = fingerprint(self._job.options, info.files)
+        mark = fingerprint(self._job.options, info.weights, info.numerics)
         attempt.begin(info, mark)
         reuse = Reuse(bench.settings, bench.db, self._shop.objects, self._job, mark)
         transcript = reuse.before_fetch()
@@ -152,7 +152,8 @@ class JobRunner:
             failpoint("source.fetched")
             attempt.channels = audio.channels
             self._show_length(audio.expected_seconds)
-            attempt.decode(plan_channels(audio.blocks(), audio.channels))
+            lengths = ChunkOptions(**asdict(info.chunking))
+            attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths))
             return transcript_of(
                 self._job.id,
                 attempt.heard,
@@ -175,9 +176,7 @@ class JobRunner:
         """Load the models before the recording is fetched: what does not load, or cannot be asked so, fails
         the job cheaply."""
         engine = self._bench.engine
-        answer: Future[ModelInfo] = (
-            engine.prepare(model, asking.options, asking.ask) if asking.fuses else engine.describe(model)
-        )
+        answer: Future[ModelInfo] = engine.prepare(model, asking.options, asking.ask)
         while True:
             with contextlib.suppress(NotYet):
                 return answer.result(WAIT_SECONDS)
