@@ -141,6 +141,9 @@ class Settings(BaseModel):
 
     pool: Name = "cpu"
     worker_name: Name = Field(default_factory=_host_name)
+    celery_remote_control: bool = False
+    """Whether workers obey Celery's remote control and send its events, as Flower needs: only on a broker
+    that nobody else reaches."""
     concurrency: int = Field(8, ge=1, le=256)
     """Jobs in flight in one worker."""
     frame_budget: int | None = Field(None, ge=1)
