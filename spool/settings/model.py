@@ -95,6 +95,10 @@ class Settings(BaseModel):
     """Requests a second by each key, or each address without one, to one API process; 0: no limit."""
     rate_burst: int = Field(2000, ge=1)
     """So many at once after a pause."""
+    concurrent_requests: int = Field(400, ge=1)
+    """Requests that one API process has under way, event streams apart; more are refused, reads first."""
+    concurrent_requests_per_key: int = Field(100, ge=1)
+    """Of these, by each key, or each address without one."""
     upload_max_bytes: int = Field(4 * 2**30, gt=0)
     max_audio_seconds: Seconds = 24 * 3600.0
     source_max_bytes: int = Field(32 * 2**30, gt=0)
