@@ -49,12 +49,12 @@ class _Dropped:
 DROPPED = _Dropped()
 
 
-class Channel(redis.Channel):  # type: ignore[misc]
+class Channel(redis.Channel):
     """kombu's channel, which lives through what cannot be parsed."""
 
     def _brpop_read(self, **options: Any) -> Any:  # noqa: ANN401 - kombu's
         try:
-            return super()._brpop_read(**options)
+            return super()._brpop_read(**options)  # type: ignore[no-untyped-call]
         except ResponseError as error:  # the queue is no list: nothing comes until somebody repairs that
             DROPPED.add(str(error))
             time.sleep(PAUSE_SECONDS)
@@ -63,7 +63,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
         return True
 
 
-class Transport(redis.Transport):  # type: ignore[misc]
+class Transport(redis.Transport):
     """kombu's transport, which delivers hints alone from our queues."""
 
     Channel = Channel
@@ -75,7 +75,7 @@ class Transport(redis.Transport):  # type: ignore[misc]
                 DROPPED.add("not a job's id")
                 return
             message = fresh_message(job_id, queue)
-        super()._deliver(message, queue)
+        super()._deliver(message, queue)  # type: ignore[no-untyped-call]
 
 
 def install() -> None:
