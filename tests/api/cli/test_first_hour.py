@@ -12,6 +12,8 @@ import pytest
 from tests.api.cli.commands import ROOT, SAMPLES, Commands, processes_of
 from tests.api.cli.preloaded import spool_on_path
 
+pytestmark = pytest.mark.integration
+
 TEXT = (ROOT / "docs" / "first-hour.md").read_text(encoding="utf-8")
 
 

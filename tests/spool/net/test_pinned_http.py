@@ -32,6 +32,8 @@ class Client:
         return asyncio.run(fetch())
 
 
+pytestmark = pytest.mark.integration
+
 NAME = "archive.test"  # no resolver knows it (RFC 6761)
 
 
