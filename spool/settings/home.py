@@ -1,6 +1,7 @@
 """The home folder is its user's alone: it holds recordings, transcripts, webhook secrets and logs.
 
-On a shared machine everybody else is nobody: folders are 0700, files 0600. Knows the file system; no settings.
+On a shared machine everybody else is nobody: folders are 0700, files 0600. Knows the file system
+and no settings.
 """
 
 import os
