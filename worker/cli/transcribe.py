@@ -13,6 +13,7 @@ from spool.errors import InvalidRequest
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.local.report import render_results
 from worker.machine.blas import preload_blas
+from worker.models.base import SpeechOptions
 
 PRUNE = 5.0
 
@@ -25,12 +26,28 @@ class DecoderName(StrEnum):
 
 
 class HeadName(StrEnum):
-    """Which of the model's heads to search; auto takes TDT, else RNNT, else CTC."""
+    """Which of the model's heads to search; auto takes TDT, else RNNT, CTC, attention."""
 
     auto = "auto"
     tdt = "tdt"
     rnnt = "rnnt"
     ctc = "ctc"
+    attention = "attention"
+
+
+class TaskName(StrEnum):
+    """What to write."""
+
+    transcribe = "transcribe"
+    translate = "translate"
+
+
+class TimestampsName(StrEnum):
+    """Whether the decoder writes times among its tokens."""
+
+    auto = "auto"
+    on = "on"
+    off = "off"
 
 
 class ScoresName(StrEnum):
@@ -118,6 +135,24 @@ def transcribe(
         ContextName,
         typer.Option(help="Let language model and phrases go on from chunk to chunk (job), one at a time."),
     ] = ContextName.chunk,
+    patience: Annotated[
+        float, typer.Option(help="An attention decoder's beam ends with beam x patience finished hypotheses.")
+    ] = 1.0,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(help="Alpha of ((5 + tokens) / 6)^alpha, which ranks hypotheses; by default the mean."),
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="The language spoken, such as en; detected by default.")
+    ] = None,
+    task: Annotated[
+        TaskName, typer.Option(help="Write what is said, or its English translation.")
+    ] = TaskName.transcribe,
+    timestamps: Annotated[
+        TimestampsName, typer.Option(help="Let an attention decoder write times; auto asks with and without.")
+    ] = TimestampsName.auto,
+    prompt: Annotated[str, typer.Option(help="Text that came before the recording.")] = "",
+    hotwords: Annotated[str, typer.Option(help="Words to expect, for an attention decoder.")] = "",
     chunk: Annotated[
         bool, typer.Option(help="Cut at silences; --no-chunk decodes all files whole, as one batch.")
     ] = True,
@@ -143,9 +178,12 @@ def transcribe(
         head=head.value,
         beta=beta,
         scores=scores.value,
+        patience=patience,
+        length_penalty=length_penalty,
         fusion=fusion if fusion.asks else None,
     )
-    ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune))
+    speech = SpeechOptions(language, task.value, timestamps.value, prompt, hotwords)
+    ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
     results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
     typer.echo(render_results(results, form.value, lattice and lattice.value))
