@@ -25,7 +25,7 @@ A job is submitted with an address (`s3://`, `https://`, `file://`) or with the 
 """
 
 _DETAILS = {
-    "malformed": (400, "The request is not JSON."),
+    "malformed": (400, "The request is not valid JSON."),
     "unauthorized": (401, "Send an API key as `Authorization: Bearer …`."),
     "forbidden": (403, "This needs a key with the scope submit."),
     "source_forbidden": (403, "/etc/passwd is not under a folder that this server may read from."),
@@ -42,7 +42,7 @@ _DETAILS = {
     "invalid_request": (422, "query.limit: Input should be less than or equal to 200"),
     "bad_lines": (422, "3 of 5000 lines are bad, and the batch is strict: none runs."),
     "source_missing": (422, "There is no folder /archive/1974."),
-    "unknown_model": (422, "There is no model 'parakeet-9'; known here: demo."),
+    "unknown_model": (422, "There is no model 'parakeet-9'. Available models: demo."),
     "rate_limited": (429, "Too many requests; try again in 1 s."),
     "storage": (503, "The database does not answer."),
     "too_many_streams": (503, "Too many streams of events are open here; ask again."),
