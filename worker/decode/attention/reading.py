@@ -172,7 +172,7 @@ def _keep(model: AttentionModel, heard: Sequence[tuple[_Asked, tuple[int, ...], 
         words = model.words(text, when, asked.question.language) if text else []
         single = utterance.request.options.single
         starts, lengths, shares = _columns(model, tokens if single else text, when, window)
-        others = next(answers for answers in asked.answers if answers[0] is best)[1:nbest]
+        others = next(answers for answers in asked.answers if answers[0] is best)[1:] if nbest > 1 else ()
         kept = _Kept(
             window,
             tokens if single else text,
@@ -235,14 +235,11 @@ def _answer(model: AttentionModel, utterance: _Utterance, nbest: int) -> Answer:
     others: list[Hypothesis] = []
     if len(kept) == 1:
         text_alone = not utterance.request.options.single
-        others = [
-            Hypothesis(
-                tuple(token for token in found.tokens if not text_alone or model.is_text(token)),
-                found.score,
-                (),
-                (),
-            )
-            for found in kept[0].others
-        ]
+        scores: dict[tuple[int, ...], float] = {}
+        for found in kept[0].others:
+            tokens = tuple(token for token in found.tokens if not text_alone or model.is_text(token))
+            if tokens != best.tokens:  # answers that differ in their times alone are one
+                scores.setdefault(tokens, found.score)
+        others = [Hypothesis(tokens, score, (), ()) for tokens, score in scores.items()]
     words = tuple(word for each in kept for word in each.words)
     return Answer((best, *others)[:nbest], None, words, frames, utterance.language)
