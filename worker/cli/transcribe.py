@@ -5,7 +5,7 @@ Knows options, printing and the exit code; `worker.local.transcribe` does the wo
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -33,13 +33,6 @@ class HeadName(StrEnum):
     rnnt = "rnnt"
     ctc = "ctc"
     attention = "attention"
-
-
-class TaskName(StrEnum):
-    """What to write."""
-
-    transcribe = "transcribe"
-    translate = "translate"
 
 
 class TimestampsName(StrEnum):
@@ -146,8 +139,9 @@ def transcribe(
         str | None, typer.Option(help="The language spoken, such as en; detected by default.")
     ] = None,
     task: Annotated[
-        TaskName, typer.Option(help="Write what is said, or its English translation.")
-    ] = TaskName.transcribe,
+        Literal["transcribe", "translate"],
+        typer.Option(help="Write what is said, or its English translation."),
+    ] = "transcribe",
     timestamps: Annotated[
         TimestampsName, typer.Option(help="Let an attention decoder write times; auto asks with and without.")
     ] = TimestampsName.auto,
@@ -182,7 +176,7 @@ def transcribe(
         length_penalty=length_penalty,
         fusion=fusion if fusion.asks else None,
     )
-    speech = SpeechOptions(language, task.value, timestamps.value, prompt, hotwords)
+    speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
     results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
