@@ -86,6 +86,24 @@ class ContextName(StrEnum):
     job = "job"
 
 
+# What attention decoders take.
+Patience = Annotated[
+    float, typer.Option(help="A beam ends with beam x patience finished hypotheses (attention decoders).")
+]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(help="Alpha of ((5 + tokens) / 6)^alpha, which ranks hypotheses; by default the mean."),
+]
+Language = Annotated[str | None, typer.Option(help="The language spoken, such as en; detected by default.")]
+Task = Annotated[
+    Literal["transcribe", "translate"],
+    typer.Option(help="Write what is said, or its English translation."),
+]
+Timestamps = Annotated[
+    TimestampsName, typer.Option(help="Let an attention decoder write times; auto asks with and without.")
+]
+
+
 def transcribe(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to transcribe.")],
     model: Annotated[str, typer.Option(help="A model's folder, a .nemo file or a hub id.")],
@@ -128,23 +146,11 @@ def transcribe(
         ContextName,
         typer.Option(help="Let language model and phrases go on from chunk to chunk (job), one at a time."),
     ] = ContextName.chunk,
-    patience: Annotated[
-        float, typer.Option(help="An attention decoder's beam ends with beam x patience finished hypotheses.")
-    ] = 1.0,
-    length_penalty: Annotated[
-        float | None,
-        typer.Option(help="Alpha of ((5 + tokens) / 6)^alpha, which ranks hypotheses; by default the mean."),
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option(help="The language spoken, such as en; detected by default.")
-    ] = None,
-    task: Annotated[
-        Literal["transcribe", "translate"],
-        typer.Option(help="Write what is said, or its English translation."),
-    ] = "transcribe",
-    timestamps: Annotated[
-        TimestampsName, typer.Option(help="Let an attention decoder write times; auto asks with and without.")
-    ] = TimestampsName.auto,
+    patience: Patience = 1.0,
+    length_penalty: LengthPenalty = None,
+    language: Language = None,
+    task: Task = "transcribe",
+    timestamps: Timestamps = TimestampsName.auto,
     prompt: Annotated[str, typer.Option(help="Text that came before the recording.")] = "",
     hotwords: Annotated[str, typer.Option(help="Words to expect, for an attention decoder.")] = "",
     chunk: Annotated[
