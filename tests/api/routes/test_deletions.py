@@ -57,7 +57,7 @@ def test_the_recording_or_the_words_alone(http: httpx.Client, live: Live, record
     by_address = http.post("/v1/jobs", json=file_job(recordings)).json()["id"]
     live.work().finish(by_address)
     told = problem(http.delete(f"/v1/jobs/{by_address}/content", params={"what": "source"}), 409, "conflict")
-    assert "not kept here" in str(told["detail"])
+    assert "was not uploaded" in str(told["detail"])
     assert http.delete(f"/v1/jobs/{by_address}/content").json()["deleted"]["source"] is None
     assert (recordings / "reel 1.wav").exists()
 
