@@ -86,6 +86,14 @@ class ContextName(StrEnum):
     job = "job"
 
 
+LatticeForm = Annotated[
+    LatticeName | None,
+    typer.Option(help="Add each chunk's lattice to the JSON; --format lattice or kaldi prints it alone."),
+]
+Prune = Annotated[
+    float | None,
+    typer.Option(min=0, help="How far behind the best path a lattice reaches, natural logarithm; 5."),
+]
 # What attention decoders take.
 Patience = Annotated[
     float, typer.Option(help="A beam ends with beam x patience finished hypotheses (attention decoders).")
@@ -118,14 +126,8 @@ def transcribe(
     alternatives: Annotated[
         int, typer.Option(min=0, help="Other words that the beam heard in place of each one.")
     ] = 0,
-    lattice: Annotated[
-        LatticeName | None,
-        typer.Option(help="Add each chunk's lattice to the JSON; --format lattice or kaldi prints it alone."),
-    ] = None,
-    prune: Annotated[
-        float | None,
-        typer.Option(min=0, help="How far behind the best path a lattice reaches, natural logarithm; 5."),
-    ] = None,
+    lattice: LatticeForm = None,
+    prune: Prune = None,
     lm: Annotated[
         Path | None, typer.Option(help="An n-gram language model over the model's tokens, an ARPA file.")
     ] = None,
