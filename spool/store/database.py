@@ -1,8 +1,8 @@
-"""The engine behind the store: one class over SQLite and PostgreSQL.
+"""Connections to SQLite and PostgreSQL, and their failures as Spool's errors.
 
-Knows each dialect's habits (write-ahead log, BEGIN IMMEDIATE, busy timeout; statement and lock timeouts) and
-turns a database that does not answer into `StorageError`. Behind a PgBouncer that lends connections for a
-transaction (`?pooler=transaction` in the URL) nothing is left with the session. Knows no table.
+Sets each dialect up (write-ahead log, BEGIN IMMEDIATE, busy timeout; statement and lock timeouts) and raises
+`StorageError` for a database that does not answer. Behind a PgBouncer in transaction mode
+(`?pooler=transaction` in the URL) it leaves nothing in the session. Tables are for the other modules.
 """
 
 import select
@@ -18,15 +18,15 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from spool.errors import DiskFull, SettingsError, StorageError
 
-BUSY_TIMEOUT_S = 30  # SQLite: how long a writer waits for the one before it
+BUSY_TIMEOUT_S = 30  # SQLite: how long a writer waits for another
 CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_S = 60
 LOCK_TIMEOUT_S = 30
-# Used within this time, a pooled connection is asked whether it lives only where the server said something.
+# A pooled connection that was used within this time is pinged only if the server sent something.
 PING_AFTER_S = 1.0
-IDLE_IN_TRANSACTION_S = 120  # a stopped process must not hold rows for ever
+IDLE_IN_TRANSACTION_S = 120  # a stopped process must not lock rows forever
 POOLER = "pooler"  # in the URL's query
-# A server that vanished without a word is given up after so long; TCP alone would wait for hours.
+# When to give up on a server that vanished silently; TCP alone would wait for hours.
 KEEPALIVE = {
     "keepalives_idle": 15,
     "keepalives_interval": 5,
@@ -40,7 +40,7 @@ _NO_TABLES = "The database has no tables yet: run the migrations (python -m migr
 def driver_url(url: str) -> URL:
     """The URL with the driver that Spool ships: psycopg for PostgreSQL, pysqlite for SQLite.
 
-    Raises SettingsError for any other database, and for a pooler that is not known.
+    Raises SettingsError for any other database, and for an unknown pooler.
     """
     try:
         parsed = make_url(url)
@@ -49,17 +49,17 @@ def driver_url(url: str) -> URL:
     dialect = parsed.get_backend_name()
     if dialect in {"postgresql", "postgres"}:
         if parsed.query.get(POOLER, "transaction") != "transaction":
-            raise SettingsError("Of poolers the database URL can say pooler=transaction, or nothing.")
+            raise SettingsError("In the database URL, pooler must be transaction or absent.")
         return parsed.set(drivername="postgresql+psycopg")
     if dialect == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
-            raise SettingsError("Spool's SQLite database has to be a file: several processes share it.")
+            raise SettingsError("The SQLite database must be a file, since several processes share it.")
         return parsed.set(drivername="sqlite+pysqlite")
-    raise SettingsError(f"Spool keeps its tables in SQLite or PostgreSQL, not in {dialect}.")
+    raise SettingsError(f"Use an SQLite or PostgreSQL database, not {dialect}.")
 
 
 class Database:
-    """Connections to one database. Safe to share between threads; not to be carried over a fork."""
+    """Connections to one database. Thread-safe; do not use it after a fork."""
 
     def __init__(self, url: str, *, pool_size: int = 20) -> None:
         parsed = driver_url(url)
@@ -80,7 +80,7 @@ class Database:
             event.listen(self.engine, "connect", _sqlite_connect)
             event.listen(self.engine, "begin", _sqlite_begin)
         else:
-            # Shares the pool. Without BEGIN and ROLLBACK around it a statement is one way there and back.
+            # Shares the pool. Without BEGIN and ROLLBACK a statement takes a single round trip.
             self._single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
             event.listen(self.engine, "checkin", _note_use)
             event.listen(self.engine, "checkout", self._ping_if_idle)
@@ -93,7 +93,7 @@ class Database:
         """A write transaction: committed at the end of the block, rolled back on any error.
 
         On SQLite it holds the one write lock from its first moment. Raises StorageError when the database
-        does not answer; constraint violations stay what they are, since they are our mistakes.
+        does not answer; constraint violations are raised as they are, since they are defects.
         """
         with _storage_errors(), self.engine.connect() as connection, connection.begin():
             yield connection
@@ -108,7 +108,7 @@ class Database:
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
-        """For one SELECT that stands by itself: a `read` at a third of the cost on PostgreSQL."""
+        """For a single SELECT: a `read` at a third of the cost on PostgreSQL."""
         if self.dialect == "sqlite":
             with self.read() as tx:
                 yield tx
@@ -117,7 +117,7 @@ class Database:
             yield connection
 
     def ping(self) -> None:
-        """Ask the database for a sign of life. Raises StorageError."""
+        """Check that the database answers. Raises StorageError."""
         with self.read() as tx:
             tx.execute(text("SELECT 1"))
 
@@ -128,14 +128,14 @@ class Database:
     def _ping_if_idle(self, connection: Any, record: ConnectionPoolEntry, _proxy: object) -> None:  # noqa: ANN401
         fresh = time.monotonic() - record.info.get("used", time.monotonic()) < PING_AFTER_S
         try:
-            if not fresh or _has_something_to_say(connection):
+            if not fresh or _has_input(connection):
                 self.engine.dialect.do_ping(connection)
         except self.engine.dialect.loaded_dbapi.Error as error:
-            raise exc.DisconnectionError from error  # the pool connects anew
+            raise exc.DisconnectionError from error  # the pool reconnects
 
 
-def _has_something_to_say(connection: Any) -> bool:  # noqa: ANN401 - psycopg by way of the pool
-    """Whether the server sent something unasked, as it does when it goes away; costs no round trip."""
+def _has_input(connection: Any) -> bool:  # noqa: ANN401 - psycopg's, from the pool
+    """Whether the server sent something unrequested, as when it shuts down; costs no round trip."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
@@ -148,11 +148,11 @@ def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
 def _connect_args(dialect: str, pooled: bool) -> dict[str, Any]:
     if dialect == "sqlite":
         return {"timeout": BUSY_TIMEOUT_S}
-    told = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "spool", **KEEPALIVE}
+    arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "spool", **KEEPALIVE}
     if pooled:
-        # The next transaction may come to another session, without what was prepared or set in this one.
-        return told | {"prepare_threshold": None}
-    return told | {
+        # The next transaction may run in another session, without this one's prepared statements.
+        return arguments | {"prepare_threshold": None}
+    return arguments | {
         "options": f"-c statement_timeout={STATEMENT_TIMEOUT_S}s -c lock_timeout={LOCK_TIMEOUT_S}s"
         f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_S}s -c timezone=UTC",
     }
@@ -166,9 +166,9 @@ def _pooled_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - ps
 
 
 def _sqlite_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - sqlite3 by way of the pool
-    connection.isolation_level = None  # we say BEGIN ourselves
+    connection.isolation_level = None  # `_sqlite_begin` sends BEGIN
     for pragma in (
-        f"busy_timeout={BUSY_TIMEOUT_S * 1000}",  # first: the next one may already have to wait
+        f"busy_timeout={BUSY_TIMEOUT_S * 1000}",  # first, since the next one may have to wait
         "journal_mode=WAL",
         "synchronous=FULL",  # a commit survives a power cut, as on PostgreSQL
         "foreign_keys=ON",
@@ -188,7 +188,7 @@ def _storage_errors() -> Iterator[None]:
     try:
         yield
     except exc.TimeoutError as error:
-        raise StorageError("All database connections are busy.") from error
+        raise StorageError("All database connections are in use.") from error
     except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
         cause = str(error.orig).lower()
         if "disk is full" in cause or "no space left" in cause:
@@ -199,7 +199,7 @@ def _storage_errors() -> Iterator[None]:
             raise StorageError("The database is busy.") from error
         raise StorageError("The database does not answer.") from error
     except exc.InvalidRequestError as error:
-        # So the pool says that connections broke as it lent them, one after the other.
+        # The pool raises this when connections break one after another as they are checked out.
         if "connection is closed" in str(error):
             raise StorageError("The connection to the database broke.") from error
         raise
