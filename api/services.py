@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
 
+from anyio import CapacityLimiter
 from celery import Celery
 from fastapi import Depends, Request
 
@@ -45,6 +46,8 @@ class Services:
     misses: Buckets
     feed: EventBroker
     sender: WebhookDispatcher
+    large_bodies: CapacityLimiter
+    """One large JSON body is parsed at a time: parsing holds the interpreter."""
 
     @property
     def upload_folder(self) -> Path:
@@ -96,6 +99,7 @@ def open_services(settings: Settings) -> Services:
         misses=Buckets(_GUESSES_A_SECOND, _GUESSES),
         feed=EventBroker(database, settings, lambda: key_cache.asks, sender.wake),
         sender=sender,
+        large_bodies=CapacityLimiter(1),
     )
     drop_remains(services.upload_folder)
     services.sweeper.start()

@@ -217,6 +217,7 @@ def test_no_file_is_called_utils() -> None:
     assert not [path for path in sources(*MAY_IMPORT) if path.stem in {"utils", "util", "helpers", "misc"}]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "module",
     ["api.routing", "api.cli.main", "worker.engine.memory_budget", "worker.cli.main", "worker.engine.client"],

@@ -19,7 +19,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.auth.authentication import CallerDep, count_address, let_in
+from api.auth.authentication import CallerDep, count_caller, let_in
 from api.auth.principal import Principal, get_visible_job
 from api.auth.signed_urls import bearer_of, signed_link
 from api.problems import Problem
@@ -75,7 +75,7 @@ async def listener(
     if by is None or until is None or signature is None:
         return await let_in(request, credentials)
     services = services_of(request)
-    count_address(request)
+    count_caller(request)
     caller = await run_in_threadpool(bearer_of, services, request.url.path, by, until, signature)
     request.state.caller = caller
     return caller
@@ -141,7 +141,7 @@ def _media_type(name: str) -> str:
     return guessed if guessed.startswith(("audio/", "video/")) else "application/octet-stream"
 
 
-BLOCK = 256 * 1024
+BLOCK = 64 * 1024  # what a client that does not read may occupy, beside the socket's buffers
 _ONE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 

@@ -18,6 +18,7 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
 from api.problems import Problem
 from api.services import Services, ServicesDep
+from api.submission.bodies import SMALL
 from api.submission.jobs import IdempotencyKey, create_from_upload
 from api.submission.uploads import Upload, received_upload
 from spool.domain.jobs import Job, JobState
@@ -57,7 +58,7 @@ async def transcribe(
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Problem(415, "unsupported_media_type", "Send multipart/form-data with the part `file`.")
     limit = min(MAX_BYTES, services.settings.upload_max_bytes)
-    async with received_upload(request, services.upload_folder, limit, PARTS) as upload:
+    async with received_upload(request, services.upload_folder, limit, PARTS, SMALL.size) as upload:
         form, granularities = _asked(upload)
         wanted = replace(upload, parts={"request": (_job_request(upload, services),)})
         made, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, idempotency_key)

@@ -6,6 +6,7 @@ announced: `announce` names a file that appears, whole, once requests are answer
 
 import json
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -28,7 +29,8 @@ from spool.tracing import refuse_without_opentelemetry, start_traces
 
 log = structlog.get_logger(__name__)
 
-_CONNECTIONS = 1000
+_CONNECTIONS = 4000
+_OTHER_FILES = 200  # descriptors for databases, logs, uploads and recordings
 _GRACE_S = 20  # how long a request may go on after SIGTERM
 
 
@@ -93,8 +95,7 @@ def _answer(settings: Settings, listener: socket.socket, ready: Callable[[], Non
         server_header=False,
         http=PatientProtocol,
         ws="none",
-        # Beyond that uvicorn answers 503 by itself: file descriptors have an end.
-        limit_concurrency=_CONNECTIONS,
+        limit_concurrency=_connection_limit(),
     )
     # uvicorn raises the signal anew after its own shutdown; unheeded here, it lets us end in good order.
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -102,6 +103,19 @@ def _answer(settings: Settings, listener: socket.socket, ready: Callable[[], Non
         _Server(app, config, ready).run(sockets=[listener])
     finally:
         stop_traces()
+
+
+def _connection_limit() -> int:
+    """How many connections fit the file descriptors, of which this process takes as many as it may.
+
+    Beyond it uvicorn answers 503 to everybody, health included; `api.middleware.load` refuses earlier.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _CONNECTIONS + _OTHER_FILES
+    if soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, min(_CONNECTIONS, soft - _OTHER_FILES))
 
 
 def _refuse_open_doors(settings: Settings) -> None:

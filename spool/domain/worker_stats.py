@@ -20,13 +20,15 @@ class WorkCounts:
     `audio_samples` counts each sample of finished chunks once; `utterance_samples` those sent to the engine,
     overlaps included, and `padding_samples` those that it computed in addition because a device batch is as
     wide as its longest utterance. `sizes` counts device batches by class of `SIZE_BOUNDS`, the last one for
-    larger ones. `attempts` counts by outcome and error code, as `"failed/audio_empty"`.
+    larger ones. `junk_messages` counts broker messages that were no hint; `attempts` counts by outcome and
+    error code, as `"failed/audio_empty"`.
     """
 
     idle_ns: int = 0
     load_ns: int = 0
     lost_ns: int = 0
     restarts: int = 0
+    junk_messages: int = 0
     audio_samples: int = 0
     utterance_samples: int = 0
     padding_samples: int = 0

@@ -4,7 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ops.testbed.postgres import PostgresServer
+
+pytestmark = pytest.mark.integration
 
 
 def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

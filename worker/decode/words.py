@@ -11,7 +11,7 @@ from worker.decode.types import Hypothesis
 from worker.models.base import TokenSpan
 
 DIGITS = 3  # milliseconds
-# What is printed is far coarser than what a batch's shape does to a float (docs/models.md, "Numbers"), so
+# What is printed is far coarser than what a batch's shape does to a float (docs/numerics.md), so
 # that a transcript does not tell its batch (law 7).
 CONFIDENCE_DIGITS = 3
 SCORE_DIGITS = 3

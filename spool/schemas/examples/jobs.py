@@ -212,7 +212,7 @@ PROBLEM: Example = {
     "type": "urn:spool:problem:unknown_model",
     "title": "Unknown model",
     "status": 422,
-    "detail": "There is no model 'parakeet-9'; known here: demo.",
+    "detail": "There is no model 'parakeet-9'. Available models: demo.",
     "code": "unknown_model",
     "instance": "/v1/jobs",
 }

@@ -15,6 +15,8 @@ from api.local.instance import find_running
 from ops.testbed.jobs import speechlike, write_wav
 from tests.api.cli.commands import SAMPLES, Commands, processes_of
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:

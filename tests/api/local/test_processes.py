@@ -12,6 +12,8 @@ from api.local.instance import RunLock, Running, find_running, lock_holder
 from api.local.processes import Child, kill_group, survivors
 from spool.errors import Conflict
 
+pytestmark = pytest.mark.integration
+
 LEAVES_ONE_BEHIND = """
 import subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

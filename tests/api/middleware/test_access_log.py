@@ -97,6 +97,7 @@ def test_no_setting_shows_a_secret(environ: dict[str, str]) -> None:
         assert CANARY not in repr(load_settings(from_file))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("as_json", ["true", "false"])
 def test_no_secret_is_logged_answered_or_on_a_command_line(
     environ: dict[str, str], tmp_path: Path, as_json: str
@@ -151,6 +152,7 @@ def asked(url: str) -> list[httpx.Response]:
         ]
 
 
+@pytest.mark.integration
 def test_a_worker_that_reaches_nothing_tells_no_secret(environ: dict[str, str], tmp_path: Path) -> None:
     log = tmp_path / "worker.log"
     with log.open("wb") as output:

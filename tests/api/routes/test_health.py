@@ -47,6 +47,7 @@ def test_a_database_without_tables_is_not_ready(
         running.close()
 
 
+@pytest.mark.integration
 def test_while_the_broker_is_away_jobs_are_taken_and_sent_later(
     make_settings: Callable[..., Settings], recordings: Path, sqlite_url: str
 ) -> None:

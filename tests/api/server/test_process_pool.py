@@ -84,6 +84,7 @@ def _ends(*_: object) -> None:
     sys.exit(3)
 
 
+@pytest.mark.integration
 def test_what_ends_before_it_answers_is_not_started_again(tmp_path: Path) -> None:
     settings = load_settings({}, home=tmp_path)
     with _bound("127.0.0.1", 0) as listener, pytest.raises(ProcessPoolError, match="exit code 3"):

@@ -137,6 +137,7 @@ def test_streams_of_events_end_in_good_order_when_it_stops(server: Server) -> No
     assert server.process.wait(60) == 0
 
 
+@pytest.mark.integration
 def test_an_address_that_is_taken_is_told_in_one_sentence(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -154,6 +155,7 @@ def test_an_address_that_is_taken_is_told_in_one_sentence(tmp_path: Path) -> Non
     assert done.stderr == f"spool: The API cannot listen on 127.0.0.1:{port}: Address already in use.\n"
 
 
+@pytest.mark.integration
 def test_answers_do_not_wait_for_the_client_to_acknowledge_their_headers() -> None:
     """asyncio turns Nagle's algorithm off only on a socket that was made as one of TCP."""
     delays = asyncio.Queue[int]()

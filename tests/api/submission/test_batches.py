@@ -304,7 +304,7 @@ def test_a_batch_that_ended(http: httpx.Client, live: Live, recordings: Path) ->
 
 
 def test_results_of_many_pages(http: httpx.Client, recordings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.routes.batches._ROWS", 3)
+    monkeypatch.setattr("api.delivery.batch_results._ROWS", 3)
     batch = send(http, [line(recordings, n) for n in range(9)]).json()
     assert [one["line"] for one in results(http, batch["id"])] == list(range(1, 10))
 

@@ -13,6 +13,8 @@ from spool.catalogue import ModelStore, ModelUnavailable, Progress
 from tests.spool.catalogue.index import Server
 from tests.spool.catalogue.models import WEIGHTS, catalogue, two
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[3]
 SECOND = "two_b-1.0-py3-none-any.whl"
 FETCH = """

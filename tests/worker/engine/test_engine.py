@@ -28,6 +28,8 @@ from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions, ModelCacheOptions
 from worker.engine.scheduler import BatchLimits
 
+pytestmark = pytest.mark.integration
+
 SEARCH = SearchOptions()
 DEADLINE = 60.0
 ROOT = Path(__file__).parents[3]

@@ -17,6 +17,8 @@ from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
 from worker.models.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.integration
+
 DEADLINE = 60.0
 ROOT = Path(__file__).parents[3]
 DEMO = str(ROOT / "models" / "demo")

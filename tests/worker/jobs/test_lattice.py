@@ -20,6 +20,8 @@ from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
 
+pytestmark = pytest.mark.integration
+
 ASKED = {"decoder": "beam", "beam": 4, "alternatives": 3, "lattice": 8.0}
 
 

@@ -22,6 +22,8 @@ from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:

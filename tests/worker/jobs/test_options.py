@@ -27,6 +27,8 @@ from worker.models.load import load_model
 from worker.models.tokenizer import Tokenizer
 from worker.segmentation.chunker import plan_chunks
 
+pytestmark = pytest.mark.integration
+
 BEAM = {"decoder": "beam", "beam": 4}
 
 

@@ -30,6 +30,8 @@ from worker.engine.scheduler import BatchLimits
 from worker.jobs.retry import RetryPolicy
 from worker.jobs.runner import JobServices
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:

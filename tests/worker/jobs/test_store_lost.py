@@ -74,6 +74,7 @@ def shop(
     return Shop(settings, db, engine, tmp_path)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("answers", "commits"), [(0.3, 0.0), (0.0, 0.3), (0.2, 0.2)])
 def test_a_lost_answer_bills_nothing_twice(
     shop: Shop, db: ForgetfulDatabase, answers: float, commits: float

@@ -314,6 +314,7 @@ def test_a_request_that_cannot_be_done_is_refused_before_any_file(speech: list[P
         transcribe_files(speech, str(GOLDEN), SearchOptions())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("flags", "code", "sentence"),
     [
@@ -351,6 +352,7 @@ def test_the_command_fails_with_one_sentence(
     assert outcome.stderr.count("\n") == 1
 
 
+@pytest.mark.integration
 def test_the_command_line_itself_imports_no_mlx() -> None:
     program = "import sys, worker.cli; sys.exit(any(name.split('.')[0] == 'mlx' for name in sys.modules))"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -143,6 +144,35 @@ def test_a_pickle_made_by_python_itself_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ModelUnreadable, match="mkdir"):
             TensorUnpickler(io.BytesIO(pickle.dumps({"weight": Evil()}, protocol))).load()
     assert not (tmp_path / "made").exists()
+
+
+def _tuple_of_tuples(levels: int) -> bytes:
+    """A tuple that holds its predecessor twice, `levels` deep: 2^levels tuples to whoever hashes it."""
+    return b")" + b"".join(b"q%ch%c\x86" % (level, level) for level in range(levels))
+
+
+@pytest.mark.parametrize(
+    ("bomb", "reason"),
+    [
+        (b"}" + _tuple_of_tuples(60) + b"Ns", "unfolds to more than"),
+        (b"}" + _tuple_of_tuples(3) + b"Ns", "neither a name nor a number"),
+        (b"ccollections\nOrderedDict\n(](" + (b"(" + _tuple_of_tuples(15) + b"Nt") * 20 + b"etR", "unfolds"),
+        (b"}r\0\0\0\x40", r"LONG_BINPUT \(1073741824\)"),
+        (b"\x8e\xff\xff\xff\xff\xff\xff\xff\x7f", "damaged|BINBYTES8"),
+        (b"\x8e\0\0\0\x40\0\0\0\0" + bytes(64), "damaged|BINBYTES8"),
+        (b"\x8b\xff\xff\xff\x7f", "damaged|LONG4"),
+        (b"\x8a\xff" + bytes(254) + b"\x01", "LONG1"),
+        (b"\x8d\xff\xff\xff\xff\xff\xff\xff\x7f", "damaged|BINUNICODE8"),
+        (b"](" + b"]" * 2_000_000 + b"e", "more than 500000 steps"),
+        (b"(" * 400_000 + b"N" + b"l" * 400_000, "LIST"),
+        (b"ccollections\nOrderedDict\n](N" + b"\x85" * 200_000 + b"N\x86e\x85R", "32 levels"),
+    ],
+)
+def test_a_pickle_costs_no_more_than_its_size(tmp_path: Path, bomb: bytes, reason: str) -> None:
+    begun = time.process_time()
+    with pytest.raises(ModelUnreadable, match=reason):
+        load_model(with_pickle(tmp_path, b"\x80\x02" + bomb + b"."))
+    assert time.process_time() - begun < 8.0
 
 
 def test_a_pickle_cannot_alter_what_stands_for_torch() -> None:

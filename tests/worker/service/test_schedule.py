@@ -103,6 +103,7 @@ def test_a_pause_is_as_long_as_the_share_asks() -> None:
     assert pause_seconds(0, 0.1) == 0
 
 
+@pytest.mark.integration
 def test_the_engine_rests_between_batches() -> None:
     share, count = 0.25, 4
     with_share = EngineOptions(slots=2, loader=LOADER, share=share)

@@ -30,6 +30,8 @@ from spool.settings import Settings
 from tests.worker.sources import certificates
 from worker.sources.fetch import Sources
 
+pytestmark = pytest.mark.integration
+
 BODY = b"RIFF" + bytes(range(256)) * 4096
 
 
