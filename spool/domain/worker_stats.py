@@ -20,13 +20,15 @@ class WorkCounts:
     `audio_samples` is what finished chunks cover, each sample once; `utterance_samples` what the engine was
     given, overlaps included, and `padding_samples` what it computed beside that because a batch is as wide as
     its longest utterance. `sizes` counts batches by class of `SIZE_BOUNDS`, the last one for larger ones.
-    `attempts` counts by ending and error code, as `"failed/audio_empty"`.
+    `junk_messages` counts what came through the broker and was no hint; `attempts` counts by ending and error
+    code, as `"failed/audio_empty"`.
     """
 
     idle_ns: int = 0
     load_ns: int = 0
     lost_ns: int = 0
     restarts: int = 0
+    junk_messages: int = 0
     audio_samples: int = 0
     utterance_samples: int = 0
     padding_samples: int = 0
