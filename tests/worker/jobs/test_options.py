@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import Shop, speechlike, until
+from ops.testbed.jobs import Shop, speechlike
+from ops.testbed.waiting import until
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript
