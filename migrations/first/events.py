@@ -14,6 +14,7 @@ def create() -> None:
     _event_inbox()
     _event_position()
     _events()
+    _turn_charges()
     _webhooks()
     _webhook_deliveries()
 
@@ -102,6 +103,21 @@ def _events() -> None:
     )
     op.create_index("ix_events_batch_id_id", "events", ["batch_id", "id"], **partial("batch_id IS NOT NULL"))
     op.create_index("ix_events_job_id_id", "events", ["job_id", "id"], **partial("job_id IS NOT NULL"))
+
+
+def _turn_charges() -> None:
+    op.create_table(
+        "turn_charges",
+        sa.Column(
+            "id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False
+        ),
+        sa.Column("pool", sa.String(length=200), nullable=False),
+        sa.Column("project", sa.String(length=200), nullable=False),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("claims", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_turn_charges")),
+    )
+    op.create_index("ix_turn_charges_pool_project", "turn_charges", ["pool", "project"])
 
 
 def _webhooks() -> None:

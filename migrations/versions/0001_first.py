@@ -32,6 +32,7 @@ TABLES = (
     "event_inbox",
     "event_position",
     "events",
+    "turn_charges",
     "webhooks",
     "webhook_deliveries",
 )

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import httpx
 
-from ops.testbed import jobs as workshop
+from ops.testbed import waiting
 from ops.testbed.counting_model import LIST, decodings
-from ops.testbed.jobs import DEADLINE, speechlike, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import ROOT, Fleet, alive
+from ops.testbed.waiting import DEADLINE, PATIENCE
 from spool.audit.rules import Grace
 from spool.audit.runner import AuditReport, audit
 from spool.broker.embedded_redis import EmbeddedRedis
@@ -31,13 +32,12 @@ from spool.store.jobs import NewJob, create_job
 
 LOG = "SPOOL_FAULTS_LOG"  # a file to add what was measured to; the table in docs/faults.md is made from it
 TOLD = ("name", "states", "note", "seconds", "repeated", "decoded")
-PATIENCE = 240.0  # s: some recoveries take half a minute on a machine that has nothing else to do
 _levels = itertools.count(1)
 
 
 def until(condition: Callable[[], object], what: str = "the condition") -> None:
     """Wait for it, with patience for a slow machine."""
-    workshop.until(condition, what, PATIENCE)
+    waiting.until(condition, what, PATIENCE)
 
 
 @dataclass

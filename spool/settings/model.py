@@ -141,6 +141,9 @@ class Settings(BaseModel):
 
     pool: Name = "cpu"
     worker_name: Name = Field(default_factory=_host_name)
+    celery_remote_control: bool = False
+    """Whether workers obey Celery's remote control and send its events, as Flower needs: only on a broker
+    that nobody else reaches."""
     concurrency: int = Field(8, ge=1, le=256)
     """Jobs in flight in one worker."""
     frame_budget: int | None = Field(None, ge=1)
@@ -162,9 +165,9 @@ class Settings(BaseModel):
     aging_seconds: Seconds = 3600.0
     """After so long a waiting job may go before those of a higher priority, one claim in ten."""
 
-    lease_seconds: Seconds = 60.0
-    heartbeat_seconds: Seconds = 10.0
-    sweep_seconds: Seconds = 5.0
+    lease_seconds: Seconds = 20.0
+    heartbeat_seconds: Seconds = 5.0
+    sweep_seconds: Seconds = 3.0
     hint_stale_seconds: Seconds = 30.0
     hint_window: int = Field(1000, ge=1)
     """Messages kept in one Redis queue at most; the rest wait in SQL."""

@@ -18,7 +18,7 @@ from spool.tables import workers
 
 WorkerState = Literal["starting", "ready", "draining", "resting", "unwell", "stopped"]
 WorkerStatus = WorkerState | Literal["lost"]
-ALIVE_SECONDS = 60.0
+ALIVE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)

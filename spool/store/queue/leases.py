@@ -144,8 +144,7 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> l
         .returning(*JOB_COLUMNS)
     )
     taken = [job_of(row) for row in rows]
-    # In one order, as several that take back at once would else wait for each other in a circle.
-    for job in sorted(taken, key=lambda job: (job.pool, job.project)):
+    for job in taken:
         settle_job(tx, job)
     count_up(tx, LEASES_LOST, Counter(job.pool for job in taken))
     note_jobs(tx, *taken)

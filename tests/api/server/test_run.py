@@ -20,6 +20,7 @@ import pytest
 import migrations
 from api.local.token import local_token
 from api.server.run import _bound
+from ops.testbed.waiting import until
 from spool.objects import FolderStore
 from tests.api.cli.commands import ROOT
 
@@ -57,11 +58,8 @@ def server(tmp_path: Path, redis_url: str) -> Iterator[Server]:
     command = [sys.executable, "-W", "error", "-m", "api", "--port", "0", "--announce", str(announced)]
     process = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE)
     try:
-        deadline = time.monotonic() + 60
-        while not announced.exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: process.poll() is not None or announced.exists(), "the API")
+        assert process.poll() is None
         told = json.loads(announced.read_text())
         assert told["pid"] == process.pid
         yield Server(process, told["url"], home, announced)
