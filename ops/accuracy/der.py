@@ -1,7 +1,8 @@
 """Diarization error rate: miss, false alarm and confusion over the reference's speaker time.
 
-Overlap counts. Speakers are mapped one to one so that the least is wrong. The collar is half a width, as NeMo's and
-md-eval's: 0.25 leaves out 0.25 s on both sides of each boundary of the reference (pyannote.metrics would call it 0.5).
+Overlap counts. Speakers are mapped one to one so that the least is wrong. The collar is half a width, as
+in NeMo and md-eval: 0.25 leaves out 0.25 s on both sides of each boundary of the reference, which
+pyannote.metrics calls 0.5.
 """
 
 from collections.abc import Hashable, Sequence
