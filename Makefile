@@ -6,7 +6,7 @@ SAMPLES ?= samples/demo-tdt
 MINUTES ?= 60
 PROCESSES ?= 1
 
-.PHONY: help run up down test faults soak check test-train train lock vulnerabilities clean env env-dev
+.PHONY: help run up down test test-all faults soak check test-train train lock vulnerabilities clean env env-dev
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort | expand -t 14
@@ -20,9 +20,12 @@ up: env  ## start everything, leave it running, say where
 down: env  ## stop what `make up` started
 	@$(BIN)/spool down
 
-# More processes than cores: the tests wait for others' processes half of their time.
-test: check  ## format, lint, types, every test (starts the servers it needs on ports of its own)
-	@$(BIN)/python -m pytest -q -n 4
+test: check  ## format, lint, types, and the tests that need no server and no other process (two minutes)
+	@$(BIN)/python -m pytest -q -n logical -m "not integration and not long"
+
+# More processes than cores: these tests wait for others' processes half of their time.
+test-all: test  ## `make test`, then the tests with servers and processes (started on free ports; 20 minutes)
+	@$(BIN)/python -m pytest -q -n 4 -m "integration and not long"
 
 faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a line each in docs/faults.md
 	@mkdir -p var && rm -f var/faults.jsonl
@@ -42,7 +45,7 @@ test-train:  ## tests of the training code, in its own environment (PyTorch)
 	@ops/environment.sh $(TRAIN_VENV) train
 	@$(TRAIN_VENV)/bin/python -m pytest -q --confcutdir=tests/train tests/train
 
-train:  ## train the demo model further: SPEECH=folder [MINUTES=60] [PROCESSES=1]; needs espeak-ng (docs/demo-model.md)
+train:  ## train the demo model further: SPEECH=folder [MINUTES=60] [PROCESSES=1]; needs espeak-ng (models/demo/README.md)
 	@ops/environment.sh $(TRAIN_VENV) train
 	@test -n "$(SPEECH)" || { echo "say where the speech is: make train SPEECH=folder"; exit 1; }
 	@$(TRAIN_VENV)/bin/python -m ops.train --speech $(SPEECH) --init models/demo/model.safetensors \

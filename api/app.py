@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from api import problems
 from api.auth.key_cache import must_ask
 from api.middleware.access_log import AccessLog
+from api.middleware.load import InFlight, LoadShedding
 from api.middleware.local_origin import LocalOriginGuard
 from api.middleware.slow_requests import SlowBody
 from api.openapi import jobs as described
@@ -36,9 +37,11 @@ class _App(FastAPI):
         return super().openapi()
 
     def build_middleware_stack(self) -> ASGIApp:
-        # Outermost, so that an answer to what was not foreseen passes through it as well.
-        inner = SlowBody(super().build_middleware_stack())
-        return AccessLog(LocalOriginGuard(inner, self.state.settings.api_host, self._asks))
+        # The log is outermost: it also sees the answers to unexpected errors.
+        settings: Settings = self.state.settings
+        in_flight = InFlight(settings.concurrent_requests, settings.concurrent_requests_per_key)
+        inner = LoadShedding(SlowBody(super().build_middleware_stack()), in_flight)
+        return AccessLog(LocalOriginGuard(inner, settings.api_host, self._asks))
 
     def _asks(self) -> bool:
         services: Services | None = getattr(self.state, "services", None)
@@ -53,7 +56,7 @@ def create_app(settings: Settings) -> FastAPI:
         description=described.DESCRIPTION,
         lifespan=_lifespan,
         openapi_url="/openapi.json",
-        docs_url="/docs",
+        docs_url=None,
         redoc_url=None,
     )
     app.state.settings = settings

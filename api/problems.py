@@ -23,6 +23,8 @@ from spool import errors
 log = structlog.get_logger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+MAX_ERRORS = 20
+"""Errors of one request that its answer lists: an answer stays below 64 KB, whatever was sent."""
 # Its clients look for the sentence in a member of their own.
 OPENAI_PATH = "/v1/audio/transcriptions"
 
@@ -90,12 +92,12 @@ def problem_response(
         "type": f"urn:spool:problem:{code}",
         "title": code.replace("_", " ").capitalize(),
         "status": status,
-        "detail": detail,
+        "detail": _shortened(detail, 2000),
         "code": code,
-        "instance": request.url.path,
+        "instance": _shortened(request.url.path, 1000),
     }
     if request.url.path == OPENAI_PATH:
-        body["error"] = {"message": detail, "type": code, "code": code, "param": None}
+        body["error"] = {"message": body["detail"], "type": code, "code": code, "param": None}
     body |= {key: value for key, value in (members or {}).items() if key not in body}
     # ASCII, so that half a surrogate pair in what was sent cannot spoil the answer about it.
     text = json.dumps(body, separators=(",", ":"))
@@ -147,13 +149,20 @@ def _on_validation(request: Request, error: Exception) -> Response:
 
 
 def refused_fields(faults: Sequence[Any], *prefix: str) -> Problem:
-    """Pydantic's findings as one problem; the values that were sent are left out, for they may be secrets."""
+    """Pydantic's first errors as one problem, without the values that were sent: they may be secrets."""
     listed = []
-    for fault in faults:
+    for fault in faults[:MAX_ERRORS]:
         where = ".".join(str(step) for step in (*prefix, *fault["loc"])) or "body"
-        listed.append({"where": where, "message": fault["msg"].removeprefix("Value error, ")})
+        message = fault["msg"].removeprefix("Value error, ")
+        listed.append({"where": _shortened(where, 200), "message": _shortened(message, 500)})
     detail = "; ".join(f"{fault['where']}: {fault['message']}" for fault in listed[:3])
+    if len(faults) > MAX_ERRORS:
+        detail += f"; and {len(faults) - 3} more errors"
     return Problem(422, "invalid_request", detail, errors=listed)
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _on_http(request: Request, error: Exception) -> Response:

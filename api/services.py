@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
 
+from anyio import CapacityLimiter
 from celery import Celery
 from fastapi import Depends, Request
 
@@ -16,7 +17,7 @@ from api.delivery.event_broker import EventBroker
 from api.delivery.webhook_dispatcher import WebhookDispatcher
 from api.probes import Probes
 from api.submission.uploads import drop_remains
-from spool.background.content_deleter import Deleter
+from spool.background.content_deleter import ContentDeleter
 from spool.background.sweeper import Sweeper
 from spool.broker.celery_app import celery_app, queue_depth
 from spool.domain.jobs import queue_name
@@ -38,13 +39,15 @@ class Services:
     objects: ObjectStore
     queue: Celery
     sweeper: Sweeper
-    deleter: Deleter
+    deleter: ContentDeleter
     probes: Probes
     key_cache: KeyCache
     limits: Buckets
     misses: Buckets
     feed: EventBroker
     sender: WebhookDispatcher
+    large_bodies: CapacityLimiter
+    """One large JSON body is parsed at a time: parsing holds the interpreter."""
 
     @property
     def upload_folder(self) -> Path:
@@ -89,13 +92,14 @@ def open_services(settings: Settings) -> Services:
         objects=objects,
         queue=queue,
         sweeper=Sweeper(database, queue, settings),
-        deleter=Deleter(database, objects, settings),
+        deleter=ContentDeleter(database, objects, settings),
         probes=probes,
         key_cache=key_cache,
         limits=Buckets(settings.rate_limit, settings.rate_burst),
         misses=Buckets(_GUESSES_A_SECOND, _GUESSES),
         feed=EventBroker(database, settings, lambda: key_cache.asks, sender.wake),
         sender=sender,
+        large_bodies=CapacityLimiter(1),
     )
     drop_remains(services.upload_folder)
     services.sweeper.start()

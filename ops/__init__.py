@@ -1,1 +1,1 @@
-"""TODO."""
+"""Tools of those who develop and run Spool; nothing here is installed."""

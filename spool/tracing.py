@@ -1,155 +1,186 @@
-"""Traces of jobs by OpenTelemetry where they are asked for; else nothing is imported and nothing is done.
+"""Traces of jobs by OpenTelemetry; without an endpoint to send them to, only their context is passed on.
 
-A job's trace goes on where its submitter's stopped: the W3C header `traceparent` of the request lies in the
-job's row, so that whichever worker takes the job goes on from there. Knows the steps as `Span`s; what sends
-them is `spool.tracing_export`, the only module that imports OpenTelemetry.
+A job's trace continues its submitter's: the W3C header `traceparent` of the request is kept in the job's row,
+so that whichever worker claims the job continues from there. The steps of a job and their attributes are for
+the callers to choose.
 """
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextvars import ContextVar
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
+from opentelemetry import context, trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from spool import __version__
 from spool.errors import SettingsError
 
 Kind = Literal["internal", "server", "consumer"]
 Value = str | int | float
 
-_HEADER = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+EXPORT_SECONDS = 5
+_PROPAGATOR = TraceContextTextMapPropagator()
+_NO_ATTRIBUTES: Mapping[str, Value | None] = MappingProxyType({})
+_tracer: trace.Tracer = trace.NoOpTracer()
 
 
 class Span:
-    """One step of a trace. This one is sent nowhere: `header` is what came in, to be passed on."""
+    """One step of a trace."""
 
-    def __init__(self, header: str | None = None) -> None:
-        self.header = header
-        """Names the trace and the step, as W3C's `traceparent`."""
+    def __init__(self, span: trace.Span = trace.INVALID_SPAN) -> None:
+        self._span = span
+
+    @property
+    def context(self) -> context.Context:
+        """The context in which this is the current step."""
+        return trace.set_span_in_context(self._span, context.Context())
+
+    @property
+    def header(self) -> str | None:
+        """The trace and the step as W3C's `traceparent`; None without a trace."""
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier, self.context)
+        return carrier.get("traceparent")
 
     def note(self, **attributes: Value | None) -> None:
-        """Say more of it, under names that begin with `spool.`; what is None is left out."""
+        """Add attributes, prefixed with `spool.`; those that are None are left out."""
+        known = {f"spool.{key}": value for key, value in attributes.items() if value is not None}
+        self._span.set_attributes(known)
 
     def rename(self, name: str) -> None:
-        """Its name became known."""
+        """Change its name."""
+        self._span.update_name(name)
 
     def failed(self, error: BaseException) -> None:
-        """It ended in this error."""
+        """Record the error that it ended in."""
+        self._span.record_exception(error)
+        self._span.set_status(trace.StatusCode.ERROR, str(error))
 
     def end(self) -> None:
-        """It is over."""
-
-
-class Tracer(Protocol):
-    """What makes spans that are sent."""
-
-    def begin(
-        self, name: str, parent: Span | None, link: str | None, kind: Kind, began: datetime | None
-    ) -> Span:
-        """A step of `parent`'s trace, or of a new one that points to `link`."""
-
-    def stop(self) -> None:
-        """Send what is left."""
-
-
-_NOTHING = Span()
-_NO_NOTES: Mapping[str, Value | None] = MappingProxyType({})
-_tracer: Tracer | None = None
-_current: ContextVar[Span] = ContextVar("spool_span", default=_NOTHING)
+        """End it now."""
+        self._span.end()
 
 
 def refuse_without_opentelemetry(endpoint: str | None) -> None:
-    """Raise SettingsError where traces are asked for and what sends them is not installed."""
+    """Raise SettingsError where traces are to be sent and the packages that send them are not installed."""
     if endpoint is None:
         return
     try:
-        import spool.tracing_export  # noqa: F401
+        import opentelemetry.exporter.otlp.proto.http.trace_exporter
+        import opentelemetry.sdk.trace  # noqa: F401
     except ImportError:
         raise SettingsError(
-            "SPOOL_OTLP_ENDPOINT asks for traces, and OpenTelemetry is not installed: "
+            "SPOOL_OTLP_ENDPOINT is set, but OpenTelemetry's exporter is not installed: "
             "pip install 'spool-transcribe[telemetry]'."
         ) from None
 
 
 def start_traces(endpoint: str | None, service: str) -> Callable[[], None]:
-    """Send traces to this OTLP/HTTP endpoint from now on; the answer ends that. None: does nothing.
+    """Send traces to this OTLP/HTTP endpoint until the returned function is called. None: does nothing.
 
-    Raises SettingsError where OpenTelemetry is not installed.
+    Spans are sent in the background and dropped where the collector does not answer. The SDK's own variables
+    (`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER`, …) apply. Raises SettingsError where OpenTelemetry's
+    exporter is not installed.
     """
     global _tracer
     if endpoint is None:
         return lambda: None
     refuse_without_opentelemetry(endpoint)
-    from spool.tracing_export import SendingTracer
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    mine = SendingTracer(endpoint, service)
-    _tracer = mine
+    resource = Resource.create({"service.name": service, "service.version": __version__})
+    # Its own exit handler would wait for an unreachable collector after everything else has ended.
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=EXPORT_SECONDS)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    _tracer = provider.get_tracer("spool", __version__)
 
     def stop() -> None:
         global _tracer
-        if _tracer is mine:
-            _tracer = None
-        mine.stop()
+        _tracer = trace.NoOpTracer()
+        provider.force_flush(1000 * EXPORT_SECONDS)
+        provider.shutdown()
 
     return stop
 
 
 def begin(
     name: str,
-    about: Mapping[str, Value | None] = _NO_NOTES,
+    attributes: Mapping[str, Value | None] = _NO_ATTRIBUTES,
     *,
     parent: Span | str | None = None,
     link: str | None = None,
     kind: Kind = "internal",
     began: datetime | None = None,
 ) -> Span:
-    """A step that its caller ends. `parent`: a span or a header; without one, the present step of this
-    thread, or a trace of its own."""
-    if isinstance(parent, str):
-        parent = Span(parent) if _HEADER.fullmatch(parent) else None
-    if _tracer is None:
-        return parent or _NOTHING
-    one = _tracer.begin(name, parent or current(), link, kind, began)
-    one.note(**about)
-    return one
+    """Begin a step that the caller ends.
+
+    `parent` is a span or a `traceparent` header; without a valid one the step belongs to the current step, or
+    begins a trace. `link` is the header of another trace that the step points to.
+    """
+    parent = Span(_remote(parent)) if isinstance(parent, str) else parent
+    if parent is None or not parent.header:
+        parent = current()
+    linked = _remote(link).get_span_context()
+    span = Span(
+        _tracer.start_span(
+            name,
+            parent.context,
+            kind=trace.SpanKind[kind.upper()],
+            links=[trace.Link(linked)] if linked.is_valid else [],
+            start_time=None if began is None else round(began.timestamp() * 1e9),
+        )
+    )
+    span.note(**attributes)
+    return span
 
 
 @contextlib.contextmanager
 def span(
     name: str,
-    about: Mapping[str, Value | None] = _NO_NOTES,
+    attributes: Mapping[str, Value | None] = _NO_ATTRIBUTES,
     *,
     parent: Span | str | None = None,
     kind: Kind = "internal",
 ) -> Iterator[Span]:
-    """As `begin`, for the length of the block, and in it the present step. Notes what the block raises."""
-    with within(begin(name, about, parent=parent, kind=kind)) as one:
-        yield one
+    """Begin a step that is current within the block and ends with it. Records what the block raises."""
+    with within(begin(name, attributes, parent=parent, kind=kind)) as step:
+        yield step
 
 
 @contextlib.contextmanager
-def within(one: Span) -> Iterator[Span]:
-    """Make `one` the present step for the length of the block, and end it there."""
-    before = _current.set(one)
+def within(step: Span) -> Iterator[Span]:
+    """Make `step` the current one within the block, and end it there. Records what the block raises."""
+    token = context.attach(step.context)
     try:
-        yield one
+        yield step
     except BaseException as error:
-        one.failed(error)
+        step.failed(error)
         raise
     finally:
-        _current.reset(before)
-        one.end()
+        context.detach(token)
+        step.end()
 
 
 def current() -> Span:
-    """The present step."""
-    return _current.get()
+    """The current step."""
+    return Span(trace.get_current_span())
 
 
 def add_trace(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """For structlog: which trace a line belongs to."""
-    header = _current.get().header
-    if header is not None and _tracer is not None:
-        event["trace_id"], event["span_id"] = header.split("-")[1:3]
+    """Add the current trace and step to a log line, as a structlog processor."""
+    span_context = trace.get_current_span().get_span_context()
+    if span_context.is_valid:
+        event["trace_id"] = trace.format_trace_id(span_context.trace_id)
+        event["span_id"] = trace.format_span_id(span_context.span_id)
     return event
+
+
+def _remote(header: str | None) -> trace.Span:
+    """The step that a `traceparent` header names; an invalid one for None and for other text."""
+    return trace.get_current_span(_PROPAGATOR.extract({"traceparent": header or ""}, context.Context()))

@@ -5,6 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests import integration
 from tests.kernels.needs import left_out as not_compiled
 from tests.live.fixtures import (  # noqa: F401 - fixtures are found by name here
     _migrated_postgres,
@@ -28,6 +29,17 @@ from tests.watch.needs import left_out as not_tried
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the tests that need no server and no process to themselves."""
+    config.pluginmanager.register(integration.Guard())
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by these marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a server or a process of their own."""
+    integration.mark(items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

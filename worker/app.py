@@ -44,6 +44,7 @@ from worker.engine.protocol import DEFAULT_LOADER
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.runner import JobServices, run_next
 from worker.machine.hardware import refuse_wrong_pool, this_machine
+from worker.service import hint_transport
 from worker.service.affinity import ModelAffinity
 from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
@@ -71,7 +72,10 @@ class Worker:
         self._draining = threading.Event()
         self._exit_code = 0
         self._temporary = settings.home / "tmp" / f"worker-{os.getpid()}"
-        self._db = Database(settings.database_url, pool_size=2 * settings.concurrency + 4)
+        self._db = Database(
+            settings.database_url, pool_size=2 * settings.concurrency + 4, statement_seconds=10
+        )
+        hint_transport.install()
         self._celery = celery_app(settings)
         self._queues = (queue_name(settings.pool), queue_name(settings.pool, settings.worker_name))
         self._intake = QueueIntake(self._queues)

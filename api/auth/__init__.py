@@ -1,1 +1,1 @@
-"""TODO."""
+"""Who asks: API keys, principals, rate limits and signed URLs."""

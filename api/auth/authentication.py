@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection
 
 from api.auth.principal import ANYBODY, OPERATOR, Principal, principal_of
 from api.auth.rate_limit import Allowance, Buckets, address_name
+from api.middleware.load import Ticket
 from api.problems import Problem
 from api.services import Services, services_of
 from spool.domain.api_keys import Scope, key_id_of
@@ -27,19 +28,21 @@ _bearer = HTTPBearer(auto_error=False, description="An API key (`spool keys crea
 async def let_in(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
-    """Who calls. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429."""
-    services = services_of(request)
+    """Who calls. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429 and 503."""
     address = _address(request)
     caller = await _identified(request, credentials.credentials if credentials else None, address)
     request.state.caller = caller
-    _count(request, services.limits, caller.key_id or address)
+    count_caller(request, caller, address)
     _check_scope(request, caller)
     return caller
 
 
-def count_address(request: Request) -> None:
-    """Count a request that comes without a key. Raises `Problem` 429."""
-    _count(request, services_of(request).limits, _address(request))
+def count_caller(request: Request, caller: Principal | None = None, address: str | None = None) -> None:
+    """Count a request by its key, or without one by its address. Raises `Problem` 429 and 503."""
+    name = (caller.key_id if caller else None) or address or _address(request)
+    _count(request, services_of(request).limits, name)
+    ticket: Ticket = request.state.ticket
+    ticket.assign(name)
 
 
 CallerDep = Annotated[Principal, Depends(let_in)]

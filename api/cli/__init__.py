@@ -1,1 +1,1 @@
-"""TODO."""
+"""The `spool` command."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
+from spool.domain.manifest import is_recording
 from spool.errors import InvalidRequest
 from spool.formats import FORMATS, Format
 
@@ -16,16 +17,6 @@ SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
 _LONGEST_NAME = 80
 """Characters; in UTF-8 with a suffix they fit in what file systems take."""
 
-_SUFFIXES = frozenset(
-    {".aac", ".aif", ".aiff", ".amr", ".au", ".avi", ".caf", ".flac", ".m4a", ".m4b", ".mka", ".mkv", ".mov"}
-    | {".mp2", ".mp3", ".mp4", ".mpeg", ".mpg", ".oga", ".ogg", ".opus", ".wav", ".weba", ".webm", ".wma"}
-)
-
-
-def is_recording(name: str) -> bool:
-    """Whether a file of this name is one, by its suffix."""
-    return f".{name.rpartition('.')[2].lower()}" in _SUFFIXES
-
 
 def recordings_under(path: Path) -> list[Path]:
     """The file itself, or every recording below the folder, by name; raises `InvalidRequest` for none."""
@@ -33,7 +24,7 @@ def recordings_under(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise InvalidRequest(f"There is no file or folder {path}.")
-    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    found = sorted(file for file in path.rglob("*") if is_recording(file.name) and file.is_file())
     if not found:
         raise InvalidRequest(f"There are no recordings under {path}.")
     return found

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What the server sends by itself: events as a stream, and webhooks."""

@@ -18,11 +18,11 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import structlog
 
-from api.delivery.webhook_transport import PinnedTransport
 from spool import __version__
 from spool.domain.webhooks import signatures, wait_after
 from spool.errors import NotFound, SpoolError
 from spool.net.address_policy import HostRefused
+from spool.net.pinned_http import PinnedTransport
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.webhooks import (
@@ -42,6 +42,8 @@ PLACES, PLACES_EACH = 512, 4
 scarce each has."""
 ANSWER_S = 20.0
 _CONNECT_S = 5.0
+# Names looked up at once: those that nobody answers for must not hold up the others.
+_RESOLVERS = 32
 _LEASE_S = 90.0
 _LOOK_S = 1.0
 _PRUNE_S = 900.0
@@ -97,7 +99,7 @@ class WebhookDispatcher(threading.Thread):
     async def _send_all(self) -> None:
         self._loop = asyncio.get_running_loop()
         timeout = httpx.Timeout(ANSWER_S, connect=_CONNECT_S)
-        transport = PinnedTransport(self._settings.webhook_addresses)
+        transport = PinnedTransport(self._settings.webhook_addresses, plain_http=True, resolvers=_RESOLVERS)
         async with httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client:
             while not self._stopping:
                 self._woken.clear()

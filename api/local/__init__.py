@@ -1,1 +1,1 @@
-"""TODO."""
+"""A whole Spool on this machine: its processes, started and stopped together."""

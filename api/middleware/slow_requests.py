@@ -1,7 +1,7 @@
-"""Ends what comes too slowly: a connection whose request does not arrive, a body that drips.
+"""Ends slow clients: those that send no request, those whose body drips, those that do not read the answer.
 
-Each would hold a connection, and an upload its file, for as long as somebody likes (slowloris). Knows bytes
-and clocks; knows no route.
+Each would otherwise hold a connection, and an upload its file, without end (slowloris). Knows bytes and
+clocks; no route.
 """
 
 import asyncio
@@ -13,22 +13,24 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from api.problems import Problem
 
 REQUEST_S = 20.0
-"""How long the line and the headers of a request may take, from the connection or the last answer on."""
+"""How long a connection may take to send the headers of a request, from its start or the last answer."""
 IDLE_S = 30.0
-"""How long nothing of a body may come."""
+"""How long a body may pause."""
 SLOW_S = 60.0
-"""After so much waiting for a body it has to have come with `BYTES_A_SECOND`."""
+"""After so much waiting a body must have arrived at `BYTES_A_SECOND` on average."""
 BYTES_A_SECOND = 1024
+WRITE_S = 30.0
+"""How long a client may read nothing of an answer that fills the socket's buffers."""
 
 
 class SlowBody:
-    """ASGI middleware: a body that comes too slowly is refused where it is read."""
+    """ASGI middleware: a body that arrives too slowly is refused where it is read."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on; within, `receive` raises `Problem` 408 for a body that is too slow."""
+        """Pass on, with a `receive` that raises `Problem` 408 for a body that is too slow."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -36,7 +38,7 @@ class SlowBody:
 
 
 class _Body:
-    """`receive` of one request. What the server itself takes to write is not counted."""
+    """`receive` of one request. The time that the server takes between calls does not count."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -46,7 +48,7 @@ class _Body:
 
     async def __call__(self) -> Message:
         if not self._more:
-            return await self._receive()  # waits for the client to go away, as long as it stays
+            return await self._receive()  # waits until the client disconnects
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -62,46 +64,72 @@ class _Body:
 
 
 def _too_slow() -> Problem:
-    return Problem(408, "too_slow", "The request's body comes too slowly.", {"Connection": "close"})
+    return Problem(408, "too_slow", "The request's body arrives too slowly.", {"Connection": "close"})
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1, which closes a connection that is between requests for too long.
+    """uvicorn's HTTP/1.1 with deadlines for the next request and for reading an answer.
 
-    uvicorn itself waits without end for the first request, and starts its keep-alive anew with each byte.
+    uvicorn itself waits without end for the first request and for a client that does not read, and restarts
+    its keep-alive timer with each byte.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own
         super().__init__(*args, **kwargs)
         self._until_request: asyncio.TimerHandle | None = None
+        self._until_read: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
+        """Start waiting for the first request."""
         super().connection_made(transport)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; stop waiting once a request has begun."""
+        """Stop waiting once a request has begun."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Start waiting for the next request."""
         super().on_response_complete()
         if self.cycle is None or self.cycle.response_complete:
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing."""
+        """Stop waiting."""
         self._stop_waiting()
+        self._stop_timer()
         super().connection_lost(exc)
 
     def _wait(self) -> None:
         self._stop_waiting()
-        self._until_request = self.loop.call_later(REQUEST_S, self.transport.close)
+        self._until_request = self.loop.call_later(REQUEST_S, self._end)
 
     def _stop_waiting(self) -> None:
         if self._until_request is not None:
             self._until_request.cancel()
             self._until_request = None
+
+    def pause_writing(self) -> None:
+        """The buffers are full: the client has `WRITE_S` to read some."""
+        super().pause_writing()
+        self._stop_timer()
+        self._until_read = self.loop.call_later(WRITE_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client reads."""
+        super().resume_writing()
+        self._stop_timer()
+
+    def _end(self) -> None:
+        # Closing waits until the rest of an answer is sent, which may be never.
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def _stop_timer(self) -> None:
+        if self._until_read is not None:
+            self._until_read.cancel()
+            self._until_read = None

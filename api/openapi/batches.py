@@ -4,8 +4,8 @@ import json
 
 from fastapi.responses import StreamingResponse
 
+from api.delivery.batch_results import NDJSON
 from api.openapi.jobs import Words, answer, problems
-from api.routes.batches import NDJSON
 from spool.schemas.batches import BatchDetail, BatchPage, BatchRequest, BatchRetried, BatchUploadRequest
 from spool.schemas.examples import batches as examples
 

@@ -25,7 +25,7 @@ A job is submitted with an address (`s3://`, `https://`, `file://`) or with the 
 """
 
 _DETAILS = {
-    "malformed": (400, "The request is not JSON."),
+    "malformed": (400, "The request is not valid JSON."),
     "unauthorized": (401, "Send an API key as `Authorization: Bearer …`."),
     "forbidden": (403, "This needs a key with the scope submit."),
     "source_forbidden": (403, "/etc/passwd is not under a folder that this server may read from."),
@@ -35,16 +35,17 @@ _DETAILS = {
     "deleted": (410, f"The transcript of job {jobs.JOB_ID} was deleted on 2026-11-20 14:03 UTC."),
     "not_here": (409, "The recording lies at a web address; listen to it there."),
     "conflict": (409, f"Job {jobs.JOB_ID} is done and cannot be cancelled."),
-    "too_slow": (408, "The request's body comes too slowly."),
+    "too_slow": (408, "The request's body arrives too slowly."),
     "too_large": (413, "The file is larger than the 4294967296 bytes allowed here."),
     "unsupported_media_type": (415, "Send application/json or multipart/form-data."),
     "no_such_range": (416, "The recording has no such bytes."),
     "invalid_request": (422, "query.limit: Input should be less than or equal to 200"),
     "bad_lines": (422, "3 of 5000 lines are bad, and the batch is strict: none runs."),
     "source_missing": (422, "There is no folder /archive/1974."),
-    "unknown_model": (422, "There is no model 'parakeet-9'; known here: demo."),
+    "unknown_model": (422, "There is no model 'parakeet-9'. Available models: demo."),
     "rate_limited": (429, "Too many requests; try again in 1 s."),
     "storage": (503, "The database does not answer."),
+    "overloaded": (503, "The server has too many requests under way; try again in a moment."),
     "too_many_streams": (503, "Too many streams of events are open here; ask again."),
     "too_long": (504, "The recording was not done within 900 s; submit it as a job."),
     "disk_full": (507, "No space is left where uploads are received."),
@@ -110,7 +111,9 @@ def answer(status: int, description: str, model: Any, example: Words) -> Answers
 
 
 # Every route under /v1 may answer so.
-EVERYWHERE: Answers = problems("unauthorized", "forbidden", "invalid_request", "rate_limited", "storage")
+EVERYWHERE: Answers = problems(
+    "malformed", "unauthorized", "forbidden", "invalid_request", "rate_limited", "overloaded", "storage"
+)
 
 _BODY: Words = {
     "requestBody": {

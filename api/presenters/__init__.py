@@ -1,1 +1,1 @@
-"""TODO."""
+"""Records of the store as the API shows them."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Handlers, a file a resource; they never import one another."""

@@ -9,8 +9,9 @@ Part of a recording over HTTP: which bytes were asked for (RFC 9110, section 14)
 import mimetypes
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -19,7 +20,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.auth.authentication import CallerDep, count_address, let_in
+from api.auth.authentication import CallerDep, count_caller, let_in
 from api.auth.principal import Principal, get_visible_job
 from api.auth.signed_urls import bearer_of, signed_link
 from api.problems import Problem
@@ -29,8 +30,10 @@ from spool.domain.jobs import Job, JobState, Source
 from spool.domain.retention import Content
 from spool.errors import NotFound, SourceMissing
 from spool.objects import ObjectStore, s3_store
+from spool.objects.integrity import HASH_BLOCK, read_range
 from spool.schemas.jobs import AudioLink
 from spool.store.deletions import refuse_deleted
+from spool.store.jobs import hashes_of_source
 
 _bearer = HTTPBearer(auto_error=False)
 
@@ -44,6 +47,21 @@ class _Recording:
     key: str
     etag: str | None
     path: Path | None
+    hashes: bytes | None = None
+    """Of an upload's blocks, which are verified before they are sent."""
+
+    def part(self, start: int, end: int) -> Iterator[bytes]:
+        """Bytes `[start, end)`. A damaged first block of an upload is an error and no answer."""
+        if self.hashes is None:
+            return blocks_of(lambda: self.open(start), end - start)
+        first = b"".join(self._verified(start, min(end, start - start % HASH_BLOCK + HASH_BLOCK)))
+        return chain([first], self._verified(start + len(first), end))
+
+    def _verified(self, start: int, end: int) -> Iterator[bytes]:
+        assert self.store is not None
+        assert self.hashes is not None
+        if start < end:
+            yield from read_range(self.store, self.key, self.etag, self.hashes, start, end)
 
     def open(self, start: int) -> BinaryIO:
         """Its bytes from `start`."""
@@ -75,7 +93,7 @@ async def listener(
     if by is None or until is None or signature is None:
         return await let_in(request, credentials)
     services = services_of(request)
-    count_address(request)
+    count_caller(request)
     caller = await run_in_threadpool(bearer_of, services, request.url.path, by, until, signature)
     request.state.caller = caller
     return caller
@@ -99,7 +117,7 @@ def audio(
     headers = {"Accept-Ranges": "bytes", "Content-Length": str(end - start), "Content-Disposition": "inline"}
     if part is not None:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
-    body: Iterator[bytes] = blocks_of(lambda: found.open(start), end - start) if found.size else iter(())
+    body = found.part(start, end) if found.size else iter(())
     return StreamingResponse(body, 206 if part else 200, headers, _media_type(job.name))
 
 
@@ -111,7 +129,9 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
     match source.kind:
         case "upload":
             refuse_deleted(job, Content.SOURCE)
-            return _stored(services.objects, source.uri, None)
+            with services.database.read() as tx:
+                hashes = hashes_of_source(tx, job.id)
+            return replace(_stored(services.objects, source.uri, None), hashes=hashes)
         case "s3":
             bucket, _, key = source.uri.removeprefix("s3://").partition("/")
             return _stored(s3_store(services.settings, bucket), key, source.etag)
@@ -141,7 +161,7 @@ def _media_type(name: str) -> str:
     return guessed if guessed.startswith(("audio/", "video/")) else "application/octet-stream"
 
 
-BLOCK = 256 * 1024
+BLOCK = 64 * 1024  # what a client that does not read may occupy, beside the socket's buffers
 _ONE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import Header, Query, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Connection
 
@@ -38,6 +38,7 @@ After = Annotated[
 
 
 async def of_job(
+    request: Request,
     services: ServicesDep,
     caller: CallerDep,
     job_id: str,
@@ -46,10 +47,11 @@ async def of_job(
 ) -> Response:
     """Follow a job: its events as they happen and its progress, until it has ended."""
     stream = Stream(caller, job_id, None, asyncio.get_running_loop())
-    return await _answer(services, stream, after if last_event_id is None else last_event_id)
+    return await _answer(request, services, stream, after if last_event_id is None else last_event_id)
 
 
 async def of_batch(
+    request: Request,
     services: ServicesDep,
     caller: CallerDep,
     batch_id: str,
@@ -58,10 +60,10 @@ async def of_batch(
 ) -> Response:
     """Follow a batch: its events and those of its jobs as they happen, until all have ended."""
     stream = Stream(caller, None, batch_id, asyncio.get_running_loop())
-    return await _answer(services, stream, after if last_event_id is None else last_event_id)
+    return await _answer(request, services, stream, after if last_event_id is None else last_event_id)
 
 
-async def _answer(services: Services, stream: Stream, after: int | None) -> Response:
+async def _answer(request: Request, services: Services, stream: Stream, after: int | None) -> Response:
     await run_in_threadpool(_check, services, stream.caller, stream)
     if not services.feed.attach(stream):
         wait = {"Retry-After": "10"}
@@ -75,6 +77,7 @@ async def _answer(services: Services, stream: Stream, after: int | None) -> Resp
     if begin is None:
         services.feed.detach(stream)
         return Response(status_code=204)  # which tells a browser not to come again
+    request.state.ticket.release()  # streams have a limit of their own
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return EventResponse(_until_left(services, stream, begin), headers=headers)
 

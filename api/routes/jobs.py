@@ -1,14 +1,7 @@
-"""The routes of jobs: submit, list, look at, cancel, retry.
+"""The routes of jobs: submit, list, show, cancel, retry, delete their content, fetch their phrases.
 
-A submission commits its row and its outbox line, then wakes the sweeper, which sends it; that the broker may
-be away is no concern of the request. Knows requests and the store; what a source may be is in `sources`, how
-a form is read in `uploads`.
-
-The route that deletes what a job holds: its uploaded recording, its words, or both.
-
-The job itself stays, with its costs and what was deleted when.
-
-The route of a job's boosted phrases, which its row names by their digest alone.
+Deleting content keeps the job, with its costs and what was deleted when. How a request becomes a job is in
+`api.submission.jobs`.
 """
 
 from typing import Annotated, Literal
@@ -23,14 +16,13 @@ from api.presenters.jobs import shown_detail, shown_job
 from api.presenters.responses import json_response, to_utc
 from api.problems import Problem
 from api.services import ServicesDep
+from api.submission.bodies import SUBMISSION, read_json
 from api.submission.jobs import (
     IdempotencyKey,
     create_from_source,
     create_from_upload,
     detail_of,
     holds_of,
-    parsed,
-    small_body,
 )
 from api.submission.uploads import received_upload
 from spool.background.content_deleter import delete_content
@@ -56,7 +48,7 @@ async def create(
     """Submit a job: JSON that names a source, or a form with the recording itself."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        body = parsed(JobRequest, await small_body(request))
+        body = await read_json(request, JobRequest, SUBMISSION)
         job, created = await run_in_threadpool(create_from_source, services, caller, body, idempotency_key)
     elif kind == "multipart/form-data":
         limit = services.settings.upload_max_bytes
@@ -79,16 +71,20 @@ def listed(
     project: Project | None = None,
     pool: Pool | None = None,
     worker: WorkerName | None = None,
-    batch: Annotated[str | None, Query(max_length=64, description="Of this batch.")] = None,
-    created_from: Annotated[Moment | None, Query(description="Created then or later (ISO 8601).")] = None,
-    created_to: Annotated[Moment | None, Query(description="Created before then (ISO 8601).")] = None,
-    cursor: Annotated[str | None, Query(max_length=500, description="`next_cursor` of a page.")] = None,
+    batch: Annotated[str | None, Query(max_length=64, description="Only jobs of this batch.")] = None,
+    created_from: Annotated[
+        Moment | None, Query(description="Created at this time or later (ISO 8601).")
+    ] = None,
+    created_to: Annotated[Moment | None, Query(description="Created before this time (ISO 8601).")] = None,
+    cursor: Annotated[
+        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """Jobs, newest first, a page at a time."""
     if project is not None and not caller.sees(project):
         return json_response(JobPage(items=[], next_cursor=None))
-    wanted = store.JobFilter(
+    matching = store.JobFilter(
         state=state,
         project=caller.project or project,
         pool=pool,
@@ -98,7 +94,7 @@ def listed(
         created_to=to_utc(created_to),
     )
     with services.database.look() as tx:
-        page = store.list_jobs(tx, wanted, cursor, limit)
+        page = store.list_jobs(tx, matching, cursor, limit)
         held = holds(tx, services.settings.quotas, {job.project for job in page.items})
     items = [shown_job(job, held) for job in page.items]
     return json_response(JobPage(items=items, next_cursor=page.next_cursor))
@@ -113,7 +109,7 @@ def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
 
 
 def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
-    """Cancel a job: at once when it waits; a running one stops at its next chunk."""
+    """Cancel a job. A queued job is cancelled at once; a running one stops at its next chunk."""
     with services.database.begin() as tx:
         return detail_of(services, tx, store.cancel_job(tx, get_visible_job(tx, caller, job_id).id))
 
@@ -125,7 +121,7 @@ def retry(
     job_id: str,
     idempotency_key: IdempotencyKey = None,
 ) -> JobDetail:
-    """Queue a failed or cancelled job again; chunks that were decoded are kept."""
+    """Queue a failed or cancelled job again. Chunks that were transcribed are kept."""
     with services.database.begin() as tx:
         get_visible_job(tx, caller, job_id)
         if idempotency_key is None:
@@ -139,11 +135,11 @@ def retry(
 
 
 DELETE: Words = {
-    "summary": "Delete a job's recording or words",
+    "summary": "Delete a job's recording or transcript",
     "responses": {
-        **answer(200, "It is gone; the job stays.", JobDetail, jobs.JOB_DELETED),
+        **answer(200, "Deleted. The job itself is kept.", JobDetail, jobs.JOB_DELETED),
         **answer(
-            202, "It is out of reach; the object store lets go of it later.", JobDetail, jobs.JOB_DELETED
+            202, "No longer accessible; the object store deletes it later.", JobDetail, jobs.JOB_DELETED
         ),
         **problems("not_found", "not_ended"),
     },
@@ -157,23 +153,25 @@ def delete(
     job_id: str,
     what: Annotated[
         Literal["all", "source", "transcript"],
-        Query(description="The uploaded recording, every word in every form and the phrases, or both."),
+        Query(
+            description="The uploaded recording, the transcript in every format with its phrases, or both."
+        ),
     ] = "all",
 ) -> JobDetail:
-    """Delete for good what a job that has ended holds. What was deleted before is no error."""
+    """Permanently delete the content of a job that has ended. Deleting it again is not an error."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
     if not job.state.terminal:
         raise Conflict(f"Job {job.id} is {job.state}; cancel it first.")
     if what == "source" and job.source.kind != "upload":
-        raise Conflict(f"The recording of job {job.id} is not kept here.")
-    wanted = list(Content) if what == "all" else [Content(what)]
-    complete = delete_content(services.database, services.objects, [job.id], wanted, caller.name)
+        raise Conflict(f"The recording of job {job.id} was not uploaded; delete it where it is stored.")
+    content = list(Content) if what == "all" else [Content(what)]
+    complete = delete_content(services.database, services.objects, [job.id], content, caller.name)
     with services.database.read() as tx:
         now, cost = get_visible_job_with_cost(tx, caller, job_id)
     shown = shown_detail(now, cost, services.settings.currency)
     if shown.deleted is None:
-        raise Conflict(f"Job {job.id} is {now.state} again.")
+        raise Conflict(f"Job {job.id} was retried meanwhile and is {now.state}; cancel it first.")
     response.status_code = 200 if complete else 202
     return shown
 
@@ -181,14 +179,14 @@ def delete(
 PHRASES: Words = {
     "summary": "Fetch a job's phrases",
     "responses": {
-        **answer(200, "Its boosted phrases.", PhrasesOut, jobs.PHRASES),
+        **answer(200, "The boosted phrases.", PhrasesOut, jobs.PHRASES),
         **problems("not_found", "deleted"),
     },
 }
 
 
 def phrases(services: ServicesDep, caller: CallerDep, job_id: str) -> PhrasesOut:
-    """The boosted phrases of a job, which lists of jobs show by count and digest."""
+    """The boosted phrases of a job. The job itself shows only their number and digest."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job, Content.TRANSCRIPT)

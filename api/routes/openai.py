@@ -18,12 +18,14 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
 from api.problems import Problem
 from api.services import Services, ServicesDep
+from api.submission.bodies import SMALL
 from api.submission.jobs import IdempotencyKey, create_from_upload
 from api.submission.uploads import Upload, received_upload
 from spool.domain.jobs import Job, JobState
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, InvalidRequest
 from spool.formats import CONTENT_TYPES, render
+from spool.objects.integrity import read_verified
 from spool.store.jobs import cancel_job
 
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
@@ -57,7 +59,7 @@ async def transcribe(
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Problem(415, "unsupported_media_type", "Send multipart/form-data with the part `file`.")
     limit = min(MAX_BYTES, services.settings.upload_max_bytes)
-    async with received_upload(request, services.upload_folder, limit, PARTS) as upload:
+    async with received_upload(request, services.upload_folder, limit, PARTS, SMALL.size) as upload:
         form, granularities = _asked(upload)
         wanted = replace(upload, parts={"request": (_job_request(upload, services),)})
         made, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, idempotency_key)
@@ -72,7 +74,7 @@ async def transcribe(
     if job.state is not JobState.DONE or job.transcript_key is None:
         code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."
         raise Problem(422, code, message, job=job.id)
-    transcript = await run_in_threadpool(_transcript, services, job.transcript_key)
+    transcript = await run_in_threadpool(_transcript, services, job)
     return _answer(transcript, form, granularities, {"X-Spool-Job": job.id})
 
 
@@ -142,9 +144,9 @@ def _cancel(services: Services, job_id: str) -> None:
         return
 
 
-def _transcript(services: Services, key: str) -> Transcript:
-    with services.objects.open(key) as stream:
-        return Transcript.model_validate_json(stream.read())
+def _transcript(services: Services, job: Job) -> Transcript:
+    record = read_verified(services.objects, job.transcript_key or "", job.transcript_sha256 or "")
+    return Transcript.model_validate_json(record)
 
 
 def _answer(

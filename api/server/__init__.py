@@ -1,1 +1,1 @@
-"""TODO."""
+"""The server's processes: one, or a pool of them on one socket."""

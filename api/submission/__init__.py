@@ -1,1 +1,1 @@
-"""TODO."""
+"""Jobs and batches on their way in: sources, options, uploads, manifests."""

@@ -1,12 +1,7 @@
-"""From a manifest or a listing to jobs: each line checked as a single submission is, the bad ones reported.
+"""From a manifest or a listing to jobs: each line is checked like a single submission, invalid ones reported.
 
-Knows what a line may ask for under these settings; writes nothing. The same intake can be gone through twice,
-as a strict batch is: once to see that all is good, once to run it.
-
-The routes of batches: hand in, list, look at, fetch the results, retry what failed, cancel.
-
-A manifest goes to disk as it arrives and from there into SQL in blocks, each with its outbox lines; the relay
-sends them to Redis within its window. Knows requests and the store; what a line may be is in `batch_intake`.
+A manifest is received on disk and goes from there into SQL in blocks, each with its outbox lines; the relay
+sends them to Redis within its window. A strict batch is read twice: once to check every line, once to run it.
 """
 
 import hashlib
@@ -27,14 +22,14 @@ from api.middleware.log_context import concerns
 from api.presenters.batches import shown_batch_detail
 from api.problems import Problem
 from api.services import Services
-from api.submission.jobs import asked_words, judged, refuse_past
+from api.submission.jobs import canonical_request, refuse_past, resolve_options
 from api.submission.listing import custom_id_of, listed
 from api.submission.sources import checked_source, source_name
 from spool.domain.jobs import Source
 from spool.domain.manifest import LINES, BadLine, Report, Seen, in_blocks, manifest_lines
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES, PriorityName
-from spool.errors import InvalidRequest, SourceMissing, SpoolError
+from spool.errors import InvalidRequest, SourceMissing, SpoolError, first_fault
 from spool.failpoints import failpoint
 from spool.objects import s3_store
 from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
@@ -47,33 +42,33 @@ from spool.tracing import current
 
 
 class Intake:
-    """One request's lines as jobs. `manifest` is a file with them, else `address` is listed."""
+    """The lines of one request as jobs: those of the file `manifest`, or a listing of `address`."""
 
     def __init__(
         self,
         settings: Settings,
         caller: Principal,
-        asked: BatchUploadRequest,
+        request: BatchUploadRequest,
         *,
         manifest: Path | None = None,
         address: str = "",
     ) -> None:
         self._settings = settings
         self.caller = caller
-        self.project = caller.project_for(asked.project)
-        self._asked = asked
+        self.project = caller.project_for(request.project)
+        self._request = request
         self._manifest = manifest
         self._address = address
         self._traceparent = current().header
-        self._defaults: dict[str, Any] = asked.options
-        # What is wrong with the defaults is wrong with the request, not with each line. Their phrases are
-        # read once: there may be ten thousand of them, and a hundred thousand lines.
+        self._defaults: dict[str, Any] = request.options
+        # Invalid defaults are an error of the request, not of each line. Their phrases are read once: there
+        # may be ten thousand of them, for a million lines.
         boost = self.options({}).boost
-        if asked.options.get("boost") is not None:
-            self._defaults = asked.options | {"boost": boost}
+        if request.options.get("boost") is not None:
+            self._defaults = request.options | {"boost": boost}
 
     def jobs(self, report: Report) -> Iterator[NewJob]:
-        """The jobs in order, as they are read; `report` counts lines and keeps the bad ones.
+        """The jobs in order, as they are read; `report` counts the lines and keeps the invalid ones.
 
         Raises InvalidRequest for too many lines and whatever listing the address raises.
         """
@@ -88,29 +83,27 @@ class Intake:
     def options(self, own: dict[str, Any]) -> AskedOptions:
         """The line's options over the batch's over the server's. Raises InvalidRequest and UnknownModel."""
         try:
-            return judged(self._settings, self._defaults, own)
+            return resolve_options(self._settings, self._defaults, own)
         except ValidationError as error:
-            fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            where = ".".join(str(step) for step in ("options", *fault["loc"]))
-            raise InvalidRequest(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from None
+            raise InvalidRequest(first_fault(error, "options")) from None
 
     def _lines(self, report: Report) -> Iterator[tuple[int, "_Line"]]:
         if self._manifest is not None:
             with self._manifest.open("rb") as stream:
                 for number, line in manifest_lines(stream, report):
                     custom_id = line.custom_id or f"line-{number}"
-                    told = (line.name, line.options, line.tags, line.priority)
-                    yield number, _Line(custom_id, line.source, *told)
+                    fields = (line.name, line.options, line.tags, line.priority)
+                    yield number, _Line(custom_id, line.source, *fields)
             return
-        for found in listed(self._address, self._settings, self.caller):
+        for recording in listed(self._address, self._settings, self.caller):
             report.lines += 1
             if report.lines > LINES:
-                raise InvalidRequest(f"A batch has at most {LINES} recordings; hand in several.")
-            custom_id = custom_id_of(found.place)
-            if isinstance(found.source, Source):
-                yield report.lines, _Line(custom_id, found.source)
+                raise InvalidRequest(f"A batch has at most {LINES} recordings; submit several batches.")
+            custom_id = custom_id_of(recording.place)
+            if isinstance(recording.source, Source):
+                yield report.lines, _Line(custom_id, recording.source)
             else:
-                report.add(BadLine(report.lines, found.source.code, found.source.message, custom_id))
+                report.add(BadLine(report.lines, recording.source.code, recording.source.message, custom_id))
 
     def _job(self, number: int, line: "_Line", seen: Seen) -> NewJob | BadLine:
         try:
@@ -131,20 +124,20 @@ class Intake:
             project=self.project,
             key_id=self.caller.key_id,
             traceparent=self._traceparent,
-            pool=self._asked.pool or self._settings.pool,
-            worker=self._asked.worker,
-            reuse=self._asked.reuse,
+            pool=self._request.pool or self._settings.pool,
+            worker=self._request.worker,
+            reuse=self._request.reuse,
             batch_line=number,
             custom_id=line.custom_id,
-            tags=self._asked.tags | line.tags,
-            priority=PRIORITIES[line.priority or self._asked.priority],
-            deadline=self._asked.deadline,
+            tags=self._request.tags | line.tags,
+            priority=PRIORITIES[line.priority or self._request.priority],
+            deadline=self._request.deadline,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line before its source and options were judged; a listing's source has been."""
+    """A line whose options, and unless it was listed its source, have yet to be checked."""
 
     custom_id: str
     source: str | Source
@@ -155,18 +148,18 @@ class _Line:
 
 
 def shown_bad_lines(report: Report) -> list[dict[str, Any]]:
-    """The report's lines as they are stored and sent."""
+    """The invalid lines as they are stored and sent."""
     return [asdict(bad) for bad in report.bad_lines]
 
 
 BLOCK = 1000
-# Waking the relay after each block would have it look through the outbox many times for one window.
+# The relay is woken after so many blocks: each time it reads the whole outbox for one window.
 _WAKE_EACH = 5
 _MANIFESTS = (".jsonl", ".ndjson")
 
 
 def detail_of(services: Services, batch_id: str) -> BatchDetail:
-    """The batch as it stands now."""
+    """The batch as it is now."""
     concerns({"batch_id": batch_id})
     with services.database.read() as tx:
         batch = store.get_batch(tx, batch_id)
@@ -178,7 +171,7 @@ def detail_of(services: Services, batch_id: str) -> BatchDetail:
 def create_from_address(
     services: Services, caller: Principal, body: BatchRequest, idempotency_key: str | None
 ) -> tuple[BatchDetail, bool]:
-    """The batch of the manifest, folder or prefix that `body` names; whether it is a new one."""
+    """The batch of the manifest, folder or prefix that `body` names, and whether it is new."""
     if not body.source.lower().endswith(_MANIFESTS):
         intake = Intake(services.settings, caller, body, address=body.source)
         return _run(services, body, intake, body.source, "", idempotency_key)
@@ -192,14 +185,14 @@ def create_from_address(
 def create_from_manifest(
     services: Services,
     caller: Principal,
-    words: BatchUploadRequest,
+    body: BatchUploadRequest,
     manifest: tuple[Path, str],
     idempotency_key: str | None,
 ) -> tuple[BatchDetail, bool]:
-    """The batch of an uploaded manifest (its path and digest); whether it is a new one."""
+    """The batch of an uploaded manifest (its path and digest), and whether it is new."""
     path, digest = manifest
-    intake = Intake(services.settings, caller, words, manifest=path)
-    return _run(services, words, intake, "manifest", digest, idempotency_key)
+    intake = Intake(services.settings, caller, body, manifest=path)
+    return _run(services, body, intake, "manifest", digest, idempotency_key)
 
 
 @contextmanager
@@ -211,56 +204,57 @@ def _fetched(services: Services, caller: Principal, address: str) -> Iterator[Pa
         return
     if source.kind != "s3":
         raise Problem(
-            422, "invalid_request", "A manifest is read from s3:// or file://; send others as the body."
+            422,
+            "invalid_request",
+            "A manifest is read from s3:// or file:// only; send any other as the body of the request.",
         )
     bucket, _, key = source.uri.removeprefix("s3://").partition("/")
-    held = s3_store(services.settings, bucket)
-    info = held.head(key)
+    store_of_manifest = s3_store(services.settings, bucket)
+    info = store_of_manifest.head(key)
     if info is None:
         raise SourceMissing(f"There is no object {source.uri}.")
     limit = services.settings.upload_max_bytes
     if info.size > limit:
         raise Problem(413, "too_large", f"The manifest is larger than the {limit} bytes allowed here.")
     services.upload_folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=services.upload_folder, prefix="manifest-") as own:
-        held.get_file(key, Path(own) / "manifest", info.etag)
-        yield Path(own) / "manifest"
+    with tempfile.TemporaryDirectory(dir=services.upload_folder, prefix="manifest-") as folder:
+        store_of_manifest.get_file(key, Path(folder) / "manifest", info.etag)
+        yield Path(folder) / "manifest"
 
 
 def _run(
     services: Services,
-    asked: BatchUploadRequest,
+    request: BatchUploadRequest,
     intake: Intake,
     source: str,
     content: str,
     idempotency_key: str | None,
 ) -> tuple[BatchDetail, bool]:
-    """Check all first if so asked, then write block after block; the batch, and whether it is new."""
-    told = asked_words(asked, intake.project)
-    words = json.dumps([told, source, content], sort_keys=True)
+    """Check every line first if the batch is strict, then write block after block."""
+    identity = json.dumps([canonical_request(request, intake.project), source, content], sort_keys=True)
     new = store.NewBatch(
         project=intake.project,
-        name=asked.name or source[:200],
+        name=request.name or source[:200],
         source=source,
-        reuse=asked.reuse,
-        request_hash=hashlib.sha256(words.encode()).hexdigest(),
+        reuse=request.reuse,
+        request_hash=hashlib.sha256(identity.encode()).hexdigest(),
         idempotency_key=idempotency_key,
         key_id=intake.caller.key_id,
-        priority=PRIORITIES[asked.priority],
-        deadline=asked.deadline,
+        priority=PRIORITIES[request.priority],
+        deadline=request.deadline,
     )
     with services.database.read() as tx:
         known = store.find_batch(tx, new)
     if known is not None and known.closed_at is not None:
         return detail_of(services, known.id), False
     if known is None:
-        refuse_past(asked.deadline)
-    if asked.strict:
-        _refuse_bad(intake)
+        refuse_past(request.deadline)
+    if request.strict:
+        _refuse_invalid(intake)
     report = Report()
     batch, created = _write(services, intake, report, new)
     if batch is None:
-        raise _nothing_good(report)
+        raise _no_valid_line(report)
     with services.database.begin() as tx:
         store.close_batch(tx, batch.id, report.lines, report.bad, shown_bad_lines(report))
     failpoint("batch.closed")
@@ -283,22 +277,23 @@ def _write(
     return batch, created
 
 
-def _refuse_bad(intake: Intake) -> None:
+def _refuse_invalid(intake: Intake) -> None:
     report = Report()
     for _ in intake.jobs(report):
         pass
     if report.bad:
-        raise _bad(
-            report, f"{report.bad} of {report.lines} lines are bad, and the batch is strict: none runs."
+        raise _invalid(
+            report,
+            f"{report.bad} of {report.lines} lines are invalid. The batch is strict, so no job was created.",
         )
 
 
-def _nothing_good(report: Report) -> Problem:
+def _no_valid_line(report: Report) -> Problem:
     if not report.lines:
-        return _bad(report, "There is no line or recording in it.")
-    return _bad(report, f"None of the {report.lines} lines makes a job.")
+        return _invalid(report, "The manifest, folder or prefix is empty.")
+    return _invalid(report, f"All {report.lines} lines are invalid.")
 
 
-def _bad(report: Report, sentence: str) -> Problem:
+def _invalid(report: Report, sentence: str) -> Problem:
     members: dict[str, Any] = {"lines": report.lines, "bad": report.bad}
     return Problem(422, "bad_lines", sentence, **members, bad_lines=shown_bad_lines(report))

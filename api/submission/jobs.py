@@ -1,42 +1,39 @@
-"""The routes of jobs: submit, list, look at, cancel, retry.
+"""From a request to a job: its source and options are checked, its recording stored, its row committed.
 
-A submission commits its row and its outbox line, then wakes the sweeper, which sends it; that the broker may
-be away is no concern of the request. Knows requests and the store; what a source may be is in `sources`, how
-a form is read in `uploads`.
-
-What requests for jobs and for batches have in common: how they are told apart, and past deadlines.
-
-What a request may ask of the search: judged by the settings.
-
-Jobs and the lines of batches are judged alike. Knows names of models, not what they are.
+A submission commits the job and its outbox line; the caller then wakes the sweeper, which sends it, so the
+broker may be down meanwhile. What a source may be is in `sources`, how a form is received in `uploads`,
+how JSON is read in `bodies`.
 """
 
 import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from fastapi import Header, Request
-from pydantic import BaseModel, ValidationError
+from fastapi import Header
+from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from api.auth.principal import Principal
 from api.middleware.log_context import concerns
 from api.presenters.jobs import shown_detail
-from api.problems import Problem, refused_fields
+from api.problems import refused_fields
 from api.services import Services
+from api.submission.bodies import SUBMISSION, parse_json
 from api.submission.sources import checked_source, source_name
-from api.submission.uploads import REQUEST_LIMIT, Upload
+from api.submission.uploads import Upload
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import NOTHING
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES
 from spool.domain.quotas import Hold
-from spool.errors import NotFound, StorageError, UnknownModel
+from spool.errors import NotFound, ObjectDamaged, StorageError, UnknownModel
 from spool.failpoints import failpoint
 from spool.ids import new_id
+from spool.objects.integrity import hash_file
 from spool.schemas.batches import BatchUploadRequest
 from spool.schemas.jobs import JobDetail, JobRequest, UploadRequest
 from spool.settings import Settings
@@ -45,8 +42,6 @@ from spool.store.ledger.charges import job_cost
 from spool.store.queue.quotas import holds
 from spool.tracing import current
 
-Asked = TypeVar("Asked", bound=BaseModel)
-
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -54,7 +49,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="Any text of your own; the same key with the same request answers with the first job.",
+        description="Any text of your choice. Repeating a request with the same key returns the first job.",
     ),
 ]
 
@@ -62,7 +57,7 @@ IdempotencyKey = Annotated[
 def create_from_source(
     services: Services, caller: Principal, body: JobRequest, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
-    """The job of the source that `body` names; whether it is a new one."""
+    """The job for the source that `body` names, and whether it is new."""
     source = checked_source(body.source, services.settings, caller)
     options = _options(services, body)
     name = body.name or source_name(source)
@@ -73,23 +68,27 @@ def create_from_source(
 def create_from_upload(
     services: Services, caller: Principal, upload: Upload, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
-    """Store the recording, then make its job as the form's `request` says; whether it is a new one."""
-    body = parsed(UploadRequest, upload.request or b"{}", "request")
+    """Store the recording, then create its job as the form's `request` says; and whether it is new."""
+    body = parse_json(UploadRequest, upload.request or b"{}", SUBMISSION, "request")
     caller.project_for(body.project)  # refused before anything is stored
     options = _options(services, body)
     job_id = new_id("job")
     key = f"jobs/{job_id}/source"
     failpoint("upload.received")
-    # The object comes first: a job whose recording is not there yet could be claimed and fail.
+    # The object first: a job could be claimed, and fail, before its recording is stored.
+    sha256, hashes = hash_file(upload.path)
     stored = services.objects.put_file(key, upload.path, upload.content_type)
+    if not sha256 == stored.sha256 == upload.sha256:
+        raise ObjectDamaged("The recording was damaged while it was stored; send it again.")
     failpoint("create.stored")
     source = Source(kind="upload", uri=key, size=upload.size, etag=stored.etag)
     name = body.name or upload.name
     new = _new_job(services, caller, body, options, source, name, idempotency_key, upload.sha256, job_id)
+    new = replace(new, source_hashes=hashes)
     try:
         job, created = _commit(services, new)
     except Exception:
-        # Where the connection broke in the commit only the row can tell whether there is a job.
+        # If the connection broke during the commit, only the row tells whether there is a job.
         with contextlib.suppress(StorageError):
             _drop_orphan(services, job_id, key)
         raise
@@ -118,7 +117,7 @@ def _new_job(
     job_id: str | None = None,
 ) -> store.NewJob:
     project = caller.project_for(body.project)
-    asked = json.dumps([asked_words(body, project), content], sort_keys=True)
+    identity = json.dumps([canonical_request(body, project), content], sort_keys=True)
     return store.NewJob(
         id=job_id,
         source=source,
@@ -131,7 +130,7 @@ def _new_job(
         tags=body.tags,
         reuse=body.reuse,
         idempotency_key=idempotency_key,
-        request_hash=hashlib.sha256(asked.encode()).hexdigest(),
+        request_hash=hashlib.sha256(identity.encode()).hexdigest(),
         key_id=caller.key_id,
         priority=PRIORITIES[body.priority],
         deadline=body.deadline,
@@ -158,69 +157,40 @@ def detail_of(services: Services, tx: Connection, job: Job) -> JobDetail:
 
 
 def holds_of(services: Services, tx: Connection, job: Job) -> dict[str, Hold]:
-    """Why the job's project is held, if it is, and the job waits."""
+    """Why the job's project is held, if it is and the job is queued."""
     return holds(tx, services.settings.quotas, [job.project]) if job.state is JobState.QUEUED else {}
 
 
 def _options(services: Services, body: UploadRequest) -> AskedOptions:
     try:
-        return judged(services.settings, body.options)
+        return resolve_options(services.settings, body.options)
     except ValidationError as error:
-        raise refused_fields(error.errors(), "options") from None
+        raise refused_fields(error.errors(include_url=False, include_input=False), "options") from None
 
 
-async def small_body(request: Request) -> bytes:
-    """The body of a request that is JSON. Raises `Problem` 413 when it is larger than such a one can be."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > REQUEST_LIMIT:
-            raise Problem(413, "too_large", f"The request is larger than {REQUEST_LIMIT} bytes.")
-    return bytes(body)
-
-
-def parsed(kind: type[Asked], body: bytes, *where: str) -> Asked:
-    """The JSON in `body` as a `kind`. Raises `Problem`; `where` leads its fields."""
-    try:
-        value: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Problem(400, "invalid_request", "The request is not JSON.") from None
-    try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        raise refused_fields(error.errors(), *where) from None
-
-
-_LATER = {"priority": "normal", "deadline": None}
-
-
-def asked_words(asked: UploadRequest | BatchUploadRequest, project: str) -> dict[str, Any]:
-    """What was asked, for its hash. Fields that came later are left out where nothing was said of them, so
-    that a repeat of an earlier request stays one."""
-    json_response = asked.model_dump(mode="json") | {"project": project}
-    return {
-        name: value for name, value in json_response.items() if name not in _LATER or value != _LATER[name]
-    }
+def canonical_request(request: UploadRequest | BatchUploadRequest, project: str) -> dict[str, Any]:
+    """What identifies a request, for the hash that an idempotency key is compared with."""
+    return request.model_dump(mode="json") | {"project": project}
 
 
 def refuse_past(deadline: datetime | None) -> None:
-    """Raise `Problem` for a deadline that nothing can make."""
+    """Raise `Problem` for a deadline in the past."""
     if deadline is not None and deadline <= datetime.now(UTC):
-        raise refused_fields([{"loc": ("deadline",), "msg": "lies in the past"}])
+        raise refused_fields([{"loc": ("deadline",), "msg": "is in the past"}])
 
 
-def judged(settings: Settings, *json_response: Mapping[str, Any]) -> AskedOptions:
-    """The options of `told`, the later ones over the earlier, over the server's own.
+def resolve_options(settings: Settings, *layers: Mapping[str, Any]) -> AskedOptions:
+    """The options of all layers, later ones over earlier ones, over the server's defaults.
 
     Raises pydantic's ValidationError, and UnknownModel.
     """
-    asked: dict[str, Any] = {"model": settings.default_model}
-    for each in json_response:
-        asked |= each
+    merged: dict[str, Any] = {"model": settings.default_model}
+    for layer in layers:
+        merged |= layer
     known = {"language_models": sorted(settings.language_models)}
-    options = AskedOptions.model_validate(asked, context=known)
+    options = AskedOptions.model_validate(merged, context=known)
     if options.model not in settings.models:
         raise UnknownModel(
-            f"There is no model {options.model!r}; known here: {', '.join(sorted(settings.models))}."
+            f"There is no model {options.model!r}. Available models: {', '.join(sorted(settings.models))}."
         )
     return options

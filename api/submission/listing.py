@@ -12,9 +12,9 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 from api.auth.principal import Principal
-from api.cli.files import is_recording
 from api.submission.sources import check_place, checked_source
 from spool.domain.jobs import Source
+from spool.domain.manifest import is_recording
 from spool.errors import InvalidRequest, NotFound, SourceError, SourceForbidden, SourceMissing
 from spool.objects import ObjectInfo, s3_store
 from spool.settings import Settings

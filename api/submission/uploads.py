@@ -1,7 +1,7 @@
-"""Receives `multipart/form-data` as a stream: the file goes to disk block by block, the rest stays small.
+"""Receives `multipart/form-data` as a stream: the file goes to disk block by block, other parts stay small.
 
-Knows the form's parts (`file`, and small ones, by default `request` as JSON) and the size limit. An upload
-that is cut off, too large or malformed leaves nothing behind.
+Knows the form's parts (`file`, and small ones, by default `request` as JSON) and the size limits. An upload
+that breaks off, is too large or malformed leaves no file behind.
 """
 
 import contextlib
@@ -21,22 +21,24 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from api.problems import Problem
+from api.submission.bodies import SUBMISSION
 from spool.errors import DiskFull
 
-REQUEST_LIMIT = 8 * 1024 * 1024
-"""Bytes of JSON: ten thousand phrases of two hundred characters fit in, in any script."""
 JOB_PARTS = frozenset({"request"})
 # What a form may hold besides the file's own bytes.
-_OVERHEAD = REQUEST_LIMIT + 64 * 1024
+_OVERHEAD = SUBMISSION.size + 64 * 1024
+_BOUNDARY_BYTES = 200  # RFC 2046 allows 70
+_HEADER_BYTES = 16 * 1024  # of one part
+_SMALL_PARTS = 100
 _BLOCK = 1024 * 1024
 _PREFIX = "upload-"
-# No upload takes this long; a younger file may still be on its way in, in another process.
+# No upload takes this long. A younger file may belong to an upload in another process.
 _REMAINS_S = 24 * 3600
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A received file in the spool folder. `name` is what the sender called it, without folders."""
+    """A received file. `name` is the sender's file name, without folders."""
 
     path: Path
     size: int
@@ -44,44 +46,52 @@ class Upload:
     name: str
     content_type: str
     parts: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
-    """The small parts by name, in the order they came."""
+    """The small parts by name, in order of arrival."""
 
     @property
     def request(self) -> bytes:
-        """The part `request`; empty where there was none."""
+        """The part `request`; empty if there is none."""
         return self.parts.get("request", (b"",))[0]
 
 
 @asynccontextmanager
 async def received_upload(
-    request: Request, folder: Path, limit: int, parts: frozenset[str] = JOB_PARTS
+    request: Request,
+    folder: Path,
+    limit: int,
+    parts: frozenset[str] = JOB_PARTS,
+    parts_limit: int = SUBMISSION.size,
 ) -> AsyncIterator[Upload]:
-    """Receive the form of `request` into a temporary file in `folder`; the file is gone when the block ends.
-    Beside `file` it may hold `parts`, once each, or again and again where the name ends in `[]`.
+    """Receive the form of `request` into a temporary file in `folder`, deleted when the block ends.
 
-    Raises `Problem` 400 for a malformed form and 413 for more than `limit` bytes, and passes on the client's
-    disconnect.
+    Beside `file`, of at most `limit` bytes, it may have `parts`, of `parts_limit` bytes together: once each,
+    or repeatedly where the name ends in `[]`. Raises `Problem` 400 for a malformed form and 413 for too many
+    bytes, and passes on the client's disconnect.
     """
     _, parameters = parse_options_header(request.headers.get("content-type"))
     boundary = parameters.get(b"boundary")
-    if not boundary:
-        raise Problem(400, "invalid_request", "The form's content type names no boundary.")
+    if not boundary or len(boundary) > _BOUNDARY_BYTES:
+        raise Problem(
+            400,
+            "invalid_request",
+            f"The content type of a form needs a boundary of 1 to {_BOUNDARY_BYTES} bytes.",
+        )
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit + _OVERHEAD:
         raise _too_large(limit)
     with _full_disk_is_named():
         folder.mkdir(parents=True, exist_ok=True)
-        # Unbuffered: what could not be written must fail when it is written, not when the file is closed.
+        # Unbuffered: a full disk must fail the write, not the close.
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX, buffering=0)  # noqa: SIM115 (with, below)
     with file:
-        form = Form(file.file, boundary, limit, parts)
+        form = Form(file.file, boundary, limit, parts, parts_limit)
         await _feed(form, request)
         yield form.upload(Path(file.name))
 
 
 @asynccontextmanager
 async def received_body(request: Request, folder: Path, limit: int) -> AsyncIterator[Upload]:
-    """Receive the bare body of `request` as `received_upload` does a form's file, with the same limits."""
+    """Receive the bare body of `request` like the file of a form, with the same limits."""
     with _full_disk_is_named():
         folder.mkdir(parents=True, exist_ok=True)
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=_PREFIX, buffering=0)  # noqa: SIM115 (with, below)
@@ -108,7 +118,7 @@ async def _feed(form: "Form | Body", request: Request) -> None:
 
 
 def drop_remains(folder: Path) -> None:
-    """Remove what uploads left behind whose server was killed long ago."""
+    """Remove files of uploads whose server was killed long ago."""
     for file in folder.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             if time.time() - file.stat().st_mtime > _REMAINS_S:
@@ -121,7 +131,7 @@ def _full_disk_is_named() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull("No space is left where uploads are received.") from error
+            raise DiskFull("No space is left where uploads are received; try again later.") from error
         raise
 
 
@@ -130,7 +140,7 @@ def _too_large(limit: int) -> Problem:
 
 
 class Body:
-    """A body without a form around it: fed blocks in order, it writes them to `file`."""
+    """A body that is no form: receives blocks in order and writes them to `file`."""
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
         self._file = file
@@ -139,7 +149,7 @@ class Body:
         self._hash = hashlib.sha256()
 
     def write(self, block: bytes) -> None:
-        """Write on. Raises `Problem` when it gets too large, `DiskFull`."""
+        """Write a block. Raises `Problem` when the body becomes too large, `DiskFull`."""
         self._size += len(block)
         if self._size > self.limit:
             raise _too_large(self.limit)
@@ -150,10 +160,10 @@ class Body:
                 left = left[self._file.write(left) :]
 
     def finish(self) -> None:
-        """There is no more."""
+        """The body is complete."""
 
     def upload(self, path: Path) -> Upload:
-        """The body as it was received into `path`."""
+        """The body as received into `path`."""
         return Upload(path, self._size, self._hash.hexdigest(), "upload", "application/octet-stream")
 
 
@@ -164,16 +174,23 @@ class _Part:
     headers: dict[str, bytes] = field(default_factory=dict)
     header_name: bytearray = field(default_factory=bytearray)
     header_value: bytearray = field(default_factory=bytearray)
+    header_bytes: int = 0
     name: str = ""
 
 
 class Form:
-    """The parser's state: fed blocks in order, it writes `file` to disk and keeps the small parts."""
+    """The parser of a form: receives blocks in order, writes `file` to disk and keeps the small parts."""
 
     def __init__(
-        self, file: IO[bytes], boundary: bytes, limit: int, parts: frozenset[str] = JOB_PARTS
+        self,
+        file: IO[bytes],
+        boundary: bytes,
+        limit: int,
+        parts: frozenset[str] = JOB_PARTS,
+        parts_limit: int = SUBMISSION.size,
     ) -> None:
         self._file = file
+        self._parts_limit = parts_limit
         self._small = parts
         self.limit = limit
         self._part = _Part()
@@ -199,7 +216,7 @@ class Form:
         )
 
     def write(self, block: bytes) -> None:
-        """Read on in the form. Raises `Problem` for what is wrong with it, `DiskFull`."""
+        """Parse a block. Raises `Problem` for a malformed form, `DiskFull`."""
         try:
             with _full_disk_is_named():
                 self._parser.write(block)
@@ -207,14 +224,14 @@ class Form:
             raise Problem(400, "invalid_request", f"The form cannot be read: {error}.") from None
 
     def finish(self) -> None:
-        """There is no more. Raises `Problem` when the form is not whole."""
+        """The form is complete. Raises `Problem` if something is missing."""
         if not self._ended:
             raise Problem(400, "invalid_request", "The form ends before its closing boundary.")
         if "file" not in self._seen:
             raise Problem(422, "invalid_request", "The form has no part called `file`.")
 
     def upload(self, path: Path) -> Upload:
-        """The form as it was received into `path`."""
+        """The form as received into `path`."""
         name = "".join(char for char in self._file_name.replace("\\", "/") if char.isprintable())
         return Upload(
             path=path,
@@ -229,10 +246,17 @@ class Form:
         self._part = _Part()
 
     def _header_name(self, data: bytes, start: int, end: int) -> None:
+        self._count_header(end - start)
         self._part.header_name += data[start:end]
 
     def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._count_header(end - start)
         self._part.header_value += data[start:end]
+
+    def _count_header(self, size: int) -> None:
+        self._part.header_bytes += size
+        if self._part.header_bytes > _HEADER_BYTES:
+            raise Problem(400, "invalid_request", f"The headers of a part exceed {_HEADER_BYTES} bytes.")
 
     def _header_end(self) -> None:
         name = self._part.header_name.decode("latin-1").lower()
@@ -244,8 +268,12 @@ class Form:
         _, parameters = parse_options_header(self._part.headers.get("content-disposition"))
         name = parameters.get(b"name", b"").decode("utf-8", "replace")
         if name not in self._small | {"file"} or (name in self._seen and not name.endswith("[]")):
-            known = ", ".join(f"`{one}`" for one in sorted(self._small))
-            raise Problem(422, "invalid_request", f"The form has the parts `file` and {known}, once each.")
+            known = ", ".join(f"`{part}`" for part in sorted(self._small))
+            raise Problem(
+                422, "invalid_request", f"Send the parts `file` and {known}, each once, and no others."
+            )
+        if sum(map(len, self._kept.values())) >= _SMALL_PARTS:
+            raise Problem(413, "too_large", f"The form has more than {_SMALL_PARTS} parts beside `file`.")
         self._seen.add(name)
         self._part.name = name
         if name != "file":
@@ -258,8 +286,8 @@ class Form:
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._part.name != "file":
             self._kept_bytes += end - start
-            if self._kept_bytes > REQUEST_LIMIT:
-                raise Problem(413, "too_large", f"The parts beside `file` exceed {REQUEST_LIMIT} bytes.")
+            if self._kept_bytes > self._parts_limit:
+                raise Problem(413, "too_large", f"The parts beside `file` exceed {self._parts_limit} bytes.")
             self._kept[self._part.name][-1] += data[start:end]
             return
         self._size += end - start

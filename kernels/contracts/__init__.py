@@ -1,1 +1,1 @@
-"""TODO."""
+"""What every kernel must compute: cases, references and tolerances, for any backend."""

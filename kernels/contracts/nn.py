@@ -6,6 +6,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from kernels.contracts.attention import attention_cases
 from kernels.contracts.case import Case, lengths_of, normal
 from kernels.contracts.search import search_cases
 from kernels.nn import convolution, elementwise
@@ -96,4 +97,4 @@ def _encoder_cases() -> Iterator[Case]:
         yield Case(f"first-lead{lead}", _make_first, run, _first(convolution.subsample_first_reference, lead))
 
 
-CASES = [*search_cases(), *_encoder_cases()]
+CASES = [*search_cases(), *_encoder_cases(), *attention_cases()]

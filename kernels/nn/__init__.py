@@ -1,1 +1,1 @@
-"""TODO."""
+"""Kernels of the encoder's layers."""

@@ -94,11 +94,13 @@ class Kernel:
         return [(name, kind) for name, kind in ATTRIBUTES.items() if name in self.body]
 
 
-def read_kernel(name: str, inputs: str, outputs: str) -> Kernel:
-    """Read `kernels/{name}.metal`, as in `search/expand`; `inputs` and `outputs` are names between blanks."""
-    body = (FOLDER / f"{name}.metal").read_text()
-    header = Path(__file__).with_name("simd.h").read_text()
-    return Kernel(name.rpartition("/")[2], tuple(inputs.split()), tuple(outputs.split()), body, header)
+def read_kernel(name: str, inputs: str, outputs: str, header: str = "") -> Kernel:
+    """Read `kernels/{name}.metal`, as in `search/expand`. `inputs` and `outputs` are names between blanks;
+    `header` is a file beside it to put before."""
+    path = FOLDER / f"{name}.metal"
+    shared = Path(__file__).with_name("simd.h").read_text()
+    own = path.with_name(header).read_text() if header else ""
+    return Kernel(path.stem, tuple(inputs.split()), tuple(outputs.split()), path.read_text(), shared + own)
 
 
 def _template_values(template: Template, types: dict[str, str]) -> list[str]:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Kernels of a beam step: expand, recombine, n-gram scores, prefixes, top-k."""

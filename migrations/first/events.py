@@ -14,7 +14,9 @@ def create() -> None:
     _event_inbox()
     _event_position()
     _events()
+    _turn_charges()
     _webhooks()
+    _source_hashes()
     _webhook_deliveries()
 
 
@@ -104,6 +106,21 @@ def _events() -> None:
     op.create_index("ix_events_job_id_id", "events", ["job_id", "id"], **partial("job_id IS NOT NULL"))
 
 
+def _turn_charges() -> None:
+    op.create_table(
+        "turn_charges",
+        sa.Column(
+            "id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False
+        ),
+        sa.Column("pool", sa.String(length=200), nullable=False),
+        sa.Column("project", sa.String(length=200), nullable=False),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("claims", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_turn_charges")),
+    )
+    op.create_index("ix_turn_charges_pool_project", "turn_charges", ["pool", "project"])
+
+
 def _webhooks() -> None:
     op.create_table(
         "webhooks",
@@ -129,6 +146,18 @@ def _webhooks() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_webhooks")),
     )
     op.create_index("ix_webhooks_project", "webhooks", ["project"])
+
+
+def _source_hashes() -> None:
+    op.create_table(
+        "source_hashes",
+        sa.Column("job_id", sa.String(length=40), nullable=False),
+        sa.Column("hashes", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["job_id"], ["jobs.id"], name=op.f("fk_source_hashes_job_id_jobs"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_source_hashes")),
+    )
 
 
 def _webhook_deliveries() -> None:

@@ -111,6 +111,7 @@ def _jobs() -> None:
         sa.Column("deadline", UtcDateTime()),
         sa.Column("deadline_rank", sa.BigInteger(), server_default=sa.text("(253402300799)"), nullable=False),
         sa.Column("queue_position", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("refusals", sa.JSON(none_as_null=True)),
         sa.Column("not_before", UtcDateTime()),
         sa.Column("forecast_seconds", sa.Double()),
         sa.Column("traceparent", sa.String(length=55)),
@@ -198,6 +199,9 @@ def _jobs_indexes() -> None:
     )
     op.create_index("ix_jobs_project_created_at_id", "jobs", ["project", "created_at", "id"])
     op.create_index("ix_jobs_queued", "jobs", ["pool", "worker", "hinted_at"], **partial("state = 'queued'"))
+    op.create_index(
+        "ix_jobs_refused", "jobs", ["pool"], **partial("state = 'queued' AND refusals IS NOT NULL")
+    )
     op.create_index("ix_jobs_running", "jobs", ["pool"], **partial("state = 'running'"))
     op.create_index("ix_jobs_state_created_at_id", "jobs", ["state", "created_at", "id"])
 

@@ -32,7 +32,9 @@ TABLES = (
     "event_inbox",
     "event_position",
     "events",
+    "turn_charges",
     "webhooks",
+    "source_hashes",
     "webhook_deliveries",
 )
 

@@ -2,10 +2,10 @@
 
     .venv/bin/python -m ops.accuracy.make_open_samples ../speech --out samples/open
 
-SPEECH is a folder with `manifest.jsonl` and `long/`, as docs/demo-model.md describes it. Clips are drawn from
-its test speakers by kind with a fixed seed; no model is asked. References with numbers or titles are left
-out, since these are written in more than one way. Writes recordings and `manifest.jsonl`; samples/README.md
-is written by hand. Knows nothing of models.
+SPEECH is a folder with `manifest.jsonl` and `long/`, as models/demo/README.md describes it. Clips are drawn
+from its test speakers by kind with a fixed seed; no model is asked. References with numbers or titles are
+left out, since these are written in more than one way. Writes recordings and `manifest.jsonl`;
+samples/README.md is written by hand. Knows nothing of models.
 """
 
 from __future__ import annotations

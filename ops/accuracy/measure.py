@@ -18,7 +18,7 @@ from spool.wer import WordErrors, total_errors, word_errors
 from worker.decode.search import best_of, search
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.words import words_of
-from worker.models.nemo.model import AsrModel, Encoded
+from worker.models.nemo.model import Encoded, NemoModel
 
 FRAMES_AT_ONCE = 160 * RATE
 Asks = Callable[[Utterance], DecodeRequest]
@@ -58,7 +58,7 @@ def batched(utterances: Sequence[Utterance]) -> Iterator[list[int]]:
 
 
 def heard_by(
-    model: AsrModel, utterances: Sequence[Utterance], ways: Sequence[Way], *, whole: bool = False
+    model: NemoModel, utterances: Sequence[Utterance], ways: Sequence[Way], *, whole: bool = False
 ) -> dict[str, Heard]:
     """What each way hears, by its name; whole: all utterances in one batch."""
     found = {way.name: Heard([[] for _ in utterances]) for way in ways}
@@ -74,7 +74,7 @@ def heard_by(
     return found
 
 
-def _words(model: AsrModel, encoded: Encoded, way: Way, spoken: Sequence[Utterance]) -> list[list[Word]]:
+def _words(model: NemoModel, encoded: Encoded, way: Way, spoken: Sequence[Utterance]) -> list[list[Word]]:
     asks = None if way.asks is None else [way.asks(utterance) for utterance in spoken]
     found = search(model, encoded, way.options, asks)
     return [words_of(best_of(one), model.tokenizer, model.frame_seconds) for one in found]

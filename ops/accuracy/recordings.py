@@ -19,7 +19,7 @@ from ops.train.run.evaluate import decoded, through_chunks, time_error
 from spool.domain.transcript import Word
 from spool.wer import WordErrors, normal_words, total_errors, word_errors
 from worker.decode.types import SearchOptions
-from worker.models.nemo.model import AsrModel
+from worker.models.nemo.model import NemoModel
 from worker.segmentation.chunker import Chunk, ChunkOptions
 
 NEAR = 1.0  # seconds from a seam
@@ -75,7 +75,7 @@ class Outcome:
     times_off: float
 
 
-def through(model: AsrModel, recording: Recording, options: SearchOptions, longest: float = 30.0) -> Outcome:
+def through(model: NemoModel, recording: Recording, options: SearchOptions, longest: float = 30.0) -> Outcome:
     """The recording as the worker hears it, in chunks of at most that many seconds."""
     words, chunks = through_chunks(model, recording.audio, options, lengths(longest))
     errors = word_errors(recording.text, " ".join(word.text for word in words))
@@ -151,7 +151,7 @@ def unpaired(told: Sequence[str], heard: Sequence[str]) -> tuple[list[int], list
 
 
 def cut_at_segments(
-    model: AsrModel, recording: Recording, options: SearchOptions, seconds: float = 0.0
+    model: NemoModel, recording: Recording, options: SearchOptions, seconds: float = 0.0
 ) -> WordErrors:
     """Errors of the speech cut exactly at its reference segments; neighbours joined up to that many seconds.
 

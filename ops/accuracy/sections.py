@@ -11,14 +11,14 @@ from ops.accuracy.measure import Heard, Way, difference, errors_of, heard_by
 from ops.accuracy.ways import BASE, BEAM, GREEDY, OPEN
 from ops.train.run.evaluate import Sets, Utterance
 from spool.wer import WordErrors
-from worker.models.nemo.model import AsrModel
+from worker.models.nemo.model import NemoModel
 
 Found = dict[str, dict[str, Heard]]  # by way, by set
 LENGTHS = (10, 20, 30, 60)
 FEW = 16  # utterances of a set where each is heard in a batch of its own, or in bfloat16
 
 
-def listen(model: AsrModel, sets: Sets, ways: Sequence[Way]) -> Found:
+def listen(model: NemoModel, sets: Sets, ways: Sequence[Way]) -> Found:
     """Every set by every way."""
     found: Found = {way.name: {} for way in ways}
     for name, utterances in sets.items():
@@ -59,7 +59,7 @@ def decoding(found: Found, sets: Sets) -> list[str]:
     ]
 
 
-def sameness(model: AsrModel, half: AsrModel, found: Found, sets: Sets) -> list[str]:
+def sameness(model: NemoModel, half: NemoModel, found: Found, sets: Sets) -> list[str]:
     """What must change no words, and what bfloat16 changes."""
     few = {name: each[:FEW] for name, each in sets.items()}
     single = {name: _one_by_one(model, each) for name, each in few.items()}
@@ -90,11 +90,11 @@ def _different(one: Mapping[str, Heard], other: Mapping[str, Heard], sets: Sets)
     return f"{sum(a != b for a, b in pairs)} of {len(pairs)}"
 
 
-def _one_by_one(model: AsrModel, utterances: Sequence[Utterance]) -> Heard:
+def _one_by_one(model: NemoModel, utterances: Sequence[Utterance]) -> Heard:
     return Heard([heard_by(model, [u], [Way(BASE, GREEDY)])[BASE].words[0] for u in utterances])
 
 
-def _in_one_batch(model: AsrModel, sets: Sets) -> dict[str, Heard]:
+def _in_one_batch(model: NemoModel, sets: Sets) -> dict[str, Heard]:
     """Utterances of all sets, 64 at once."""
     places = [(name, k) for name in sets for k in range(len(sets[name]))]
     found = {name: Heard([[] for _ in each]) for name, each in sets.items()}
@@ -106,7 +106,7 @@ def _in_one_batch(model: AsrModel, sets: Sets) -> dict[str, Heard]:
     return found
 
 
-def long_ones(model: AsrModel, speech: Path) -> list[str]:
+def long_ones(model: NemoModel, speech: Path) -> list[str]:
     """Long recordings by length of chunks, and what happens at seams."""
     found: dict[str, dict[str, recordings.Outcome]] = {}
     cut: dict[str, tuple[WordErrors, WordErrors]] = {}

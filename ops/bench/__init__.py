@@ -1,1 +1,1 @@
-"""TODO."""
+"""Benchmarks; LOG.md says what each has measured, where and when."""

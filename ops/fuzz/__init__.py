@@ -1,1 +1,1 @@
-"""TODO."""
+"""Fuzzers of everything that reads bytes of strangers."""

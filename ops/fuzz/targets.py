@@ -155,7 +155,7 @@ _known: tuple[str, ...] | None = None
 
 def small_archives(folder: Path) -> list[Seed]:
     """A `.nemo` of a few kilobytes, plain and compressed, with real configuration and tokenizer."""
-    from tests.worker.models.test_nemo_archive import handmade
+    from ops.testbed.torch_checkpoint import handmade
 
     values = np.arange(24, dtype=np.float32)
     kinds = {"FloatStorage": "<f4", "HalfStorage": "<f2", "LongStorage": "<i8"}

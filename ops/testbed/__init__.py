@@ -1,1 +1,1 @@
-"""TODO."""
+"""Servers, workers and models that tests, benchmarks and the soak test share."""

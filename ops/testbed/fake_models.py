@@ -2,9 +2,11 @@
 
 The model's name is its script, words separated by "+": `plain`; `asks` says in its words what each utterance
 asks for; `weights=/path` has the digest of that file; `load-fails`; `load-aborts`; `sleep=0.01` a
-batch; `gate=/path` waits in every batch until that path exists; `ill=/path` aborts in every batch while it
-does. Samples speak too: any sample above 0.995 aborts the process as Metal does, any sample below -0.995
-raises, one above 0.990 fails its utterance. Words depend on the utterance's own samples alone.
+batch; `raises` in every batch; `broken-until=/path` raises until that path exists; `nan` answers every
+utterance as weights that are no numbers do; `gate=/path` waits in every batch until that path exists;
+`ill=/path` aborts in every batch while it does. Samples speak too: any sample above 0.995 aborts the process
+as Metal does, any sample below -0.995 raises, one above 0.990 fails its utterance. Words depend on the
+utterance's own samples alone.
 """
 
 import hashlib
@@ -20,7 +22,8 @@ from numpy.typing import NDArray
 from spool.domain.transcript import Word
 from spool.errors import EngineError, InvalidRequest, ModelUnreadable
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.engine.protocol import Failure, ModelInfo, Recognition
+from worker.engine.protocol import Failure, Recognition
+from worker.models.base import BatchCost, ModelInfo
 
 LOADER = "ops.testbed.fake_models:load"
 RATE = 16_000
@@ -52,6 +55,8 @@ class FakeRecognizer:
         self._ill = Path(steps["ill"]) if "ill" in steps else None
         self._sleep = float(steps.get("sleep", 0))
         self._hears_asks = "asks" in steps
+        self._raises, self._nan = "raises" in steps, "nan" in steps
+        self._broken_until = Path(steps["broken-until"]) if "broken-until" in steps else None
         weights = Path(steps["weights"]).read_bytes() if "weights" in steps else script.encode()
         self.info = ModelInfo(name=script, sha256=hashlib.sha256(weights).hexdigest(), heads=("tdt",))
 
@@ -59,6 +64,9 @@ class FakeRecognizer:
         if "unspeakable" in ask.phrases:
             raise InvalidRequest("the phrase 'unspeakable' cannot be written")
         return replace(self.info, language_model=_digest(ask.lm))
+
+    def cost(self, samples: int, options: SearchOptions) -> BatchCost:
+        return BatchCost(samples, 0)
 
     def recognize(
         self,
@@ -75,6 +83,10 @@ class FakeRecognizer:
         time.sleep(self._sleep)
         if self._ill is not None and self._ill.exists():
             os.abort()
+        if self._raises or (self._broken_until is not None and not self._broken_until.exists()):
+            raise ValueError("a model that cannot compute")
+        if self._nan:
+            return [Failure(EngineError("The logits are not finite."), len(s) // 1280) for s in utterances]
         for samples in utterances:
             if float(samples.max(initial=0)) > 0.995:
                 os.abort()

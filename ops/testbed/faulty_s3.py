@@ -3,13 +3,14 @@
 Each rule counts its uses, so that a fault passes by itself after as many as a test asks for.
 """
 
+import contextlib
 import threading
 import time
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 _HOP = {"connection", "transfer-encoding", "keep-alive", "date", "server", "content-length"}
 CODES = {409: "OperationAborted", 412: "PreconditionFailed", 500: "InternalError", 503: "SlowDown"}
@@ -22,7 +23,8 @@ class Rule:
 
     `status`: answer this, and pass nothing on. `unheard`: pass the request on and then answer `status`, as
     when the answer is lost. `delay` seconds before anything. `cut`: only so many bytes of the body, then the
-    connection breaks.
+    connection breaks. `drip`: a byte of the body every so many seconds. `flip`: this byte of the body arrives
+    changed. `etag`: the answer is another version's, whatever was asked for.
     """
 
     method: str
@@ -32,6 +34,9 @@ class Rule:
     unheard: bool = False
     delay: float = 0.0
     cut: int = -1
+    drip: float = 0.0
+    flip: int = -1
+    etag: str = ""
     used: int = 0
 
 
@@ -43,59 +48,9 @@ class FaultyS3:
         self.ranges: list[str] = []
         """What requests for a part of an object asked for."""
         self._lock = threading.Lock()
-        proxy = self
-        parts = urlsplit(target)
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            timeout = 30
-
-            def do_request(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                rule = proxy.rule_for(self.command, self.path)
-                if "Range" in self.headers:
-                    proxy.ranges.append(self.headers["Range"])
-                if rule is not None and rule.delay:
-                    time.sleep(rule.delay)
-                if rule is not None and rule.status and not rule.unheard:
-                    self._refuse(rule.status)
-                    return
-                upstream = HTTPConnection(str(parts.hostname), parts.port, timeout=30)
-                upstream.request(self.command, self.path, body, dict(self.headers))
-                answer = upstream.getresponse()
-                data = answer.read()
-                headers = answer.getheaders()
-                length = answer.getheader("Content-Length") or str(len(data))
-                upstream.close()
-                if rule is not None and rule.status:
-                    self._refuse(rule.status)
-                    return
-                self.send_response(answer.status)
-                for name, value in headers:
-                    if name.lower() not in _HOP:
-                        self.send_header(name, value)
-                self.send_header("Content-Length", length)
-                self.end_headers()
-                if rule is not None and rule.cut >= 0:
-                    self.wfile.write(data[: rule.cut])
-                    self.close_connection = True
-                elif self.command != "HEAD":
-                    self.wfile.write(data)
-
-            do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = do_request  # noqa: N815
-
-            def _refuse(self, status: int) -> None:
-                code = CODES[status]
-                body = b"" if self.command == "HEAD" else f"<Error><Code>{code}</Code></Error>".encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.closing = threading.Event()
+        handler = type("Handler", (_Handler,), {"proxy": self, "target": urlsplit(target)})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def rule_for(self, method: str, path: str) -> Rule | None:
@@ -114,5 +69,73 @@ class FaultyS3:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.closing.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    proxy: FaultyS3
+    target: SplitResult
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+
+    def do_request(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        rule = self.proxy.rule_for(self.command, self.path) or Rule("")
+        if "Range" in self.headers:
+            self.proxy.ranges.append(self.headers["Range"])
+        time.sleep(rule.delay)
+        if rule.status and not rule.unheard:
+            self._refuse(rule.status)
+            return
+        status, headers, data = self._forward(body, rule)
+        if rule.status:
+            self._refuse(rule.status)
+            return
+        if 0 <= rule.flip < len(data):
+            data = data[: rule.flip] + bytes([data[rule.flip] ^ 1]) + data[rule.flip + 1 :]
+        with contextlib.suppress(OSError):  # whoever reads may have gone
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self._send(data, rule)
+
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = do_request  # noqa: N815
+
+    def _forward(self, body: bytes, rule: Rule) -> tuple[int, dict[str, str], bytes]:
+        asked = {k: v for k, v in self.headers.items() if not (rule.etag and k == "If-Match")}
+        upstream = HTTPConnection(str(self.target.hostname), self.target.port, timeout=30)
+        upstream.request(self.command, self.path, body, asked)
+        answer = upstream.getresponse()
+        data = answer.read()
+        upstream.close()
+        headers = {k: v for k, v in answer.getheaders() if k.lower() not in _HOP}
+        if rule.etag:
+            headers = {k: rule.etag if k.lower() == "etag" else v for k, v in headers.items()}
+        headers["Content-Length"] = answer.getheader("Content-Length") or str(len(data))
+        return answer.status, headers, data
+
+    def _send(self, data: bytes, rule: Rule) -> None:
+        self.close_connection = rule.cut >= 0 or rule.drip > 0
+        if rule.cut >= 0:
+            self.wfile.write(data[: rule.cut])
+        elif rule.drip:
+            for byte in data:
+                self.wfile.write(bytes([byte]))
+                if self.proxy.closing.wait(rule.drip):
+                    return
+        elif self.command != "HEAD":
+            self.wfile.write(data)
+
+    def _refuse(self, status: int) -> None:
+        code = CODES[status]
+        body = b"" if self.command == "HEAD" else f"<Error><Code>{code}</Code></Error>".encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""

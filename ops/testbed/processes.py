@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 from sqlalchemy import func, select
 
-from ops.testbed.jobs import DEADLINE, until
+from ops.testbed.waiting import DEADLINE, until
 from spool.broker.celery_app import celery_app, send_hint
 from spool.domain.jobs import Job, Source, queue_name
 from spool.domain.options import JobOptions
@@ -23,7 +23,7 @@ from spool.store.workers import Worker, list_workers
 from spool.tables import cost_lines
 
 ROOT = Path(__file__).parents[2]
-FAKE = ("-m", "ops.testbed.run_worker")
+FAKE = ("-m", "ops.testbed.run.worker")
 REAL = ("-m", "worker.cli.main", "run")
 
 
@@ -48,12 +48,15 @@ class Fleet:
         self.db = Database(database_url)
         self._workers: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *command: str, name: str = "alpha", state: str = "ready") -> "subprocess.Popen[bytes]":
-        """Start a worker and wait until it is in this state; without one, until it is known."""
+    def start(
+        self, *command: str, name: str = "alpha", state: str = "ready", **own: str
+    ) -> "subprocess.Popen[bytes]":
+        """Start a worker, with variables of its `own`, and wait until it is in this state; without one, until
+        it is known."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
         worker = subprocess.Popen(
             [sys.executable, *(command or FAKE)],
-            env={**env, **self.environment, "SPOOL_WORKER_NAME": name},
+            env={**env, **self.environment, "SPOOL_WORKER_NAME": name, **own},
             cwd=ROOT,
         )
         self._workers.append(worker)

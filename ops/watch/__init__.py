@@ -1,1 +1,1 @@
-"""TODO."""
+"""Monitoring: Prometheus rules, dashboards, alerts."""

@@ -1,17 +1,15 @@
-"""Carries deletions out: what was asked for, and what has been kept for as long as its project's rule says.
+"""Carries out deletions: those that were requested, and those that a project's retention rule asks for.
 
-First the commit that says so (`spool.store.deletions`), then the objects, then the line that they are gone:
-a crash in between leaves a line that is still due, and removing what is gone already harms nothing. `Deleter`
-is the thread in which API processes do this, one of them at a time, in steps of `STEP` jobs. Running and
-waiting jobs are never touched.
+First the commit that marks them (`spool.store.deletions`), then the objects, then the record that they are
+gone: after a crash in between the deletion is still due, and deleting what is gone already does no harm.
+`ContentDeleter` runs this in API processes, one process at a time. Queued and running jobs are never touched.
 """
 
-import random
-import threading
 from collections.abc import Iterator, Sequence
 
 import structlog
 
+from spool.background.thread import BackgroundLoop, jittered
 from spool.domain.retention import EVERY_OTHER, Content, content_of, rule_for
 from spool.errors import SpoolError
 from spool.failpoints import failpoint
@@ -28,7 +26,7 @@ STEP = 50
 """Jobs in one transaction."""
 _LOCK_SECONDS = 300.0
 _STEPS = 200
-"""In one round, so that a stop does not wait for millions."""
+"""Steps in one round, so that a stop does not wait for millions of jobs."""
 
 log = structlog.get_logger(__name__)
 
@@ -36,40 +34,40 @@ log = structlog.get_logger(__name__)
 def delete_content(
     db: Database, objects: ObjectStore, job_ids: Sequence[str], contents: Sequence[Content], asked_by: str
 ) -> bool:
-    """Delete this of those jobs that have ended; whether the object store let go of it all. What it did not,
-    a later sweep takes up. Raises StorageError where the database does not answer."""
+    """Delete these contents of those jobs that have ended; return whether the object store deleted all of
+    them. A later round repeats what it refused. Raises StorageError where the database does not answer."""
     lines = []
     with db.begin() as tx:
         for content in contents:
             lines += store.mark_deleted(tx, job_ids, content, asked_by)
     if lines:
         failpoint("delete.marked")
-    return sum(_tried(db, objects, line) for line in lines) == len(lines)
+    return sum(_try_delete(db, objects, line) for line in lines) == len(lines)
 
 
 def carry_out(db: Database, objects: ObjectStore, line: Deletion) -> None:
-    """Remove the line's objects and say so. Raises StorageError."""
-    found = list(_objects_of(objects, line))
-    for key in found:
+    """Delete the line's objects and record it. Raises StorageError."""
+    keys = list(_objects_of(objects, line))
+    for key in keys:
         objects.delete(key)
     failpoint("delete.emptied")
     with db.begin() as tx:
-        store.note_deleted(tx, line, len(found))
-    if line.done_at is None or found:
+        store.note_deleted(tx, line, len(keys))
+    if line.done_at is None or keys:
         log.info(
             "deleted",
             job=line.job_id,
             project=line.project,
             content=line.content.value,
             asked_by=line.asked_by,
-            objects=len(found),
+            objects=len(keys),
         )
 
 
 def delete_once(db: Database, objects: ObjectStore, settings: Settings, owner: str) -> int | None:
-    """One round: what is due, then what has been kept long enough; how many lines were carried out.
+    """Carry out what is due, then mark what has expired; return how many lines were carried out.
 
-    None when another process is at it. Raises StorageError.
+    None when another process holds the lock. Raises StorageError.
     """
     done = 0
     for _ in range(_STEPS):
@@ -79,39 +77,29 @@ def delete_once(db: Database, objects: ObjectStore, settings: Settings, owner: s
         with db.read() as tx:
             lines = store.due_deletions(tx, STEP)
         for line in lines:
-            done += _tried(db, objects, line)
+            done += _try_delete(db, objects, line)
         if not lines and not _mark_expired(db, settings):
             break
     return done
 
 
-class Deleter(threading.Thread):
-    """A daemon thread that deletes until stopped."""
+class ContentDeleter(BackgroundLoop):
+    """Deletes at each interval what is due."""
 
     def __init__(self, db: Database, objects: ObjectStore, settings: Settings) -> None:
-        super().__init__(name="spool-deleter", daemon=True)
+        super().__init__("spool-deleter", delay=jittered(settings.retention_sweep_seconds))
         self._db, self._objects, self._settings = db, objects, settings
         self._owner = new_id("dlr")
-        self._stopping = threading.Event()
 
-    def stop(self, timeout: float = 30.0) -> None:
-        """Stop soon, and give the lock to whoever deletes next."""
-        self._stopping.set()
-        if self.is_alive():
-            self.join(timeout)
+    def run_once(self) -> float:
+        """Delete what is due; return the seconds until the next round."""
+        delete_once(self._db, self._objects, self._settings, self._owner)
+        return jittered(self._settings.retention_sweep_seconds)
 
-    def run(self) -> None:
-        """A round at each interval; what a store refuses is tried again at the next."""
-        while not self._stopping.wait(self._settings.retention_sweep_seconds * random.uniform(0.75, 1.25)):  # noqa: S311
-            try:
-                delete_once(self._db, self._objects, self._settings, self._owner)
-            except Exception as error:  # noqa: BLE001 - a promise to delete must outlive whatever happens
-                log.warning("deleter", error=repr(error))
-        try:
-            with self._db.begin() as tx:
-                locks.unlock(tx, LOCK, self._owner)
-        except SpoolError as error:
-            log.warning("deleter", error=repr(error))  # the lock runs out by itself
+    def finish(self) -> None:
+        """Release the lock for the next process; otherwise it would run out by itself."""
+        with self._db.begin() as tx:
+            locks.unlock(tx, LOCK, self._owner)
 
 
 def _objects_of(objects: ObjectStore, line: Deletion) -> Iterator[str]:
@@ -120,12 +108,12 @@ def _objects_of(objects: ObjectStore, line: Deletion) -> Iterator[str]:
             yield item.key
 
 
-def _tried(db: Database, objects: ObjectStore, line: Deletion) -> bool:
-    """One line that the object store refuses must not keep the others from being carried out."""
+def _try_delete(db: Database, objects: ObjectStore, line: Deletion) -> bool:
+    """Carry out a line, or postpone it where the object store refuses, so that the others go on."""
     try:
         carry_out(db, objects, line)
     except SpoolError as error:
-        log.warning("not deleted yet", job=line.job_id, content=line.content.value, error=repr(error))
+        log.warning("deletion postponed", job=line.job_id, content=line.content.value, error=repr(error))
         with db.begin() as tx:
             store.postpone(tx, line)
         return False
@@ -133,7 +121,7 @@ def _tried(db: Database, objects: ObjectStore, line: Deletion) -> bool:
 
 
 def _mark_expired(db: Database, settings: Settings) -> int:
-    """Mark a step's worth of what has been kept long enough, due at once; how many."""
+    """Mark one step's worth of expired content for deletion, due at once; return how many."""
     for content in Content:
         for project in _projects(db, settings, content):
             kept_for = rule_for(settings.retention, project).of(content)

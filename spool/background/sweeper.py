@@ -10,8 +10,6 @@ Knows when; the sums are in `spool.store`, the judgement in `spool.domain.quotas
 `spool.domain.deadlines`.
 """
 
-import random
-import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,9 +19,10 @@ from celery import Celery
 from sqlalchemy import Connection
 
 from spool.background.outbox_relay import relay_once
+from spool.background.thread import BackgroundLoop, jittered
 from spool.broker.celery_app import queue_depth
 from spool.domain.deadlines import forecast_deadlines
-from spool.errors import SpoolError, StorageError
+from spool.errors import StorageError
 from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.settings import Settings
@@ -35,9 +34,6 @@ from spool.store.queue.locks import SWEEP_LOCK, try_lock
 from spool.store.queue.outbox import SweepLimits, SweepReport
 from spool.store.queue.quotas import refresh_use
 from spool.store.queue.scheduler import waiting_by_queue
-
-BACK_OFF_FIRST_S = 0.5
-BACK_OFF_MAX_S = 30.0
 
 log = structlog.get_logger(__name__)
 
@@ -76,70 +72,35 @@ def sweep_once(db: Database, app: Celery, settings: Settings, owner: str) -> Swe
     return report
 
 
-class Sweeper(threading.Thread):
-    """A daemon thread that relays and sweeps until stopped. `wake()` after a commit sends its hints at
-    once."""
+class Sweeper(BackgroundLoop):
+    """Sweeps at each interval and relays hints when woken: call `wake()` after a commit."""
 
     def __init__(self, db: Database, app: Celery, settings: Settings) -> None:
-        super().__init__(name="spool-sweeper", daemon=True)
+        super().__init__("spool-sweeper")
         self._db = db
         self._app = app
         self._settings = settings
         self._owner = new_id("swp")
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
+        self._next_sweep = 0.0
 
-    def wake(self) -> None:
-        """There is something to send."""
-        self._wake.set()
+    def run_once(self) -> float:
+        """Sweep if it is time, then relay until the outbox is empty."""
+        if time.monotonic() >= self._next_sweep:
+            sweep_once(self._db, self._app, self._settings, self._owner)
+            self._next_sweep = time.monotonic() + jittered(self._settings.sweep_seconds)
+        while not self.stopping and relay_once(self._db, self._app, window=self._settings.hint_window) > 0:
+            pass
+        return max(0.0, self._next_sweep - time.monotonic())
 
-    def stop(self, timeout: float = 30.0) -> None:
-        """Stop soon, and give the lock to whoever sweeps next."""
-        self._stopping.set()
-        self._wake.set()
-        if self.is_alive():
-            self.join(timeout)
-
-    def run(self) -> None:
-        """Relay when woken, sweep at each interval, back off while something is down."""
-        failures = 0
-        next_sweep = 0.0
-        while not self._stopping.is_set():
-            self._wake.clear()
-            try:
-                if time.monotonic() >= next_sweep:
-                    sweep_once(self._db, self._app, self._settings, self._owner)
-                    next_sweep = time.monotonic() + _jittered(self._settings.sweep_seconds)
-                while not self._stopping.is_set() and self._relay() > 0:
-                    pass
-                failures = 0
-            except Exception as error:  # noqa: BLE001 - this thread must outlive whatever happens: law 1 rests on it
-                failures += 1
-                pause = _jittered(min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2 ** (failures - 1)))
-                log.warning("sweeper", error=repr(error), failures=failures, again_in_seconds=round(pause, 1))
-                self._stopping.wait(pause)
-                continue
-            self._wake.wait(max(0.0, next_sweep - time.monotonic()))
-        self._release()
-
-    def _relay(self) -> int:
-        return relay_once(self._db, self._app, window=self._settings.hint_window)
-
-    def _release(self) -> None:
-        try:
-            with self._db.begin() as tx:
-                queue_locks.unlock(tx, SWEEP_LOCK, self._owner)
-        except SpoolError as error:
-            log.warning("sweeper", error=repr(error))  # the lock runs out by itself
+    def finish(self) -> None:
+        """Release the lock for the next sweeper; otherwise it would run out by itself."""
+        with self._db.begin() as tx:
+            queue_locks.unlock(tx, SWEEP_LOCK, self._owner)
 
 
 def _room(app: Celery, missing: Mapping[str, int]) -> dict[str, int]:
     """How many messages Redis may be missing, by queue: with as many as jobs that may run it misses none."""
     return {queue: number - queue_depth(app, queue) for queue, number in missing.items() if number > 0}
-
-
-def _jittered(seconds: float) -> float:
-    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load, guards nothing
 
 
 FORECAST_SECONDS = 30.0

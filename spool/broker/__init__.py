@@ -1,1 +1,1 @@
-"""TODO."""
+"""The message broker: the Celery application and a Redis-compatible server of our own."""

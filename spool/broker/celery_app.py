@@ -46,7 +46,9 @@ def celery_app(settings: Settings) -> Celery:
         # Celery's own default queue is never used; naming it ours keeps strays visible.
         task_default_queue=queue_name(settings.pool),
         task_create_missing_queues=True,
-        worker_send_task_events=False,
+        # Whoever reaches the broker could end every worker by Celery's remote control.
+        worker_enable_remote_control=settings.celery_remote_control,
+        worker_send_task_events=settings.celery_remote_control,
         worker_hijack_root_logger=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         enable_utc=True,

@@ -8,7 +8,7 @@ from where it ended. Error messages name the object, never a credential or a sig
 import hashlib
 import io
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ import boto3
 from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError, ParamValidationError
 from pydantic import SecretStr
 from urllib3.exceptions import HTTPError
 
@@ -26,6 +26,7 @@ from spool.errors import (
     DiskFull,
     InvalidRequest,
     NotFound,
+    ObjectDamaged,
     SourceChanged,
     SourceForbidden,
     SpoolError,
@@ -35,6 +36,8 @@ from spool.objects.base import ObjectInfo, checked_key
 from spool.objects.local import BLOCK, storage_errors, write_whole
 
 MULTIPART_BYTES = 64 * 2**20
+READ_SECONDS = 10
+READ_BYTES = 64 << 10  # asked of a connection at once, so that a slow one still shows that it moves
 # How often a body may break off before we give up: a few times, and once more for each gigabyte that came
 # through.
 BODY_BREAKS = 5
@@ -53,7 +56,7 @@ class S3Options:
     region: str = "us-east-1"
     access_key_id: SecretStr | None = None
     secret_access_key: SecretStr | None = None
-    checksums: bool = False
+    checksums: bool = True
 
 
 class S3Store:
@@ -83,7 +86,7 @@ class S3Store:
 
     def open(self, key: str, etag: str | None = None, start: int = 0) -> BinaryIO:
         """The object's bytes from `start` as a stream."""
-        return cast("BinaryIO", io.BufferedReader(_Body(self, key, etag, start), BLOCK))
+        return cast("BinaryIO", _Reader(_Body(self, key, etag, start), BLOCK))
 
     def get_file(self, key: str, path: Path, etag: str | None = None) -> ObjectInfo:
         """Write the object's bytes to `path`, whole or not at all."""
@@ -163,9 +166,10 @@ class S3Store:
             aws_access_key_id=_plain(options.access_key_id),
             aws_secret_access_key=_plain(options.secret_access_key),
             config=Config(
-                retries={"mode": "standard", "max_attempts": 5},
+                # Whoever waits does not do so for long: jobs try again on their own, clients of the API too.
+                retries={"mode": "standard", "max_attempts": 3},
                 connect_timeout=5,
-                read_timeout=60,
+                read_timeout=READ_SECONDS,
                 max_pool_connections=32,
                 request_checksum_calculation=checksums,
                 response_checksum_validation=checksums,
@@ -173,6 +177,14 @@ class S3Store:
                 s3={"addressing_style": "path"} if options.endpoint_url else {},
             ),
         )
+
+
+class _Reader(io.BufferedReader):
+    """A stream whose read can be ended from another thread."""
+
+    def interrupt(self) -> None:
+        """End a read that waits; it and all later ones raise StorageError."""
+        cast("_Body", self.raw).interrupt()
 
 
 class _Body(io.RawIOBase):
@@ -185,11 +197,19 @@ class _Body(io.RawIOBase):
         asked = {"IfMatch": etag} if etag else {}
         answer = store.call("get_object", key, **asked, **({"Range": f"bytes={start}-"} if start else {}))
         self.size: int = start + answer["ContentLength"]
-        self.etag: str = answer["ETag"]
+        self.etag: str = etag or answer["ETag"]
+        self._refuse_other(answer)
         self._stream = answer["Body"]
         self._offset = start
         self._breaks = 0
         self._broken = False
+        self._interrupted = False
+
+    def _refuse_other(self, answer: dict[str, Any]) -> None:
+        """If-Match is a wish: a store that does not know it answers with whatever it has."""
+        if answer["ETag"] != self.etag:
+            answer["Body"].close()
+            raise SourceChanged(f"{self._key} has changed.")
 
     def readable(self) -> bool:
         """It is."""
@@ -197,11 +217,14 @@ class _Body(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
         """The next bytes; 0 at the end. Raises StorageError and SourceChanged."""
-        while self._offset < self.size:
+        while True:
             try:
-                if self._broken:
+                if self._broken and self._offset < self.size:
                     self._resume()
-                block = self._stream.read(len(buffer))
+                # At the end too: it is there that botocore compares the CRC of the whole.
+                block = b"" if self._broken else self._stream.read(min(len(buffer), READ_BYTES))
+            except FlexibleChecksumError as error:
+                raise ObjectDamaged(f"{self._key} was damaged on its way here.") from error
             except (BotoCoreError, HTTPError, OSError, StorageError) as error:
                 self._note_break(error)
                 continue
@@ -209,10 +232,19 @@ class _Body(io.RawIOBase):
                 buffer[: len(block)] = block
                 self._offset += len(block)
                 return len(block)
+            if self._offset >= self.size:
+                return 0
             self._note_break(None)
-        return 0
+
+    def interrupt(self) -> None:
+        """End a read that waits in another thread."""
+        self._interrupted = True
+        with suppress(RuntimeError, ValueError, OSError):  # it has been read to its end, or closed
+            self._stream._raw_stream.shutdown()
 
     def _note_break(self, error: Exception | None) -> None:
+        if self._interrupted:
+            raise StorageError(f"Reading {self._key} was interrupted.") from error
         self._broken = True
         self._breaks += 1
         if self._breaks > BODY_BREAKS + self._offset // BYTES_PER_BREAK:
@@ -223,6 +255,7 @@ class _Body(io.RawIOBase):
     def _resume(self) -> None:
         self._stream.close()
         answer = self._store.call("get_object", self._key, IfMatch=self.etag, Range=f"bytes={self._offset}-")
+        self._refuse_other(answer)
         self._stream = answer["Body"]
         self._broken = False
 

@@ -74,8 +74,8 @@ class Settings(BaseModel):
     s3_region: str = "us-east-1"
     s3_access_key_id: SecretStr | None = None
     s3_secret_access_key: SecretStr | None = None
-    s3_checksums: bool = False
-    """Send boto3's default checksums; off, since many S3-alikes refuse them."""
+    s3_checksums: bool = True
+    """Send boto3's CRCs and verify those of the store; off for S3-alikes that refuse them."""
 
     source_roots: tuple[Path, ...] = ()
     """Folders below which `file://` sources may lie."""
@@ -95,6 +95,10 @@ class Settings(BaseModel):
     """Requests a second by each key, or each address without one, to one API process; 0: no limit."""
     rate_burst: int = Field(2000, ge=1)
     """So many at once after a pause."""
+    concurrent_requests: int = Field(400, ge=1)
+    """Requests that one API process has under way, event streams apart; more are refused, reads first."""
+    concurrent_requests_per_key: int = Field(100, ge=1)
+    """Of these, by each key, or each address without one."""
     upload_max_bytes: int = Field(4 * 2**30, gt=0)
     max_audio_seconds: Seconds = 24 * 3600.0
     source_max_bytes: int = Field(32 * 2**30, gt=0)
@@ -137,6 +141,9 @@ class Settings(BaseModel):
 
     pool: Name = "cpu"
     worker_name: Name = Field(default_factory=_host_name)
+    celery_remote_control: bool = False
+    """Whether workers obey Celery's remote control and send its events, as Flower needs: only on a broker
+    that nobody else reaches."""
     concurrency: int = Field(8, ge=1, le=256)
     """Jobs in flight in one worker."""
     frame_budget: int | None = Field(None, ge=1)
@@ -158,9 +165,9 @@ class Settings(BaseModel):
     aging_seconds: Seconds = 3600.0
     """After so long a waiting job may go before those of a higher priority, one claim in ten."""
 
-    lease_seconds: Seconds = 60.0
-    heartbeat_seconds: Seconds = 10.0
-    sweep_seconds: Seconds = 5.0
+    lease_seconds: Seconds = 20.0
+    heartbeat_seconds: Seconds = 5.0
+    sweep_seconds: Seconds = 3.0
     hint_stale_seconds: Seconds = 30.0
     hint_window: int = Field(1000, ge=1)
     """Messages kept in one Redis queue at most; the rest wait in SQL."""

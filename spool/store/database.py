@@ -1,37 +1,50 @@
 """The engine behind the store: one class over SQLite and PostgreSQL.
 
 Knows each dialect's habits (write-ahead log, BEGIN IMMEDIATE, busy timeout; statement and lock timeouts) and
-turns a database that does not answer into `StorageError`. Behind a PgBouncer that lends connections for a
-transaction (`?pooler=transaction` in the URL) nothing is left with the session. Knows no table.
+turns a database that does not answer into `StorageError`. Every wait for PostgreSQL ends: the server has its
+timeouts, and a watchdog on this side closes a connection on which no answer has come. Behind a PgBouncer that
+lends connections for a transaction (`?pooler=transaction` in the URL) nothing is left with the session. Knows
+no table.
 """
 
+import os
 import select
+import socket
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from spool.errors import DiskFull, SettingsError, StorageError
+from spool.settings.home import FOLDER_MODE, make_private_file
 
 BUSY_TIMEOUT_S = 30  # SQLite: how long a writer waits for the one before it
-CONNECT_TIMEOUT_S = 10
-STATEMENT_TIMEOUT_S = 60
-LOCK_TIMEOUT_S = 30
+CONNECT_TIMEOUT_S = 5
+POOL_TIMEOUT_S = 10  # how long to wait for a connection of the pool
+STATEMENT_TIMEOUT_S = 30
+# Longer than a silent holder keeps its locks, so that whoever waits for one gets them.
+LOCK_TIMEOUT_S = 5
+IDLE_IN_TRANSACTION_S = 2  # a frozen process must not hold rows that others need
+WATCHDOG_GRACE_S = 2.0  # the server's own timeouts come first
+WATCHDOG_INTERVAL_S = 0.5
 # Used within this time, a pooled connection is asked whether it lives only where the server said something.
 PING_AFTER_S = 1.0
-IDLE_IN_TRANSACTION_S = 120  # a stopped process must not hold rows for ever
+PING_TIMEOUT_S = 3.0
 POOLER = "pooler"  # in the URL's query
 # A server that vanished without a word is given up after so long; TCP alone would wait for hours.
 KEEPALIVE = {
-    "keepalives_idle": 15,
-    "keepalives_interval": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
     "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,  # ms
+    "tcp_user_timeout": 10_000,  # ms
 }
 
 _NO_TABLES = "The database has no tables yet: run the migrations (python -m migrations upgrade)."
@@ -49,32 +62,40 @@ def driver_url(url: str) -> URL:
     dialect = parsed.get_backend_name()
     if dialect in {"postgresql", "postgres"}:
         if parsed.query.get(POOLER, "transaction") != "transaction":
-            raise SettingsError("Of poolers the database URL can say pooler=transaction, or nothing.")
+            raise SettingsError("In the database URL, pooler must be transaction or absent.")
         return parsed.set(drivername="postgresql+psycopg")
     if dialect == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
-            raise SettingsError("Spool's SQLite database has to be a file: several processes share it.")
+            raise SettingsError("The SQLite database must be a file, since several processes share it.")
         return parsed.set(drivername="sqlite+pysqlite")
-    raise SettingsError(f"Spool keeps its tables in SQLite or PostgreSQL, not in {dialect}.")
+    raise SettingsError(f"Use an SQLite or PostgreSQL database, not {dialect}.")
 
 
 class Database:
     """Connections to one database. Safe to share between threads; not to be carried over a fork."""
 
-    def __init__(self, url: str, *, pool_size: int = 20) -> None:
+    def __init__(
+        self, url: str, *, pool_size: int = 20, statement_seconds: float = STATEMENT_TIMEOUT_S
+    ) -> None:
+        """`statement_seconds`: PostgreSQL alone, how long one statement or commit may take."""
         parsed = driver_url(url)
         self.dialect = "sqlite" if parsed.drivername.startswith("sqlite") else "postgresql"
         if self.dialect == "sqlite":
-            Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+            file = Path(str(parsed.database))
+            file.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            make_private_file(file)  # it holds the secrets of webhooks; SQLite's log beside it gets its mode
         pooled = POOLER in parsed.query
         self.engine: Engine = create_engine(
             parsed.difference_update_query([POOLER]),
             pool_size=pool_size,
             max_overflow=pool_size,
-            connect_args=_connect_args(self.dialect, pooled),
+            pool_timeout=POOL_TIMEOUT_S,
+            connect_args=_connect_args(self.dialect, pooled, statement_seconds),
         )
+        self._watchdog = _Watchdog(statement_seconds + WATCHDOG_GRACE_S)
         if pooled:
             event.listen(self.engine, "connect", _pooled_connect)
+            event.listen(self.engine, "begin", partial(_limit_transaction, statement_seconds))
         self._single = self.engine
         if self.dialect == "sqlite":
             event.listen(self.engine, "connect", _sqlite_connect)
@@ -84,6 +105,7 @@ class Database:
             self._single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
             event.listen(self.engine, "checkin", _note_use)
             event.listen(self.engine, "checkout", self._ping_if_idle)
+            self._watchdog.watch(self.engine)
 
     def __repr__(self) -> str:
         return f"Database({self.engine.url.render_as_string(hide_password=True)!r})"
@@ -99,11 +121,18 @@ class Database:
             yield connection
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A read-only transaction with one view of the data; a write in it is refused by the database."""
+    def read(self, idle_seconds: float | None = None) -> Iterator[Connection]:
+        """A read-only transaction with one view of the data; a write in it is refused by the database.
+
+        `idle_seconds`: how long its caller may do something else between two statements, where that is longer
+        than `IDLE_IN_TRANSACTION_S`.
+        """
         with _storage_errors(), self.engine.connect() as connection:
             connection = connection.execution_options(spool_read_only=True, postgresql_readonly=True)
             with connection.begin():
+                if idle_seconds is not None and self.dialect == "postgresql":
+                    limit = f"SET LOCAL idle_in_transaction_session_timeout = {round(1000 * idle_seconds)}"
+                    connection.exec_driver_sql(limit)
                 yield connection
 
     @contextmanager
@@ -123,15 +152,71 @@ class Database:
 
     def close(self) -> None:
         """Close all pooled connections."""
+        self._watchdog.stop()
         self.engine.dispose()
 
     def _ping_if_idle(self, connection: Any, record: ConnectionPoolEntry, _proxy: object) -> None:  # noqa: ANN401
         fresh = time.monotonic() - record.info.get("used", time.monotonic()) < PING_AFTER_S
         try:
             if not fresh or _has_something_to_say(connection):
+                self._watchdog.arm(connection, PING_TIMEOUT_S)
                 self.engine.dialect.do_ping(connection)
+                self._watchdog.disarm(connection)
         except self.engine.dialect.loaded_dbapi.Error as error:
             raise exc.DisconnectionError from error  # the pool connects anew
+
+
+class _Watchdog:
+    """Closes connections on which a statement or a commit has had no answer for `seconds`: a server that is
+    frozen, or a network that swallows everything, sends no error. Its thread begins with the first watch."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._armed: dict[int, tuple[float, Any]] = {}
+        self._stopping = threading.Event()
+
+    def watch(self, engine: Engine) -> None:
+        """Look after every connection of the engine."""
+
+        def executing(connection: Connection, *_: object) -> None:
+            if not connection.invalidated:
+                self.arm(connection.connection.dbapi_connection)
+
+        def executed(connection: Connection, *_: object) -> None:
+            self.disarm(connection.connection.dbapi_connection)
+
+        event.listen(engine, "before_cursor_execute", executing)
+        event.listen(engine, "after_cursor_execute", executed)
+        event.listen(engine, "commit", executing)
+        event.listen(engine, "rollback", executing)
+        event.listen(engine, "checkin", lambda connection, _record: self.disarm(connection))
+        threading.Thread(target=self._run, name="database-watchdog", daemon=True).start()
+
+    def arm(self, connection: object, seconds: float | None = None) -> None:
+        """The server is asked something now."""
+        self._armed[id(connection)] = (time.monotonic() + (seconds or self._seconds), connection)
+
+    def disarm(self, connection: object) -> None:
+        """It has answered."""
+        self._armed.pop(id(connection), None)
+
+    def stop(self) -> None:
+        """Close nothing any more."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(WATCHDOG_INTERVAL_S):
+            now = time.monotonic()
+            for key, entry in list(self._armed.items()):
+                if entry[0] < now and self._armed.pop(key, None) is entry:
+                    _hang_up(entry[1])
+
+
+def _hang_up(connection: Any) -> None:  # noqa: ANN401 - psycopg by way of the pool
+    """Wake the thread that waits for this connection with an error. Only the socket is touched: the
+    connection itself belongs to that thread."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as own:
+        own.shutdown(socket.SHUT_RDWR)
 
 
 def _has_something_to_say(connection: Any) -> bool:  # noqa: ANN401 - psycopg by way of the pool
@@ -145,17 +230,31 @@ def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
     record.info["used"] = time.monotonic()
 
 
-def _connect_args(dialect: str, pooled: bool) -> dict[str, Any]:
+def _connect_args(dialect: str, pooled: bool, statement_seconds: float) -> dict[str, Any]:
     if dialect == "sqlite":
         return {"timeout": BUSY_TIMEOUT_S}
-    told = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "spool", **KEEPALIVE}
+    arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "spool", **KEEPALIVE}
     if pooled:
         # The next transaction may come to another session, without what was prepared or set in this one.
-        return told | {"prepare_threshold": None}
-    return told | {
-        "options": f"-c statement_timeout={STATEMENT_TIMEOUT_S}s -c lock_timeout={LOCK_TIMEOUT_S}s"
-        f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_S}s -c timezone=UTC",
+        return arguments | {"prepare_threshold": None}
+    limits = " ".join(f"-c {name}={value}" for name, value in _limits(statement_seconds).items())
+    return arguments | {"options": f"{limits} -c timezone=UTC"}
+
+
+def _limits(statement_seconds: float) -> dict[str, str]:
+    return {
+        "statement_timeout": f"{round(1000 * statement_seconds)}ms",
+        "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_S}s",
     }
+
+
+def _limit_transaction(statement_seconds: float, connection: Connection) -> None:
+    """For one transaction, since the session may be another's in the next."""
+    if connection.get_isolation_level() == "AUTOCOMMIT":
+        return
+    settings = ", ".join(f"set_config('{k}', '{v}', true)" for k, v in _limits(statement_seconds).items())
+    connection.exec_driver_sql(f"SELECT {settings}")
 
 
 def _pooled_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - psycopg by way of the pool
@@ -188,7 +287,7 @@ def _storage_errors() -> Iterator[None]:
     try:
         yield
     except exc.TimeoutError as error:
-        raise StorageError("All database connections are busy.") from error
+        raise StorageError("All database connections are in use.") from error
     except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
         cause = str(error.orig).lower()
         if "disk is full" in cause or "no space left" in cause:

@@ -18,7 +18,7 @@ from spool.tables import workers
 
 WorkerState = Literal["starting", "ready", "draining", "resting", "unwell", "stopped"]
 WorkerStatus = WorkerState | Literal["lost"]
-ALIVE_SECONDS = 60.0
+ALIVE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,13 @@ def list_workers(tx: Connection, *, limit: int = 1000) -> list[Worker]:
     """Workers, most recently heard of first."""
     query = _with_alive().order_by(workers.c.seen_at.desc(), workers.c.id).limit(limit)
     return [_worker_of(row) for row in tx.execute(query)]
+
+
+def ready_workers(tx: Connection, pool: str) -> dict[str, frozenset[str]]:
+    """The names of the pool's workers that take jobs now, each with the models it offers."""
+    query = _with_alive().where(workers.c.pool == pool, workers.c.state == "ready")
+    found = [_worker_of(row) for row in tx.execute(query)]
+    return {worker.info.name: frozenset(worker.info.models) for worker in found if worker.alive}
 
 
 def workers_named(tx: Connection, names: Select[tuple[str]]) -> list[Worker]:

@@ -10,6 +10,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     SmallInteger,
     String,
     Table,
@@ -83,6 +84,8 @@ jobs = Table(
     Column("deadline", UtcDateTime),
     Column("deadline_rank", BigInteger, nullable=False, server_default=text(str(NEVER))),
     Column("queue_position", BigInteger, nullable=False, server_default=text("0")),
+    # By worker name: why that worker gave the job back. It is passed over until another worker has tried.
+    Column("refusals", JSON(none_as_null=True)),
     # A pause after an error that may pass, or while a worker makes itself free for this job alone.
     Column("not_before", UtcDateTime),
     # What `done_seconds` should come to by what its project was charged when it was claimed.
@@ -145,6 +148,12 @@ jobs = Table(
         "pool",
         sqlite_where=text("state = 'running'"),
         postgresql_where=text("state = 'running'"),
+    ),
+    Index(
+        "ix_jobs_refused",
+        "pool",
+        sqlite_where=text("state = 'queued' AND refusals IS NOT NULL"),
+        postgresql_where=text("state = 'queued' AND refusals IS NOT NULL"),
     ),
     Index(
         "ix_jobs_batch_id_custom_id",
@@ -225,6 +234,14 @@ chunks = Table(
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
     ),
+)
+
+# The SHA-256 of each mebibyte of an uploaded recording, one after the other (`spool.objects.integrity`).
+source_hashes = Table(
+    "source_hashes",
+    metadata,
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("hashes", LargeBinary, nullable=False),
 )
 
 # Boosted phrases, once for all jobs that have the same; a job's options name them by this digest.

@@ -60,6 +60,19 @@ turns = Table(
     Column("updated_at", UtcDateTime, nullable=False),
 )
 
+# What was to be charged to a turn whose row another transaction held: nobody waits for it. Whoever has the
+# row next adds these.
+turn_charges = Table(
+    "turn_charges",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("pool", NAME, nullable=False),
+    Column("project", NAME, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("claims", Integer, nullable=False),
+    Index("ix_turn_charges_pool_project", "pool", "project"),
+)
+
 # What a project with a quota has used, as of the last sweep.
 quota_use = Table(
     "quota_use",

@@ -1,4 +1,4 @@
-"""Counts the n-best lists that equal NeMo's, for the table of docs/models.md.
+"""Counts the n-best lists that equal NeMo's, for the table of docs/numerics.md.
 
     python -m tests.golden.beam_parity [FOLDER]
 

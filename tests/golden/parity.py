@@ -1,4 +1,4 @@
-"""Prints the parity table of docs/models.md: this engine against NeMo's stored numbers.
+"""Prints the parity table of docs/numerics.md: this engine against NeMo's stored numbers.
 
     python -m tests.golden.parity [FOLDER DUMP.npz]
 

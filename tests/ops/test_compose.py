@@ -83,6 +83,7 @@ def test_every_volume_and_secret_is_used() -> None:
     assert set(COMPOSE["secrets"]) == {name for told in SERVICES.values() for name in told.get("secrets", [])}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["migrate", "api", "worker"])
 def test_the_settings_are_settings(name: str, tmp_path: Path) -> None:
     environment = dict(SERVICES[name]["environment"])
@@ -107,6 +108,7 @@ def _write_secrets(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.integration
 def test_every_secret_is_made_at_random_and_once(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     _write_secrets(here)
@@ -123,6 +125,7 @@ def test_every_secret_is_made_at_random_and_once(tmp_path: Path) -> None:
     assert (here / "secrets").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.integration
 def test_the_broker_keeps_what_it_has_and_refuses_what_it_cannot(tmp_path: Path) -> None:
     _write_secrets(tmp_path)
     told = (tmp_path / "secrets/broker.conf").read_text().splitlines()

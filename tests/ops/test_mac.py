@@ -165,6 +165,7 @@ def test_a_dry_run_changes_nothing(mac: Mac, settings: Path) -> None:
     assert [words[0] for words in mac.calls("launchctl")] == ["print"]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("told", "sentence"),
     [
@@ -178,6 +179,7 @@ def test_a_mac_that_cannot_work_is_refused(mac: Mac, told: dict[str, str], sente
     assert not mac.root.exists()
 
 
+@pytest.mark.integration
 def test_without_settings_nothing_is_installed(mac: Mac) -> None:
     done = mac.script("install", "--environment", sys.prefix)
     assert done.returncode == 1
@@ -202,6 +204,7 @@ def filled(name: str) -> str:
     return text.replace("@APP@", "/usr/local/spool").replace("@USER@", "ann")
 
 
+@pytest.mark.integration
 def test_the_property_list_is_one(tmp_path: Path) -> None:
     draft = tmp_path / "worker.plist"
     draft.write_text(filled(f"{LABEL}.plist"))
@@ -229,6 +232,7 @@ def test_the_log_is_put_away_and_the_worker_told() -> None:
     assert (pid_file, number) == ("/usr/local/spool/var/worker.pid", "30")
 
 
+@pytest.mark.integration
 def test_the_log_goes_on_in_a_new_file(tmp_path: Path) -> None:
     log, home = tmp_path / "log/worker.log", tmp_path / "home"
     code = f"""
@@ -251,6 +255,7 @@ with log_into(log, Path({str(home)!r})):
         assert not (home / "worker.pid").exists()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_shellcheck_has_nothing_to_say(script: Path) -> None:
     _need("shellcheck")

@@ -69,16 +69,19 @@ for name in {names!r}:
     )
 
 
+@pytest.mark.integration
 def test_a_process_is_killed_at_the_pass_that_was_asked_for() -> None:
     done = run("save.begun=kill:3", "save.begun", "save.written", "save.begun", "save.begun", "save.begun")
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.mark.integration
 def test_an_error_is_raised_once() -> None:
     done = run("save.begun=raise", "save.begun", "save.begun", "save.written")
     assert done.stdout.split() == ["StorageError", "save.begun", "save.written"]
 
 
+@pytest.mark.integration
 def test_a_file_arms_later_and_a_folder_lets_one_process_fire(tmp_path: Path) -> None:
     plan = tmp_path / "plan"
     armed = f"@{plan}"

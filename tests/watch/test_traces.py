@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.rows import claimed, let_lapse, queued
-from ops.testbed.stack import Stack, until
+from ops.testbed.stack import HEADERS, Stack, until
 from spool.background.sweeper import sweep_once
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.errors import SettingsError
@@ -106,7 +106,7 @@ def test_a_job_is_one_trace_and_every_line_about_it_says_so(stack: Stack, collec
     broken.write_text("It is a text.")
     lines = [{"source": good.as_uri()}, {"source": broken.as_uri()}]
     manifest = "\n".join(map(json.dumps, lines)).encode()
-    with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
+    with httpx.Client(base_url=url, headers=HEADERS, timeout=60, trust_env=False) as http:
         asked = {"source": good.as_uri()}
         job = http.post("/v1/jobs", json=asked, headers={"traceparent": CLIENT}).json()["id"]
         form = {"Content-Type": "application/jsonl"}
@@ -180,9 +180,8 @@ def test_a_lease_that_ran_out_is_told_with_the_ids_of_its_job(
 
 
 def test_traces_that_nobody_asked_for_import_nothing() -> None:
-    # (The Redis client looks for OpenTelemetry by itself; nothing of ours does.)
-    ours = "{'spool.tracing_export', 'opentelemetry.exporter'}"
-    asked = f"import sys, api.app, worker.app; print({ours} & {{*sys.modules}})"
+    senders = "{'opentelemetry.sdk.trace', 'opentelemetry.exporter'}"
+    asked = f"import sys, api.app, worker.app; print({senders} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "set()"
     start_traces(None, "spool-api")()
@@ -193,7 +192,7 @@ def test_traces_that_nobody_asked_for_import_nothing() -> None:
 
 
 def test_traces_without_opentelemetry_are_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "spool.tracing_export", None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(SettingsError, match=r"pip install 'spool-transcribe\[telemetry\]'"):
         start_traces("http://127.0.0.1:4318", "spool-api")
 

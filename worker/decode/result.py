@@ -3,42 +3,46 @@
 Knows the search and what is made of what it kept; knows no chunks and no files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from spool.domain.transcript import Lattice, LatticeArc, LatticeEnd, Word
-from worker.decode.fusion.fusion import Speller
 from worker.decode.lattice.build import word_graph
 from worker.decode.lattice.confidence import arc_posteriors, with_confidence
 from worker.decode.lattice.prefix_graph import Record
 from worker.decode.lattice.word_graph import WordGraph, best_path, pruned, widest
 from worker.decode.recorder import LatticeRecorder
-from worker.decode.search import EncodedBatch, Searchable, best_of, search
+from worker.decode.search import best_of, search
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.decode.words import CONFIDENCE_DIGITS, DIGITS, SCORE_DIGITS, Decoder, words_of
+from worker.decode.words import CONFIDENCE_DIGITS, DIGITS, SCORE_DIGITS, words_of
+from worker.models.base import Encoded, HeadName, Tokenizer
 
 MOST_ARCS = 5000  # of one chunk's lattice: some 500 kB as JSON
-
-
-class Reader(Speller, Decoder, Protocol):
-    """Tokens from texts and texts from tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One utterance's hypotheses, best first (none where its logits were no numbers), and the unpruned
-    lattice of a beam, None of greedy."""
+    lattice of a beam, None of greedy. spoken: its words in seconds from its start, where the decoder told
+    them itself. frames: encoder frames that it took. language: the one it was read in, where the model
+    tells."""
 
     hypotheses: tuple[Hypothesis, ...]
     graph: WordGraph | None
+    spoken: tuple[Word, ...] | None = None
+    frames: int = 0
+    language: str | None = None
 
     def words(
-        self, tokenizer: Decoder, frame_seconds: float, offset_seconds: float = 0.0, alternatives: int = 0
+        self, tokenizer: Tokenizer, frame_seconds: float, offset_seconds: float = 0.0, alternatives: int = 0
     ) -> list[Word]:
         """The words of the best hypothesis, as `words_of`, with what the beam knows of them. Raises
         EngineError where there is no hypothesis."""
-        words = words_of(best_of(self.hypotheses), tokenizer, frame_seconds, offset_seconds)
+        best = best_of(self.hypotheses)
+        if self.spoken is not None:
+            return [_moved(word, offset_seconds) for word in self.spoken]
+        words = words_of(best, tokenizer, frame_seconds, offset_seconds)
         if self.graph is None:
             return words
         return with_confidence(words, self.graph, frame_seconds, offset_seconds, alternatives)
@@ -52,17 +56,21 @@ class Answer:
         return lattice_of(pruned(self.graph, beam), beam, frame_seconds, seconds)
 
 
-class Spelling(Searchable, Protocol):
-    """A model whose tokens can be read."""
+class Spelling(Protocol):
+    """A model that can be searched, and whose tokens can be read."""
 
     @property
-    def tokenizer(self) -> Reader:
+    def heads(self) -> Mapping[HeadName, Any]:
+        """What a search drives."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
         """Its tokens, as texts and from texts."""
 
 
 def answers(
     model: Spelling,
-    encoded: EncodedBatch,
+    encoded: Encoded,
     options: SearchOptions,
     asks: Sequence[DecodeRequest] | None = None,
 ) -> list[Answer]:
@@ -76,9 +84,17 @@ def answers(
             arc_posteriors(word_graph(record, model.tokenizer))
             if record is not None and hypotheses
             else None,
+            frames=int(frames),
         )
-        for hypotheses, record in zip(found, records, strict=True)
+        for hypotheses, record, frames in zip(found, records, encoded.lengths.tolist(), strict=True)
     ]
+
+
+def _moved(word: Word, seconds: float) -> Word:
+    if not seconds:
+        return word
+    start, end = round(word.start + seconds, DIGITS), round(word.end + seconds, DIGITS)
+    return word.model_copy(update={"start": start, "end": end})
 
 
 def lattice_of(graph: WordGraph, prune: float, frame_seconds: float, seconds: float) -> Lattice:

@@ -1,11 +1,13 @@
 """The one face of the search: a batch of encoder frames in, hypotheses of each utterance out.
 
-Knows which search fits which head. Chunks, words and seconds are others' business.
+Owns which search fits which head and which parameters it takes. Chunks, words and seconds are others'
+business; so are attention decoders' windows (`worker.decode.attention`).
 """
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 import mlx.core as mx
 import numpy as np
@@ -17,101 +19,177 @@ from worker.decode.fusion.fusion import Fusion, Speller, make_fusion
 from worker.decode.recorder import LatticeRecorder
 from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.greedy import greedy_search
-from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, Hypothesis, Scores, SearchOptions
+from worker.models.base import Encoded, HeadName
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
 
-PREFERENCE = ("tdt", "rnnt", "ctc")
-GREEDY_LATTICE = "the greedy decoder knows one path; alternatives and lattices need the beam decoder"
-GREEDY_CTC = "a CTC head takes a language model or phrases with the beam decoder only"
+Hypotheses = list[list[Hypothesis]]
+
+
+@dataclass(frozen=True, slots=True)
+class TransducerGreedy:
+    """Parameters; see `SearchOptions`."""
+
+    max_symbols: int
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class TransducerBeam:
+    """Parameters; see `SearchOptions`."""
+
+    beam: int
+    max_symbols: int
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class CtcGreedy:
+    """Parameters; see `SearchOptions`."""
+
+    max_symbols: int  # without meaning here, as CTC emits at most one symbol a frame
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class CtcBeam:
+    """Parameters; see `SearchOptions`."""
+
+    beam: int
+    max_symbols: int  # as for greedy
+    beta: float
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionGreedy:
+    """No parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionBeam:
+    """Parameters; see `worker.decode.attention.beam.BeamSettings`."""
+
+    beam: int
+    patience: float
+    length_penalty: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher:
+    """One way to search one kind of head.
+
+    parameters: the dataclass of what it takes of `SearchOptions`. run: head, frames [B, T, d_model], lengths
+    [B], parameters, fusion and recorder to hypotheses; None where it asks the model more than frames. fuses:
+    whether a language model and phrases may have a say. lattices: whether it keeps more than its hypotheses.
+    """
+
+    parameters: type[Any]
+    run: Callable[..., Hypotheses] | None
+    fuses: bool
+    lattices: bool
 
 
 class Searchable(Protocol):
     """What the search asks of a model."""
 
     @property
-    def heads(self) -> frozenset[str]:
-        """Those of tdt, rnnt and ctc that it has."""
-
-    @property
-    def transducer(self) -> Transducer | None:
-        """Prediction network and joint, when it has a TDT or RNNT head."""
-
-    @property
-    def ctc(self) -> CtcHead | None:
-        """The CTC head, when it has one."""
+    def heads(self) -> Mapping[HeadName, Any]:
+        """Transducers, CTC heads and attention decoders, by name."""
 
     @property
     def tokenizer(self) -> Speller:
         """Its tokens; asked where the options fuse something."""
 
 
-class EncodedBatch(Protocol):
-    """What the search asks of encoded audio: frames [B, T, d_model] and the valid lengths, int32 [B]."""
-
-    @property
-    def frames(self) -> mx.array:
-        """[B, T, d_model]."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """[B], 0 to T."""
-
-
 def search(
     model: Searchable,
-    encoded: EncodedBatch,
+    encoded: Encoded,
     options: SearchOptions,
     asks: Sequence[DecodeRequest] | None = None,
     keeper: LatticeRecorder | None = None,
-) -> list[list[Hypothesis]]:
+) -> Hypotheses:
     """The hypotheses of each utterance, best first, at most `options.nbest` of them.
 
     keeper: keeps what a beam did on the way to them.
     asks: what each utterance asks for itself, as many as there are utterances; what its neighbours ask is
-    nothing to it. To carry a job's language model and phrases over its chunks, give a chunk the context
-    `carried(ask.context, best)` of the one before it.
+    nothing to it. To carry a job's language model and phrases over its chunks, give a chunk the context of
+    the one before it and that one's best tokens behind it.
 
     An utterance depends on its own frames alone: one without frames has one empty hypothesis, and one whose
     logits are not finite (NaN) has an empty list, its neighbours untouched; `best_of` turns that into an
     error. Greedy knows one hypothesis. Raises InvalidRequest where the options ask what the model or this
     version cannot do.
     """
-    head = resolve_head(model, options)
+    head, searcher, parameters = resolve_search(model, options)
     lengths = np.asarray(encoded.lengths, dtype=np.int32)
     if asks is not None and len(asks) != len(lengths):
         raise ValueError(f"{len(asks)} asks for {len(lengths)} utterances")
     for ask in asks or ():
-        check_ask(options, ask)
+        check_request(head, options, ask)
     fusion = None
     if options.fusion is not None or asks is not None:
         each = [DecodeRequest()] * len(lengths) if asks is None else asks
         fusion = make_fusion(model.tokenizer, options.fusion, each)
-    if head == "ctc":
-        assert model.ctc is not None
-        found = _search_ctc(model.ctc, encoded.frames, lengths, options, fusion, keeper)
-    else:
-        assert model.transducer is not None
-        found = _search_transducer(model.transducer, encoded.frames, lengths, options, fusion, keeper)
-    return [hypotheses[: options.nbest] for hypotheses in found]
+    if searcher.run is None:
+        raise InvalidRequest(f"a {head} head is not searched over frames alone")
+    if fusion is not None and not searcher.fuses:
+        raise InvalidRequest(cannot_fuse(head, options))
+    hypotheses = searcher.run(model.heads[head], encoded.frames, lengths, parameters, fusion, keeper)
+    return [each_found[: options.nbest] for each_found in hypotheses]
 
 
-def _search_ctc(
+def _transducer_greedy(
+    head: Transducer,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: TransducerGreedy,
+    fusion: Fusion | None,
+    _: LatticeRecorder | None,
+) -> Hypotheses:
+    fixed = parameters.scores == "fixed"
+    return greedy_search(head, frames, lengths, parameters.max_symbols, fusion, fixed=fixed)
+
+
+def _transducer_beam(
+    head: Transducer,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: TransducerBeam,
+    fusion: Fusion | None,
+    recorder: LatticeRecorder | None,
+) -> Hypotheses:
+    fixed = parameters.scores == "fixed"
+    return beam_search(
+        head, frames, lengths, parameters.beam, parameters.max_symbols, fusion, recorder, fixed=fixed
+    )
+
+
+def _ctc_greedy(
     head: CtcHead,
     frames: mx.array,
     lengths: np.ndarray,
-    options: SearchOptions,
+    parameters: CtcGreedy,
+    _: Fusion | None,
+    __: LatticeRecorder | None,
+) -> Hypotheses:
+    fixed = parameters.scores == "fixed"
+    return ctc_greedy(_log_probs(head, frames, lengths), lengths, head.blank, fixed=fixed)
+
+
+def _ctc_beam(
+    head: CtcHead,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: CtcBeam,
     fusion: Fusion | None,
-    keeper: LatticeRecorder | None,
-) -> list[list[Hypothesis]]:
-    log_probs, fixed = _log_probs(head, frames, lengths), options.scores == "fixed"
-    if options.decoder == "beam":
-        return ctc_beam_search(
-            log_probs, lengths, head.blank, options.beam, fusion, keeper, options.beta, fixed=fixed
-        )
-    if fusion is not None:
-        raise InvalidRequest(GREEDY_CTC)
-    return ctc_greedy(log_probs, lengths, head.blank, fixed=fixed)
+    recorder: LatticeRecorder | None,
+) -> Hypotheses:
+    log_probs, fixed = _log_probs(head, frames, lengths), parameters.scores == "fixed"
+    return ctc_beam_search(
+        log_probs, lengths, head.blank, parameters.beam, fusion, recorder, parameters.beta, fixed=fixed
+    )
 
 
 def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray) -> mx.array:
@@ -129,22 +207,6 @@ def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray) -> mx.array
     return mx.stack(rows)
 
 
-def _search_transducer(
-    transducer: Transducer,
-    frames: mx.array,
-    lengths: np.ndarray,
-    options: SearchOptions,
-    fusion: Fusion | None,
-    keeper: LatticeRecorder | None,
-) -> list[list[Hypothesis]]:
-    fixed = options.scores == "fixed"
-    if options.decoder == "beam":
-        return beam_search(
-            transducer, frames, lengths, options.beam, options.max_symbols, fusion, keeper, fixed=fixed
-        )
-    return greedy_search(transducer, frames, lengths, options.max_symbols, fusion, fixed=fixed)
-
-
 def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
     """The first of an utterance's hypotheses. Raises EngineError when the search gave the utterance up."""
     if not hypotheses:
@@ -152,42 +214,88 @@ def best_of(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
     return hypotheses[0]
 
 
-def check_ask(options: SearchOptions, ask: DecodeRequest) -> None:
-    """Raises InvalidRequest where the decoder cannot answer what is asked of it beyond its hypotheses."""
-    if ask.alternatives < 0 or not (ask.lattice is None or 0 <= ask.lattice < math.inf):
-        raise InvalidRequest("alternatives and what a lattice is pruned to must not be below 0")
-    if options.decoder == "greedy" and (ask.alternatives or ask.lattice is not None):
-        raise InvalidRequest(GREEDY_LATTICE)
+SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
+    ("tdt", "greedy"): Searcher(TransducerGreedy, _transducer_greedy, fuses=True, lattices=False),
+    ("tdt", "beam"): Searcher(TransducerBeam, _transducer_beam, fuses=True, lattices=True),
+    ("rnnt", "greedy"): Searcher(TransducerGreedy, _transducer_greedy, fuses=True, lattices=False),
+    ("rnnt", "beam"): Searcher(TransducerBeam, _transducer_beam, fuses=True, lattices=True),
+    ("ctc", "greedy"): Searcher(CtcGreedy, _ctc_greedy, fuses=False, lattices=False),
+    ("ctc", "beam"): Searcher(CtcBeam, _ctc_beam, fuses=True, lattices=True),
+    ("attention", "greedy"): Searcher(AttentionGreedy, None, fuses=False, lattices=False),
+    ("attention", "beam"): Searcher(AttentionBeam, None, fuses=False, lattices=False),
+}
+"""Every search there is; a model's heads are tried in this order where the options name none."""
+COMMON = frozenset({"decoder", "beam", "nbest", "head", "fusion"})
+"""Options that every search understands: greedy is a beam of one, and has one hypothesis."""
 
 
-def check_options(model: Searchable, options: SearchOptions, ask: DecodeRequest | None = None) -> None:
-    """Raises InvalidRequest, before any audio, where `search` would: no such head, a broken file."""
-    head = resolve_head(model, options)
-    if ask is not None:
-        check_ask(options, ask)
-    if options.fusion is not None or ask is not None:
-        fusion = make_fusion(model.tokenizer, options.fusion, [ask or DecodeRequest()])
-        if fusion is not None and head == "ctc" and options.decoder == "greedy":
-            raise InvalidRequest(GREEDY_CTC)
-
-
-def resolve_head(model: Searchable, options: SearchOptions) -> str:
-    """Which head these options search: tdt, rnnt or ctc. Raises InvalidRequest."""
+def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName, Searcher, Any]:
+    """Which head these options search, how, and the parameters of that search. Raises InvalidRequest."""
     if options.beam < 1 or options.nbest < 1 or options.max_symbols < 1:
         raise InvalidRequest("beam, nbest and max_symbols must be at least 1")
-    if options.decoder not in ("greedy", "beam"):
-        raise InvalidRequest(f"unknown decoder {options.decoder!r}: greedy or beam")
-    if options.head == "auto":
-        head = next((name for name in PREFERENCE if name in model.heads), None)
-    else:
-        head = options.head if options.head in model.heads else None
-    if head is None:
-        has = ", ".join(sorted(model.heads)) or "none that can be searched"
-        raise InvalidRequest(f"the model has no {options.head} head; it has: {has}")
+    head = resolve_head(model, options)
+    searcher = SEARCHERS.get((head, options.decoder))
+    if searcher is None:
+        known = ", ".join(decoder for name, decoder in SEARCHERS if name == head)
+        raise InvalidRequest(f"unknown decoder {options.decoder!r} for a {head} head: {known}")
     if options.scores not in ("float", "fixed"):
         raise InvalidRequest(f"unknown scores {options.scores!r}: float or fixed")
-    if not math.isfinite(options.beta):
-        raise InvalidRequest("beta must be a finite number")
-    if options.beta and (head != "ctc" or options.decoder != "beam"):
-        raise InvalidRequest("beta is for the beam of a CTC head")
-    return head
+    for name in ("beta", "patience", "length_penalty"):
+        if not math.isfinite(getattr(options, name) or 0.0):
+            raise InvalidRequest(f"{name} must be a finite number")
+    return head, searcher, _parameters(head, searcher, options)
+
+
+def resolve_head(model: Searchable, options: SearchOptions) -> HeadName:
+    """Which of the model's heads these options search. Raises InvalidRequest."""
+    wanted = [head for head, _ in SEARCHERS if options.head in ("auto", head) and head in model.heads]
+    if not wanted:
+        has = ", ".join(sorted(model.heads)) or "none that can be searched"
+        raise InvalidRequest(f"the model has no {options.head} head; it has: {has}")
+    return wanted[0]
+
+
+def _parameters(head: HeadName, searcher: Searcher, options: SearchOptions) -> Any:  # noqa: ANN401
+    names = {field.name for field in fields(searcher.parameters)}
+    for field in fields(SearchOptions):
+        value = getattr(options, field.name)
+        if field.name not in names | COMMON and value != field.default:
+            takes = ", ".join(sorted(names)) or "none"
+            raise InvalidRequest(
+                f"{field.name}: the {options.decoder} search of a {head} head has no such parameter; "
+                f"it has: {takes}"
+            )
+    return searcher.parameters(**{name: getattr(options, name) for name in names})
+
+
+def check_request(head: HeadName, options: SearchOptions, request: DecodeRequest) -> None:
+    """Raises InvalidRequest where the search cannot answer what is asked of it beyond its hypotheses."""
+    if request.alternatives < 0 or not (request.lattice is None or 0 <= request.lattice < math.inf):
+        raise InvalidRequest("alternatives and what a lattice is pruned to must not be below 0")
+    searcher = SEARCHERS[head, options.decoder]
+    if not searcher.lattices and (request.alternatives or request.lattice is not None):
+        name = "alternatives" if request.alternatives else "lattice"
+        kept = "the greedy decoder knows one path" if options.decoder == "greedy" else "it keeps no lattice"
+        able = ", ".join(each for (each, _), searcher in SEARCHERS.items() if searcher.lattices)
+        raise InvalidRequest(f"{name}: {kept}; alternatives and lattices need the beam decoder of {able}")
+
+
+def cannot_fuse(head: HeadName, options: SearchOptions) -> str:
+    """Why these options take no language model and no phrases."""
+    if head == "ctc":
+        return "a CTC head takes a language model or phrases with the beam decoder only"
+    return f"the {options.decoder} search of a {head} head takes no language model and no phrases"
+
+
+def check_options(model: Searchable, options: SearchOptions, request: DecodeRequest | None = None) -> None:
+    """Raises InvalidRequest, before any audio, where `search` would: no such head, a broken file."""
+    head, searcher, _ = resolve_search(model, options)
+    if request is not None:
+        check_request(head, options, request)
+    if options.fusion is None and request is None:
+        return
+    request = request or DecodeRequest()
+    if not searcher.fuses and (request.lm or request.phrases or (options.fusion and options.fusion.asks)):
+        raise InvalidRequest(cannot_fuse(head, options))
+    if searcher.fuses:
+        make_fusion(model.tokenizer, options.fusion, [request])

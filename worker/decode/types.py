@@ -1,11 +1,16 @@
-"""What a search is asked and what it answers. Plain Python: the process without MLX reads these too."""
+"""What a search is asked and what it answers. Plain Python: the process without MLX reads these too.
 
-from dataclasses import dataclass
+Owns the one vocabulary of options; which of them a search takes is its own dataclass of parameters
+(`worker.decode.search.SEARCHERS`).
+"""
+
+from dataclasses import dataclass, field
 from typing import Literal
 
 from spool.domain.transcript import Lattice, Word
+from worker.models.base import SpeechOptions
 
-Head = Literal["auto", "tdt", "rnnt", "ctc"]
+Head = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
 Decoder = Literal["greedy", "beam"]
 Pruning = Literal["late", "early"]
 Scores = Literal["float", "fixed"]
@@ -43,6 +48,7 @@ class DecodeRequest:
     before the utterance's start, oldest first (`carried` makes it): language model and phrases go on from
     there instead of beginning anew; nothing else reads it. alternatives: how many other words each word is
     to have. lattice: how far behind the best path a lattice is to reach (natural logarithm), None for none.
+    speech: what is asked of the model's family itself.
     """
 
     phrases: tuple[str, ...] = ()
@@ -52,12 +58,16 @@ class DecodeRequest:
     alpha: float = 0.3
     alternatives: int = 0
     lattice: float | None = None
+    speech: SpeechOptions = field(default_factory=SpeechOptions)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How to search. `auto` takes the model's TDT head, else RNNT, else CTC. beta: what the beam of a CTC
-    head adds for each token. scores: added up as float32, or in fixed point, where no order of sums counts.
+    """How to search; a value that is not the default is refused where the search has no such parameter.
+
+    `auto` takes the model's TDT head, else RNNT, CTC, attention. beta: what the beam of a CTC head adds for
+    each token. scores: added up as float32, or in fixed point, where no order of sums counts. patience,
+    length_penalty: of an attention decoder's beam (`worker.decode.attention.beam.BeamSettings`).
     """
 
     decoder: Decoder = "greedy"
@@ -68,6 +78,8 @@ class SearchOptions:
     fusion: FusionOptions | None = None
     beta: float = 0.0
     scores: Scores = "float"
+    patience: float = 1.0
+    length_penalty: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +115,7 @@ class UtteranceResult:
     Hypotheses best first, the words of the best (times in seconds from the utterance's start), its encoder
     frames, and its share of the batch's busy time in nanoseconds. texts: of the hypotheses, where more than
     one was asked for. weights: SHA-256 of the model and of the language model that spoke. lattice: in seconds
-    from the utterance's start, where it was asked for.
+    from the utterance's start, where it was asked for. language: which one was spoken, where the model tells.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -114,3 +126,4 @@ class UtteranceResult:
     texts: tuple[str, ...] = ()
     weights: tuple[str, str | None] = ("", None)
     lattice: Lattice | None = None
+    language: str | None = None

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Checks and measurements of this machine: check, bench, calibration, confirm."""

@@ -17,13 +17,13 @@ from spool.broker.celery_app import celery_app, queue_depth
 from spool.domain.jobs import queue_name
 from spool.errors import SpoolError, StorageError
 from spool.objects import object_store
-from spool.settings import FRAME_BUDGET, Settings, unknown_variables
+from spool.settings import Settings, unknown_variables
 from spool.store.database import Database
 from spool.store.jobs import job_counts
 from worker.diagnostics.finding import Finding
 from worker.diagnostics.macos import check_mac
 from worker.engine.client import Engine
-from worker.engine.memory_budget import budget_of, engine_options
+from worker.engine.memory_budget import AMPLE_BATCH_BYTES, budget_of, engine_options
 from worker.engine.protocol import DEFAULT_LOADER
 from worker.machine.blas import preload_blas
 from worker.machine.hardware import METAL, Hardware, this_machine
@@ -73,7 +73,7 @@ def _machine(hardware: Hardware) -> Iterator[Finding]:
 
 def _memory(settings: Settings, hardware: Hardware) -> Finding:
     budget = budget_of(settings, hardware)
-    if budget.frames < FRAME_BUDGET and settings.frame_budget is None:
+    if budget.batch < AMPLE_BATCH_BYTES and settings.frame_budget is None:
         advice = "A Mac that does nothing else can give its GPU more: sudo sysctl iogpu.wired_limit_mb=…"
         return Finding("batches", "ok", f"{budget}, fewer than with more memory", advice)
     return Finding("batches", "ok", str(budget))

@@ -37,12 +37,12 @@ from worker.engine.protocol import (
     Describe,
     DropJob,
     EngineOptions,
-    ModelInfo,
     Report,
     Request,
     Stop,
     Utterance,
 )
+from worker.models.base import ModelInfo
 
 WATCHER_SECONDS = 10.0
 CONTROL_SECONDS = 2
@@ -145,8 +145,11 @@ class Engine:
         self._post(Describe(next(self._tickets), model), future)
         return future
 
-    def probe(self, model: str) -> "Future[UtteranceResult]":
-        """Run a harmless sound through `model`: whether the engine is well. Its time is on nobody's bill."""
+    def probe(
+        self, model: str, options: SearchOptions | None = None, ask: DecodeRequest = NOTHING
+    ) -> "Future[UtteranceResult]":
+        """Run a harmless sound through `model`, searched as a job's chunks are: whether the engine is well.
+        Its time is on nobody's bill."""
         self._pending.refuse_when_stopped()
         slot = self._slots.acquire(SELF_TEST)
         try:
@@ -158,9 +161,10 @@ class Engine:
                 slot,
                 samples,
                 model,
-                SearchOptions(),
+                options or SearchOptions(),
                 alone=True,
                 control=True,
+                ask=ask,
             )
             self._post(request, future)
         except BaseException:

@@ -3,20 +3,11 @@
     device  what a GPU may have: `iogpu.wired_limit_mb` where it is set, else what macOS gives (two thirds of
             up to 36 GiB, three quarters of more); without a GPU, three quarters of the machine's memory, or
             of the container's
-    room    half of what the weights of loaded models (a quarter of the memory) leave of it: the other half is
+    batch   half of what the weights of loaded models (a quarter of the memory) leave of it: the other half is
             for what a search holds, for MLX's cache of buffers, and for not being at the edge
-    frames  room / 40 kB, at most 48,000 and at least one long chunk
 
-A feature frame costs 20 kB on its way through the largest encoder in float32
-(`ops.bench.engine.memory_a_frame`), half of that in bfloat16; MLX keeps about as much again in its cache.
-Pure but for the limits that it reads.
-
-The worker's process: one engine child, Celery's threads pool taking hints, and the threads that keep
-both honest.
-
-Start and stop order stand in `Worker.run`, top to bottom. This process never imports MLX. SIGTERM (as well
-as SIGINT, SIGQUIT and SIGHUP) drains: nothing new is claimed, running jobs go back into the queue at their
-next saved chunk, and the process ends with 0. A second SIGINT ends it at once; the leases then run out.
+What an utterance takes of a batch's bytes is its model's to say (`SpeechModel.cost`). Pure but for the limits
+that it reads. Imports no MLX.
 """
 
 import subprocess
@@ -24,14 +15,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from spool.settings import FRAME_BUDGET, LONGEST_CHUNK_FRAMES, MAX_BATCH, Settings
+from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings
 from worker.engine.protocol import DEFAULT_LOADER, EngineOptions, ModelCacheOptions
 from worker.engine.scheduler import BatchLimits
 from worker.machine.hardware import Hardware, this_machine
 
-BYTES_A_FRAME = 40_000
 CACHE_BYTES = 2 << 30
 """What MLX may keep of freed buffers. It would keep most of the memory, for every size it ever met."""
+AMPLE_BATCH_BYTES = 2 << 30
+"""What the largest batch takes of a model of 600 million parameters; more memory makes nothing faster."""
 MODELS_SHARE = 0.25
 LARGE_MAC = 36 * 2**30
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -39,17 +31,19 @@ CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """`device` and `models` in bytes; `frames` and `utterances` of one batch at most."""
+    """`device`, `models` and `batch` in bytes; `frames` (feature frames of 10 ms) and `utterances` of one
+    batch at most, which bound its time."""
 
     device: int
     models: int
+    batch: int
     frames: int
     utterances: int
 
     def __str__(self) -> str:
         return (
             f"{self.device / 2**30:.1f} GiB for the engine, {self.models / 2**30:.1f} of it for models: "
-            f"batches of {self.frames} frames and {self.utterances} utterances"
+            f"batches of {self.batch / 2**30:.1f} GiB, {self.frames} frames and {self.utterances} utterances"
         )
 
 
@@ -77,11 +71,8 @@ def memory_budget(
         memory = min(memory, limit or memory)
         device = memory * 0.75
     models = models or int(memory * MODELS_SHARE)
-    room = (device - models) / 2
-    fitting = max(LONGEST_CHUNK_FRAMES, min(FRAME_BUDGET, int(room / BYTES_A_FRAME)))
-    chosen = frames or fitting
-    many = utterances or max(1, min(MAX_BATCH, MAX_BATCH * chosen // FRAME_BUDGET))
-    return MemoryBudget(int(device), models, chosen, many)
+    batch = int((device - models) / 2)
+    return MemoryBudget(int(device), models, batch, frames or FRAME_BUDGET, utterances or MAX_BATCH)
 
 
 def wired_limit() -> int | None:
@@ -118,7 +109,7 @@ def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOp
         stay_seconds=settings.model_stay_seconds,
         pinned=frozenset(settings.models[name] for name in settings.pinned_models),
     )
-    limits = BatchLimits(utterances=budget.utterances, samples=budget.frames * FRAME_SAMPLES)
+    limits = BatchLimits(budget.utterances, budget.frames * FRAME_SAMPLES, budget.batch)
     return EngineOptions(
         slots=settings.engine_slots,
         limits=limits,

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from worker.engine.protocol import ModelCacheOptions
 
 Held = TypeVar("Held")
-WEIGHTS = ("*.safetensors", "*.nemo")
+WEIGHTS = ("*.safetensors", "*.nemo", "weights.npz", "model.bin")
 
 
 @dataclass(slots=True)
@@ -47,6 +47,11 @@ class ModelCache(Generic[Held]):
             return None
         self._places.move_to_end(path)
         return place.model
+
+    def peek(self, path: str) -> Held | None:
+        """The model, which nobody needs yet; None where it is not in memory."""
+        place = self._places.get(path)
+        return None if place is None else place.model
 
     def may_serve(self, path: str) -> bool:
         """Whether work for this model may go first now: it is here, or there is room for it, or what had to

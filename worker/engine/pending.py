@@ -28,13 +28,13 @@ from worker.engine.protocol import (
     Finished,
     Loaded,
     Loading,
-    ModelInfo,
     Ready,
     Report,
     Started,
     Unloaded,
     Utterance,
 )
+from worker.models.base import ModelInfo
 
 
 @dataclass(frozen=True, slots=True)

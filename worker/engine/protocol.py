@@ -15,6 +15,7 @@ from spool.domain.transcript import Lattice, Word
 from spool.errors import SpoolError
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions, UtteranceResult
 from worker.engine.scheduler import BatchLimits
+from worker.models.base import MAX_UTTERANCE_SECONDS, BatchCost, ModelInfo
 
 DEFAULT_LOADER = "worker.engine.recognizer:load_recognizer"
 SAMPLE_RATE = 16_000
@@ -39,7 +40,7 @@ class EngineOptions:
     samples; `share` is how much of the time the device may be busy, 0 to 1."""
 
     slots: int = 96
-    slot_samples: int = 40 * SAMPLE_RATE
+    slot_samples: int = int(MAX_UTTERANCE_SECONDS * SAMPLE_RATE)
     limits: BatchLimits = field(default_factory=BatchLimits)
     shelf: ModelCacheOptions = field(default_factory=ModelCacheOptions)
     loader: str = DEFAULT_LOADER
@@ -47,30 +48,11 @@ class EngineOptions:
     share: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
-    """Which weights a recognizer runs. `sha256` is of the weights file; `device` is where MLX computes;
-    `language_model` is the SHA-256 of the file that was asked about, if any; `size` are the weights' bytes in
-    memory, 0 where that is not known."""
-
-    name: str
-    sha256: str
-    heads: tuple[str, ...] = ()
-    frame_seconds: float = 0.08
-    device: str = ""
-    language_model: str | None = None
-    size: int = 0
-
-    @property
-    def files(self) -> tuple[str, str | None]:
-        """The digests of all that speaks: weights and language model."""
-        return self.sha256, self.language_model
-
-
 class Recognition(NamedTuple):
     """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
     and encoder frames; the text of each hypothesis where more than one was asked for; the SHA-256 of the
-    language model that had a say; the lattice, where it was asked for."""
+    language model that had a say; the lattice, where it was asked for; the language, where the model
+    tells."""
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]
@@ -78,6 +60,7 @@ class Recognition(NamedTuple):
     texts: tuple[str, ...] = ()
     language_model: str | None = None
     lattice: Lattice | None = None
+    language: str | None = None
 
 
 class Failure(NamedTuple):
@@ -97,6 +80,9 @@ class Recognizer(Protocol):
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
         """Read what a search so asked will need, and say which files that were. Raises InvalidRequest where
         it cannot be done: no such head, a broken language model, a phrase without tokens."""
+
+    def cost(self, samples: int, options: SearchOptions) -> BatchCost:
+        """What an utterance of so many 16 kHz samples takes in a batch."""
 
     def recognize(
         self,

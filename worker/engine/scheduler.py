@@ -7,25 +7,30 @@ amount it was served, the job served least gives the batch its first utterance, 
 starts at the level of the one served last, so it neither waits behind a ten-hour job nor cashes in the time
 it was away.
 
-A batch is padded to its longest utterance, so it is filled in the same fair order with what keeps the padding
-under a share of the whole. Nothing waits for a better batch: an idle device is the worst padding of all.
+A batch is padded to its costliest utterance, so it is filled in the same fair order with what keeps the
+padding under a share of the whole and its bytes within the budget. What an utterance costs is its model's to
+say. Nothing waits for a better batch: an idle device is the worst padding of all.
 """
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from worker.models.base import BatchCost
+
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
     """What one batch may cost.
 
-    `samples` bounds the padded size (utterances x longest) in 16 kHz samples; `padding` bounds the share of
-    it that is padding, 0 to 1. A single utterance is always allowed, whatever its length.
+    `samples` bounds the padded size (utterances x longest) in 16 kHz samples, `bytes` the memory of as many
+    utterances as costly as the costliest; `padding` bounds the share of the encoder frames that are padding,
+    0 to 1. A single utterance is always allowed, whatever it costs.
     """
 
     utterances: int = 64
     samples: int = 64 * 30 * 16_000
+    bytes: float = float("inf")
     padding: float = 0.2
 
 
@@ -41,25 +46,42 @@ class QueuedUtterance:
     alone: bool = False
 
 
+Cost = Callable[[QueuedUtterance], BatchCost]
+
+
+def cost_by_length(item: QueuedUtterance) -> BatchCost:
+    """An utterance that costs as much as it is long."""
+    return BatchCost(item.length, 0)
+
+
 @dataclass(slots=True)
 class _Batch:
-    """A batch as it grows; `longest` and `total` in samples."""
+    """A batch as it grows; `longest` in samples, `most` and `total` in encoder frames."""
 
+    limits: BatchLimits
+    cost: Cost
     items: list[QueuedUtterance] = field(default_factory=list)
     longest: int = 0
+    most: BatchCost = field(default_factory=lambda: BatchCost(0, 0))
     total: int = 0
 
-    def fits(self, item: QueuedUtterance, limits: BatchLimits) -> bool:
-        count = len(self.items) + 1
-        padded = max(self.longest, item.length) * count
-        if count > limits.utterances or padded > limits.samples:
+    def add(self, item: QueuedUtterance) -> bool:
+        """Take an utterance in, unless it does not fit; the first always does."""
+        cost, count = self.cost(item), len(self.items) + 1
+        longest = max(self.longest, item.length)
+        most = BatchCost(max(self.most.frames, cost.frames), max(self.most.bytes, cost.bytes))
+        total, padded = self.total + cost.frames, most.frames * count
+        fits = (
+            count <= self.limits.utterances
+            and longest * count <= self.limits.samples
+            and most.bytes * count <= self.limits.bytes
+            and padded - total <= self.limits.padding * padded
+        )
+        if self.items and not fits:
             return False
-        return padded - (self.total + item.length) <= limits.padding * padded
-
-    def add(self, item: QueuedUtterance) -> None:
         self.items.append(item)
-        self.longest = max(self.longest, item.length)
-        self.total += item.length
+        self.longest, self.most, self.total = longest, most, total
+        return True
 
 
 class UtteranceQueue:
@@ -96,7 +118,9 @@ class UtteranceQueue:
         self._remove({item.ticket for item in dropped})
         return dropped
 
-    def next_batch(self, first: Callable[[Hashable], bool] | None = None) -> list[QueuedUtterance]:
+    def next_batch(
+        self, first: Callable[[Hashable], bool] | None = None, cost: Cost = cost_by_length
+    ) -> list[QueuedUtterance]:
         """Take out the next batch, in the order it was filled; empty only when nothing waits. Jobs whose
         group `first` holds for go before all others, which lose nothing of what they are owed."""
         if self._suspects:
@@ -106,12 +130,11 @@ class UtteranceQueue:
         self._level = min(self._served[job] for job in self._queues)
         among = [job for job, queue in self._queues.items() if first is None or first(queue[0].group)]
         seed = self._queues[min(among or self._queues, key=self._turn)][0]
-        batch = _Batch()
+        batch = _Batch(self._limits, cost)
         for item in self._fair_order(seed):
             if len(batch.items) >= self._limits.utterances:
                 break
-            if not batch.items or batch.fits(item, self._limits):
-                batch.add(item)
+            if batch.add(item):
                 self._served[item.job] += max(1, item.length)
         self._remove({item.ticket for item in batch.items})
         return batch.items

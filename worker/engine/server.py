@@ -13,6 +13,7 @@ the time of what raised is lost too.
 import importlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -47,6 +48,7 @@ from worker.engine.protocol import (
     Utterance,
 )
 from worker.engine.scheduler import QueuedUtterance, UtteranceQueue, split_exactly
+from worker.models.base import BatchCost
 
 Loader = Callable[[str], Recognizer]
 Answer = UtteranceResult | SpoolError
@@ -69,7 +71,7 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     reports.send(Ready(os.getpid()))
     try:
         while True:
-            work = inbox.next(device.may_serve)
+            work = inbox.next(device.may_serve, device.cost)
             if isinstance(work, Describe):
                 device.describe(work)
             else:
@@ -137,7 +139,9 @@ class _Inbox:
                 self._errands.append(request)
             self._arrived.notify()
 
-    def next(self, may_serve: Callable[[str], bool]) -> Describe | list[Utterance]:
+    def next(
+        self, may_serve: Callable[[str], bool], cost: Callable[[QueuedUtterance], BatchCost]
+    ) -> Describe | list[Utterance]:
         """Wait for something to do: an errand, or the best batch there is now. What needs a model that may
         not be served yet comes last."""
         with self._arrived:
@@ -150,7 +154,7 @@ class _Inbox:
                 if may_serve(errand.model):
                     self._errands.remove(errand)
                     return errand
-            batch = self._waiting.next_batch(lambda group: may_serve(cast("_Group", group)[0]))
+            batch = self._waiting.next_batch(lambda group: may_serve(cast("_Group", group)[0]), cost)
             if not batch:
                 return self._errands.popleft()
             return [self._utterances.pop(item.ticket) for item in batch]
@@ -175,6 +179,13 @@ class BatchRunner:
         self.may_serve = self._shelf.may_serve
         self._busy_total_ns = 0
         self.worked_ns = 0
+
+    def cost(self, item: QueuedUtterance) -> BatchCost:
+        """What an utterance takes of the device; of a model that is not loaded yet, more than there is, so
+        that it comes alone."""
+        path, options = cast("_Group", item.group)
+        model = self._shelf.peek(path)
+        return BatchCost(item.length, sys.maxsize) if model is None else model.cost(item.length, options)
 
     def describe(self, request: Describe) -> None:
         """Answer what a model is, or what it says of options, as a `Described`."""
@@ -275,6 +286,7 @@ def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, model: 
         texts=answer.texts,
         weights=(model, answer.language_model),
         lattice=answer.lattice,
+        language=answer.language,
     )
 
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""One job on a worker, from claim to transcript."""

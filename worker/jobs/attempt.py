@@ -36,12 +36,12 @@ from spool.store.queue.scheduler import goes_before
 from worker.audio import SAMPLE_RATE
 from worker.decode.types import CONTEXT_TOKENS, Hypothesis, UtteranceResult
 from worker.decode.words import SCORE_DIGITS
-from worker.engine.protocol import ModelInfo
 from worker.jobs.lease import Lease
 from worker.jobs.request import JobRequest
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
 from worker.jobs.transcript import DecodedChunk, Piece
+from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
 from worker.service.context import WorkerContext
 
@@ -355,7 +355,7 @@ class Attempt:
         """
         engine_ns = 0 if result is None else result.engine_ns
         bill, job = self.charge(engine_ns, piece.core), self.claim.job
-        if result is not None and self.info is not None and result.weights != self.info.files:
+        if result is not None and self.info is not None and result.weights != self.info.weights:
             self.bench.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
             raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
         tail = None

@@ -60,6 +60,7 @@ def _next(bench: WorkerContext) -> Claim | NeedsAlone | None:
         settings.max_crashes,
         alone=False,
         models=first,
+        without=bench.health.lacking,
     )
     found = _written(bench, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
     if isinstance(found, Claim):

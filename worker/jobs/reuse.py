@@ -115,12 +115,13 @@ class Reuse:
         return earlier.model_copy(update={"job": self._job.id, "audio": audio})
 
 
-def fingerprint(options: JobOptions, files: tuple[str, str | None]) -> str:
+def fingerprint(options: JobOptions, files: tuple[str, str | None], numerics: str = "") -> str:
     """SHA-256 (hex) of all that a transcript depends on besides the audio (law 7), and of its schema.
 
-    files: the SHA-256 of the weights and of the language model's file.
+    files: the SHA-256 of the weights and of the language model's file. numerics: precision and kind
+    of device.
     """
-    told = [SCHEMA, files[0], options.told(), *files[1:]] if files[1] else [SCHEMA, files[0], options.told()]
+    told = [SCHEMA, files[0], options.document(), *files[1:], numerics]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 

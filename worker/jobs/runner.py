@@ -18,7 +18,7 @@ import contextlib
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import structlog
@@ -28,7 +28,7 @@ from spool.domain.transcript import AudioFacts, ModelFacts, Transcript
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
-from spool.store.jobs import get_job
+from spool.store.jobs import get_job, hashes_of_source
 from spool.store.queue.leases import (
     Claim,
     Outcome,
@@ -40,7 +40,6 @@ from spool.store.queue.leases import (
 )
 from spool.tracing import current, span
 from worker.audio import AudioStream, open_audio
-from worker.engine.protocol import ModelInfo
 from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack, TurnOver
 from worker.jobs.claim import claimed_next
 from worker.jobs.lease import Lease
@@ -50,7 +49,9 @@ from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.tracing import attempted
 from worker.jobs.transcript import transcript_of
-from worker.segmentation.chunker import plan_channels
+from worker.jobs.verdict import Verdict, is_suspect, judge
+from worker.models.base import ModelInfo
+from worker.segmentation.chunker import ChunkOptions, plan_channels
 from worker.service.context import WorkerContext
 from worker.sources.fetch import Sources
 
@@ -106,6 +107,7 @@ class JobRunner:
         self._transient_failures: int | None = None
         self.code = ""  # of the error that ended it, if one did
         self._turn_over = False
+        self._refusal = ""
 
     def live(self) -> str:
         """All steps, and the ending that what came of them calls for."""
@@ -113,20 +115,9 @@ class JobRunner:
             transcript, facts = self._transcribe()
             with span("finish", self._job.ids):
                 self._finish(transcript, facts)
-        except GiveBack as reason:
-            self._turn_over = isinstance(reason, TurnOver)
-            return self._end("handed back", reason=str(reason))
-        except LeaseLost:
-            return self._end("lost")
-        except JobCancelled:
-            return self._end("cancelled")
-        except SpoolError as error:
-            return self._end_error(error)
-        except Exception as error:
-            log.exception("unexpected error")
-            kind = type(error).__name__
-            told = SpoolError(f"{self._job.name}: unexpected {kind}; the worker's log has more.")
-            return self._end_error(told)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the row must say how the attempt ended
+            return self._end_exception(error)
+        self._bench.health.job_succeeded(self._job.options.model)
         log.info("done", words=len(transcript.words), seconds=transcript.audio.duration)
         return "done"
 
@@ -138,12 +129,14 @@ class JobRunner:
         attempt.model = self._model_path()
         attempt.asking = job_request_of(self._job.options, bench.settings, bench.db, self._job.name)
         info = self._model_info(attempt.model, attempt.asking)
-        mark = fingerprint(self._job.options, info.files)
+        mark = fingerprint(self._job.options, info.weights, info.numerics)
         attempt.begin(info, mark)
         reuse = Reuse(bench.settings, bench.db, self._shop.objects, self._job, mark)
         transcript = reuse.before_fetch()
         if transcript is None:
-            with self._shop.sources.fetched(reuse.source, self._job.name, attempt.check) as path:
+            with bench.db.read() as tx:
+                hashes = hashes_of_source(tx, self._job.id)
+            with self._shop.sources.fetched(reuse.source, self._job.name, attempt.check, hashes) as path:
                 transcript = reuse.after_fetch(path, attempt.check)
                 if transcript is None:
                     transcript = self._decoded(path, info)
@@ -161,7 +154,8 @@ class JobRunner:
             failpoint("source.fetched")
             attempt.channels = audio.channels
             self._show_length(audio.expected_seconds)
-            attempt.decode(plan_channels(audio.blocks(), audio.channels))
+            lengths = ChunkOptions(**asdict(info.chunking))
+            attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths))
             return transcript_of(
                 self._job.id,
                 attempt.heard,
@@ -184,9 +178,7 @@ class JobRunner:
         """Load the models before the recording is fetched: what does not load, or cannot be asked so, fails
         the job cheaply."""
         engine = self._bench.engine
-        answer: Future[ModelInfo] = (
-            engine.prepare(model, asking.options, asking.ask) if asking.fuses else engine.describe(model)
-        )
+        answer: Future[ModelInfo] = engine.prepare(model, asking.options, asking.ask)
         while True:
             with contextlib.suppress(NotYet):
                 return answer.result(WAIT_SECONDS)
@@ -240,6 +232,40 @@ class JobRunner:
 
         return retry_storage(read, self._bench.settings.lease_seconds)
 
+    def _end_exception(self, error: Exception) -> str:
+        if isinstance(error, GiveBack):
+            self._turn_over = isinstance(error, TurnOver)
+            return self._end("handed back", reason=str(error))
+        if isinstance(error, LeaseLost):
+            return self._end("lost")
+        if isinstance(error, JobCancelled):
+            return self._end("cancelled")
+        if not isinstance(error, SpoolError):
+            log.error("unexpected error", exc_info=error)
+            kind = type(error).__name__
+            error = SpoolError(f"{self._job.name}: unexpected {kind}; the worker's log has more.")
+        if not is_suspect(error):
+            return self._end_error(error)
+        self._attempt.abandon()  # the self-test wants the engine for itself
+        try:
+            verdict = judge(self._bench, self._attempt, error)
+        except SpoolError as interruption:  # the lease was lost, or a person cancelled the job
+            return self._end_exception(interruption)
+        except GiveBack as reason:
+            return self._end_exception(reason)
+        return self._end_error(error) if verdict is None else self._refuse(error, verdict)
+
+    def _refuse(self, error: SpoolError, verdict: Verdict) -> str:
+        """Hand the job back at once, for other workers: what went wrong may be this one's fault."""
+        self.code = error.code
+        current().failed(error)
+        self._refusal = f"{error.code}: {error.message}"
+        ending = self._end("handed back", reason=f"{verdict.reason}: {error.message}")
+        if verdict.blames_worker:
+            model = self._job.options.model
+            self._bench.health.job_failed(self._job.id, model, error.message, proven=verdict.proven)
+        return ending
+
     def _end_error(self, error: SpoolError) -> str:
         self.code = error.code
         current().failed(error)
@@ -273,6 +299,7 @@ class JobRunner:
                 elif ending == "cancelled":
                     cancel_claimed(tx, self._claim)
                 else:
+                    own_name = self._bench.settings.worker_name
                     ran, over = self._lease.ran_seconds, self._turn_over
                     hand_back(
                         tx,
@@ -281,6 +308,7 @@ class JobRunner:
                         ran_seconds=ran,
                         transient_failures=self._transient_failures,
                         to_the_end=over,
+                        refused_by=(own_name, self._refusal) if self._refusal else None,
                     )
                 failpoint("ending.written")
             failpoint("ending.committed")

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Transcription of files without a queue."""

@@ -8,10 +8,10 @@ Imports MLX: to be imported by the process that decodes, when it decodes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,16 +27,16 @@ from spool.domain.transcript import (
 )
 from spool.errors import EngineError, SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
-from worker.decode.result import answers
-from worker.decode.search import best_of, check_options, resolve_head
+from worker.decode.search import best_of, resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.utterances import check_decoding, decode_utterances
 from worker.decode.words import SCORE_DIGITS
 from worker.jobs.attempt import Context
 from worker.jobs.transcript import Piece
 from worker.local.report import FileResult
+from worker.models.base import SpeechModel
 from worker.models.load import load_model
-from worker.models.nemo.model import AsrModel
-from worker.segmentation.chunker import Chunk, plan_chunks
+from worker.segmentation.chunker import Chunk, ChunkOptions, plan_chunks
 from worker.segmentation.segments import segments_of
 from worker.segmentation.stitch import ChunkWords, stitch
 
@@ -85,7 +85,7 @@ def transcribe_files(
 
 
 def transcribe_with(
-    model: AsrModel,
+    model: SpeechModel,
     files: Sequence[Path],
     options: SearchOptions,
     *,
@@ -94,8 +94,11 @@ def transcribe_with(
     carries: bool = False,
 ) -> list[FileResult]:
     """As `transcribe_files`, with a model that is loaded already."""
-    check_options(model, options, ask)
-    plan: Callable[[Blocks], Iterator[Chunk]] = plan_chunks if chunk else _whole
+    if not chunk:
+        ask = replace(ask, speech=replace(ask.speech, single=True))
+    check_decoding(model, options, ask)
+    lengths = ChunkOptions(**asdict(model.info.chunking))
+    plan: Callable[[Blocks], Iterator[Chunk]] = partial(plan_chunks, options=lengths) if chunk else _whole
     states = [_File(path) for path in files]
     waiting: list[_Heard] = []
     for state in states:
@@ -113,14 +116,14 @@ def transcribe_with(
 
 
 def _go_on(
-    model: AsrModel, heard: _Heard, options: SearchOptions, ask: DecodeRequest, context: Context
+    model: SpeechModel, heard: _Heard, options: SearchOptions, ask: DecodeRequest, context: Context
 ) -> None:
     """Search the chunk from where the one before it left off."""
     chunk = heard.chunk
     place = Piece(0, chunk.index, chunk.core_start, chunk.core_end, chunk.start, chunk.end, chunk.speech)
     _decode(model, [heard], options, replace(ask, context=context.before(place)))
     if heard.hypotheses:
-        context.keep(0, context.after(place, heard.hypotheses[0], model.frame_seconds * SAMPLE_RATE))
+        context.keep(0, context.after(place, heard.hypotheses[0], model.info.frame_seconds * SAMPLE_RATE))
 
 
 def _read(state: _File, plan: Callable[[Blocks], Iterator[Chunk]]) -> Iterator[_Heard]:
@@ -157,21 +160,22 @@ def _facts(path: Path, stream: AudioStream) -> AudioFacts:
     )
 
 
-def _decode(model: AsrModel, waiting: Sequence[_Heard], options: SearchOptions, ask: DecodeRequest) -> None:
+def _decode(
+    model: SpeechModel, waiting: Sequence[_Heard], options: SearchOptions, ask: DecodeRequest
+) -> None:
     """Search the chunks as one batch and leave with each what was heard; their samples are given up."""
     if not waiting:
         return
-    encoded = model.encode([heard.chunk.samples for heard in waiting])
-    mx.eval(encoded.frames)
-    asks = None if ask == NOTHING else [ask] * len(waiting)
-    for heard, answer in zip(waiting, answers(model, encoded, options, asks), strict=True):
+    samples = [heard.chunk.samples for heard in waiting]
+    answers = decode_utterances(model, samples, options, [ask] * len(waiting))
+    for heard, answer in zip(waiting, answers, strict=True):
         heard.hypotheses = answer.hypotheses
         start = _seconds(heard.chunk.start)
         if answer.hypotheses:
-            heard.words = answer.words(model.tokenizer, model.frame_seconds, start, ask.alternatives)
+            heard.words = answer.words(model.tokenizer, model.info.frame_seconds, start, ask.alternatives)
         if ask.lattice is not None:
             seconds = _seconds(len(heard.chunk.samples))
-            lattice = answer.lattice(ask.lattice, model.frame_seconds, seconds)
+            lattice = answer.lattice(ask.lattice, model.info.frame_seconds, seconds)
             heard.lattice = lattice and lattice.moved(start, channel=0)
         heard.chunk = _without_samples(heard.chunk)
 
@@ -188,7 +192,7 @@ def _without_samples(chunk: Chunk) -> Chunk:
     )
 
 
-def _result(model: AsrModel, state: _File, options: SearchOptions, ask: DecodeRequest) -> FileResult:
+def _result(model: SpeechModel, state: _File, options: SearchOptions, ask: DecodeRequest) -> FileResult:
     name = str(state.path)
     if state.error is not None or state.facts is None:
         return FileResult(name, error=state.error)
@@ -201,10 +205,12 @@ def _result(model: AsrModel, state: _File, options: SearchOptions, ask: DecodeRe
             place = f"{_seconds(heard.chunk.core_start):.1f} to {_seconds(heard.chunk.core_end):.1f} s"
             return FileResult(name, error=EngineError(f"{state.path.name}: at {place}: {error.message}"))
     words = _words(spoken)
-    frames = model.frames_of(state.samples)
+    frames = model.cost(state.samples).frames
     whole = len(state.heard) == len(spoken) == 1
-    hypotheses = spoken[0].hypotheses if whole else [_joined(spoken, best, model.frame_seconds)]
-    nbest = tuple((hypothesis, model.tokenizer.decode(hypothesis.tokens)) for hypothesis in hypotheses)
+    hypotheses = spoken[0].hypotheses if whole else [_joined(spoken, best, model.info.frame_seconds)]
+    nbest = tuple(
+        (hypothesis, model.tokenizer.decode(hypothesis.tokens).strip()) for hypothesis in hypotheses
+    )
     text = nbest[0][1] if whole else " ".join(word.text for word in words)
     transcript = _transcript(model, state, options, ask, words, text)
     return FileResult(name, None, transcript, frames, nbest)
@@ -241,7 +247,7 @@ def _joined(spoken: Sequence[_Heard], best: Sequence[Hypothesis], frame_seconds:
 
 
 def _transcript(
-    model: AsrModel,
+    model: SpeechModel,
     state: _File,
     options: SearchOptions,
     ask: DecodeRequest,
@@ -253,7 +259,7 @@ def _transcript(
     speech = sum(h.chunk.core_end - h.chunk.core_start for h in state.heard if h.chunk.speech)
     return Transcript(
         audio=state.facts,
-        model=ModelFacts(name=model.name, sha256=model.sha256),
+        model=ModelFacts(name=model.info.name, sha256=model.info.sha256),
         options={
             "decoder": options.decoder,
             "beam": options.beam,
@@ -276,14 +282,16 @@ def _transcript(
     )
 
 
-def _nbest(model: AsrModel, state: _File) -> tuple[ChunkNbest, ...]:
+def _nbest(model: SpeechModel, state: _File) -> tuple[ChunkNbest, ...]:
     """What the search found in each chunk."""
     return tuple(
         ChunkNbest(
             start=_seconds(heard.chunk.start),
             end=_seconds(heard.chunk.end),
             hypotheses=tuple(
-                NbestText(text=model.tokenizer.decode(each.tokens), score=round(each.score, SCORE_DIGITS))
+                NbestText(
+                    text=model.tokenizer.decode(each.tokens).strip(), score=round(each.score, SCORE_DIGITS)
+                )
                 for each in heard.hypotheses
             ),
         )

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What this machine is: its chip, its memory, its BLAS."""

@@ -1,6 +1,1 @@
-"""The acoustic model in MLX, one network part a file."""
-
-from worker.machine.blas import preload_blas
-
-# Before any file here imports MLX: the linker binds MLX's matrix product when MLX is loaded, and never again.
-preload_blas()
+"""Speech models in MLX: their faces, their families, and the parts that families share."""

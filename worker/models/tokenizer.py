@@ -1,6 +1,5 @@
-"""From token ids to text, by the sentencepiece model beside the weights or by the vocabulary in the config.
-
-Knows pieces and how they join; knows neither times nor words.
+"""From token ids to text and words, by the sentencepiece model beside the weights or by the vocabulary in the
+configuration. Owns pieces and how they join; knows no times.
 """
 
 import re
@@ -10,8 +9,10 @@ from pathlib import Path
 import sentencepiece
 
 from spool.errors import InvalidRequest, ModelUnreadable
+from worker.models.base import TokenSpan
 
 WORD_START = "▁"  # sentencepiece's mark for "a space stands before this piece"
+UNKNOWN = "<unk>"  # decoded with a space on both sides, so it is a word of its own
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -64,6 +65,20 @@ class Tokenizer:
             return str(self._processor.decode(tokens))
         return _join([self.pieces[token] for token in tokens])
 
+    def words(self, tokens: Sequence[int], language: str | None = None) -> list[TokenSpan]:  # noqa: ARG002
+        """The words that tokens spell; their texts joined by spaces are the text of all tokens."""
+        starts = [
+            at
+            for at in range(len(tokens))
+            if at == 0 or begins_word(self.pieces[tokens[at - 1]], self.pieces[tokens[at]])
+        ]
+        ends = [*starts[1:], len(tokens)]
+        spans = (
+            TokenSpan(self.decode(tokens[first:last]).strip(), first, last)
+            for first, last in zip(starts, ends, strict=False)
+        )
+        return [span for span in spans if span.text]
+
     def encode(self, text: str) -> list[int]:
         """The ids of `text`: sentencepiece's, or without its model the longest piece that fits, from the
         left. Raises InvalidRequest where a part of it is no piece."""
@@ -82,6 +97,12 @@ class Tokenizer:
             found.append(table[rest[:size]])
             rest = rest[size:]
         return found
+
+
+def begins_word(before: str, piece: str) -> bool:
+    """Whether a word begins between these two pieces."""
+    # A mark alone opens the word that follows, so the next piece's own mark still begins another.
+    return piece.startswith(WORD_START) or UNKNOWN in (piece, before)
 
 
 def _join(pieces: Sequence[str]) -> str:

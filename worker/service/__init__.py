@@ -1,1 +1,1 @@
-"""TODO."""
+"""The worker's process around its jobs: heartbeat, health, hours, counters, supervision."""

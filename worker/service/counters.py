@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from spool.domain.worker_stats import WorkCounts
 from worker.engine.client import Engine
+from worker.service import hint_transport
 
 
 class Counters:
@@ -49,6 +50,7 @@ class Counters:
                 load_ns=stats.load_ns,
                 lost_ns=stats.lost_ns + stats.died_ns,
                 restarts=stats.restarts,
+                junk_messages=hint_transport.DROPPED.count,
                 audio_samples=self._audio_samples,
                 attempts=dict(self._attempts),
             )

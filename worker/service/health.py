@@ -23,6 +23,8 @@ from worker.engine.client import Engine
 
 WINDOW_SECONDS = 600.0
 ENGINE_CRASHES = 5  # within the window, with nobody to blame
+FAILURES_IN_A_ROW = 3  # different jobs that this worker gave back as ones that it cannot do
+LACKING_SECONDS = 30.0  # a model that is not here is left to the others so long, if there are any
 DISK_FAILURES = 3  # jobs within the window that found no room, although the disk looks well now
 PROBE_BYTES = b"spool" * 1000
 
@@ -35,6 +37,11 @@ class Health:
         self._reason: str | None = None
         self._disk_failures: deque[float] = deque(maxlen=DISK_FAILURES)
         self._hanging: set[str] = set()
+        self._failed: dict[str, dict[str, str]] = {}
+        self._failed_since_success: set[str] = set()
+        self._lacking: dict[str, float] = {}
+        self.changed = threading.Event()
+        """Set when a job has made the worker unwell, so that nobody waits for the next look."""
 
     @property
     def reason(self) -> str | None:
@@ -48,12 +55,52 @@ class Health:
             self._reason = reason
             if reason is None:
                 self._disk_failures.clear()
+                self._failed.clear()
+                self._failed_since_success.clear()
 
     def note(self, error: SpoolError) -> None:
         """A job met this error here."""
         if isinstance(error, DiskFull):
             with self._lock:
                 self._disk_failures.append(time.monotonic())
+
+    def job_failed(self, job_id: str, model: str, why: str, *, proven: bool = False) -> None:
+        """The job was given back as one that this worker cannot do. After several in a row, or where a
+        self-test has `proven` it, the worker is unwell from now on."""
+        with self._lock:
+            jobs = self._failed.setdefault(model, {})
+            jobs[job_id] = why
+            self._failed_since_success.add(job_id)
+            in_a_row = max(len(jobs), len(self._failed_since_success))
+            if self._reason is None and (proven or in_a_row >= FAILURES_IN_A_ROW):
+                self._reason = f"{in_a_row} jobs in a row failed here and may not elsewhere; the last: {why}"
+                if proven:
+                    self._reason = f"a job failed here, and so did the self-test after it: {why}"
+                self.changed.set()
+
+    def job_succeeded(self, model: str) -> None:
+        """A job of this model is done."""
+        with self._lock:
+            self._failed.pop(model, None)
+            self._failed_since_success.clear()
+
+    @property
+    def suspected_models(self) -> frozenset[str]:
+        """The models of the jobs that failed since one of theirs was done."""
+        with self._lock:
+            return frozenset(self._failed)
+
+    def lack(self, model: str) -> None:
+        """Leave jobs of a model that is not here to other workers for a while."""
+        with self._lock:
+            self._lacking[model] = time.monotonic() + LACKING_SECONDS
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        """The models whose jobs are left to others now."""
+        now = time.monotonic()
+        with self._lock:
+            return frozenset(model for model, until in self._lacking.items() if until > now)
 
     def hangs(self, job_id: str) -> None:
         """The thread of this job does not come back."""

@@ -7,6 +7,7 @@ unwell worker ends with exit code 1 instead. Knows what to do; `worker.service.h
 """
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -15,13 +16,14 @@ from typing import Protocol
 
 import structlog
 
-from spool.errors import EngineError, SpoolError
+from spool.errors import SpoolError
 from worker.service.context import WorkerContext
 from worker.service.health import engine_problem, machine_problems
 
 log = structlog.get_logger(__name__)
 
 TEST_SECONDS = 600.0  # a model may have to be loaded first
+FIRST_TRY_SECONDS = 5.0  # to the first self-test after jobs failed, which may have been their own fault
 
 
 class Intake(Protocol):
@@ -45,17 +47,23 @@ class Supervisor(threading.Thread):
         self._leave = leave
         self._stopping = threading.Event()
         self._next_try = 0.0
+        self._out = False
         self._freed = False
 
     def stop(self) -> None:
         """Look after it no more."""
         self._stopping.set()
+        self._bench.health.changed.set()
 
     def run(self) -> None:
         """One round each heartbeat."""
-        while not self._stopping.wait(self._bench.settings.heartbeat_seconds):
+        changed = self._bench.health.changed
+        while not self._stopping.is_set():
+            changed.wait(self._bench.settings.heartbeat_seconds)
+            changed.clear()
             try:
-                self.round()
+                if not self._stopping.is_set():
+                    self.round()
             except Exception:
                 log.exception("the ward failed")  # the worker goes on as it was
 
@@ -91,6 +99,8 @@ class Supervisor(threading.Thread):
             problem = self._problem()
             if problem is not None:
                 self._rest(problem)
+        elif not self._out:  # jobs have found out
+            self._rest(health.reason, FIRST_TRY_SECONDS)
         elif time.monotonic() >= self._next_try:
             problem = self._still()
             if problem is None:
@@ -107,16 +117,17 @@ class Supervisor(threading.Thread):
         found = engine_problem(bench.engine) or bench.health.jobs_problem()
         return found or next(machine_problems(bench.settings, bench.db), None)
 
-    def _rest(self, reason: str) -> None:
+    def _rest(self, reason: str, first_seconds: float = math.inf) -> None:
         log.error("unwell", reason=reason)
+        self._out = True
         self._bench.health.set(reason)
         self._intake.pause()
-        self._wait()
+        self._wait(first_seconds)
         if self._bench.settings.unwell_exit:
             self._leave(bool(self._bench.health.hanging))
 
-    def _wait(self) -> None:
-        self._next_try = time.monotonic() + self._bench.settings.unwell_retry_seconds
+    def _wait(self, most_seconds: float = math.inf) -> None:
+        self._next_try = time.monotonic() + min(most_seconds, self._bench.settings.unwell_retry_seconds)
 
     def _still(self) -> str | None:
         """What is wrong after all; None when the self-test passes."""
@@ -130,20 +141,21 @@ class Supervisor(threading.Thread):
             if bench.engine.stopped is not None:
                 bench.engine.revive()
             settings = bench.settings
-            bench.engine.probe(settings.models[settings.default_model]).result(TEST_SECONDS)
-        except EngineError as error:
-            return error.message
+            # Models that are not here at all are left to other workers.
+            for name in sorted(
+                {settings.default_model, *bench.health.suspected_models} & set(settings.models)
+            ):
+                bench.engine.probe(settings.models[name]).result(TEST_SECONDS)
         except NotYet:
             return f"the self-test did not end within {TEST_SECONDS:.0f} s"
-        except (
-            SpoolError
-        ) as error:  # a model that cannot be loaded is no illness: its jobs fail by themselves
-            log.warning("self-test without a model", error=error.message)
+        except SpoolError as error:
+            return error.message
         bench.engine.forgive()
         return None
 
     def _return(self) -> None:
         log.info("well again", was=self._bench.health.reason)
+        self._out = False
         self._bench.health.set(None)
         if self._bench.off.reason is None:
             self._take_messages()

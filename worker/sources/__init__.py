@@ -1,1 +1,1 @@
-"""TODO."""
+"""Where recordings come from: files, the object store, HTTPS."""

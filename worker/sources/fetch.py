@@ -9,9 +9,10 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import httpx
@@ -28,29 +29,41 @@ from spool.errors import (
     SourceTooLarge,
     StorageError,
 )
-from spool.net.address_policy import HostRefused
+from spool.net.address_policy import AddressRules, HostRefused
 from spool.objects import ObjectStore, s3_store
+from spool.objects.integrity import verified_blocks
 from spool.settings import Settings
-from worker.sources.https import web_client
+from worker.sources.https import download
+from worker.sources.pace import Pace, PaceLimits, read_watched
 
-BLOCK = 1 << 20
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Sources:
     """Fetches sources into `folder`, a directory of this worker's own on a disk with room."""
 
-    def __init__(self, settings: Settings, objects: ObjectStore, folder: Path) -> None:
+    def __init__(
+        self, settings: Settings, objects: ObjectStore, folder: Path, limits: PaceLimits | None = None
+    ) -> None:
+        """`limits`: how slow a source may be."""
+        self._limits = limits or PaceLimits()
         self._settings = settings
         self._objects = objects
         self._folder = folder
 
     @contextlib.contextmanager
-    def fetched(self, source: Source, name: str, check: Callable[[], None] = lambda: None) -> Iterator[Path]:
+    def fetched(
+        self,
+        source: Source,
+        name: str,
+        check: Callable[[], None] = lambda: None,
+        hashes: bytes | None = None,
+    ) -> Iterator[Path]:
         """The source as a local file while the block runs; what was copied is removed after it.
 
-        `name` is what messages call it; `check` is called while bytes arrive and may raise to stop. Raises
-        SourceMissing, SourceForbidden, SourceChanged, SourceError, and StorageError or DiskFull, which may
+        `name` is what messages call it; `check` is called twice a second and with every block that arrives,
+        and may raise to stop; `hashes` are those of an upload's blocks. Raises SourceMissing,
+        SourceForbidden, SourceChanged, SourceError, and StorageError (DiskFull, ObjectDamaged), which may
         pass.
         """
         if source.kind == "file":
@@ -61,10 +74,11 @@ class Sources:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="source-") as own:
             target = Path(own) / "source"
             with _full_disk_is_named(self._folder):
-                copy = _Copy(target, name, check, self._limit(source), self._settings.disk_floor_bytes)
+                floor = self._settings.disk_floor_bytes
+                copy = _Copy(target, name, check, self._limit(source), floor, self._limits)
                 copy.refuse_size(source.size)
                 if source.kind == "upload":
-                    self._upload(source, copy)
+                    self._upload(source, copy, hashes)
                 elif source.kind == "s3":
                     self._s3(source, copy)
                 else:
@@ -101,9 +115,9 @@ class Sources:
             )
         return real
 
-    def _upload(self, source: Source, copy: "_Copy") -> None:
+    def _upload(self, source: Source, copy: "_Copy", hashes: bytes | None) -> None:
         try:
-            copy.object(self._objects, source.uri, source.etag)
+            copy.object(self._objects, source.uri, source.etag, hashes)
         except NotFound:
             raise SourceMissing(f"{copy.name}: the uploaded recording is gone.") from None
 
@@ -127,15 +141,16 @@ class Sources:
                 raise SourceForbidden(f"{name}: {address} leads to an address without https.")
 
         try:
-            with web_client(self._settings.source_addresses) as client:
-                client.event_hooks = {"request": [stay_with_tls]}  # called for each redirect too
-                with client.stream("GET", source.uri, headers={"Accept-Encoding": "identity"}) as response:
-                    _refuse_bad_answer(response, name, address)
-                    copy.answer(response)
+            copy.https(
+                source.uri,
+                self._settings.source_addresses,
+                stay_with_tls,
+                lambda response: _refuse_bad_answer(response, name, address),
+            )
         except HostRefused as error:
             raise SourceForbidden(f"{name}: {error}") from None
         except httpx.TooManyRedirects:
-            raise SourceError(f"{name}: {address} leads in a circle of redirects.") from None
+            raise SourceError(f"{name}: {address} redirects in a loop.") from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):
             raise SourceError(f"{name}: {address} is not an address that can be fetched.") from None
         except httpx.HTTPError as error:
@@ -164,6 +179,7 @@ class _Copy:
     check: Callable[[], None]
     limit: int
     floor: int
+    limits: PaceLimits = field(default_factory=PaceLimits)
 
     def refuse_size(self, size: int | None) -> None:
         """Raise SourceTooLarge or DiskFull before anything is copied, where the size is known."""
@@ -173,29 +189,50 @@ class _Copy:
             raise _too_large(self.name, self.limit)
         self._refuse_full_disk(size)
 
-    def object(self, store: ObjectStore, key: str, etag: str | None) -> None:
-        """Copy an object. Raises NotFound, SourceChanged."""
-        with contextlib.closing(store.open(key, etag)) as stream:
-            self._write(iter(lambda: stream.read(BLOCK), b""))
+    def object(self, store: ObjectStore, key: str, etag: str | None, hashes: bytes | None = None) -> None:
+        """Copy an object, its blocks held against `hashes`. Raises NotFound, SourceChanged, ObjectDamaged."""
+        blocks = read_watched(lambda: store.open(key, etag), self.check, self._pace())
+        with self.target.open("wb") as file, contextlib.closing(blocks):
+            for block in blocks if hashes is None else verified_blocks(blocks, hashes, key):
+                self._write(file, block)
 
-    def answer(self, response: httpx.Response) -> None:
-        """Copy the body of an answer, all that it announced."""
-        announced = response.headers.get("content-length", "")
-        size = self._write(response.iter_raw(BLOCK))
+    def https(
+        self,
+        address: str,
+        rules: AddressRules,
+        each_request: Callable[[httpx.Request], None],
+        check_answer: Callable[[httpx.Response], None],
+    ) -> None:
+        """Copy the body of what `address` answers, all that it announced."""
+        announced = ""
+
+        def answer(response: httpx.Response) -> None:
+            nonlocal announced
+            check_answer(response)
+            announced = response.headers.get("content-length", "")
+
+        with self.target.open("wb") as file:
+            download(
+                address,
+                rules,
+                self.check,
+                self._pace(),
+                each_request=each_request,
+                answer=answer,
+                block=lambda block: self._write(file, block),
+            )
+            size = file.tell()
         if announced.isdigit() and size != int(announced):
             raise StorageError(f"{self.name}: the answer ended after {size} of {announced} bytes.")
 
-    def _write(self, blocks: Iterable[bytes]) -> int:
-        size = 0
-        with self.target.open("wb") as file:
-            for block in blocks:
-                self.check()
-                size += len(block)
-                if size > self.limit:
-                    raise _too_large(self.name, self.limit)
-                self._refuse_full_disk(len(block))
-                file.write(block)
-        return size
+    def _pace(self) -> Pace:
+        return Pace(self.name, self.limits)
+
+    def _write(self, file: BinaryIO, block: bytes) -> None:
+        if file.tell() + len(block) > self.limit:
+            raise _too_large(self.name, self.limit)
+        self._refuse_full_disk(len(block))
+        file.write(block)
 
     def _refuse_full_disk(self, size: int) -> None:
         if shutil.disk_usage(self.target.parent).free - size < self.floor:

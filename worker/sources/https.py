@@ -1,69 +1,73 @@
-"""HTTPS to addresses that users name: each connection goes to an address that the rules have seen.
+"""A download by https that ends when it has to, whatever the server does.
 
-The name is resolved here, checked, and the connection pinned to the checked address, with the name kept for
-TLS and for `Host`; so neither a redirect nor a name that changes its meaning leads inside. Proxy variables
-and `.netrc` of the environment play no part: behind a proxy the check would be worth nothing. Knows no job.
+It runs in an event loop of its own in the job's thread: name, connection, TLS, headers and body are awaits,
+and while they wait the job is asked twice a second whether it should stop. Redirects stay with https; to
+which addresses connections go is `spool.net.pinned_http`'s business. Knows no job.
 """
+
+import asyncio
+from collections.abc import Callable, Coroutine
 
 import httpx
 
-from spool.net.address_policy import AddressRules, HostUnknown
+from spool.net.address_policy import AddressRules
+from spool.net.pinned_http import CONNECT_SECONDS, PinnedTransport
+from worker.sources.pace import POLL_SECONDS, Pace
 
-TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 REDIRECTS = 5
-_PORT = 443
 
 
-def web_client(rules: AddressRules) -> httpx.Client:
+def web_client(rules: AddressRules, read_seconds: float) -> httpx.AsyncClient:
     """A client for https:// alone that follows redirects; `HostRefused` is raised besides httpx's errors."""
-    return httpx.Client(
+    return httpx.AsyncClient(
         transport=PinnedTransport(rules),
-        timeout=TIMEOUT,
+        timeout=httpx.Timeout(read_seconds, connect=CONNECT_SECONDS),
         follow_redirects=True,
         max_redirects=REDIRECTS,
         trust_env=False,
     )
 
 
-class PinnedTransport(httpx.BaseTransport):
-    """Resolves, checks, connects to what was checked; an address that does not answer yields to the next."""
+def download(
+    address: str,
+    rules: AddressRules,
+    check: Callable[[], None],
+    pace: Pace,
+    *,
+    each_request: Callable[[httpx.Request], None],
+    answer: Callable[[httpx.Response], None],
+    block: Callable[[bytes], None],
+) -> None:
+    """GET `address`: `each_request` sees every request, redirects included, `answer` the status and headers,
+    `block` the body as it arrives. Each of them, and `check`, may raise to stop.
 
-    def __init__(self, rules: AddressRules) -> None:
-        self._rules = rules
-        # No connection is kept: one to the same address would carry a request for another name.
-        self._inner = httpx.HTTPTransport(
-            # SSL_CERT_FILE and SSL_CERT_DIR are the operator's, and make nobody trusted but whom they name.
-            verify=httpx.create_ssl_context(trust_env=True),
-            trust_env=False,
-            limits=httpx.Limits(max_keepalive_connections=0),
-        )
+    Raises HostRefused, httpx.HTTPError, httpx.InvalidURL, and StorageError where the server is too slow.
+    """
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """The answer of the first address that takes the connection. Raises HostRefused, httpx.HTTPError."""
-        if request.url.scheme != "https":
-            raise httpx.UnsupportedProtocol("Only https is fetched.")
-        host = request.url.raw_host.decode("ascii")
-        try:
-            addresses = self._rules.resolved(host, request.url.port or _PORT)
-        except HostUnknown as error:
-            raise httpx.ConnectError(str(error), request=request) from error
-        for address in addresses[:-1]:
-            try:
-                return self._send(request, host, address)
-            except (httpx.ConnectError, httpx.ConnectTimeout):
-                continue
-        return self._send(request, host, addresses[-1])
+    async def see_request(request: httpx.Request) -> None:
+        each_request(request)
 
-    def _send(self, request: httpx.Request, host: str, address: str) -> httpx.Response:
-        pinned = httpx.Request(
-            request.method,
-            request.url.copy_with(host=address),
-            headers=request.headers,  # `Host` among them
-            stream=request.stream,
-            extensions={**request.extensions, "sni_hostname": host.strip("[]")},
-        )
-        return self._inner.handle_request(pinned)
+    async def receive() -> None:
+        async with web_client(rules, pace.limits.first_byte_seconds) as client:
+            client.event_hooks = {"request": [see_request]}
+            async with client.stream("GET", address, headers={"Accept-Encoding": "identity"}) as response:
+                answer(response)
+                pace.note(0)
+                async for data in response.aiter_raw():
+                    check()
+                    pace.note(len(data))
+                    block(data)
 
-    def close(self) -> None:
-        """Let the connections go."""
-        self._inner.close()
+    asyncio.run(_watched(receive(), check, pace))
+
+
+async def _watched(work: Coroutine[None, None, None], check: Callable[[], None], pace: Pace) -> None:
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=POLL_SECONDS))[0]:
+            check()
+            pace.check()
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Benchmarks of the engine: speed, memory and limits of models and kernels."""

@@ -22,7 +22,7 @@ from worker.models.nemo.config import (
     PredictionConfig,
     PreprocessorConfig,
 )
-from worker.models.nemo.model import AsrModel, Network
+from worker.models.nemo.model import NemoModel, Network
 from worker.models.tokenizer import Tokenizer
 
 DURATIONS = (0, 1, 2, 3, 4)
@@ -146,7 +146,7 @@ def settle_rate(head: HeadAlone, joint: JointNetwork, sample: Frames, kind: str 
     rate(min(seen)[1])
 
 
-def random_model(size: Size, sample: np.ndarray, name: str) -> AsrModel:
+def random_model(size: Size, sample: np.ndarray, name: str) -> NemoModel:
     """A whole TDT model that speaks of `sample` (16 kHz, [N] float32) as a trained one does of speech; its
     words make no sense."""
     encoder, head = random_encoder(size.encoder), random_head(size)
@@ -166,7 +166,7 @@ def random_model(size: Size, sample: np.ndarray, name: str) -> AsrModel:
     network.encoder, network.decoder, network.joint = encoder, prediction, joint
     pieces = Tokenizer([f"\u2581{number}" for number in range(size.vocabulary)])
     features = FeatureExtractor(front_end)
-    model = AsrModel(config, network, pieces, features, name=name, sha256="0" * 64, dtype=mx.float32)
+    model = NemoModel(config, network, pieces, features, name=name, sha256="0" * 64, dtype=mx.float32)
     encoded = model.encode([sample])
     _spread(joint, encoded.frames)
     settle_rate(head, joint, Frames(encoded.frames, encoded.lengths))

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Benchmarks of the queue: API, scheduler, fleets and upgrades."""

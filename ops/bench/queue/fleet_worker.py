@@ -35,9 +35,10 @@ from spool.store.workers import WorkerInfo, register_worker, stop_worker
 from worker.decode.types import Hypothesis, UtteranceResult
 from worker.engine.client import Engine
 from worker.engine.pending import EngineStats
-from worker.engine.protocol import SAMPLE_RATE, ModelInfo
+from worker.engine.protocol import SAMPLE_RATE
 from worker.engine.scheduler import split_exactly
 from worker.jobs.runner import JobServices, run_next
+from worker.models.base import ModelInfo
 from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
 from worker.service.wasted_time import WastedTime
@@ -126,7 +127,7 @@ def _heard(samples: int, engine_ns: int, batch: int) -> UtteranceResult:
     end = samples / SAMPLE_RATE
     word = Word(text="tone", start=0.0, end=end, confidence=1.0)
     best = Hypothesis((1,), -1.0, (0,), (1,), (1.0,))
-    return UtteranceResult((best,), (word,), max(1, samples // 1280), engine_ns, batch, weights=MODEL.files)
+    return UtteranceResult((best,), (word,), max(1, samples // 1280), engine_ns, batch, weights=MODEL.weights)
 
 
 class NoObjects:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Training data: recordings, synthetic speech, augmentation, batches."""

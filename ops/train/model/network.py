@@ -2,7 +2,7 @@
 
 The shapes and the order of operations are those of NeMo's ConformerEncoder ("FastConformer with linearly
 scalable attention", Rekesh et al. 2023), RNNTDecoder and RNNTJoint, so that one set of weights runs in both
-(docs/demo-model.md says how that was checked). Knows no data, loss or optimiser.
+(models/demo/README.md says how that was checked). Knows no data, loss or optimiser.
 """
 
 from __future__ import annotations

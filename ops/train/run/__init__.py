@@ -1,1 +1,1 @@
-"""TODO."""
+"""A training run: phases, processes, evaluation."""

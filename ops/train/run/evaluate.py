@@ -34,7 +34,7 @@ from worker.decode.search import best_of, search
 from worker.decode.types import SearchOptions
 from worker.decode.words import words_of
 from worker.models.load import load_model
-from worker.models.nemo.model import AsrModel
+from worker.models.nemo.model import NemoModel
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_chunks
 from worker.segmentation.stitch import ChunkWords, stitch
 
@@ -101,7 +101,7 @@ def wordless(minutes: float) -> Iterator[tuple[str, Audio]]:
                 yield "other languages", placed(said, rng)
 
 
-def decoded(model: AsrModel, audio: Sequence[Audio], options: SearchOptions) -> list[str]:
+def decoded(model: NemoModel, audio: Sequence[Audio], options: SearchOptions) -> list[str]:
     """The text of every utterance, in batches of like length."""
     order = sorted(range(len(audio)), key=lambda i: len(audio[i]))
     texts = [""] * len(audio)
@@ -119,7 +119,7 @@ def decoded(model: AsrModel, audio: Sequence[Audio], options: SearchOptions) -> 
 
 
 def through_chunks(
-    model: AsrModel, audio: Audio, options: SearchOptions, lengths: ChunkOptions | None = None
+    model: NemoModel, audio: Audio, options: SearchOptions, lengths: ChunkOptions | None = None
 ) -> tuple[list[Word], list[Chunk]]:
     """The words of a recording as the worker hears it, chunk by chunk and stitched, and the chunks."""
     heard, chunks = [], list(plan_chunks([audio], lengths))
@@ -133,7 +133,7 @@ def through_chunks(
 
 
 def long_recording(
-    model: AsrModel, path: Path, options: SearchOptions
+    model: NemoModel, path: Path, options: SearchOptions
 ) -> tuple[WordErrors, WordErrors, float]:
     """Errors through chunks and stitching, errors cut at the reference segments, median error of starts."""
     told = json.loads(path.with_suffix(".json").read_text())
@@ -167,7 +167,7 @@ def interval(errors: Sequence[WordErrors]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def print_sets(model: AsrModel, sets: Sets, options: SearchOptions) -> None:
+def print_sets(model: NemoModel, sets: Sets, options: SearchOptions) -> None:
     print("| set | utterances | words | WER | 95 % |\n| --- | ---: | ---: | ---: | --- |")
     for name in sorted(sets):
         texts = decoded(model, [u.audio for u in sets[name]], options)
@@ -177,7 +177,7 @@ def print_sets(model: AsrModel, sets: Sets, options: SearchOptions) -> None:
         print(f"| {name} | {len(errors)} | {total.words} | {row} |", flush=True)
 
 
-def print_wordless(model: AsrModel, minutes: float, options: SearchOptions) -> None:
+def print_wordless(model: NemoModel, minutes: float, options: SearchOptions) -> None:
     heard = list(wordless(minutes))
     texts = decoded(model, [audio for _, audio in heard], options)
     words: dict[str, int] = defaultdict(int)

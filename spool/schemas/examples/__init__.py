@@ -1,1 +1,1 @@
-"""TODO."""
+"""The examples that the API's description shows."""

@@ -2,17 +2,19 @@
 
 Start-time fair queueing: a claim charges its project the job's audio over the project's share, and the
 project that was charged least goes next. One that had nothing to do is not paid for that: it begins where the
-last claim began. What a job really took is settled when it ends. Knows `turns`; which job of the project it
-is, is chosen in `spool.store.queue.scheduler`.
+last claim began. What a job really took is settled when it ends. A charge never waits for a row that another
+transaction holds: it is put aside (`turn_charges`) for the next one. Knows `turns`; which job of the project
+it is, is chosen in `spool.store.queue.scheduler`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, case, func, literal, select, update
+from sqlalchemy import Connection, Select, bindparam, case, delete, func, insert, literal, select, update
 
 from spool.store.sql import now_utc, upsert
-from spool.tables import turns
+from spool.tables import turn_charges, turns
 
 UNKNOWN_SECONDS = 300.0
 """What a recording is charged as while neither its length nor that of another of its project is known."""
@@ -31,6 +33,10 @@ class Turn:
     share: float
     claims: int
     mean_seconds: float | None
+    has_charges: bool = False
+    """Whether charges wait that were made while another transaction held the row."""
+    is_first: bool = False
+    """Whether the project has no row yet."""
 
     def price(self, left_seconds: float | None) -> float:
         """What a job is charged with so much audio left; None while that is not known."""
@@ -41,42 +47,100 @@ class Turn:
 
 def fair_order(tx: Connection, pool: str, projects: Iterable[str], shares: Mapping[str, float]) -> list[Turn]:
     """These projects, the one whose turn it is first."""
-    known = {row.project: row for row in tx.execute(select(turns).where(turns.c.pool == pool))}
+    known = {row.project: row for row in tx.execute(_WITH_CHARGES, {"pool": pool})}
     begun = max((row.start for row in known.values()), default=0.0)
     order = []
     for project in projects:
         row, share = known.get(project), shares.get(project, 1.0)
         if row is None:
-            order.append(((begun, 0.0, project), Turn(project, begun, share, 0, None)))
+            order.append(((begun, 0.0, project), Turn(project, begun, share, 0, None, is_first=True)))
             continue
-        start = max(begun, row.served)
-        order.append(
-            ((start, row.served, project), Turn(project, start, share, row.claims, row.mean_seconds))
+        served, claims = row.served + (row.seconds or 0.0) / row.share, row.claims + (row.charged or 0)
+        start = max(begun, served)
+        turn = Turn(project, start, share, claims, row.mean_seconds, row.seconds is not None)
+        order.append(((start, served, project), turn))
+    return [turn for _, turn in sorted(order, key=lambda ranked: ranked[0])]
+
+
+def _with_charges() -> Select[Any]:
+    """The turns of a pool, with the sums of what is still to be charged to them."""
+    charges = (
+        select(
+            turn_charges.c.project,
+            func.sum(turn_charges.c.seconds).label("seconds"),
+            func.sum(turn_charges.c.claims).label("charged"),
         )
-    return [turn for _, turn in sorted(order, key=lambda each: each[0])]
+        .where(turn_charges.c.pool == bindparam("pool"))
+        .group_by(turn_charges.c.project)
+        .subquery()
+    )
+    joined = turns.outerjoin(charges, charges.c.project == turns.c.project)
+    return (
+        select(turns, charges.c.seconds, charges.c.charged)
+        .select_from(joined)
+        .where(turns.c.pool == bindparam("pool"))
+    )
+
+
+_WITH_CHARGES = _with_charges()
 
 
 def take_turn(tx: Connection, pool: str, turn: Turn, seconds: float) -> None:
-    """The project got a job that is charged as so many seconds of audio."""
+    """The project got a job that is charged as so many seconds of audio. Waits for no other transaction."""
     # Claims beside us may have read the same row: what they added stays.
     start = case((turns.c.served > turn.start, turns.c.served), else_=literal(turn.start))
-    charged = seconds / turn.share
-    both = {"share": turn.share, "updated_at": now_utc()}
-    row = {"pool": pool, "project": turn.project, "start": turn.start, "served": turn.start + charged}
+    charged, both = seconds / turn.share, {"share": turn.share, "updated_at": now_utc()}
     change = {"start": start, "served": start + charged, "claims": turns.c.claims + 1}
-    upsert(tx, turns, row | both | {"claims": 1}, update=change | both)
+    if _update_if_free(tx, pool, turn.project, change | both):
+        if turn.has_charges:
+            _collect_charges(tx, pool, turn.project)
+        return
+    row = {"pool": pool, "project": turn.project, "start": turn.start, "served": turn.start + charged}
+    # Only where there was none: an insert would wait for whoever holds the row, to see whether it conflicts.
+    first = row | both | {"claims": 1}
+    if not turn.is_first or upsert(tx, turns, first, returning=[turns.c.project]).one_or_none() is None:
+        _charge_later(tx, pool, turn.project, seconds, claims=1)
 
 
 def settle(
     tx: Connection, pool: str, project: str, seconds: float, length_seconds: float | None = None
 ) -> None:
     """The job took so many seconds of audio more than it was charged (less: negative). `length_seconds` of a
-    recording that was transcribed goes into the mean.
-
-    Lock the job's row first: everybody does, and then nobody waits in a circle.
-    """
-    values = {"served": turns.c.served + seconds / turns.c.share}
+    recording that was transcribed goes into the mean. Waits for no other transaction."""
+    values: dict[str, Any] = {"served": turns.c.served + seconds / turns.c.share}
     if length_seconds is not None:
         mean = func.coalesce(turns.c.mean_seconds, length_seconds)
         values["mean_seconds"] = mean + NEWEST * (length_seconds - mean)
-    tx.execute(update(turns).where(turns.c.pool == pool, turns.c.project == project).values(**values))
+    if not _update_if_free(tx, pool, project, values):
+        _charge_later(tx, pool, project, seconds)
+
+
+def _update_if_free(tx: Connection, pool: str, project: str, values: Mapping[str, Any]) -> bool:
+    """Change the project's row; False where there is none, or another transaction holds it: that one may be
+    of a machine that is frozen, and all claims of the pool would wait for it."""
+    row = (turns.c.pool == pool, turns.c.project == project)
+    free = select(turns.c.project).where(*row).with_for_update(skip_locked=True).scalar_subquery()
+    changed = update(turns).where(turns.c.pool == pool, turns.c.project == free).values(**values)
+    return tx.execute(changed).rowcount == 1
+
+
+def _charge_later(tx: Connection, pool: str, project: str, seconds: float, claims: int = 0) -> None:
+    charge = {"pool": pool, "project": project, "seconds": seconds, "claims": claims}
+    tx.execute(insert(turn_charges).values(**charge))
+
+
+def _collect_charges(tx: Connection, pool: str, project: str) -> None:
+    """Add to the project's row, which this transaction holds, what was to be charged to it later."""
+    free = (
+        select(turn_charges.c.id)
+        .where(turn_charges.c.pool == pool, turn_charges.c.project == project)
+        .with_for_update(skip_locked=True)
+    )
+    gone = delete(turn_charges).where(turn_charges.c.id.in_(tx.scalars(free).all()))
+    charges = tx.execute(gone.returning(turn_charges.c.seconds, turn_charges.c.claims)).all()
+    seconds, claims = sum(row.seconds for row in charges), sum(row.claims for row in charges)
+    tx.execute(
+        update(turns)
+        .where(turns.c.pool == pool, turns.c.project == project)
+        .values(served=turns.c.served + seconds / turns.c.share, claims=turns.c.claims + claims)
+    )

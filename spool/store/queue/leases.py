@@ -144,8 +144,7 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> l
         .returning(*JOB_COLUMNS)
     )
     taken = [job_of(row) for row in rows]
-    # In one order, as several that take back at once would else wait for each other in a circle.
-    for job in sorted(taken, key=lambda job: (job.pool, job.project)):
+    for job in taken:
         settle_job(tx, job)
     count_up(tx, LEASES_LOST, Counter(job.pool for job in taken))
     note_jobs(tx, *taken)
@@ -264,14 +263,17 @@ def hand_back(
     ran_seconds: float | None = None,
     transient_failures: int | None = None,
     to_the_end: bool = False,
+    refused_by: tuple[str, str] | None = None,
 ) -> None:
     """Put the job back in the queue without counting a death, to be taken again after `delay_seconds`, and
     note how long it has run and how many errors that may pass it has met in a row (None: as before).
 
-    It keeps its place, ahead of what came after it; `to_the_end`: its turn is over, others go first. A job
-    that a person asked to cancel is cancelled instead. Raises LeaseLost.
+    It keeps its place, ahead of what came after it; `to_the_end`: its turn is over, others go first.
+    `refused_by` is the name of a worker that is to be passed over for this job, and why. A job that a person
+    asked to cancel is cancelled instead. Raises LeaseLost.
     """
     cancelled = jobs.c.cancel_requested
+    refusals = dict(claim.job.refusals or {}) | dict([refused_by] if refused_by else [])
     row = tx.execute(
         _fenced(claim, JobState.QUEUED)
         .values(
@@ -287,6 +289,7 @@ def hand_back(
             transient_failures=jobs.c.transient_failures
             if transient_failures is None
             else transient_failures,
+            refusals=refusals or None,
             updated_at=now_utc(),
         )
         .returning(*JOB_COLUMNS)

@@ -12,9 +12,10 @@ from sqlalchemy import Connection, delete, exists, func, literal, or_, select, t
 
 from spool.domain.jobs import Job, JobState, queue_name
 from spool.store.queue.leases import MAX_CRASHES, take_back
-from spool.store.queue.queues import IN_ORDER, distinct_values, in_lane, lanes_waiting
+from spool.store.queue.queues import IN_ORDER, QUEUED, distinct_values, in_lane, lanes_waiting
 from spool.store.rows import add_hints
 from spool.store.sql import now_utc, seconds_from_now
+from spool.store.workers import ready_workers
 from spool.tables import idempotency, jobs, outbox
 
 SEND_SECONDS = 30.0  # a relay that took hints and died gives them up after this
@@ -151,6 +152,7 @@ def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
     taken = take_back(tx, jobs.c.id.in_(lapsed), limits.max_crashes)
     requeued = [job for job in taken if job.state is JobState.QUEUED]
     add_hints(tx, [(job.id, job.pool, job.worker) for job in requeued])
+    _forget_refusals(tx, limits.batch)
     rehinted = _hint_again(tx, limits)
     oldest = seconds_from_now(-IDEMPOTENCY_SECONDS)
     tx.execute(delete(idempotency).where(idempotency.c.created_at < oldest))
@@ -161,6 +163,29 @@ def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
         rehinted=tuple(rehinted),
         taken=tuple(taken),
     )
+
+
+def _forget_refusals(tx: Connection, limit: int) -> None:
+    """Let jobs be tried again that every worker which takes jobs now has given back: whoever is first finds
+    that nobody else is left, and a self-test then decides between the job and the worker."""
+    refused = tx.execute(
+        select(jobs.c.id, jobs.c.pool, jobs.c.worker, jobs.c.refusals)
+        .where(QUEUED, jobs.c.refusals.is_not(None))
+        .limit(limit)
+    ).all()
+    ready = {pool: ready_workers(tx, pool) for pool in {row.pool for row in refused}}
+    forgotten = [
+        row.id
+        for row in refused
+        for names in ({name for name in ready[row.pool] if row.worker in (None, name)},)
+        if names and names <= row.refusals.keys()
+    ]
+    if forgotten:
+        tx.execute(
+            update(jobs)
+            .where(jobs.c.id.in_(forgotten), jobs.c.state == JobState.QUEUED.value)
+            .values(refusals=None)
+        )
 
 
 def _hint_again(tx: Connection, limits: SweepLimits) -> list[str]:

@@ -79,6 +79,16 @@ class ClaimRequest:
     alone: bool = True
     models: frozenset[str] = frozenset()
     """Models in its memory, whose jobs go before those of others for now."""
+    without: frozenset[str] = frozenset()
+    """Models that it does not have: their jobs are left to others."""
+
+    @property
+    def suitable(self) -> list[ColumnElement[bool]]:
+        """SQL: the worker has not given the job back before, and may have its model."""
+        suitable = [not_refused_by(self.name)]
+        if self.without:
+            suitable.append(jobs.c.options["model"].as_string().not_in(sorted(self.without)))
+        return suitable
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,11 @@ class NeedsAlone:
     of a lease."""
 
     job_id: str
+
+
+def not_refused_by(name: str) -> ColumnElement[bool]:
+    """SQL: the worker of this name has not given the job back as one that it cannot do."""
+    return or_(jobs.c.refusals.is_(None), jobs.c.refusals[name].as_string().is_(None))
 
 
 def claim_next(tx: Connection, asker: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
@@ -99,7 +114,7 @@ def claim_next(tx: Connection, asker: ClaimRequest, rules: Rules) -> Claim | Nee
     for turn in fair_order(tx, asker.pool, free, rules.shares):
         if not still_free(tx, rules.quotas, turn.project):
             continue
-        while (best := _best(tx, turn, free[turn.project], rules, asker.models)) is not None:
+        while (best := _best(tx, turn, free[turn.project], rules, asker)) is not None:
             row, passed = best
             if row.crashes >= asker.max_crashes:
                 set_aside(tx, row.id, asker.max_crashes)
@@ -121,7 +136,7 @@ def goes_before(tx: Connection, pool: str, name: str, project: str, priority: in
         if other in held:
             continue
         for lane in lanes:
-            row = tx.execute(_front(lane, other)).one_or_none()
+            row = tx.execute(_front(lane, other, not_refused_by(name))).one_or_none()
             if row is not None and (other != project or row.priority <= priority):
                 return True
     return False
@@ -153,50 +168,57 @@ def _claimed(tx: Connection, asker: ClaimRequest, turn: Turn, row: Row[Any]) -> 
 
 
 def _best(
-    tx: Connection, turn: Turn, lanes: list[Lane], rules: Rules, models: frozenset[str]
+    tx: Connection, turn: Turn, lanes: list[Lane], rules: Rules, asker: ClaimRequest
 ) -> tuple[Row[Any], Passed | None] | None:
     """The project's next job, locked, and whether it passed over another; None when all of them pause or are
     being taken by others."""
     if turn.claims % AGED_EACH == AGED_EACH - 1:
         for lane in lanes:
-            row = _oldest(tx, lane, turn.project, rules.aging_seconds)
+            row = _oldest(tx, lane, turn.project, rules.aging_seconds, asker.suitable)
             if row is not None:
                 return row, None
     if len(lanes) > 1:
-        fronts = [(tx.execute(_front(lane, turn.project)).one_or_none(), lane) for lane in lanes]
+        fronts = [
+            (tx.execute(_front(lane, turn.project, *asker.suitable)).one_or_none(), lane) for lane in lanes
+        ]
         lanes = [
             lane for row, lane in sorted(((r, each) for r, each in fronts if r), key=lambda one: one[0][:4])
         ]
     for lane in lanes:
-        row = tx.execute(_front(lane, turn.project).with_for_update(skip_locked=True)).one_or_none()
+        row = tx.execute(
+            _front(lane, turn.project, *asker.suitable).with_for_update(skip_locked=True)
+        ).one_or_none()
         if row is not None:
-            return _suiting_job(tx, lane, turn.project, row, models) or (row, None)
+            return _suiting_job(tx, lane, turn.project, row, asker) or (row, None)
     return None
 
 
 def _suiting_job(
-    tx: Connection, lane: Lane, project: str, first: Row[Any], models: frozenset[str]
+    tx: Connection, lane: Lane, project: str, first: Row[Any], asker: ClaimRequest
 ) -> tuple[Row[Any], Passed] | None:
     """The job that suits the worker better than the first one, locked; None where there is none, or another
     worker is just taking it."""
-    found = suiting(tx, first, list(_of(lane, project)), models) if models else None
+    found = suiting(tx, first, [*_of(lane, project), *asker.suitable], asker.models) if asker.models else None
     if found is None:
         return None
     row = tx.execute(_facts(jobs.c.id == found[0], QUEUED).with_for_update(skip_locked=True)).one_or_none()
     return None if row is None else (row, found[1])
 
 
-def _front(lane: Lane, project: str) -> Select[Any]:
-    return _facts(*_of(lane, project)).order_by(*IN_ORDER, *_RANK).limit(1)
+def _front(lane: Lane, project: str, *suitable: ColumnElement[bool]) -> Select[Any]:
+    return _facts(*_of(lane, project), *suitable).order_by(*IN_ORDER, *_RANK).limit(1)
 
 
-def _oldest(tx: Connection, lane: Lane, project: str, seconds: float) -> Row[Any] | None:
+def _oldest(
+    tx: Connection, lane: Lane, project: str, seconds: float, suitable: Sequence[ColumnElement[bool]]
+) -> Row[Any] | None:
     """The job that has waited longest, if longer than so many seconds."""
     patience = epoch_us() - round(seconds * MICROS)
     each = [
         select(jobs.c.id, jobs.c.queue_position)
         .where(
             *_of(lane, project),
+            *suitable,
             jobs.c.priority == priority,
             jobs.c.deadline_rank == NEVER,
             jobs.c.queue_position < patience,

@@ -4,10 +4,14 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from spool.store import Database
 from spool.tables import cost_lines
 from tests.api.cli.commands import Commands
 from tests.spool.audit.test_audit import Scene
+
+pytestmark = pytest.mark.integration
 
 
 def test_audit_proves_a_store_and_refuses_a_broken_one(sqlite_url: str, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ def imported(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.integration
 def test_the_help_needs_neither_a_client_nor_a_server() -> None:
     code = (
         "from typer.testing import CliRunner as R; from api.cli.main import app; R().invoke(app, ['--help'])"
@@ -28,6 +29,7 @@ def test_the_help_needs_neither_a_client_nor_a_server() -> None:
     assert not imported(code) & (HEAVY | {"httpx", "pydantic"})
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["status", "submit", "transcript", "costs", "batch", "webhooks"])
 def test_a_client_command_imports_no_server(name: str) -> None:
     modules = imported(f"from api.cli.main import load_subcommand; load_subcommand({name!r})")

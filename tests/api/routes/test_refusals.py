@@ -166,7 +166,7 @@ def test_remote_addresses_are_taken_as_they_are_meant(
 def test_an_unknown_model_is_named_with_those_known(http: httpx.Client, recordings: Path) -> None:
     response = http.post("/v1/jobs", json=file_job(recordings, options={"model": "parakeet-9"}))
     body = problem(response, 422, "unknown_model")
-    assert body["detail"] == "There is no model 'parakeet-9'; known here: demo."
+    assert body["detail"] == "There is no model 'parakeet-9'. Available models: demo."
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,8 @@ def test_alerts_and_dashboard_ask_for_what_there_is(http: httpx.Client) -> None:
 
 
 def test_the_docs_table_is_what_metrics_says(http: httpx.Client) -> None:
-    section = (ROOT / "docs" / "operations.md").read_text().partition("## Watching")[2].partition("\n## ")[0]
+    text = (ROOT / "docs" / "operations.md").read_text()
+    section = text.partition("## Monitoring")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `spool_")]
     told = [name for row in rows for name in re.findall(r"`(spool_\w+)`", row)]
     assert len(told) == len(set(told))

@@ -133,6 +133,7 @@ def test_a_library_is_named_by_all_it_depends_on(fresh: Path, monkeypatch: pytes
     assert len({first, *others}) == 5
 
 
+@pytest.mark.integration
 def test_processes_may_build_the_same_kernel_at_once(fresh: Path) -> None:
     code = (
         "import mlx.core as mx; from kernels.nn import elementwise; from kernels.runtime import device\n"
@@ -199,6 +200,7 @@ def test_results_are_memory_of_their_own() -> None:
             assert same_bits(each, elementwise.silu(x * step))
 
 
+@pytest.mark.integration
 def test_the_check_names_compiler_and_cache_without_mlx(fresh: Path) -> None:
     code = "import sys, kernels.runtime.build_cpu as b; print(b.try_compiler(), 'mlx.core' in sys.modules)"
     environment = os.environ | {"SPOOL_KERNEL_CACHE": str(fresh)}

@@ -20,6 +20,8 @@ from kernels.runtime.device import use_backend
 from kernels.runtime.source import Kernel, cpu_text
 from ops.testbed.kernel_cases import Launched, recorded
 
+pytestmark = pytest.mark.integration
+
 SANITIZERS = {"thread": "-fsanitize=thread", "address": "-fsanitize=address,undefined"}
 FLAGS = ["-std=c++17", "-O1", "-g", "-march=native", "-ffp-contract=off", "-pthread", "-Wno-tsan"]
 QUIET = {
@@ -42,6 +44,10 @@ NAMES = {
     "look-adds",
     "walk",
     "ctc-beam-fixed",
+    "cross-attention",
+    "self-attention",
+    "rules-many",
+    "dtw",
 }
 CHECKED = [case for case in CASES if case.name in NAMES]
 

@@ -236,6 +236,7 @@ def test_what_the_object_store_refuses_is_done_later_and_holds_nobody_up(
     assert archive.keys(archive.done) == archive.keys(archive.stereo) == []
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("point", ["delete.marked", "delete.emptied"])
 def test_a_process_killed_in_between_leaves_what_the_next_one_finishes(
     archive: Archive, tmp_path: Path, point: str

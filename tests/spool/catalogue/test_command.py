@@ -13,6 +13,8 @@ from spool.errors import UnknownModel
 from tests.spool.catalogue.index import Server
 from tests.spool.catalogue.models import WEIGHTS, catalogue, one, two
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[3]
 
 

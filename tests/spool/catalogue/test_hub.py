@@ -10,6 +10,8 @@ from spool.catalogue.hub import choose_files
 from tests.spool.catalogue.index import COMMIT, Server
 from tests.spool.catalogue.models import CONFIG, WEIGHTS, catalogue, on_hub
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def hub(index: Server) -> Server:

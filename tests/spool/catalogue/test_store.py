@@ -14,6 +14,8 @@ from spool.settings import load_settings
 from tests.spool.catalogue.index import Server, make_wheel
 from tests.spool.catalogue.models import CONFIG, WEIGHTS, catalogue, entry, on_hub, one, packaged, two
 
+pytestmark = pytest.mark.integration
+
 WHEEL = "model_one-1.0-py3-none-any.whl"
 
 

@@ -13,6 +13,8 @@ from spool.client import Conflict, RateLimited, Retries, ServerFailed, Spool, Un
 from spool.schemas.examples.batches import BATCH_RETRIED
 from spool.schemas.examples.jobs import JOB_DETAIL
 
+pytestmark = pytest.mark.integration
+
 HANGS_UP = 0
 FAST = Retries(tries=4, greetings=4, first_s=0.001, longest_s=0.5)
 

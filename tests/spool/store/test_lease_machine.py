@@ -308,7 +308,7 @@ def test_jobs_and_leases_are_their_model(db: Database, tmp_path: Path) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=5 if postgresql else 15,
+            max_examples=4 if postgresql else 8,
             stateful_step_count=30,
             deadline=None,
             derandomize=True,

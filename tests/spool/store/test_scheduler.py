@@ -151,7 +151,7 @@ def test_what_was_charged_too_much_is_given_back_when_a_job_fails(db: Database) 
     assert taken(db).job.id == again.id
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     counts=st.lists(st.integers(1, 12), min_size=2, max_size=4),
     lengths=st.lists(st.sampled_from([5.0, 60.0, 900.0]), min_size=4, max_size=4),

@@ -18,6 +18,8 @@ from spool.store.database import Database
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 
+pytestmark = pytest.mark.integration
+
 HOUR = 3600
 GROWTH_MIB = 300
 ALLOWED = {"done", "failed"}

@@ -175,6 +175,7 @@ def write_grid(folder: Path) -> int:
     return count
 
 
+@pytest.mark.integration
 def test_no_small_file_costs_more_than_its_size_allows(tmp_path: Path) -> None:
     (tmp_path / "grid").mkdir()
     soundfile.write(tmp_path / "warm.wav", babble(1.0), 16_000)

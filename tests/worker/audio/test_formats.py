@@ -214,6 +214,7 @@ def test_reading_twice_gives_the_same_samples(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(path), read(path))
 
 
+@pytest.mark.integration
 def test_no_reader_writes_to_the_terminal(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.mp3", babble(2.0), 16_000)
     content = (tmp_path / "a.mp3").read_bytes()

@@ -17,7 +17,7 @@ from kernels.runtime.device import Backend, use_backend
 from worker.decode.search import search
 from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
 from worker.models.load import load_model
-from worker.models.nemo.model import AsrModel
+from worker.models.nemo.model import NemoModel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SCORE = 2e-3  # NeMo's float32 sums in another order, over some hundred steps
@@ -39,7 +39,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Golden:
-    model: AsrModel
+    model: NemoModel
     arrays: dict[str, np.ndarray]
 
     @property

@@ -31,10 +31,10 @@ class Model:
     tokenizer: Tokenizer = WORDS
 
     @property
-    def heads(self) -> frozenset[str]:
+    def heads(self) -> dict[str, object]:
         if self.transducer is None:
-            return frozenset({"ctc"})
-        return frozenset({"tdt" if self.transducer.durations else "rnnt"})
+            return {"ctc": self.ctc}
+        return {"tdt" if self.transducer.durations else "rnnt": self.transducer}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from worker.decode.search import best_of, search
 from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
 from worker.decode.words import CONFIDENCE_DIGITS, SCORE_DIGITS, words_of
 from worker.models.load import load_model
-from worker.models.nemo.model import AsrModel, Encoded
+from worker.models.nemo.model import Encoded, NemoModel
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"
@@ -46,7 +46,7 @@ def orders() -> dict[str, list[int]]:
 
 
 @cache
-def model(name: str) -> AsrModel:
+def model(name: str) -> NemoModel:
     return load_model(MODELS[name], mx.float32)
 
 

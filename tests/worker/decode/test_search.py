@@ -30,9 +30,10 @@ class Model:
     ctc: CtcHead | None = None
 
     @property
-    def heads(self) -> frozenset[str]:
+    def heads(self) -> dict[str, object]:
         name = "tdt" if self.transducer and self.transducer.durations else "rnnt"
-        return frozenset(([name] if self.transducer else []) + (["ctc"] if self.ctc else []))
+        heads = {name: self.transducer, "ctc": self.ctc}
+        return {name: head for name, head in heads.items() if head is not None}
 
 
 @dataclass(frozen=True)
@@ -243,8 +244,9 @@ def test_what_cannot_be_searched_is_refused_in_a_sentence() -> None:
         (ctc, SearchOptions("beam", head="rnnt"), "no rnnt head; it has: ctc"),
         (rnnt, SearchOptions("beam", beam=0), "at least 1"),
         (rnnt, SearchOptions(nbest=0), "at least 1"),
-        (rnnt, SearchOptions("beam", beta=1.0), "beta is for the beam of a CTC head"),
-        (ctc, SearchOptions(beta=1.0), "beta is for the beam of a CTC head"),
+        (rnnt, SearchOptions("beam", beta=1.0), "beta: the beam search of a rnnt head has no such"),
+        (ctc, SearchOptions(beta=1.0), "beta: the greedy search of a ctc head has no such parameter"),
+        (rnnt, SearchOptions("beam", patience=2.0), "patience: .* it has: beam, max_symbols, scores"),
         (ctc, SearchOptions("beam", beta=float("nan")), "beta must be a finite number"),
         (rnnt, SearchOptions("viterbi"), "unknown decoder"),  # type: ignore[arg-type]
         (Model(), SearchOptions(), "none that can be searched"),

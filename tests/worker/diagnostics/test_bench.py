@@ -14,6 +14,7 @@ from worker.decode.types import SearchOptions
 from worker.diagnostics.bench import run_bench
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("from_file", [True, False])
 def test_bench_measures_at_least_what_was_asked(
     make_settings: Callable[..., Settings], tmp_path: Path, from_file: bool

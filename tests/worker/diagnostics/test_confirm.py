@@ -61,12 +61,14 @@ def test_a_contract_notices_a_kernel_that_is_wrong() -> None:
     assert not kept(leaks, "float32", "cpu")[1], "the batch shows in its first utterance"
 
 
+@pytest.mark.integration
 def test_a_child_that_dies_is_replaced(fake_engine: None, make_settings: Callable[..., Settings]) -> None:
     found = engine.crashes(make_settings(), "plain")
     assert found.verdict == "ok", found
     assert found.found == "SIGKILL: 1 restarts, the same words; SIGABRT: 1 restarts, the same words"
 
 
+@pytest.mark.integration
 def test_memory_is_watched_for_as_long_as_asked(
     fake_engine: None, make_settings: Callable[..., Settings]
 ) -> None:
@@ -75,6 +77,7 @@ def test_memory_is_watched_for_as_long_as_asked(
     assert len(found.details) >= 2
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("step", "verdict"), [(1 << 29, "differs"), (1 << 10, "ok")])
 def test_memory_that_grows_differs(
     fake_engine: None,
@@ -89,6 +92,7 @@ def test_memory_that_grows_differs(
     assert engine.memory(make_settings(), "plain", 0.005).verdict == verdict
 
 
+@pytest.mark.integration
 def test_a_cache_that_fills_in_a_short_time_says_nothing(
     fake_engine: None, make_settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +117,7 @@ def test_words_are_held_against_the_stored_ones(monkeypatch: pytest.MonkeyPatch)
     assert "something else" in found.details[0]
 
 
+@pytest.mark.integration
 def test_the_stored_words_are_those_of_the_stored_model() -> None:
     found = confirm_steps.samples(str(confirm_steps.ROOT / "models/demo"))
     assert found.verdict == "ok", found

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from worker.engine.protocol import ModelInfo
 from worker.engine.recognizer import ModelRecognizer, load_recognizer
+from worker.models.base import BatchCost, ModelInfo
 
 LOADER = "tests.worker.engine.gated_models:load"
 
@@ -23,6 +23,9 @@ class Gated:
 
     def prepare(self, *asked: Any) -> ModelInfo:
         return self._inner.prepare(*asked)
+
+    def cost(self, *asked: Any) -> BatchCost:
+        return self._inner.cost(*asked)
 
     def recognize(self, *asked: Any) -> Sequence[Any]:
         self._gate.with_suffix(".reached").touch()

@@ -14,46 +14,42 @@ MAC = replace(this_machine(), chip="Apple M4", memory=16 * GIB, apple_gpu=True)
 LINUX = replace(MAC, chip="a CPU", apple_gpu=False)
 
 
-def mac(gib: float, **told: int) -> "tuple[float, int, int]":
-    budget = memory_budget(replace(MAC, memory=int(gib * GIB)), **told)
-    return round(budget.device / GIB, 2), budget.frames, budget.utterances
+def mac(gib: float, **given: int) -> "tuple[float, float]":
+    budget = memory_budget(replace(MAC, memory=int(gib * GIB)), **given)
+    return round(budget.device / GIB, 2), round(budget.batch / GIB, 2)
 
 
 def test_macs_by_their_memory() -> None:
-    assert mac(8) == (5.33, 44739, 59)
-    assert mac(16) == (10.67, FRAME_BUDGET, MAX_BATCH)
-    assert mac(36) == (24.0, FRAME_BUDGET, MAX_BATCH)
-    assert mac(64) == (48.0, FRAME_BUDGET, MAX_BATCH)
+    assert mac(8) == (5.33, 1.67)
+    assert mac(16) == (10.67, 3.33)
+    assert mac(36) == (24.0, 7.5)
+    assert mac(64) == (48.0, 16.0)
 
 
 def test_a_wired_limit_wins() -> None:
-    assert mac(8, limit=4 * GIB) == (4.0, 26843, 35)
-    assert mac(8, limit=7 * GIB) == (7.0, FRAME_BUDGET, MAX_BATCH)
-
-
-def test_one_long_chunk_always_fits() -> None:
-    assert mac(8, limit=1 * GIB) == (1.0, LONGEST_CHUNK_FRAMES, 5)
+    assert mac(8, limit=4 * GIB) == (4.0, 1.0)
+    assert mac(8, limit=7 * GIB) == (7.0, 2.5)
 
 
 def test_what_is_set_by_hand_stands() -> None:
-    assert mac(8, frames=100_000, utterances=200) == (5.33, 100_000, 200)
-    assert mac(8, frames=12_000) == (5.33, 12_000, 16)
-    assert mac(64, utterances=3) == (48.0, FRAME_BUDGET, 3)
+    budget = memory_budget(replace(MAC, memory=8 * GIB))
+    assert (budget.frames, budget.utterances) == (FRAME_BUDGET, MAX_BATCH)
+    budget = memory_budget(replace(MAC, memory=8 * GIB), frames=100_000, utterances=200)
+    assert (budget.frames, budget.utterances) == (100_000, 200)
 
 
 def test_a_container_has_what_it_is_given() -> None:
     large: Hardware = replace(LINUX, memory=256 * GIB)
-    assert memory_budget(large).frames == FRAME_BUDGET
     budget = memory_budget(large, 3 * GIB)
     assert (budget.device, budget.models) == (int(2.25 * GIB), int(0.75 * GIB))
-    assert budget.frames == 20_132
+    assert budget.batch == int(0.75 * GIB)
     assert memory_budget(replace(LINUX, memory=2 * GIB), 1 << 62).device == int(1.5 * GIB)
 
 
 def test_this_machine_has_a_budget(make_settings: Callable[..., Settings]) -> None:
-    found = budget_of(make_settings(), this_machine())
-    assert LONGEST_CHUNK_FRAMES <= found.frames <= FRAME_BUDGET
-    assert "GiB for the engine" in str(found)
+    budget = budget_of(make_settings(), this_machine())
+    assert 0 < budget.batch < budget.device
+    assert "GiB for the engine" in str(budget)
 
 
 @pytest.mark.parametrize("frames", [LONGEST_CHUNK_FRAMES, FRAME_BUDGET])

@@ -92,6 +92,7 @@ def test_jobs_of_models_that_may_not_go_first_keep_what_they_are_owed() -> None:
     assert waiting.next_batch(lambda _: False) == []
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("stay", "most", "loads"), [(60.0, 1, 2), (0.0, 1, 12), (60.0, 2, 2)])
 def test_two_models_that_do_not_fit_together_take_turns_of_a_while(
     stay: float, most: int, loads: int

@@ -10,14 +10,14 @@ from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import Failure, Recognition
 from worker.engine.recognizer import ModelRecognizer
 from worker.models.load import load_model
-from worker.models.nemo.model import AsrModel, Encoded
+from worker.models.nemo.model import Encoded, NemoModel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NOTHING = [DecodeRequest()] * 3
 
 
 @pytest.fixture(scope="module")
-def model() -> AsrModel:
+def model() -> NemoModel:
     return load_model(GOLDEN / "hybrid", mx.float32)
 
 
@@ -30,7 +30,7 @@ def speech() -> list[np.ndarray]:
 @pytest.mark.parametrize("head", ["tdt", "ctc"])
 @pytest.mark.parametrize("decoder", ["greedy", "beam"])
 def test_an_utterance_that_is_not_a_number_fails_alone(
-    model: AsrModel, monkeypatch: pytest.MonkeyPatch, head: str, decoder: str
+    model: NemoModel, monkeypatch: pytest.MonkeyPatch, head: str, decoder: str
 ) -> None:
     options = SearchOptions(decoder, 4, 1, head)  # type: ignore[arg-type]
     recognizer = ModelRecognizer(model)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import LOADER, RATE, tone
-from ops.testbed.jobs import taken_in, until
+from ops.testbed.jobs import taken_in
+from ops.testbed.waiting import until
 from spool.errors import InvalidRequest
 from tests.worker.engine.gated_models import LOADER as REAL
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions, UtteranceResult, carried
@@ -16,6 +17,8 @@ from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
 from worker.models.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.integration
 
 DEADLINE = 60.0
 ROOT = Path(__file__).parents[3]
@@ -116,7 +119,7 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
         for n, (clip, ask) in enumerate(zip(clips, asks, strict=False))
     ]
     assert {answer.batch_size for answer in alone} == {1}
-    assert alone[3].weights == engine.prepare(DEMO, options, asks[3]).result(DEADLINE).files
+    assert alone[3].weights == engine.prepare(DEMO, options, asks[3]).result(DEADLINE).weights
     assert alone[3].weights != alone[4].weights != alone[0].weights
     gate = tmp_path / "gate"
     gated = f"{gate}|{DEMO}"

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.engine.scheduler import BatchLimits, QueuedUtterance, UtteranceQueue, split_exactly
+from worker.models.base import BatchCost
 
 LIMITS = BatchLimits(utterances=8, samples=8 * 100, padding=0.25)
 
@@ -146,3 +147,24 @@ def test_what_cannot_be_shared_is_refused() -> None:
         split_exactly(1, [])
     with pytest.raises(ValueError, match="negative"):
         split_exactly(1, [-1, 2])
+
+
+def test_what_a_model_says_of_its_cost_bounds_a_batch() -> None:
+    """Windows of a fixed size: bytes bound the batch, and unlike lengths are no padding."""
+    queue = UtteranceQueue(BatchLimits(utterances=8, samples=8 * 100, bytes=35, padding=0.25))
+    for ticket in range(5):
+        queue.add(QueuedUtterance(ticket, "job", "model", 10 + 20 * ticket))
+
+    sizes = []
+    while batch := queue.next_batch(cost=lambda _: BatchCost(1500, 10)):
+        sizes.append([item.ticket for item in batch])
+
+    assert sizes == [[0, 1, 2], [3, 4]]
+
+
+def test_an_utterance_that_costs_more_than_there_is_comes_alone() -> None:
+    queue = UtteranceQueue(BatchLimits(bytes=35))
+    for ticket in range(2):
+        queue.add(QueuedUtterance(ticket, "job", "model", 10))
+
+    assert len(queue.next_batch(cost=lambda _: BatchCost(1, 40))) == 1

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import RATE
-from ops.testbed.jobs import Shop, until
+from ops.testbed.jobs import Shop
+from ops.testbed.waiting import until
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript
@@ -19,6 +20,8 @@ from tests.worker.engine.test_requests import DEMO, speech
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
+
+pytestmark = pytest.mark.integration
 
 ASKED = {"decoder": "beam", "beam": 4, "alternatives": 3, "lattice": 8.0}
 

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import update
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import RETRY, Shop, speechlike, until
+from ops.testbed.jobs import RETRY, Shop, speechlike
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.errors import StorageError
 from spool.settings import Settings
@@ -21,6 +22,8 @@ from tests.worker.jobs.test_runner import RefusingStore
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
+
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")

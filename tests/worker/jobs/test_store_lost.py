@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import Connection
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import Shop, speechlike, until
+from ops.testbed.jobs import Shop, speechlike
 from ops.testbed.rows import claimed, let_lapse, queued, registered
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.errors import LeaseLost, StorageError
 from spool.settings import Settings
@@ -74,6 +75,7 @@ def shop(
     return Shop(settings, db, engine, tmp_path)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("answers", "commits"), [(0.3, 0.0), (0.0, 0.3), (0.2, 0.2)])
 def test_a_lost_answer_bills_nothing_twice(
     shop: Shop, db: ForgetfulDatabase, answers: float, commits: float

@@ -20,7 +20,7 @@ from worker.decode.types import SearchOptions
 from worker.local.report import render_results
 from worker.local.transcribe import transcribe_files, transcribe_with
 from worker.models.load import load_model
-from worker.models.nemo.model import AsrModel
+from worker.models.nemo.model import NemoModel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 MODEL = GOLDEN / "tdt"
@@ -28,7 +28,7 @@ RATE = 16_000
 
 
 @pytest.fixture(scope="module")
-def model() -> AsrModel:
+def model() -> NemoModel:
     return load_model(MODEL, mx.float32)
 
 
@@ -208,7 +208,7 @@ def test_a_bad_file_fails_alone(speech: list[Path], bad: dict[str, Path]) -> Non
             assert path.name in one["error"]["message"]
 
 
-def test_odd_files_are_transcribed_rightly(model: AsrModel, tmp_path: Path, speech: list[Path]) -> None:
+def test_odd_files_are_transcribed_rightly(model: NemoModel, tmp_path: Path, speech: list[Path]) -> None:
     soundfile.write(tmp_path / "ten.wav", np.zeros(10, np.float32), RATE)
     soundfile.write(tmp_path / "zeros.wav", np.zeros(2 * RATE, np.float32), RATE)
 
@@ -227,7 +227,7 @@ def test_odd_files_are_transcribed_rightly(model: AsrModel, tmp_path: Path, spee
 
 
 def test_output_that_is_no_number_fails_alone_and_names_the_file(
-    model: AsrModel, speech: list[Path], tmp_path: Path
+    model: NemoModel, speech: list[Path], tmp_path: Path
 ) -> None:
     # Given a model whose encoder overflows on the louder of two files
     loud = np.random.default_rng(0).normal(0, 1, RATE).astype(np.float32)
@@ -268,7 +268,7 @@ def test_output_that_is_no_number_fails_alone_and_names_the_file(
     assert "loud.wav" in found[1].error.message
 
 
-def test_chunks_give_the_same_kind_of_answer(model: AsrModel, tmp_path: Path, speech: list[Path]) -> None:
+def test_chunks_give_the_same_kind_of_answer(model: NemoModel, tmp_path: Path, speech: list[Path]) -> None:
     # Given 70 s: the utterances with pauses between, four times over
     pause = np.zeros(RATE, np.float32)
     parts = [part for path in speech for part in (soundfile.read(path, dtype="float32")[0], pause)] * 4
@@ -294,7 +294,7 @@ def test_chunks_give_the_same_kind_of_answer(model: AsrModel, tmp_path: Path, sp
 
 @pytest.mark.parametrize("form", ["txt", "srt", "vtt"])
 def test_other_formats_are_rendered_a_file_after_another(
-    model: AsrModel, speech: list[Path], bad: dict[str, Path], form: str
+    model: NemoModel, speech: list[Path], bad: dict[str, Path], form: str
 ) -> None:
     results = transcribe_with(model, [speech[0], bad["audio_empty"]], SearchOptions(), chunk=False)
 
@@ -314,6 +314,7 @@ def test_a_request_that_cannot_be_done_is_refused_before_any_file(speech: list[P
         transcribe_files(speech, str(GOLDEN), SearchOptions())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("flags", "code", "sentence"),
     [
@@ -351,6 +352,7 @@ def test_the_command_fails_with_one_sentence(
     assert outcome.stderr.count("\n") == 1
 
 
+@pytest.mark.integration
 def test_the_command_line_itself_imports_no_mlx() -> None:
     program = "import sys, worker.cli; sys.exit(any(name.split('.')[0] == 'mlx' for name in sys.modules))"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])

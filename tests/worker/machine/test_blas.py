@@ -12,6 +12,8 @@ import pytest
 from worker.diagnostics.check import _blas
 from worker.machine.blas import BlasReport
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[3]
 PROBE = """
 import ctypes, json

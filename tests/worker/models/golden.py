@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from worker.models.load import load_model
-from worker.models.nemo.model import AsrModel
+from worker.models.nemo.model import NemoModel
 
 FOLDER = Path(__file__).parents[2] / "golden"
 # Every stored model, and which golden numbers are its own.
@@ -23,7 +23,7 @@ MODELS = {
 
 
 @cache
-def model(name: str) -> AsrModel:
+def model(name: str) -> NemoModel:
     return load_model(FOLDER / name)
 
 

@@ -14,13 +14,13 @@ from mlx import nn
 from kernels.runtime.device import use_backend
 from tests.worker.models.golden import FOLDER
 from worker.models.load import load_model
-from worker.models.nemo.model import AsrModel
+from worker.models.nemo.model import NemoModel
 
 LENGTHS = np.array([300, 170], np.int32)
 
 
 @pytest.fixture(params=["hybrid", "tdt"])
-def loaded(request: pytest.FixtureRequest) -> AsrModel:
+def loaded(request: pytest.FixtureRequest) -> NemoModel:
     return load_model(FOLDER / request.param, mx.bfloat16)
 
 
@@ -34,7 +34,7 @@ def _norm_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nn.LayerNorm, "__call__", norm)
 
 
-def graph(model: AsrModel) -> list[dict[str, Any]]:
+def graph(model: NemoModel) -> list[dict[str, Any]]:
     """Every node of the encoder over a batch of two."""
     nodes: list[dict[str, Any]] = []
     features = mx.zeros((2, 300, model.config.preprocessor.features), mx.bfloat16)
@@ -53,7 +53,7 @@ def wide(nodes: list[dict[str, Any]]) -> Iterator[str]:
             yield f"{node.get('name', node['type'])} {arrays}"
 
 
-def test_no_layer_casts(loaded: AsrModel) -> None:
+def test_no_layer_casts(loaded: NemoModel) -> None:
     nodes = graph(loaded)
     kernels = [node for node in nodes if node.get("name") == "CustomKernel"]
     # Subsampling has two kernels, each of two layers a SiLU in both feed-forwards and the convolution
@@ -62,7 +62,7 @@ def test_no_layer_casts(loaded: AsrModel) -> None:
 
 
 @pytest.mark.parametrize("path", ["layers.1.norm_out.weight", "layers.0.self_attn.pos_bias_u"])
-def test_a_single_wide_weight_is_found(loaded: AsrModel, path: str) -> None:
+def test_a_single_wide_weight_is_found(loaded: NemoModel, path: str) -> None:
     encoder = loaded.network.encoder
     *parents, name = path.split(".")
     owner: Any = encoder

@@ -15,6 +15,8 @@ import pytest
 
 from tests.worker.models.golden import FOLDER
 
+pytestmark = pytest.mark.integration
+
 REPO = "someone/tiny-model"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {path.name: path.read_bytes() for path in (FOLDER / "hybrid").iterdir()}

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from ops.testbed.torch_checkpoint import Call, handmade, pickled, tensor
 from spool.errors import ModelError, ModelUnreadable
 from tests.worker.models.golden import FOLDER
 from worker.models.artifacts.nemo import TensorUnpickler, TorchCheckpoint, open_nemo
@@ -102,62 +104,6 @@ def test_every_dtype_and_strided_views_are_read(tmp_path: Path) -> None:
     assert checkpoint.read("DoubleStorage").dtype == mx.float32
 
 
-class Call:
-    """Pickles as a call of `function` by its name."""
-
-    def __init__(self, module: str, name: str, *arguments: object) -> None:
-        self.module, self.name, self.arguments = module, name, arguments
-
-    def opcodes(self) -> bytes:
-        packed = b"".join(_value(argument) for argument in self.arguments)
-        return b"c" + f"{self.module}\n{self.name}\n".encode() + b"(" + packed + b"tR"
-
-
-def _value(value: object) -> bytes:
-    if isinstance(value, Call):
-        return value.opcodes()
-    if isinstance(value, tuple):
-        return b"(" + b"".join(_value(item) for item in value) + b"t"
-    return pickle.dumps(value, protocol=2)[2:-1]
-
-
-def storage_reference(kind: str, key: str, count: int) -> bytes:
-    return (
-        b"("
-        + _value("storage")
-        + f"ctorch\n{kind}\n".encode()
-        + _value(key)
-        + _value("cpu")
-        + _value(count)
-        + b"tQ"
-    )
-
-
-def tensor(kind: str, key: str, count: int, offset: int, shape: tuple, stride: tuple) -> bytes:
-    return (
-        b"ctorch._utils\n_rebuild_tensor_v2\n("
-        + storage_reference(kind, key, count)
-        + _value(offset)
-        + _value(shape)
-        + _value(stride)
-        + _value(False)
-        + Call("collections", "OrderedDict").opcodes()
-        + b"tR"
-    )
-
-
-def handmade(tensors: dict[str, tuple]) -> bytes:
-    index = b"\x80\x02}("
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for key, (name, (kind, values, offset, shape, stride)) in enumerate(tensors.items()):
-            index += _value(name) + tensor(kind, str(key), len(values), offset, shape, stride)
-            archive.writestr(f"archive/data/{key}", values.tobytes())
-        archive.writestr("archive/data.pkl", index + b"u.")
-        archive.writestr("archive/byteorder", "little")
-    return out.getvalue()
-
-
 @pytest.mark.parametrize(
     ("module", "name", "argument"),
     [
@@ -200,10 +146,39 @@ def test_a_pickle_made_by_python_itself_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
+def _tuple_of_tuples(levels: int) -> bytes:
+    """A tuple that holds its predecessor twice, `levels` deep: 2^levels tuples to whoever hashes it."""
+    return b")" + b"".join(b"q%ch%c\x86" % (level, level) for level in range(levels))
+
+
+@pytest.mark.parametrize(
+    ("bomb", "reason"),
+    [
+        (b"}" + _tuple_of_tuples(60) + b"Ns", "unfolds to more than"),
+        (b"}" + _tuple_of_tuples(3) + b"Ns", "neither a name nor a number"),
+        (b"ccollections\nOrderedDict\n(](" + (b"(" + _tuple_of_tuples(15) + b"Nt") * 20 + b"etR", "unfolds"),
+        (b"}r\0\0\0\x40", r"LONG_BINPUT \(1073741824\)"),
+        (b"\x8e\xff\xff\xff\xff\xff\xff\xff\x7f", "damaged|BINBYTES8"),
+        (b"\x8e\0\0\0\x40\0\0\0\0" + bytes(64), "damaged|BINBYTES8"),
+        (b"\x8b\xff\xff\xff\x7f", "damaged|LONG4"),
+        (b"\x8a\xff" + bytes(254) + b"\x01", "LONG1"),
+        (b"\x8d\xff\xff\xff\xff\xff\xff\xff\x7f", "damaged|BINUNICODE8"),
+        (b"](" + b"]" * 2_000_000 + b"e", "more than 500000 steps"),
+        (b"(" * 400_000 + b"N" + b"l" * 400_000, "LIST"),
+        (b"ccollections\nOrderedDict\n](N" + b"\x85" * 200_000 + b"N\x86e\x85R", "32 levels"),
+    ],
+)
+def test_a_pickle_costs_no_more_than_its_size(tmp_path: Path, bomb: bytes, reason: str) -> None:
+    begun = time.process_time()
+    with pytest.raises(ModelUnreadable, match=reason):
+        load_model(with_pickle(tmp_path, b"\x80\x02" + bomb + b"."))
+    assert time.process_time() - begun < 8.0
+
+
 def test_a_pickle_cannot_alter_what_stands_for_torch() -> None:
     # BUILD sets attributes of whatever lies on the stack: the stand-ins have none to set.
     for module, name in (("torch._utils", "_rebuild_tensor_v2"), ("collections", "OrderedDict")):
-        state = b"(N}" + _value("__call__") + _value("x") + b"st"
+        state = b"(N}" + pickled("__call__") + pickled("x") + b"st"
         raw = b"\x80\x02c" + f"{module}\n{name}\n".encode() + state + b"b."
         with pytest.raises((AttributeError, TypeError, pickle.UnpicklingError)):
             TensorUnpickler(io.BytesIO(raw)).load()
@@ -227,7 +202,7 @@ def test_tensors_that_reach_beyond_their_numbers_are_refused(shape_of_lie: tuple
     kind, count, offset, shape, stride = shape_of_lie
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        index = b"\x80\x02}(" + _value("w") + tensor(kind, "0", count, offset, shape, stride) + b"u."
+        index = b"\x80\x02}(" + pickled("w") + tensor(kind, "0", count, offset, shape, stride) + b"u."
         archive.writestr("archive/data.pkl", index)
         archive.writestr("archive/data/0", bytes(16))
     with pytest.raises((ModelUnreadable, pickle.UnpicklingError)):

@@ -41,6 +41,7 @@ def test_this_machine_says_what_it_is() -> None:
     assert hardware.apple_gpu == (sys.platform == "darwin" and hardware.machine == "arm64")
 
 
+@pytest.mark.integration
 def test_a_worker_for_metal_refuses_in_one_sentence() -> None:
     """The command as a user meets it, told that there is no GPU, so that a Mac runs this test too."""
     code = (
@@ -76,6 +77,7 @@ def test_the_check_finds_nothing_wrong_where_nothing_is(
     assert "tdt" in findings["model plain"].text
 
 
+@pytest.mark.integration
 def test_the_check_names_what_is_missing_and_what_to_do(
     make_settings: Callable[..., Settings], tmp_path: Path
 ) -> None:
@@ -93,6 +95,7 @@ def test_the_check_names_what_is_missing_and_what_to_do(
         assert findings["gpu"].level == "fail"
 
 
+@pytest.mark.integration
 def test_the_check_as_a_command_fails_with_json(tmp_path: Path) -> None:
     env = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
     answer = subprocess.run(

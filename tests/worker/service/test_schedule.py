@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ops.testbed.fake_models import LOADER, tone
-from ops.testbed.jobs import speechlike, until, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.domain.work_hours import parse_hours
 from spool.settings import Settings
@@ -103,6 +104,7 @@ def test_a_pause_is_as_long_as_the_share_asks() -> None:
     assert pause_seconds(0, 0.1) == 0
 
 
+@pytest.mark.integration
 def test_the_engine_rests_between_batches() -> None:
     share, count = 0.25, 4
     with_share = EngineOptions(slots=2, loader=LOADER, share=share)

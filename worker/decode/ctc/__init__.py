@@ -1,1 +1,1 @@
-"""TODO."""
+"""Search over a CTC head."""

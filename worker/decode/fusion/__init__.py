@@ -1,1 +1,1 @@
-"""TODO."""
+"""What shifts a search's scores beside the model: language models and phrases."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Lattices: built from a search's trace, with posteriors and confidence."""

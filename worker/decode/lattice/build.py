@@ -9,12 +9,13 @@ from heapq import heappop, heappush
 
 from worker.decode.lattice.prefix_graph import NOWHERE, Begins, Prefix, Record, prefix_graph
 from worker.decode.lattice.word_graph import Final, WordArc, WordGraph
-from worker.decode.words import Decoder, begins_word
+from worker.models.base import Tokenizer
+from worker.models.tokenizer import begins_word
 
 INNER = "a"  # a piece that begins no word and ends none
 
 
-def word_graph(record: Record, tokenizer: Decoder) -> WordGraph:
+def word_graph(record: Record, tokenizer: Tokenizer) -> WordGraph:
     """The lattice of one utterance, unpruned."""
     fresh, closed = _marks(tokenizer.pieces)
 
@@ -91,7 +92,7 @@ def _knot(nodes: list[Prefix], kept: list[list[int]]) -> list[int]:
 class _Speller:
     """Walks the prefixes a word at a time."""
 
-    def __init__(self, nodes: list[Prefix], begins: Begins, tokenizer: Decoder) -> None:
+    def __init__(self, nodes: list[Prefix], begins: Begins, tokenizer: Tokenizer) -> None:
         self._nodes = nodes
         self._begins = begins
         self._tokenizer = tokenizer

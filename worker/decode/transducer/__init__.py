@@ -1,1 +1,1 @@
-"""TODO."""
+"""Search over a transducer head (RNN-T and TDT)."""

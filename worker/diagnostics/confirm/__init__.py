@@ -1,1 +1,1 @@
-"""TODO."""
+"""`spool-worker confirm`: proves on this machine what was proven elsewhere."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Readers of model files."""

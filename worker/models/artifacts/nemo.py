@@ -23,13 +23,15 @@ import mlx.core as mx
 import numpy as np
 
 from spool.errors import ModelUnreadable
+from worker.models.artifacts.pickle_limits import check_pickle
 
 CONFIG_NAME = "model_config.yaml"
 WEIGHTS_NAME = "model_weights.ckpt"
 TOKENIZER_SUFFIX = "tokenizer.model"
 MEMBERS_MAX = 10_000
 SMALL_MEMBER_BYTES_MAX = 64 << 20  # configuration and tokenizer
-INDEX_BYTES_MAX = 256 << 20  # the pickle, without the numbers
+INDEX_BYTES_MAX = 16 << 20  # the pickle, without the numbers
+DIMENSIONS_MAX = 64  # as in PyTorch
 EXPANSION_MAX = 8  # of a compressed archive: weights hardly compress, a bomb does
 COPY_BYTES = 1 << 20
 
@@ -50,6 +52,7 @@ BROKEN = (
     OverflowError,
     RecursionError,
     RuntimeError,
+    MemoryError,
 )
 
 
@@ -122,7 +125,9 @@ class _RebuildParameter:
 
 
 def _integers(values: object) -> tuple[int, ...]:
-    if not isinstance(values, tuple) or not all(type(value) is int and value >= 0 for value in values):
+    if not isinstance(values, tuple) or len(values) > DIMENSIONS_MAX:
+        raise pickle.UnpicklingError("a shape that is no tuple of sizes")
+    if not all(type(value) is int and value >= 0 for value in values):
         raise pickle.UnpicklingError("a shape that is no tuple of sizes")
     return values
 
@@ -169,6 +174,7 @@ class TorchCheckpoint:
         if order in self._zip.namelist() and self._record(order, 16).strip() != b"little":
             raise ModelUnreadable("the weights are big endian")
         index = self._record(indices[0], INDEX_BYTES_MAX)
+        check_pickle(index)
         self._tensors = _named_tensors(TensorUnpickler(io.BytesIO(index)).load())
 
     @property

@@ -3,7 +3,7 @@
 Knows nothing of files (`load`) nor of search (`worker.decode`). A model belongs to the thread that made it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,15 @@ from mlx import nn
 from mlx.utils import tree_flatten
 from numpy.typing import NDArray
 
+from worker.models.base import (
+    BatchCost,
+    Capabilities,
+    HeadName,
+    ModelInfo,
+    PreparedRequest,
+    SpeechOptions,
+    refuse_unsupported,
+)
 from worker.models.conformer.encoder import ConformerEncoder
 from worker.models.features import FeatureExtractor
 from worker.models.heads.ctc import CtcDecoder, CtcHead
@@ -48,7 +57,13 @@ class Encoded:
     lengths: NDArray[np.int32]
 
 
-class AsrModel:
+BYTES_A_FRAME = 40_000
+"""A feature frame costs 20 kB on its way through the largest encoder in float32
+(`ops.bench.engine.memory_a_frame`); MLX's cache of buffers keeps about as much again."""
+FRAME_OPTIONS = frozenset({"language_model", "phrases", "alternatives", "lattice"})
+
+
+class NemoModel:
     """One loaded model. `sha256` is that of the weights file, hexadecimal."""
 
     def __init__(
@@ -71,12 +86,49 @@ class AsrModel:
         self.front_end = features
 
     @cached_property
-    def heads(self) -> frozenset[str]:
-        """Which searches this model allows: of "tdt", "rnnt", "ctc"."""
-        found = {"ctc"} if self.config.has_ctc else set()
-        if self.config.joint is not None:
-            found.add("tdt" if self.config.joint.durations else "rnnt")
-        return frozenset(found)
+    def heads(self) -> Mapping[HeadName, Transducer | CtcHead]:
+        """What a search may drive, by name: of "tdt", "rnnt", "ctc"."""
+        heads: dict[HeadName, Transducer | CtcHead] = {}
+        if self.transducer is not None:
+            heads["tdt" if self.transducer.durations else "rnnt"] = self.transducer
+        if self.ctc is not None:
+            heads["ctc"] = self.ctc
+        return heads
+
+    @cached_property
+    def info(self) -> ModelInfo:
+        """Which weights these are."""
+        return ModelInfo(
+            name=self.name,
+            sha256=self.sha256,
+            heads=tuple(sorted(self.heads)),
+            frame_seconds=self.frame_seconds,
+            device=str(mx.default_device()),
+            size=self.size,
+            dtype=str(self.dtype).removeprefix("mlx.core."),
+            files={"weights": self.sha256},
+        )
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        return Capabilities(
+            decoders=frozenset({"greedy", "beam"}),
+            languages=frozenset(),
+            tasks=frozenset({"transcribe"}),
+            timing="frames",
+            options=FRAME_OPTIONS,
+            chunking=self.info.chunking,
+        )
+
+    def prepare(self, options: SpeechOptions) -> PreparedRequest:
+        """As `SpeechModel.prepare`: there is nothing that one may ask of this family itself."""
+        refuse_unsupported(self.name, self.capabilities, options)
+        return PreparedRequest(options)
+
+    def cost(self, samples: int, beam: int = 1) -> BatchCost:  # noqa: ARG002 - the encoder is what counts
+        """As `SpeechModel.cost`."""
+        return BatchCost(self.frames_of(samples), self.front_end.frames_of(samples) * BYTES_A_FRAME)
 
     @property
     def size(self) -> int:

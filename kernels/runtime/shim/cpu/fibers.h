@@ -48,7 +48,7 @@ struct Simdgroup {
   uint round;  // operations completed
   int arrived, live, operation, line;
   unsigned char values[2][32][16];  // by parity of the round: a fast lane may start the next one
-  char sync;
+  char sync[2];
 };
 
 struct Group {
@@ -61,7 +61,7 @@ struct Group {
   const char* error;
   void (*entry)(void*, int);
   void* argument;
-  char sync, start, end;
+  char sync[2], start, end;
 };
 
 inline Group*& group() {
@@ -154,9 +154,11 @@ SPOOL_UNCHECKED inline void meet_simdgroup(Group* g, int operation, int line) {
   }
 }
 
+// Barriers take turns with two marks: a lane that still waits at one must not learn of what others do before the next.
 SPOOL_UNCHECKED inline void meet_threadgroup(int line) {
   Group* g = group();
-  release(&g->sync);
+  char* sync = &g->sync[g->round & 1];
+  release(sync);
   if (g->arrived == 0)
     g->line = line;
   else if (g->line != line)
@@ -167,15 +169,16 @@ SPOOL_UNCHECKED inline void meet_threadgroup(int line) {
   } else {
     wait(g, AT_THREADGROUP, g->round, line);
   }
-  acquire(&g->sync);
+  acquire(sync);
 }
 
 SPOOL_UNCHECKED inline void meet_at_barrier(int line) {
   Group* g = group();
   Simdgroup& s = g->simdgroups[g->current / 32];
-  release(&s.sync);
+  char* sync = &s.sync[s.round & 1];
+  release(sync);
   meet_simdgroup(g, 0, line);
-  acquire(&s.sync);
+  acquire(sync);
 }
 
 // Each lane hands in a value; returns those of the whole simdgroup.

@@ -27,11 +27,12 @@ struct slots {
 
   slots() = default;
   SPOOL_INLINE slots(float value) {
-    for (int i = 0; i < COUNT; i++) part[i] = Wide{} + value;
+    for (int i = 0; i < COUNT; i++) part[i] = value - Wide{};  // a sum would lose the sign of zero
   }
   SPOOL_INLINE static slots of(const float* from) {
+    // Register by register: as one block g++ copies it through the stack, which costs more than the load.
     slots v;
-    memcpy(&v, from, sizeof v);
+    for (int i = 0; i < COUNT; i++) memcpy(&v.part[i], from + i * (32 / COUNT), sizeof(Wide));
     return v;
   }
 };
@@ -87,7 +88,7 @@ SPOOL_INLINE slots take_slots(P from, int, int lo, int hi, float other) {
 template <class T, class P>
 SPOOL_INLINE void put_slots(P to, int, slots v) {
   if (std::is_same<T, float>::value) {
-    memcpy(to, &v, sizeof v);
+    for (int i = 0; i < slots::COUNT; i++) memcpy(to + i * (32 / slots::COUNT), &v.part[i], sizeof(Wide));
   } else {
     float t[32];
     memcpy(t, &v, sizeof t);

@@ -1,5 +1,6 @@
 """The connection goes to the address that was checked, under the name that was asked for."""
 
+import asyncio
 import http.server
 import socket
 import ssl
@@ -12,8 +13,26 @@ import httpx
 import pytest
 
 from spool.net.address_policy import AddressRules, HostRefused
+from spool.net.pinned_http import PinnedTransport
 from tests.worker.sources import certificates
-from worker.sources.https import web_client
+
+
+@dataclass
+class Client:
+    """What a caller that is not asynchronous sees: one request, redirects followed."""
+
+    rules: AddressRules
+
+    def get(self, address: str) -> httpx.Response:
+        async def fetch() -> httpx.Response:
+            transport = PinnedTransport(self.rules)
+            async with httpx.AsyncClient(transport=transport, follow_redirects=True) as client:
+                return await client.get(address)
+
+        return asyncio.run(fetch())
+
+
+pytestmark = pytest.mark.integration
 
 NAME = "archive.test"  # no resolver knows it (RFC 6761)
 
@@ -77,8 +96,8 @@ class Resolver:
 
 def test_the_checked_address_is_connected_to_under_the_name(seen: Seen) -> None:
     resolver = Resolver(("127.0.0.1",))
-    with web_client(AddressRules(private=(NAME,), lookup=resolver)) as client:
-        answer = client.get(f"https://{NAME}:{seen.port}/a.wav")
+    client = Client(AddressRules(private=(NAME,), lookup=resolver))
+    answer = client.get(f"https://{NAME}:{seen.port}/a.wav")
     assert answer.text == "words"
     assert str(answer.url) == f"https://{NAME}:{seen.port}/a.wav"
     assert (resolver.asked, seen.names, seen.hosts) == ([NAME], [NAME], [f"{NAME}:{seen.port}"])
@@ -86,7 +105,8 @@ def test_the_checked_address_is_connected_to_under_the_name(seen: Seen) -> None:
 
 def test_the_certificate_has_to_be_the_names(seen: Seen) -> None:
     rules = AddressRules(private=("other.test",), lookup=Resolver(("127.0.0.1",)))
-    with web_client(rules) as client, pytest.raises(httpx.ConnectError, match="CERTIFICATE"):
+    client = Client(rules)
+    with pytest.raises(httpx.ConnectError, match="CERTIFICATE"):
         client.get(f"https://other.test:{seen.port}/a.wav")
     assert seen.hosts == []
 
@@ -95,7 +115,8 @@ def test_a_name_that_changes_its_meaning_is_judged_anew_at_each_connection(seen:
     # Given a name that is an allowed file server when first asked, and the cloud's keys after a redirect
     resolver = Resolver(("127.0.0.1",), ("169.254.169.254",))
     rules = AddressRules(private=(NAME,), lookup=resolver)
-    with web_client(rules) as client, pytest.raises(HostRefused, match=f"^{NAME} is not"):
+    client = Client(rules)
+    with pytest.raises(HostRefused, match=f"^{NAME} is not"):
         client.get(f"https://{NAME}:{seen.port}/to/{NAME}")
     assert len(seen.hosts) == 1
     assert resolver.answers == []
@@ -106,24 +127,26 @@ def test_a_name_that_changes_its_meaning_is_judged_anew_at_each_connection(seen:
 )
 def test_a_redirect_inside_is_refused_however_it_is_spelt(seen: Seen, place: str) -> None:
     rules = AddressRules(private=(NAME,), lookup=Resolver(("127.0.0.1",)))
-    with web_client(rules) as client, pytest.raises(HostRefused):
+    client = Client(rules)
+    with pytest.raises(HostRefused):
         client.get(f"https://{NAME}:{seen.port}/to/{place}")
     assert len(seen.hosts) == 1
 
 
 def test_an_address_that_does_not_answer_yields_to_the_next(seen: Seen) -> None:
     rules = AddressRules(private=(NAME,), lookup=Resolver(("::1", "127.0.0.1")))
-    with web_client(rules) as client:
-        assert client.get(f"https://{NAME}:{seen.port}/a.wav").text == "words"
+    client = Client(rules)
+    assert client.get(f"https://{NAME}:{seen.port}/a.wav").text == "words"
 
 
 def test_proxies_of_the_environment_play_no_part(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    with web_client(AddressRules(private=(NAME,), lookup=Resolver(("127.0.0.1",)))) as client:
-        assert client.get(f"https://{NAME}:{seen.port}/a.wav").text == "words"
+    client = Client(AddressRules(private=(NAME,), lookup=Resolver(("127.0.0.1",))))
+    assert client.get(f"https://{NAME}:{seen.port}/a.wav").text == "words"
 
 
 def test_nothing_but_https_is_spoken() -> None:
-    with web_client(AddressRules(private=(NAME,))) as client, pytest.raises(httpx.UnsupportedProtocol):
+    client = Client(AddressRules(private=(NAME,)))
+    with pytest.raises(httpx.UnsupportedProtocol):
         client.get(f"http://{NAME}/a.wav")

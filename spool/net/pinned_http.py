@@ -1,29 +1,34 @@
 """HTTP to addresses that users name: each connection goes to an address that the rules have seen.
 
-As `worker.sources.https` does for recordings, without threads: the name is resolved, checked, and the
-connection pinned to what was checked, under the name for TLS and `Host`. Plain http goes only to hosts that
-the settings name. Knows no webhook.
+The name is resolved, checked, and the connection pinned to the checked address, under the name for TLS and
+`Host`; so neither a redirect nor a name that changes its meaning leads inside. Proxy variables and `.netrc`
+of the environment play no part: behind a proxy the check would be worth nothing. Every wait is an await, so
+whoever calls can cancel it. Knows no webhook and no job.
 """
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 
 from spool.net.address_policy import AddressRules, HostRefused, HostUnknown, matches
 
+CONNECT_SECONDS = 5.0
 _PORTS = {"https": 443, "http": 80}
-# Resolving blocks; names that nobody answers for must not hold up the others.
-_RESOLVERS = 32
 
 
 class PinnedTransport(httpx.AsyncBaseTransport):
     """Resolves, checks, connects to what was checked; an address that does not answer yields to the next."""
 
-    def __init__(self, rules: AddressRules) -> None:
+    def __init__(self, rules: AddressRules, *, plain_http: bool = False, resolvers: int = 1) -> None:
+        """`plain_http`: whether hosts that the rules name as private may be reached without TLS. `resolvers`:
+        names looked up at once, each in a thread, so that one that nobody answers for holds up no other."""
         self._rules = rules
-        self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="spool-resolve")
+        self._plain_http = plain_http
+        self._resolvers = ThreadPoolExecutor(resolvers, thread_name_prefix="spool-resolve")
         self._inner = httpx.AsyncHTTPTransport(
+            # SSL_CERT_FILE and SSL_CERT_DIR are the operator's, and make nobody trusted but whom they name.
             verify=httpx.create_ssl_context(trust_env=True),
             trust_env=False,
             # No connection is kept: one to the same address would carry a request for another name.
@@ -33,7 +38,10 @@ class PinnedTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """The answer of the first address that takes the connection. Raises HostRefused, httpx.HTTPError."""
         host = request.url.raw_host.decode("ascii")
-        check_scheme(self._rules, request.url.scheme, host)
+        if self._plain_http:
+            check_scheme(self._rules, request.url.scheme, host)
+        elif request.url.scheme != "https":
+            raise httpx.UnsupportedProtocol("Only https is fetched.")
         port = request.url.port or _PORTS[request.url.scheme]
         loop = asyncio.get_running_loop()
         try:
@@ -48,14 +56,25 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         return await self._send(request, host, addresses[-1])
 
     async def _send(self, request: httpx.Request, host: str, address: str) -> httpx.Response:
+        connections: list[Any] = []
+
+        async def trace(event: str, info: dict[str, Any]) -> None:
+            if event == "connection.connect_tcp.complete":
+                connections.append(info["return_value"])
+
         pinned = httpx.Request(
             request.method,
             request.url.copy_with(host=address),
             headers=request.headers,  # `Host` among them
             stream=request.stream,
-            extensions={**request.extensions, "sni_hostname": host.strip("[]")},
+            extensions={**request.extensions, "sni_hostname": host.strip("[]"), "trace": trace},
         )
-        return await self._inner.handle_async_request(pinned)
+        try:
+            return await self._inner.handle_async_request(pinned)
+        except asyncio.CancelledError:
+            for connection in connections:  # httpcore forgets one that is still in its TLS handshake
+                await connection.aclose()
+            raise
 
     async def aclose(self) -> None:
         """Let the connections go."""
@@ -66,6 +85,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
 def check_scheme(rules: AddressRules, scheme: str, host: str) -> None:
     """Raise HostRefused for anything but https, and for http to hosts that are not named as private."""
     normal = rules.check_name(host)
-    if scheme == "https" or (scheme == "http" and any(matches(normal, one) for one in rules.private)):
+    is_private = any(matches(normal, pattern) for pattern in rules.private)
+    if scheme == "https" or (scheme == "http" and is_private):
         return
     raise HostRefused(f"{normal} is reached by https alone.")

@@ -1,4 +1,4 @@
-"""What `spool serve` is, with the clock of `ops.testbed.run_faulty_worker`.
+"""What `spool serve` is, with the clock of `ops.testbed.run.faulty_worker`.
 
 `SPOOL_TEST_BATCH_BLOCK` makes the blocks in which a batch is written as small as that.
 """
@@ -6,7 +6,7 @@
 import os
 import sys
 
-from ops.testbed.run_faulty_worker import shift_clock
+from ops.testbed.run.faulty_worker import shift_clock
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""Kernels of an attention decoder: the attentions of a step, rules on logits, alignment of text."""

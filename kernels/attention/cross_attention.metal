@@ -1,0 +1,147 @@
+// A threadgroup takes one head of one utterance, and up to Q of its rows at a time: keys and values are read once
+// for all of them.
+// inputs queries[R, H, D], keys[U, H, D, T], values[U, H, T, D], utterances[R] (of a row; outside 0..U-1: none),
+// lengths[U] (frames); outputs y[R, H, D]
+// An utterance's frames are cut into PARTS parts of whole blocks of 32, each with its own running maximum: the order
+// of sums depends on the length alone, not on the padding and not on how many simdgroups share the work.
+constexpr int PARTS = 8;
+constexpr int C = D / 32;
+threadgroup float query[Q * D];
+threadgroup float weight[NSG * Q * 64];
+threadgroup float part_top[PARTS * Q];
+threadgroup float part_sum[PARTS * Q];
+threadgroup float part_out[PARTS * Q * D];
+const int lane = int(thread_index_in_simdgroup);
+const int sg = int(simdgroup_index_in_threadgroup);
+const int group = int(threadgroup_position_in_grid.x);
+const int heads = keys_shape[1];
+const int frames = keys_shape[3];
+const int rows = utterances_shape[0];
+const int u = group / heads;
+const int h = group - u * heads;
+const int length = lengths[u] < frames ? lengths[u] : frames;
+const int blocks = length > 0 ? (length + 31) / 32 : 0;
+const int blocks_a_part = (blocks + PARTS - 1) / PARTS;
+const float scale = SCALED ? 1.0f : 1.0f / sqrt(float(D));
+auto key = keys + group * D * frames;
+auto value = values + group * D * frames;
+auto w = weight + sg * Q * 64;
+if (u == 0)
+  for (int r = sg; r < rows; r += NSG)
+    if (utterances[r] < 0 || utterances[r] >= keys_shape[0])
+      for (int c = 0; c < C; c++) put_slots<T>(y + (r * heads + h) * D + c * 32, lane, 0.0f);
+int from = 0;
+while (from < rows) {  // the same in every lane of every simdgroup
+  int row[Q];
+  for (int q = 0; q < Q; q++) {
+    int next = NOWHERE;
+    for (int r = from + lane; r < rows && next == NOWHERE; r += SIMD_W)
+      if (utterances[r] == u) next = r;
+    row[q] = simd_min(next);
+    from = row[q] == NOWHERE ? rows : row[q] + 1;
+  }
+  if (row[0] == NOWHERE) break;
+  for (int q = 0; q < Q; q++)
+    if (q % NSG == sg)
+      for (int d = lane; d < D; d += SIMD_W)
+        query[q * D + d] = row[q] == NOWHERE ? 0.0f : float(queries[(row[q] * heads + h) * D + d]) * scale;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (int part = sg; part < PARTS; part += NSG) {
+    slots out[Q * C];
+    slots sum[Q];
+    float top[Q];
+    for (int q = 0; q < Q; q++) {
+      sum[q] = 0.0f;
+      top[q] = -INFINITY;
+      for (int c = 0; c < C; c++) out[q * C + c] = 0.0f;
+    }
+    const int end = (part + 1) * blocks_a_part < blocks ? (part + 1) * blocks_a_part : blocks;
+    for (int block = part * blocks_a_part; block < end; block += 2) {
+      // Scores of two blocks, so that longer stretches of a key's row are read at once; then one after the other.
+      const int t = block * 32;
+      const int left = block + 1 < end ? length - t : length - t < 32 ? length - t : 32;
+      slots near[Q];
+      slots far[Q];
+      for (int q = 0; q < Q; q++) {
+        near[q] = 0.0f;
+        far[q] = 0.0f;
+      }
+      if (left >= 64) {
+        for (int d = 0; d < D; d++) {
+          const slots k = take_slots(key + d * frames + t, lane);
+          const slots l = take_slots(key + d * frames + t + 32, lane);
+          for (int q = 0; q < Q; q++) {
+            near[q] = fma(k, slots(query[q * D + d]), near[q]);
+            far[q] = fma(l, slots(query[q * D + d]), far[q]);
+          }
+        }
+      } else {
+        for (int d = 0; d < D; d++) {
+          const slots k = take_slots(key + d * frames + t, lane, 0, left, 0.0f);
+          const slots l = take_slots(key + d * frames + t + 32, lane, 0, left - 32, 0.0f);
+          for (int q = 0; q < Q; q++) {
+            near[q] = fma(k, slots(query[q * D + d]), near[q]);
+            far[q] = fma(l, slots(query[q * D + d]), far[q]);
+          }
+        }
+      }
+      for (int q = 0; q < Q; q++) {
+        put_slots<float>(w + q * 64, lane, near[q]);
+        put_slots<float>(w + q * 64 + 32, lane, far[q]);
+      }
+      for (int s = 0; s < 64 && s < left; s += 32) {
+        float fade[Q];
+        for (int q = 0; q < Q; q++) {  // each lane reads what it wrote
+          const slots score = take_slots(w + q * 64 + s, lane, 0, left - s, -INFINITY);
+          const float most = slot_max(score);
+          const float next = most > top[q] ? most : top[q];
+          const float shift = next > -INFINITY ? next : 0.0f;
+          fade[q] = exp(top[q] - shift);
+          const slots e = exp(score - shift);
+          sum[q] = sum[q] * fade[q] + e;
+          top[q] = next;
+          put_slots<float>(w + q * 64 + s, lane, e);
+        }
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+        const int many = left - s < 32 ? left - s : 32;
+        for (int c = 0; c < C; c++) {
+          slots part_of[Q];
+          for (int q = 0; q < Q; q++) part_of[q] = out[q * C + c] * fade[q];
+          for (int j = 0; j < many; j++) {
+            const slots v = take_slots(value + (t + s + j) * D + c * 32, lane);
+            for (int q = 0; q < Q; q++) part_of[q] = fma(v, slots(w[q * 64 + s + j]), part_of[q]);
+          }
+          for (int q = 0; q < Q; q++) out[q * C + c] = part_of[q];
+        }
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+      }
+    }
+    for (int q = 0; q < Q; q++) {
+      const float all = slot_sum(sum[q]);
+      if (lane == 0) {
+        part_top[part * Q + q] = top[q];
+        part_sum[part * Q + q] = all;
+      }
+      for (int c = 0; c < C; c++) put_slots<float>(part_out + (part * Q + q) * D + c * 32, lane, out[q * C + c]);
+    }
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (int q = 0; q < Q; q++)
+    if (q % NSG == sg && row[q] != NOWHERE) {
+      float top = -INFINITY;
+      for (int p = 0; p < PARTS; p++) top = part_top[p * Q + q] > top ? part_top[p * Q + q] : top;
+      const float shift = top > -INFINITY ? top : 0.0f;
+      float sum = 0.0f;
+      slots out[C];
+      for (int c = 0; c < C; c++) out[c] = 0.0f;
+      for (int p = 0; p < PARTS; p++) {
+        const float share = exp(part_top[p * Q + q] - shift);
+        sum = fma(part_sum[p * Q + q], share, sum);
+        for (int c = 0; c < C; c++)
+          out[c] = fma(take_slots(part_out + (p * Q + q) * D + c * 32, lane), slots(share), out[c]);
+      }
+      for (int c = 0; c < C; c++)
+        put_slots<T>(y + (row[q] * heads + h) * D + c * 32, lane, length > 0 ? out[c] / slots(sum) : slots(0.0f));
+    }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}

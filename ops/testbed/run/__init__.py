@@ -1,0 +1,1 @@
+"""Processes that tests start: a worker or an API with the test model and failpoints."""

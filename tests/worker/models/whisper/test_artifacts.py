@@ -1,0 +1,159 @@
+"""Every layout gives the same tensors; what does not fit is refused by name."""
+
+import json
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from spool.errors import ModelUnreadable, UnknownModel, WeightsMismatch
+from tests.worker.models.whisper.tiny import (
+    HEADS,
+    SUPPRESS,
+    make_dims,
+    make_tensors,
+    tokenizer_text,
+    write_ctranslate2,
+    write_hugging_face,
+    write_mlx,
+    write_openai,
+)
+from worker.models.whisper.artifacts import is_whisper_folder, open_folder
+from worker.models.whisper.config import SpecialTokens
+
+DIMS = make_dims()
+WRITERS = {
+    "hugging-face": write_hugging_face,
+    "openai": write_openai,
+    "mlx": write_mlx,
+    "ctranslate2": write_ctranslate2,
+}
+
+
+@pytest.mark.parametrize("layout", WRITERS)
+def test_every_layout_gives_the_same_model(tmp_path: Path, layout: str) -> None:
+    tensors = make_tensors(DIMS)
+    folder = WRITERS[layout](tmp_path, DIMS, tensors)
+    assert is_whisper_folder(folder)
+    artifacts = open_folder(folder)
+    assert artifacts.dims == DIMS
+    assert artifacts.settings.alignment_heads == tuple(map(tuple, HEADS))
+    ids = SpecialTokens(DIMS.n_vocab)
+    assert set(artifacts.settings.suppress) >= {*SUPPRESS, ids.sot, ids.no_speech, ids.translate}
+    assert artifacts.settings.suppress_first == (220, ids.eot)
+    for name, value in tensors.items():
+        if layout == "mlx" and name == "encoder.positional_embedding":
+            continue  # not stored there: sinusoids
+        assert np.array_equal(np.array(artifacts.tensors[name].astype(mx.float32)), value), name
+
+
+@pytest.mark.parametrize(("kind", "step"), [("int8", 1 / 127), ("int16", 1 / 32767)])
+def test_quantised_weights_are_read_to_half_a_step(tmp_path: Path, kind: str, step: float) -> None:
+    tensors = make_tensors(DIMS)
+    artifacts = open_folder(write_ctranslate2(tmp_path, DIMS, tensors, kind))
+    value = tensors["decoder.blocks.1.mlp.2.weight"]
+    gap = np.abs(np.array(artifacts.tensors["decoder.blocks.1.mlp.2.weight"]) - value)
+    largest = np.abs(value).max(axis=1, keepdims=True) if kind == "int8" else np.abs(value).max()
+    # Half a step, and float32's rounding of the scale and the quotient.
+    assert (gap <= largest * step * 0.501).all()
+
+
+def test_float32_ctranslate2(tmp_path: Path) -> None:
+    tensors = make_tensors(make_dims(51864))
+    artifacts = open_folder(write_ctranslate2(tmp_path, make_dims(51864), tensors, "float32"))
+    assert artifacts.dims.n_vocab == 51864
+    assert not SpecialTokens(51864).multilingual
+
+
+def test_a_missing_and_a_misshapen_tensor_are_named(tmp_path: Path) -> None:
+    tensors = dict(make_tensors(DIMS))
+    del tensors["decoder.blocks.1.attn.out.bias"]
+    tensors["encoder.conv1.bias"] = np.zeros(7, np.float32)
+    tensors["encoder.extra"] = np.zeros(3, np.float32)
+    with pytest.raises(WeightsMismatch) as error:
+        open_folder(write_openai(tmp_path, DIMS, tensors))
+    text = error.value.message
+    assert "encoder.conv1.bias: expected [128], found [7]" in text
+    assert "missing: decoder.blocks.1.attn.out.bias [128]" in text
+    assert "surplus: encoder.extra [3]" in text
+
+
+def test_ctranslate2_tensor_that_is_missing_is_named(tmp_path: Path) -> None:
+    tensors = {name: value for name, value in make_tensors(DIMS).items() if name != "encoder.ln_post.bias"}
+    with pytest.raises(WeightsMismatch, match=r"missing: encoder\.ln_post\.bias"):
+        open_folder(write_ctranslate2(tmp_path, DIMS, tensors))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.999])
+def test_half_a_binary_is_refused(tmp_path: Path, share: float) -> None:
+    folder = write_ctranslate2(tmp_path, DIMS, make_tensors(DIMS))
+    data = (folder / "model.bin").read_bytes()
+    (folder / "model.bin").write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(ModelUnreadable, match=r"model\.bin: cut off"):
+        open_folder(folder)
+
+
+def test_bytes_behind_a_binary_and_another_spec_are_refused(tmp_path: Path) -> None:
+    folder = write_ctranslate2(tmp_path, DIMS, make_tensors(DIMS))
+    data = (folder / "model.bin").read_bytes()
+    (folder / "model.bin").write_bytes(data + b"x")
+    with pytest.raises(ModelUnreadable, match="1 bytes behind the end"):
+        open_folder(folder)
+    (folder / "model.bin").write_bytes(data.replace(b"WhisperSpec", b"WhisperSqec", 1))
+    with pytest.raises(ModelUnreadable, match="a WhisperSqec, not a WhisperSpec"):
+        open_folder(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_folder_with_a_file_missing_is_refused(tmp_path: Path, name: str) -> None:
+    folder = write_hugging_face(tmp_path, DIMS, make_tensors(DIMS))
+    (folder / name).unlink()
+    with pytest.raises((ModelUnreadable, UnknownModel), match=r"missing|holds no config"):
+        open_folder(folder)
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    folder = write_hugging_face(tmp_path, DIMS, make_tensors(DIMS))
+    (folder / "tokenizer.json").write_text(tokenizer_text(51864))
+    with pytest.raises(ModelUnreadable, match="a tokenizer of another vocabulary"):
+        open_folder(folder)
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelUnreadable, match="not a tokenizer"):
+        open_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("vocab_size", 32000, "vocabulary of 32000"),
+        ("num_mel_bins", 64, "64 mel bands"),
+        ("d_model", 100, "heads at width 100"),
+        ("encoder_layers", 0, "encoder_layers must be a positive integer"),
+        ("max_source_positions", 750, "750 encoder frames"),
+    ],
+)
+def test_a_configuration_that_is_no_whisper_is_refused(
+    tmp_path: Path, key: str, value: int, message: str
+) -> None:
+    folder = write_hugging_face(tmp_path, DIMS, make_tensors(DIMS))
+    config = json.loads((folder / "config.json").read_text()) | {key: value}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelUnreadable, match=message):
+        open_folder(folder)
+
+
+def test_mlx_groups_are_refused(tmp_path: Path) -> None:
+    tensors = {**make_tensors(DIMS), "decoder.blocks.0.mlp.0.scales": np.zeros((2, 2), np.float32)}
+    with pytest.raises(WeightsMismatch, match="quantised"):
+        open_folder(write_mlx(tmp_path, DIMS, tensors))
+
+
+def test_a_setting_outside_the_model_is_refused(tmp_path: Path) -> None:
+    folder = write_hugging_face(tmp_path, DIMS, make_tensors(DIMS))
+    (folder / "generation_config.json").write_text(json.dumps({"alignment_heads": [[9, 0]]}))
+    with pytest.raises(ModelUnreadable, match=r"no alignment head \(9, 0\)"):
+        open_folder(folder)
+    (folder / "generation_config.json").write_text(json.dumps({"suppress_tokens": [99999]}))
+    with pytest.raises(ModelUnreadable, match="99999 is no token"):
+        open_folder(folder)

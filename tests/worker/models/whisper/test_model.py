@@ -1,0 +1,228 @@
+"""Features, encoder, decoder, languages and word times against the numpy restatement."""
+
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from kernels.attention.dtw import dtw
+from spool.errors import AudioTooLong, InvalidRequest
+from tests.golden.whisper_reference import log_softmax, softmax
+from tests.worker.models.whisper.fixtures import SECONDS, reference, tiny_model, windows
+from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone
+from worker.decode.attention.reading import compression_ratio
+from worker.models.whisper.alignment import attention_matrix
+from worker.models.whisper.config import LANGUAGE_CODES, SpecialTokens
+from worker.models.whisper.features import log_mel, mel_filters
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "whisper_align.npz"
+
+
+def plain_log_mel(samples: np.ndarray, mels: int) -> np.ndarray:
+    padded = np.pad(np.pad(samples.astype(np.float64), (0, 480_000 - len(samples))), 200, mode="reflect")
+    taper = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, 400)[::160][:3000]
+    power = np.abs(np.fft.rfft(frames * taper, axis=1)) ** 2
+    mel = np.log10(np.maximum(power @ mel_filters(mels).T, 1e-10))
+    return (np.maximum(mel, mel.max() - 8) + 4) / 4
+
+
+@pytest.mark.parametrize("count", [480_000, 479_999, 479_750, 479_801, 160_000, 1601, 1600, 161, 1])
+@pytest.mark.parametrize("mels", [80, 128])
+def test_features_are_the_plain_formula(count: int, mels: int) -> None:
+    samples = tone(30.0)[:count]
+    # Both in 64 bit, rounded once to 32.
+    assert np.abs(log_mel(samples, mels) - plain_log_mel(samples, mels)).max() < 1e-6
+
+
+def test_silence_and_too_long() -> None:
+    assert np.array_equal(log_mel(np.zeros(1000, np.float32), 80), np.full((3000, 80), -1.5, np.float32))
+    with pytest.raises(AudioTooLong, match=r"30\.01 s"):
+        log_mel(np.zeros(480_160, np.float32), 80)
+
+
+def test_filters_cover_the_band() -> None:
+    filters = mel_filters(80)
+    assert filters.shape == (80, 201)
+    # Equal area: each triangle holds 1 over 40 Hz bins, but for sampling it at them.
+    assert abs(float(filters.sum(axis=1)[40:].mean()) * 40 - 1) < 0.02
+
+
+def test_encoder_is_the_restatement() -> None:
+    model, expected = tiny_model(), reference().encode(log_mel(tone(SECONDS[1], 1), 80))
+    frames = np.array(windows()[1].batch.frames[0])
+    # float32 rounding through two layers at a norm's unit scale.
+    assert np.abs(frames - expected).max() < 1e-4
+    assert windows()[1].length == 150
+    assert model.frame_seconds == 0.02
+
+
+def test_a_window_is_the_same_in_any_batch() -> None:
+    model, samples = tiny_model(), [tone(seconds, seed) for seed, seconds in enumerate(SECONDS[:3])]
+    alone = model.encode(samples[2:])[0]
+    together = model.encode(samples[::-1])[0]
+    assert np.array_equal(np.array(alone.batch.frames), np.array(together.batch.frames))
+
+
+def test_prompts_of_unlike_lengths_and_single_steps_are_the_restatement() -> None:
+    model, restated = tiny_model(), reference()
+    prompts = [[50258, 50259, 50359], [50258], [50362, 5, 6, 7, 50258, 50259, 50359, 50364]]
+    encoded = windows()[:3]
+    frames = [np.array(window.batch.frames[0]) for window in encoded]
+    after = np.array(model.head.logits_after(encoded, prompts))
+    state = model.head.start(encoded, prompts, beam=1)
+    logits, state = model.head.step(mx.array([[prompt[-1]] for prompt in prompts]), state)
+    following, _ = model.head.step(mx.array([[11], [12], [13]]), state)
+    for row, prompt in enumerate(prompts):
+        expected, cache, _ = restated.decode(prompt, frames[row])
+        # float32 rounding; logits are up to 20.
+        assert np.abs(after[row] - expected[-1]).max() < 1e-3
+        assert np.abs(np.array(logits[row]) - expected[-1]).max() < 1e-3
+        second, _, _ = restated.decode([11 + row], frames[row], cache)
+        assert np.abs(np.array(following[row]) - second[-1]).max() < 1e-3
+
+
+def test_the_parent_table_follows_every_reordering() -> None:
+    model, restated, beam = tiny_model(), reference(), 3
+    encoded, generator = windows()[:2], np.random.default_rng(4)
+    prompts = [[50258, 50259], [50258, 50259, 50359]]
+    state = model.head.start(encoded, prompts, beam)
+    logits, state = model.head.step(mx.array([[prompt[-1]] * beam for prompt in prompts]), state)
+    histories = [[list(prompt) for _ in range(beam)] for prompt in prompts]
+    for step in range(70):  # past the pool's first growth
+        parents = generator.integers(0, beam, size=(2, beam)).astype(np.int32)
+        tokens = generator.integers(0, 50000, size=(2, beam)).astype(np.int32)
+        state = model.head.reorder(state, mx.array(parents))
+        histories = [
+            [[*histories[b][parents[b, k]], int(tokens[b, k])] for k in range(beam)] for b in range(2)
+        ]
+        if step == 30:
+            state = model.head.select(state, [1, 0])
+            histories, tokens, encoded = histories[::-1], tokens[::-1], encoded[::-1]
+        logits, state = model.head.step(mx.array(np.ascontiguousarray(tokens)), state)
+    for b in range(2):
+        frames = np.array(encoded[b].batch.frames[0])
+        for k in range(beam):
+            expected = restated.decode(histories[b][k], frames)[0][-1]
+            assert np.abs(np.array(logits[b * beam + k]) - expected).max() < 2e-3
+
+
+def test_languages_and_no_speech() -> None:
+    model, encoded = tiny_model(), windows()[:2]
+    prompt = model.ids.prompt("de", "translate", previous=[5, 6])
+    answer = model.detect_languages(encoded)[1]
+    logits = reference().decode([50258], np.array(encoded[1].batch.frames[0]))[0][-1]
+    shares = softmax(logits[50259:50358])
+    assert answer.best == LANGUAGE_CODES[int(shares.argmax())]
+    assert np.abs(np.array(list(answer.probabilities.values())) - shares).max() < 1e-4
+    behind = softmax(reference().decode(prompt[:4], np.array(encoded[1].batch.frames[0]))[0][-1])
+    assert abs(float(model.no_speech(encoded, [prompt] * 2)[1]) - float(behind[50362])) < 1e-5
+    assert tiny_model(51864).detect_languages(windows(51864)[:1])[0].best == "en"
+
+
+def test_scores_are_teacher_forced_sums() -> None:
+    model, window, prompt = tiny_model(), windows()[2], [50258, 50259, 50359]
+    sequences = [[5, 9, 50257], [7], [50364, 40, 41, 42, 50400, 50257]]
+    scores = model.head.score([window], [prompt], [sequences])[0]
+    for score, sequence in zip(scores, sequences, strict=True):
+        logits = reference().decode(prompt + sequence, np.array(window.batch.frames[0]))[0]
+        rows = log_softmax(logits.astype(np.float64))[len(prompt) - 1 : -1]
+        assert abs(float(score) - rows[np.arange(len(sequence)), sequence].sum()) < 2e-3
+    assert model.head.score([window], [prompt], [[]])[0].shape == (0,)
+    with pytest.raises(ValueError, match="left to right"):
+        model.head.score([window], [prompt], [[[5]]], reverse=True)
+
+
+def plain_warp(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """openai-whisper's dtw_cpu, cell by cell."""
+    n, m = cost.shape
+    total, trace = np.full((n + 1, m + 1), np.inf, np.float32), np.zeros((n + 1, m + 1), np.int8)
+    total[0, 0] = 0
+    for j in range(1, m + 1):
+        for i in range(1, n + 1):
+            a, b, c = total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]
+            best, way = (a, 0) if a < b and a < c else (b, 1) if b < a and b < c else (c, 2)
+            total[i, j], trace[i, j] = cost[i - 1, j - 1] + best, way
+    trace[0, :], trace[:, 0] = 2, 1
+    i, j, path = n, m, []
+    while i > 0 or j > 0:
+        path.append((i - 1, j - 1))
+        way = trace[i, j]
+        i, j = i - (way != 2), j - (way != 1)
+    rows, columns = np.array(path[::-1]).T
+    return rows, columns
+
+
+def test_warping_real_matrices_gives_openais_starts() -> None:
+    golden = np.load(GOLDEN)
+    count = len(golden.files) // 2
+    assert count >= 3
+    for index in range(count):
+        matrix = golden[f"matrix.{index}"]
+        rows, columns = mx.array([matrix.shape[0]]), mx.array([matrix.shape[1]])
+        starts = np.array(dtw(mx.array(matrix[None]), rows, columns))[0] / 50
+        assert np.array_equal(starts, golden[f"starts.{index}"])
+
+
+def test_times_are_those_of_an_utterance_alone() -> None:
+    model, encoded = tiny_model(), windows()
+    texts = [[100 + 3 * at for at in range(5 + 4 * index)] for index in range(len(encoded))]
+    together = model.head.align(encoded, texts)
+    for index in (0, 3, 5):
+        alone = model.head.align([encoded[index]], [texts[index]])[0]
+        batched = together[index]
+        assert alone is not None
+        assert batched is not None
+        assert np.array_equal(alone.starts, batched.starts)
+        assert np.array_equal(alone.probabilities, batched.probabilities)
+        assert len(alone.starts) == len(texts[index]) + 1
+        assert (np.diff(alone.starts) >= 0).all()
+        assert alone.starts[-1] <= SECONDS[index]
+
+
+def test_times_are_the_restatements() -> None:
+    model, window, tokens = tiny_model(), windows()[1], [300, 301, 302, 303]
+    prompt = [50258, 50259, 50359, 50363]
+    products = reference().decode([*prompt, *tokens, 50257], np.array(window.batch.frames[0]))[2]
+    chosen = np.stack([products[layer][head] for layer, head in ((0, 1), (1, 0))])[:, :, :150]
+    rows, columns = plain_warp(-attention_matrix(chosen)[3:-1].astype(np.float64))
+    starts = columns[np.pad(np.diff(rows), (1, 0), constant_values=1).astype(bool)] / 50
+    times = model.head.align([window], [tokens])[0]
+    assert times is not None
+    assert np.allclose(times.starts, starts)
+
+
+def test_no_times_where_there_is_nothing_to_tell() -> None:
+    model = tiny_model()
+    short = model.encode([tone(0.02)])[0]
+    assert short.length == 1
+    assert model.head.align([short, windows()[1]], [[5], []]) == [None, None]
+
+
+def test_prompts() -> None:
+    ids, english = SpecialTokens(51866), SpecialTokens(51864)
+    assert ids.prompt("yue", timestamps=False) == [50258, 50358, 50360, 50364]
+    assert english.prompt(previous=range(300)) == [50360, *range(77, 300), 50257]
+    assert (SpecialTokens(51865).time, english.time, ids.time) == (50364, 50363, 50365)
+    with pytest.raises(InvalidRequest, match="no language 'yue'"):
+        SpecialTokens(51865).prompt("yue")
+    with pytest.raises(InvalidRequest, match="English only"):
+        english.prompt("de")
+    with pytest.raises(InvalidRequest, match="cannot translate"):
+        english.prompt(task="translate")
+    with pytest.raises(InvalidRequest, match="unknown task"):
+        ids.prompt(task="sing")
+
+
+def test_sizes() -> None:
+    model = tiny_model()
+    numbers = sum(value.size for value in make_tensors(make_dims()).values())
+    keys = 2 * 2 * 128 + 2 * 128  # zero biases of fused keys, four in all attention blocks of both sides
+    assert 0 <= model.nbytes - 4 * numbers <= 8 * keys
+    assert model.cross_nbytes == 2 * 2 * 1500 * 128 * 4
+
+
+def test_compression() -> None:
+    assert compression_ratio("") == 0.0
+    assert compression_ratio("you " * 60) > 2.4 > compression_ratio("The quick brown fox jumps over it.")

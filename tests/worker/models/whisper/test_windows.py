@@ -1,0 +1,97 @@
+"""What becomes of a window, case by case."""
+
+import numpy as np
+import pytest
+
+from worker.models.base_attention import Reading, Verdict, Window
+from worker.models.whisper.config import SAMPLE_RATE, SpecialTokens
+from worker.models.whisper.windows import closed, judge, quietest
+
+IDS = SpecialTokens(51864)
+T = IDS.time
+SPOKEN = Window(1000, 1000 + 10 * SAMPLE_RATE)
+NOISE = np.random.default_rng(0).normal(size=10 * SAMPLE_RATE).astype(np.float32)
+
+
+def reading(
+    tokens: tuple[int, ...],
+    words: int = 3,
+    *,
+    timestamps: bool = True,
+    compression: float = 1.0,
+    ended: bool = True,
+) -> Reading:
+    return Reading(timestamps, tokens, ended, words, compression)
+
+
+def decide(*readings: Reading, window: Window = SPOKEN, no_speech: float = 0.0) -> Verdict:
+    return judge(window, readings, no_speech, NOISE, IDS)
+
+
+WHOLE = (T, 5, 6, T + 480)  # closed at 9.6 s of 10
+EARLY = (T, 5, 6, T + 200, T + 200, 7)  # the second segment was opened at 4 s and not closed
+
+
+def test_silence_is_a_hush() -> None:
+    assert decide(reading(WHOLE), no_speech=0.61) == Verdict("hush")
+    assert decide(reading(WHOLE), no_speech=0.6).outcome == "kept"
+
+
+def test_a_window_read_to_its_end_is_kept() -> None:
+    assert decide(reading(WHOLE)) == Verdict("kept", WHOLE)
+
+
+def test_the_rest_behind_the_last_closed_time_is_asked_again() -> None:
+    rest = Window(1000 + 4 * SAMPLE_RATE, SPOKEN.stop, 1)
+    assert decide(reading(EARLY)) == Verdict("kept", (T, 5, 6, T + 200), (rest,))
+
+
+def test_the_last_round_keeps_everything() -> None:
+    assert decide(reading(EARLY), window=Window(1000, SPOKEN.stop, 4)) == Verdict("kept", EARLY)
+
+
+def test_the_longer_mode_is_taken_and_times_count_a_word_and_a_half() -> None:
+    plain = reading((5, 6, 7), 5, timestamps=False)
+    assert decide(reading(WHOLE, 3), plain) == Verdict("kept", (5, 6, 7))
+    assert decide(reading(WHOLE, 4), plain) == Verdict("kept", WHOLE)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [reading(WHOLE, 90, compression=2.5), reading(tuple(range(223)), 90), reading(WHOLE, 90, ended=False)],
+)
+def test_a_loop_is_rejected(loop: Reading) -> None:
+    plain = reading((5,), 1, timestamps=False)
+    assert decide(loop, plain) == Verdict("kept", (5,))
+    divided = decide(loop)
+    cut = 1000 + quietest(NOISE)
+    assert divided == Verdict("divided", again=(Window(1000, cut, 1), Window(cut, SPOKEN.stop, 1)))
+    assert decide(loop, window=Window(0, 10 * SAMPLE_RATE, 4)) == Verdict("lost")
+    assert judge(Window(0, 4 * SAMPLE_RATE), [loop], 0.0, NOISE[: 4 * SAMPLE_RATE], IDS) == Verdict("lost")
+
+
+def test_every_chain_of_windows_ends() -> None:
+    todo, asked = [Window(0, 30 * SAMPLE_RATE)], 0
+    samples = np.random.default_rng(1).normal(size=30 * SAMPLE_RATE).astype(np.float32)
+    while todo:
+        window = todo.pop()
+        asked += 1
+        part = samples[window.start : window.stop]
+        answers = [reading(WHOLE, compression=9.0)] if asked % 2 else [reading(EARLY)]
+        todo += judge(window, answers, 0.0, part, IDS).again
+    assert asked <= 31  # two halves in each of four rounds at most
+
+
+def test_closed() -> None:
+    assert closed((5, 6), IDS) == ((5, 6), 0.0)
+    assert closed((T, 5, T + 50), IDS) == ((T, 5, T + 50), 1.0)
+    assert closed((T, 5, T + 50, T + 50), IDS) == ((T, 5, T + 50), 1.0)
+    assert closed((T, 5, T + 50, T + 60, 9), IDS) == ((T, 5, T + 50), 1.2)
+
+
+def test_the_quietest_place_of_the_middle() -> None:
+    samples = NOISE.copy()
+    samples[:SAMPLE_RATE] = 0  # quieter still, but at the edge
+    samples[5 * SAMPLE_RATE : 5 * SAMPLE_RATE + 4800] *= 0.01
+    assert abs(quietest(samples) - 5 * SAMPLE_RATE - 2400) <= 10
+    assert quietest(np.zeros(3, np.float32)) == 0

@@ -1,0 +1,213 @@
+"""Sources that are alive and never done: a byte at a time, or none, at every stage of a transfer.
+
+Each ends by itself within its limits, and within five seconds once the job is to stop (law 10).
+"""
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from ops.testbed.faulty_s3 import FaultyS3, Rule
+from ops.testbed.s3 import S3Server
+from spool.domain.jobs import Source
+from spool.errors import JobCancelled, StorageError
+from spool.objects import FolderStore
+from spool.settings import Settings
+from tests.worker.sources import certificates
+from worker.sources.fetch import Sources
+from worker.sources.pace import PaceLimits
+
+STOP_SECONDS = 5.0
+HEADERS = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
+LIMITS = PaceLimits(first_byte_seconds=1.0, window_seconds=1.0, whole_seconds=30.0)
+
+
+class DripServer:
+    """Sends what it is told to by the path, a byte every tenth of a second after `sent_at_once` bytes."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._stop = threading.Event()
+        self.port = self._socket.getsockname()[1]
+        self.handshake = True
+        self.sent_at_once = 0
+        self.closed_by_peer = threading.Event()
+
+    def __enter__(self) -> "DripServer":
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._socket.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        if not self.handshake:
+            self._stop.wait(60)
+            return
+        answer = HEADERS + bytes(100_000)
+        try:
+            with self._context.wrap_socket(connection, server_side=True) as tls:
+                tls.recv(4096)
+                tls.sendall(answer[: self.sent_at_once])
+                for byte in answer[self.sent_at_once :]:
+                    if self._stop.wait(0.1):
+                        return
+                    tls.sendall(bytes([byte]))
+        except OSError:
+            self.closed_by_peer.set()
+
+
+@pytest.fixture
+def drip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DripServer]:
+    certificate, key = certificates.for_localhost(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with DripServer(context) as server:
+        yield server
+
+
+@pytest.fixture
+def make_sources(make_settings: Callable[..., Settings], tmp_path: Path) -> Callable[..., Sources]:
+    def make(limits: PaceLimits = LIMITS, **settings: object) -> Sources:
+        values: dict[str, object] = {"source_private_hosts": ("localhost",), **settings}
+        return Sources(make_settings(**values), FolderStore(tmp_path / "objects"), tmp_path / "tmp", limits)
+
+    return make
+
+
+def fetch(sources: Sources, kind: str, uri: str, check: Callable[[], None] = lambda: None) -> bytes:
+    with sources.fetched(Source(kind, uri), "talk.wav", check) as path:  # type: ignore[arg-type]
+        return path.read_bytes()
+
+
+def stopping(after: float) -> Callable[[], None]:
+    """A check that stops the job after so many seconds."""
+    stop_at = time.monotonic() + after
+
+    def check() -> None:
+        if time.monotonic() > stop_at:
+            raise JobCancelled
+
+    return check
+
+
+STAGES = {
+    "handshake": (False, 0),
+    "headers": (True, 0),
+    "within headers": (True, 20),
+    "body": (True, len(HEADERS)),
+    "within the body": (True, len(HEADERS) + 1500),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_dripping_server_ends_within_its_limits(
+    drip: DripServer, make_sources: Callable[..., Sources], stage: str
+) -> None:
+    drip.handshake, drip.sent_at_once = STAGES[stage]
+    begun = time.monotonic()
+    with pytest.raises(StorageError, match=r"talk.wav: .*(too slow|sent nothing|does not answer)"):
+        fetch(make_sources(), "https", f"https://localhost:{drip.port}/a.wav")
+    assert time.monotonic() - begun < 8.0  # the handshake has the connection's 5 s
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_cancel_reaches_whoever_waits_for_a_server(
+    drip: DripServer, make_sources: Callable[..., Sources], stage: str
+) -> None:
+    drip.handshake, drip.sent_at_once = STAGES[stage]
+    patient = make_sources(PaceLimits())
+    begun = time.monotonic()
+    with pytest.raises(JobCancelled):
+        fetch(patient, "https", f"https://localhost:{drip.port}/a.wav", stopping(0.7))
+    assert time.monotonic() - begun < 0.7 + STOP_SECONDS
+    if drip.handshake:
+        assert drip.closed_by_peer.wait(10), "the connection stayed open"
+
+
+def test_a_name_that_nobody_answers_for_does_not_hold_a_cancel(
+    make_sources: Callable[..., Sources], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answered.wait(20) and [])
+    begun = time.monotonic()
+    with pytest.raises(JobCancelled):
+        fetch(make_sources(PaceLimits()), "https", "https://archive.example/a.wav", stopping(0.7))
+    assert time.monotonic() - begun < 0.7 + STOP_SECONDS
+    answered.set()
+
+
+def test_the_whole_transfer_has_an_end(drip: DripServer, make_sources: Callable[..., Sources]) -> None:
+    drip.sent_at_once = len(HEADERS)
+    limits = PaceLimits(bytes_per_second=0, window_seconds=0.5, whole_seconds=2.0)
+    with pytest.raises(StorageError, match="did not arrive within"):
+        fetch(make_sources(limits), "https", f"https://localhost:{drip.port}/a.wav")
+
+
+S3_FAULTS = {
+    "body": Rule("GET", "slow.wav", times=99, drip=0.1),
+    "answer": Rule("GET", "slow.wav", 99, delay=8.0),
+}
+
+
+@pytest.fixture
+def slow_s3(s3_server: S3Server, make_sources: Callable[..., Sources]) -> Iterator[Callable[..., Sources]]:
+    client = s3_server.client()
+    with suppress(client.exceptions.BucketAlreadyOwnedByYou):
+        client.create_bucket(Bucket="archive")
+    client.put_object(Bucket="archive", Key="slow.wav", Body=bytes(100_000))
+    client.close()
+    with ExitStack() as stack:
+
+        def make(rule: Rule, limits: PaceLimits = LIMITS) -> Sources:
+            proxy = stack.enter_context(FaultyS3(s3_server.endpoint))
+            proxy.rules.append(rule)
+            return make_sources(
+                limits,
+                s3_endpoint_url=proxy.url,
+                s3_access_key_id=s3_server.access_key,
+                s3_secret_access_key=s3_server.secret_key,
+            )
+
+        yield make
+
+
+@pytest.mark.parametrize("fault", S3_FAULTS)
+def test_a_dripping_bucket_ends_within_its_limits(slow_s3: Callable[..., Sources], fault: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(StorageError, match=r"talk.wav: .*(too slow|sent nothing)"):
+        fetch(slow_s3(S3_FAULTS[fault]), "s3", "s3://archive/slow.wav")
+    assert time.monotonic() - begun < 5.0
+
+
+@pytest.mark.parametrize("fault", S3_FAULTS)
+def test_a_cancel_reaches_whoever_waits_for_a_bucket(slow_s3: Callable[..., Sources], fault: str) -> None:
+    sources = slow_s3(S3_FAULTS[fault], PaceLimits())
+    begun = time.monotonic()
+    with pytest.raises(JobCancelled):
+        fetch(sources, "s3", "s3://archive/slow.wav", stopping(0.7))
+    assert time.monotonic() - begun < 0.7 + STOP_SECONDS
+
+
+def test_the_reader_of_a_dripping_bucket_goes_away(slow_s3: Callable[..., Sources]) -> None:
+    with pytest.raises(JobCancelled):
+        fetch(slow_s3(S3_FAULTS["body"], PaceLimits()), "s3", "s3://archive/slow.wav", stopping(1.5))
+    left = [thread for thread in threading.enumerate() if thread.name == "spool-source"]
+    for thread in left:
+        thread.join(5.0)
+    assert not any(thread.is_alive() for thread in left)

@@ -1,0 +1,1 @@
+"""Label-looping search over attention decoders."""

@@ -1,0 +1,230 @@
+"""One step of a batch's searches: candidates to the next beam, ends to the finished (openai-whisper's
+`BeamSearchDecoder`, decoding.py). Greedy is a beam of one.
+
+All arrays have the utterances first and stay on the device. Knows no model and no rule; `loop` drives it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import mlx.core as mx
+import numpy as np
+
+GROWTH = 32  # tokens by which the histories grow
+
+
+@dataclass(frozen=True, slots=True)
+class BeamSettings:
+    """How a batch is searched.
+
+    beam: hypotheses of an utterance; 1 is greedy. patience: an utterance ends when round(beam * patience)
+    hypotheses have (half to even, as Python rounds). length_penalty: None ranks by Σ log p / tokens, alpha by
+    Σ log p / ((5 + tokens) / 6) ** alpha (Wu et al. 2016). max_new_tokens: the longest answer, end included.
+    """
+
+    beam: int = 1
+    patience: float = 1.0
+    length_penalty: float | None = None
+    max_new_tokens: int = 224
+
+    def __post_init__(self) -> None:
+        if self.beam < 1 or self.max_new_tokens < 1 or self.wanted < 1:
+            raise ValueError("beam, max_new_tokens and round(beam * patience) must be at least 1")
+
+    @property
+    def wanted(self) -> int:
+        """How many finished hypotheses end an utterance's search."""
+        return round(self.beam * self.patience)
+
+    def rank(self, score: float, tokens: int) -> float:
+        """What hypotheses are ordered by, highest first; the end is not counted among the tokens."""
+        if self.length_penalty is None:
+            return score / max(tokens, 1)
+        return score / float(((5 + tokens) / 6) ** self.length_penalty)
+
+
+@dataclass(slots=True)
+class BeamState:
+    """B utterances of K hypotheses.
+
+    scores float32 [B, K]; histories int32 [B, K, room]; counts int32 [B], tokens sampled; limits int32 [B],
+    steps that an utterance may take. The finished: scores [B, W], histories [B, W, room], lengths [B, W] and
+    how many, int32 [B]. done, broken bool [B]: has its answer, and had numbers that are none.
+    """
+
+    scores: mx.array
+    histories: mx.array
+    counts: mx.array
+    limits: mx.array
+    finished_scores: mx.array
+    finished_histories: mx.array
+    finished_lengths: mx.array
+    finished: mx.array
+    done: mx.array
+    broken: mx.array
+
+    def select(self, utterances: Sequence[int]) -> "BeamState":
+        """These utterances alone."""
+        chosen = mx.array(list(utterances), mx.int32)
+        return BeamState(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+
+    def grow(self, room: int) -> None:
+        """Makes room for histories of this many tokens."""
+        missing = room - self.histories.shape[2]
+        if missing > 0:
+            missing = -(-missing // GROWTH) * GROWTH
+            self.histories = mx.pad(self.histories, [(0, 0), (0, 0), (0, missing)])
+            self.finished_histories = mx.pad(self.finished_histories, [(0, 0), (0, 0), (0, missing)])
+
+
+def start_beams(limits: Sequence[int], settings: BeamSettings) -> BeamState:
+    """Nothing sampled. limits: the steps that each utterance may take, at least 1."""
+    count, beam, wanted = len(limits), settings.beam, settings.wanted
+    # All hypotheses are equal at first: only one of them counts.
+    first = mx.where(mx.arange(beam) == 0, 0.0, -mx.inf).astype(mx.float32)
+    return BeamState(
+        scores=mx.broadcast_to(first, (count, beam)),
+        histories=mx.zeros((count, beam, GROWTH), mx.int32),
+        counts=mx.zeros(count, mx.int32),
+        limits=mx.array(list(limits), mx.int32),
+        finished_scores=mx.full((count, wanted), -mx.inf, mx.float32),
+        finished_histories=mx.zeros((count, wanted, GROWTH), mx.int32),
+        finished_lengths=mx.zeros((count, wanted), mx.int32),
+        finished=mx.zeros(count, mx.int32),
+        done=mx.zeros(count, mx.bool_),
+        broken=mx.zeros(count, mx.bool_),
+    )
+
+
+def join_beams(states: Sequence[BeamState]) -> BeamState:
+    """The utterances of several states, in order."""
+    room = max(state.histories.shape[2] for state in states)
+    for state in states:
+        state.grow(room)
+    return BeamState(
+        **{
+            field.name: mx.concatenate([getattr(state, field.name) for state in states])
+            for field in fields(BeamState)
+        }
+    )
+
+
+def advance_beams(
+    state: BeamState, tokens: mx.array, scores: mx.array, eos: int, settings: BeamSettings
+) -> tuple[BeamState, mx.array, mx.array]:
+    """One step. tokens int32 and scores float32 [B, K, N]: the best of each hypothesis, best first, N the
+    beam + 1 (1 where the beam is one hypothesis). -> the state, and for the next beam its parents and tokens,
+    int32 [B, K]. Utterances that are done stay as they are.
+
+    All candidates of an utterance are sorted; of those before the K-th that is no end, ends are finished
+    while there is room, the others are the next beam.
+    """
+    count, beam, width = tokens.shape
+    total = state.scores[:, :, None] + scores
+    flat_scores, flat_tokens = total.reshape(count, -1), tokens.reshape(count, -1)
+    # Stable by the order of hypotheses, then of their candidates.
+    order = _descending(flat_scores)
+    ranked_scores = mx.take_along_axis(flat_scores, order, axis=1)
+    ranked_tokens = mx.take_along_axis(flat_tokens, order, axis=1)
+    ranked_parents = (order // width).astype(mx.int32)
+    ends = ranked_tokens == eos
+    others = mx.cumsum((~ends).astype(mx.int32), axis=1)  # how many non-ends up to here, itself included
+    next_places = mx.where(~ends & (others <= beam), others - 1, -1)
+    valid_ends = ends & (others < beam) & (ranked_scores > -mx.inf)
+    end_places = mx.where(
+        valid_ends, state.finished[:, None] + mx.cumsum(valid_ends.astype(mx.int32), axis=1) - 1, -1
+    )
+    filled, chosen = _placed(next_places, beam)
+    next_scores = mx.where(filled, mx.take_along_axis(ranked_scores, chosen, axis=1), -mx.inf)
+    next_tokens = mx.where(filled, mx.take_along_axis(ranked_tokens, chosen, axis=1), eos)
+    parents = mx.where(filled, mx.take_along_axis(ranked_parents, chosen, axis=1), 0)
+    # Padding of too few candidates is a token that costs nothing to compute and never wins.
+    next_tokens = mx.maximum(next_tokens, 0)
+    state = _with_finished(state, end_places, ranked_scores, ranked_parents, settings.wanted)
+    live = ~state.done
+    state.histories = _extended(state, parents, next_tokens, live)
+    state.scores = mx.where(live[:, None], next_scores, state.scores)
+    state.broken = state.broken | (live & ~mx.any(ranked_scores > -mx.inf, axis=1))
+    state.counts = state.counts + live.astype(mx.int32)
+    state.done = (
+        state.done | (state.finished >= settings.wanted) | (state.counts >= state.limits) | state.broken
+    )
+    return state, parents, next_tokens
+
+
+def _descending(scores: mx.array) -> mx.array:
+    """Indices that sort [B, C] from the highest, equals in their order."""
+    ahead = scores[:, None, :] > scores[:, :, None]
+    equal_before = (scores[:, None, :] == scores[:, :, None]) & mx.tril(
+        mx.ones((scores.shape[1], scores.shape[1]), mx.bool_), -1
+    )
+    ranks = mx.sum((ahead | equal_before).astype(mx.int32), axis=2)
+    return mx.argsort(ranks, axis=1).astype(mx.int32)
+
+
+def _placed(places: mx.array, size: int) -> tuple[mx.array, mx.array]:
+    """places int32 [B, C]: where each candidate goes, or -1. -> whether each of `size` places is taken, and
+    by which candidate."""
+    taken = places[:, None, :] == mx.arange(size)[None, :, None]
+    return mx.any(taken, axis=2), mx.argmax(taken, axis=2).astype(mx.int32)
+
+
+def _with_finished(
+    state: BeamState, places: mx.array, scores: mx.array, parents: mx.array, wanted: int
+) -> BeamState:
+    filled, chosen = _placed(places, wanted)
+    filled = filled & ~state.done[:, None]
+    ended = mx.take_along_axis(scores, chosen, axis=1)
+    rows = mx.take_along_axis(parents, chosen, axis=1)
+    histories = mx.take_along_axis(state.histories, rows[:, :, None], axis=1)
+    state.finished_scores = mx.where(filled, ended, state.finished_scores)
+    state.finished_histories = mx.where(filled[:, :, None], histories, state.finished_histories)
+    state.finished_lengths = mx.where(filled, state.counts[:, None], state.finished_lengths)
+    state.finished = state.finished + mx.sum(filled.astype(mx.int32), axis=1)
+    return state
+
+
+def _extended(state: BeamState, parents: mx.array, tokens: mx.array, live: mx.array) -> mx.array:
+    histories = mx.take_along_axis(state.histories, parents[:, :, None], axis=1)
+    here = mx.arange(histories.shape[2])[None, None, :] == state.counts[:, None, None]
+    extended = mx.where(here, tokens[:, :, None], histories)
+    return mx.where(live[:, None, None], extended, state.histories)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One hypothesis: tokens without prompt and end, the sum of their log-probabilities with the end's where
+    it has `ended`."""
+
+    tokens: tuple[int, ...]
+    score: float
+    ended: bool
+
+
+def collect(state: BeamState, utterance: int, settings: BeamSettings) -> list[Found]:
+    """The hypotheses of an utterance that is done, in the order they were finished: where fewer than the beam
+    have ended, the live ones fill up, best first. Empty where its numbers were none."""
+    if bool(state.broken[utterance]):
+        return []
+    histories = np.array(state.finished_histories[utterance])
+    lengths = np.array(state.finished_lengths[utterance]).tolist()
+    scores = np.array(state.finished_scores[utterance]).tolist()
+    found = [
+        Found(tuple(histories[row, : lengths[row]].tolist()), scores[row], ended=True)
+        for row in range(int(state.finished[utterance]))
+    ]
+    live, count = np.array(state.histories[utterance]), int(state.counts[utterance])
+    live_scores = np.array(state.scores[utterance])
+    # OpenAI sorts from the lowest, stably, and reads it backwards.
+    for row in np.argsort(live_scores, kind="stable")[::-1].tolist():
+        if len(found) >= settings.beam:
+            break
+        candidate = Found(tuple(live[row, :count].tolist()), float(live_scores[row]), ended=False)
+        if np.isfinite(candidate.score):
+            found.append(candidate)
+    return found
+
+
+def rank(found: Sequence[Found], settings: BeamSettings) -> list[Found]:
+    """Best first; equals in the order they were finished."""
+    return sorted(found, key=lambda each: -settings.rank(each.score, len(each.tokens)))

@@ -1,0 +1,208 @@
+"""Label-looping over the utterances of all who ask: each step is one pass of the decoder over every live
+hypothesis, ended utterances leave and waiting ones enter between steps.
+
+Knows an `AttentionHead`, rules on logits and the beam; knows neither audio nor text.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.decode.attention.beam import (
+    BeamSettings,
+    BeamState,
+    Found,
+    advance_beams,
+    collect,
+    join_beams,
+    rank,
+    start_beams,
+)
+from worker.models.base_attention import AttentionHead, LogitsRules, RuleState
+
+# The host asks a GPU only now and then who has ended: an answer stops what is under way.
+STEPS_BETWEEN_CHECKS = 8
+# Leaving and entering copy the live rows' keys and values: worth it for a quarter of them.
+WORTH_A_CHANGE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """One utterance. encoded: what the family's encoder gave. prompt: at least one token. options: whatever
+    the family's rules read."""
+
+    key: Hashable
+    encoded: Any
+    prompt: tuple[int, ...]
+    options: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """An utterance's hypotheses, best first; none where the model's numbers were not finite."""
+
+    key: Hashable
+    hypotheses: tuple[Found, ...]
+
+
+@dataclass(slots=True)
+class _Live:
+    """What is under way, row by row."""
+
+    requests: list[SearchRequest]
+    kv: Any
+    rules: RuleState
+    beams: BeamState
+    tokens: mx.array  # int32 [B, K], fed next
+    answered: list[bool]
+    taken: NDArray[np.int32]  # steps of each, so that the device need not be asked
+
+
+class AttentionSearch:
+    """Searches utterances as they come, at most `width` of them at a time."""
+
+    def __init__(
+        self, head: AttentionHead[Any], rules: LogitsRules, settings: BeamSettings, width: int = 32
+    ) -> None:
+        self.head, self.rules, self.settings = head, rules, settings
+        self.width = width
+        self._waiting: deque[SearchRequest] = deque()
+        self._live: _Live | None = None
+        on_gpu = mx.default_device() != mx.Device(mx.cpu)
+        self._between = STEPS_BETWEEN_CHECKS if on_gpu else 1
+        self._steps = 0
+
+    def add(self, request: SearchRequest) -> None:
+        """Takes an utterance in; it enters when there is room. Raises ValueError where its prompt leaves none
+        for an answer."""
+        if not 0 < len(request.prompt) < self.head.max_tokens:
+            raise ValueError(
+                f"a prompt has 1 to {self.head.max_tokens - 1} tokens; this one has {len(request.prompt)}"
+            )
+        self._waiting.append(request)
+
+    @property
+    def pending(self) -> int:
+        """Utterances that have no answer yet."""
+        live = self._live.answered.count(False) if self._live else 0
+        return len(self._waiting) + live
+
+    def step(self) -> list[SearchAnswer]:
+        """One step for all; the answers of those that ended."""
+        self._admit()
+        live = self._live
+        if live is None:
+            return []
+        count, beam = len(live.requests), self.settings.beam
+        logits, live.kv = self.head.step(live.tokens, live.kv)
+        candidates = beam + 1 if beam > 1 or self.settings.wanted > 1 else 1
+        tokens, scores = self.rules.best(logits, live.rules, candidates)
+        shape = (count, beam, candidates)
+        live.taken += 1
+        live.beams.grow(int(live.taken.max()))
+        live.beams, parents, live.tokens = advance_beams(
+            live.beams, tokens.reshape(shape), scores.reshape(shape), self.head.eos, self.settings
+        )
+        if beam > 1:
+            live.kv = self.head.reorder(live.kv, parents)
+            live.rules = {
+                name: mx.take_along_axis(value, parents, axis=1) for name, value in live.rules.items()
+            }
+        live.rules = self.rules.advance(live.rules, live.tokens)
+        self._steps += 1
+        if self._steps % self._between:
+            mx.async_eval(live.tokens, live.beams.done)  # type: ignore[no-untyped-call]
+            return []
+        return self._collect()
+
+    def run(self, requests: Iterable[SearchRequest]) -> list[SearchAnswer]:
+        """The answers of these utterances, in their order."""
+        order = []
+        for request in requests:
+            order.append(request.key)
+            self.add(request)
+        answers = {}
+        while self.pending:
+            answers.update({answer.key: answer for answer in self.step()})
+        return [answers[key] for key in order]
+
+    def _admit(self) -> None:
+        live = self._live
+        room = self.width - (live.answered.count(False) if live else 0)
+        worth = live is None or room >= max(1, self.width * WORTH_A_CHANGE)
+        if not self._waiting or room <= 0 or not worth:
+            return
+        requests = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+        entered = self._start(requests)
+        if live is None:
+            self._live = entered
+            return
+        self._drop_answered()
+        self._live = entered if self._live is None else self._joined(self._live, entered)
+
+    def _start(self, requests: Sequence[SearchRequest]) -> _Live:
+        beam, prompts = self.settings.beam, [request.prompt for request in requests]
+        kv = self.head.start([request.encoded for request in requests], prompts, beam)
+        # A sequence ends with its context; the prompt's own tokens stand in it.
+        limits = [
+            min(self.settings.max_new_tokens, self.head.max_tokens - len(prompt) + 1) for prompt in prompts
+        ]
+        last = mx.array([[prompt[-1]] * beam for prompt in prompts], mx.int32)
+        return _Live(
+            list(requests),
+            kv,
+            self.rules.start([request.options for request in requests], beam),
+            start_beams(limits, self.settings),
+            last,
+            [False] * len(requests),
+            np.zeros(len(requests), np.int32),
+        )
+
+    def _joined(self, first: _Live, second: _Live) -> _Live:
+        return _Live(
+            first.requests + second.requests,
+            self.head.join([first.kv, second.kv]),
+            {name: mx.concatenate([value, second.rules[name]]) for name, value in first.rules.items()},
+            join_beams([first.beams, second.beams]),
+            mx.concatenate([first.tokens, second.tokens]),
+            first.answered + second.answered,
+            np.concatenate([first.taken, second.taken]),
+        )
+
+    def _collect(self) -> list[SearchAnswer]:
+        live = self._live
+        assert live is not None
+        done = np.array(live.beams.done)
+        answers = []
+        for row in np.flatnonzero(done).tolist():
+            if not live.answered[row]:
+                live.answered[row] = True
+                found = rank(collect(live.beams, row, self.settings), self.settings)
+                answers.append(SearchAnswer(live.requests[row].key, tuple(found)))
+        left = live.answered.count(False)
+        if left == 0 or len(live.requests) - left >= max(1.0, len(live.requests) * WORTH_A_CHANGE):
+            self._drop_answered()
+        return answers
+
+    def _drop_answered(self) -> None:
+        live = self._live
+        assert live is not None
+        kept = [row for row, answered in enumerate(live.answered) if not answered]
+        if not kept:
+            self._live = None
+        elif len(kept) < len(live.requests):
+            chosen = mx.array(kept, mx.int32)
+            self._live = _Live(
+                [live.requests[row] for row in kept],
+                self.head.select(live.kv, kept),
+                {name: value[chosen] for name, value in live.rules.items()},
+                live.beams.select(kept),
+                live.tokens[chosen],
+                [False] * len(kept),
+                live.taken[kept],
+            )

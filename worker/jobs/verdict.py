@@ -1,0 +1,88 @@
+"""Whose fault an error is: the recording's, or this worker's (law 9).
+
+What a model or the engine raises is the worker's until proven otherwise. Where another worker could take the
+job, it shall; a job fails only once nobody else is left, or another worker has failed on the same recording,
+and a self-test passes on this engine right after. Knows errors and who else is there; ends no job itself.
+"""
+
+import contextlib
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
+
+from spool.errors import EngineCrashed, EngineError, EngineStopped, ModelError, SpoolError, UnknownModel
+from spool.store.workers import ready_workers
+from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack
+from worker.service.context import WorkerContext
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The job goes to other workers, for this `reason`. `blames_worker`: it counts among the failures after
+    which a worker takes itself out of service; `proven`: it does so at once, since its self-test failed."""
+
+    reason: str
+    blames_worker: bool = True
+    proven: bool = False
+
+
+def is_suspect(error: SpoolError) -> bool:
+    """Whether the error may be the worker's own fault. An utterance that ends the engine's process is only
+    accused after a harmless sound has passed on the next one (`worker.engine.pending`)."""
+    if error.retryable or isinstance(error, EngineCrashed):
+        return False
+    return isinstance(error, (ModelError, EngineError)) or type(error) is SpoolError
+
+
+def judge(bench: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdict | None:
+    """Whether other workers should try the job; None where it fails for good.
+
+    Raises LeaseLost, JobCancelled and GiveBack while the self-test runs, and StorageError.
+    """
+    job, own = attempt.claim.job, bench.settings.worker_name
+    refusals = set(job.refusals or {}) - {own}
+    if others := _others(bench, attempt, refusals | {own}):
+        if isinstance(error, UnknownModel) and job.options.model not in bench.settings.models:
+            bench.health.lack(job.options.model)  # no illness: pools may differ in their models
+            return Verdict(f"left to {_listed(others)}", blames_worker=False)
+        if isinstance(error, ModelError) or not refusals:
+            return Verdict(f"left to {_listed(others)}")
+    problem = _self_test(bench, attempt, error)
+    return None if problem is None else Verdict(f"the self-test failed: {problem}", proven=True)
+
+
+def _others(bench: WorkerContext, attempt: Attempt, tried: set[str]) -> list[str]:
+    """The workers that could take the job and have not tried it."""
+    job = attempt.claim.job
+    with bench.db.read() as tx:
+        ready = ready_workers(tx, bench.settings.pool)
+    return sorted(
+        name
+        for name, models in ready.items()
+        if name not in tried and job.worker in (None, name) and job.options.model in models
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _self_test(bench: WorkerContext, attempt: Attempt, error: SpoolError) -> str | None:
+    """What is wrong with this worker's engine; None where a harmless sound comes through. A model that does
+    not load cannot be tested by itself: the default model is, in its place."""
+    try:
+        if isinstance(error, ModelError) or not attempt.model:
+            future = bench.engine.probe(bench.settings.models[bench.settings.default_model])
+        else:
+            asking = attempt.asking
+            future = bench.engine.probe(attempt.model, asking.options, asking.ask)
+        while True:
+            with contextlib.suppress(NotYet):
+                future.result(WAIT_SECONDS)
+                return None
+            attempt.lease.check()
+            if (reason := bench.rests_because()) is not None:
+                raise GiveBack(reason)
+    except EngineStopped:
+        raise GiveBack("the engine stopped") from None
+    except (ModelError, EngineError) as problem:
+        return problem.message

@@ -1,0 +1,217 @@
+"""The face of a model family: what the search, the engine and the jobs need of any speech model.
+
+Owns the protocols and the plain data that they exchange; the data is read by processes without MLX, so this
+file imports none. Leaves networks to their families and searches to `worker.decode`.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+HeadName = Literal["tdt", "rnnt", "ctc", "attention"]
+Task = Literal["transcribe", "translate"]
+Timestamps = Literal["auto", "on", "off"]
+
+MAX_UTTERANCE_SECONDS = 40.0
+"""No family may ask for longer chunks: the engine's audio slots hold so much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Independent:
+    """Chunks that know nothing of one another. In seconds: where a chunk is best cut, the longest it may be
+    with its context, how much both sides hear across a cut that is no pause, and the shortest rest that is
+    left to a chunk of its own."""
+
+    aim: float = 20.0
+    max: float = 30.0
+    overlap: float = 2.0
+    tail: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no audio slot holds."""
+        if self.max > MAX_UTTERANCE_SECONDS:
+            raise ValueError(f"chunks must not be longer than {MAX_UTTERANCE_SECONDS:g} s")
+
+
+@dataclass(frozen=True, slots=True)
+class Contiguous:
+    """Chunks of equal length, one after another, with context on both sides, in seconds."""
+
+    step: float
+    left: float
+    right: float
+
+
+ChunkPolicy = Independent | Contiguous
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechOptions:
+    """What an utterance asks of the family itself, whatever the search.
+
+    language: a code such as "de", None to detect it. timestamps: whether the decoder writes times among its
+    tokens. prompt: text that came before. hotwords: words to expect. single: the utterance is one window and
+    its hypotheses are given as the search found them; nothing is asked again.
+    """
+
+    language: str | None = None
+    task: Task = "transcribe"
+    timestamps: Timestamps = "auto"
+    prompt: str = ""
+    hotwords: str = ""
+    single: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """Options that were checked against the model, and the tokens that go before its answers."""
+
+    options: SpeechOptions = SpeechOptions()
+    previous: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do. decoders: names of searches. languages: codes; empty where it takes no language.
+    options: names of `SpeechOptions` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
+    name. replay_seconds: how much history rebuilds a lost session's state."""
+
+    decoders: frozenset[str]
+    languages: frozenset[str]
+    tasks: frozenset[str]
+    timing: Literal["frames", "alignment", "tokens", "none"]
+    options: frozenset[str]
+    chunking: ChunkPolicy
+    replay_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """Which weights these are.
+
+    sha256: of the weights file. files: SHA-256 by role ("weights", "tokenizer"). device: where MLX computes.
+    size: the weights' bytes in memory, 0 where that is not known. language_model: SHA-256 of the n-gram file
+    that a request named, if any.
+    """
+
+    name: str
+    sha256: str
+    heads: tuple[str, ...] = ()
+    frame_seconds: float = 0.08
+    device: str = ""
+    language_model: str | None = None
+    size: int = 0
+    dtype: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    chunking: Independent = Independent()
+
+    @property
+    def weights(self) -> tuple[str, str | None]:
+        """The digests of all that speaks: weights and language model."""
+        return self.sha256, self.language_model
+
+    @property
+    def numerics(self) -> str:
+        """What else decides the numbers: the precision and the kind of device. Chunks of two of these are
+        never put into one transcript."""
+        return f"{self.dtype}/{self.device.partition(',')[0].removeprefix('Device(')}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCost:
+    """What one utterance takes in a batch: encoder frames, which its share of the time is measured by, and
+    bytes of memory on the way from samples to hypotheses."""
+
+    frames: int
+    bytes: int
+
+
+class Tokenizer(Hashable, Protocol):
+    """Tokens from text, text from tokens, and where words begin."""
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The text of each token."""
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text. Raises InvalidRequest where it cannot be written in them."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of tokens. Raises IndexError outside the vocabulary."""
+
+    def words(self, tokens: Sequence[int], language: str | None = None) -> "list[TokenSpan]":
+        """The words that tokens spell, in order; tokens that spell none are in no span."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSpan:
+    """A word: its text, and the half-open range of its tokens."""
+
+    text: str
+    first: int
+    last: int
+
+
+class Encoded(Protocol):
+    """Encoder frames of a batch of utterances."""
+
+    @property
+    def frames(self) -> "mx.array":
+        """[B, T, d_model] in the model's dtype."""
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """[B], valid frames, 0 to T."""
+
+
+class SpeechModel(Protocol):
+    """One loaded model. It belongs to the thread that loaded it."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """Which weights these are."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its tokens."""
+
+    @property
+    def heads(self) -> Mapping[HeadName, Any]:
+        """What a search drives: a Transducer, a CtcHead, an AttentionHead."""
+
+    def prepare(self, options: SpeechOptions) -> PreparedRequest:
+        """Check what is asked and make it ready. Raises InvalidRequest, naming the option."""
+
+    def cost(self, samples: int, beam: int = 1) -> BatchCost:
+        """What an utterance of so many 16 kHz samples takes."""
+
+    def encode(self, samples: Sequence[NDArray[np.float32]]) -> Any:  # noqa: ANN401 - the head knows it
+        """Utterances, each [N] float32 at 16 kHz in -1 … 1, as the heads take them."""
+
+
+def refuse_unsupported(name: str, capabilities: Capabilities, options: SpeechOptions) -> None:
+    """Raises InvalidRequest where an option is set that the model `name` does not take."""
+    for option in ("language", "task", "timestamps", "prompt", "hotwords"):
+        value, default = getattr(options, option), getattr(SpeechOptions(), option)
+        if value != default and option not in capabilities.options:
+            takes = ", ".join(sorted(capabilities.options)) or "none"
+            raise InvalidRequest(f"{option}: {name} takes no such option; it takes: {takes}")
+    if options.language is not None and options.language not in capabilities.languages:
+        known = ", ".join(sorted(capabilities.languages))
+        raise InvalidRequest(f"language: {name} does not know {options.language!r}; it knows: {known}")
+    if options.task not in capabilities.tasks:
+        raise InvalidRequest(
+            f"task: {name} cannot {options.task}; it can: {', '.join(sorted(capabilities.tasks))}"
+        )

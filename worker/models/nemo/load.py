@@ -1,0 +1,128 @@
+"""Loads NeMo's FastConformer from a folder or a `.nemo` file.
+
+A folder holds `config.json` (or `model_config.yaml`), `model.safetensors` and, where the vocabulary alone is
+not enough, `tokenizer.model`. Knows where things lie; what they mean is the business of `config`, `weights`
+and `artifacts`.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import numpy as np
+
+from kernels.runtime.device import compiled_for_cpu
+from spool.errors import ModelUnreadable, UnknownModel
+from worker.models.artifacts.nemo import open_nemo
+from worker.models.artifacts.safetensors import Weights, read_tensors
+from worker.models.features import FeatureExtractor, Float32
+from worker.models.heads.transducer import Transducer
+from worker.models.nemo.config import ModelConfig, parse_config, read_config
+from worker.models.nemo.model import NemoModel, Network
+from worker.models.tokenizer import Tokenizer
+from worker.models.weights import Shape, default_dtype, install
+
+if TYPE_CHECKING:
+    from worker.models.registry import ModelFiles
+
+CONFIG_NAMES = ("config.json", "model_config.yaml")
+WEIGHTS_NAME = "model.safetensors"
+TOKENIZER_NAME = "tokenizer.model"
+FILTERS_NAME = "preprocessor.featurizer.fb"
+WINDOW_NAME = "preprocessor.featurizer.window"
+
+
+class Nemo:
+    """The family of NeMo's FastConformer: TDT, RNNT, CTC and hybrids of them."""
+
+    def matches(self, files: "ModelFiles") -> bool:  # noqa: ARG002 - the last family asked: it names what is missing
+        """As `ModelFamily.matches`."""
+        return True
+
+    def load(self, files: "ModelFiles", dtype: mx.Dtype | None = None) -> NemoModel:
+        """As `ModelFamily.load`."""
+        kind = dtype or default_dtype()
+        if files.path.is_dir():
+            return _load_folder(files.path, kind, files.name)
+        return _load_archive(files.path, kind)
+
+
+def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> NemoModel:
+    config_path = next((folder / known for known in CONFIG_NAMES if (folder / known).is_file()), None)
+    if config_path is None:
+        raise UnknownModel(f"{folder}: holds no config.json, so no model")
+    config = read_config(config_path)
+    pieces = next(iter(sorted(folder.glob(f"*{TOKENIZER_NAME}"))), None)
+    tokenizer = _tokenizer(config, str(folder), Tokenizer.from_file(pieces) if pieces else None)
+    weights = folder / WEIGHTS_NAME
+    return _build(config, tokenizer, read_tensors(weights), dtype, name, weights)
+
+
+def _load_archive(path: Path, dtype: mx.Dtype) -> NemoModel:
+    with open_nemo(path) as archive:
+        config = parse_config(archive.config, f"{path}: model_config.yaml")
+        named = config.tokenizer.get("model_path")
+        found = archive.tokenizer(named if isinstance(named, str) else None)
+        pieces = Tokenizer.from_bytes(found[1], f"{path}: {found[0]}") if found else None
+        tokenizer = _tokenizer(config, str(path), pieces)
+        return _build(config, tokenizer, archive.weights, dtype, path.stem, path)
+
+
+def _build(
+    config: ModelConfig, tokenizer: Tokenizer, weights: Weights, dtype: mx.Dtype, name: str, path: Path
+) -> NemoModel:
+    network = Network(config, tokenizer.vocabulary_size)
+    install(network, weights.shapes, weights.read, dtype, str(path))
+    network.encoder.fold(dtype)
+    network.eval()
+    mx.eval(network.parameters())
+    front_end = config.preprocessor
+    filters = _front_end(FILTERS_NAME, weights, (front_end.features, front_end.fft_length // 2 + 1))
+    window = _front_end(WINDOW_NAME, weights, (front_end.win_length,))
+    features = FeatureExtractor(front_end, filters, window)
+    model = NemoModel(config, network, tokenizer, features, name=name, sha256=_sha256(path), dtype=dtype)
+    _compile_kernels(model)
+    return model
+
+
+def _compile_kernels(model: NemoModel) -> None:
+    """A tenth of a second through the network, so that what this machine compiles at first use (seconds, once
+    a machine) is done here, where no job pays for it."""
+    if not compiled_for_cpu():
+        return
+    silence = np.zeros(model.config.preprocessor.sample_rate // 10, np.float32)
+    mx.eval(model.encode([silence]).frames)
+    for head in model.heads.values():
+        if isinstance(head, Transducer):
+            mx.eval(head.start(1))
+
+
+def _front_end(name: str, weights: Weights, shape: Shape) -> Float32 | None:
+    """The checkpoint's own filters or window, where it holds them (NeMo's do, with a leading axis of one)."""
+    stored = weights.shapes.get(name)
+    if stored is None or tuple(size for size in stored if size != 1) != shape:
+        return None
+    values: Float32 = np.array(weights.read(name).astype(mx.float32)).reshape(shape)
+    return values
+
+
+def _tokenizer(config: ModelConfig, name: str, pieces: Tokenizer | None) -> Tokenizer:
+    """The sentencepiece model, or else the configuration's vocabulary; where both are, they must agree."""
+    if config.tokenizer.get("type") not in (None, "bpe"):
+        raise ModelUnreadable(f"{name}: tokenizers of type {config.tokenizer['type']!r} are not supported")
+    if pieces is None:
+        if not config.vocabulary:
+            raise ModelUnreadable(f"{name}: neither a tokenizer.model nor a vocabulary in the configuration")
+        return Tokenizer(config.vocabulary)
+    if config.vocabulary and len(config.vocabulary) != pieces.vocabulary_size:
+        raise ModelUnreadable(
+            f"{name}: the tokenizer has {pieces.vocabulary_size} pieces, "
+            f"the configuration names {len(config.vocabulary)}"
+        )
+    return pieces
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,65 @@
+"""When each token was spoken, from the cross attention of the alignment heads.
+
+Softmax over an utterance's own frames, standardised over its own rows, a median filter, the mean of the
+heads, dynamic time warping. Nothing of a neighbour enters; only the warping runs over all utterances
+together, by diagonals. (openai-whisper, timing.find_alignment; Sakoe and Chiba 1978.)
+"""
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.attention.dtw import dtw
+from worker.models.base_attention import TokenTimes
+from worker.models.whisper.config import FRAME_SECONDS
+
+Float32 = NDArray[np.float32]
+MEDIAN_WIDTH = 7
+FRAMES_MIN = 2
+
+
+def time_tokens(
+    products: Sequence[Float32], first_rows: Sequence[int], probabilities: Sequence[Float32]
+) -> list[TokenTimes | None]:
+    """products: each utterance's scaled q·k [heads, rows, frames of its own sound]; first_rows: the row that
+    predicts its first token, the end's own row being its last; each has two frames and one token at least.
+    None where numbers are not finite."""
+    usable = [index for index, each in enumerate(products) if np.isfinite(each).all()]
+    matrices = [attention_matrix(products[index])[first_rows[index] : -1] for index in usable]
+    times: list[TokenTimes | None] = [None] * len(products)
+    if not usable:
+        return times
+    shapes = np.array([matrix.shape for matrix in matrices], np.int32)
+    gains = np.zeros((len(matrices), *shapes.max(axis=0)), np.float32)
+    for gain, matrix in zip(gains, matrices, strict=True):
+        gain[: matrix.shape[0], : matrix.shape[1]] = matrix
+    starts = np.array(dtw(mx.array(gains), mx.array(shapes[:, 0]), mx.array(shapes[:, 1])))
+    for index, matrix, own in zip(usable, matrices, starts, strict=True):
+        seconds = (own[: matrix.shape[0]] * FRAME_SECONDS).astype(np.float32)
+        times[index] = TokenTimes(seconds, np.asarray(probabilities[index], np.float32))
+    return times
+
+
+def attention_matrix(products: Float32) -> Float32:
+    """[heads, rows, frames] -> [rows, frames]: how much each row hears each frame, in deviations."""
+    raised = np.exp(products - products.max(axis=-1, keepdims=True))
+    weights = raised / raised.sum(axis=-1, keepdims=True)
+    deviation = weights.std(axis=-2, keepdims=True)
+    centred = weights - weights.mean(axis=-2, keepdims=True)
+    # A frame that every row hears alike says nothing.
+    standard = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
+    matrix: Float32 = _median(standard).mean(axis=0)
+    return matrix
+
+
+def _median(x: Float32) -> Float32:
+    """Median over the last axis, edges mirrored; what is not wider than half the filter stays."""
+    half = MEDIAN_WIDTH // 2
+    if x.shape[-1] <= half:
+        return x
+    padded = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(half, half)], mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, MEDIAN_WIDTH, axis=-1)
+    median: Float32 = np.partition(windows, half, axis=-1)[..., half]
+    return median

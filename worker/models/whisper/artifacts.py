@@ -1,0 +1,299 @@
+"""Opens a folder that holds a Whisper model, whichever of four layouts it follows, as arrays under OpenAI's
+names.
+
+    CTranslate2      model.bin (version 4 to 6, float16, float32 or quantised), config.json of settings
+    Hugging Face     model.safetensors, whole or by index, `model.encoder.layers.0.self_attn.q_proj.weight`
+    OpenAI           safetensors or npz, `encoder.blocks.0.attn.query.weight`, `mlp.0`
+    mlx-community    the same but `mlp1`, `mlp2`, convolutions [out, 3, in], no encoder positions
+
+The layouts of named tensors are told apart by the names. Every tensor that is missing, surplus or of another
+shape is named. Knows nothing of how the network computes.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from spool.errors import ModelUnreadable, UnknownModel, WeightsMismatch
+from worker.models.whisper import ctranslate2
+from worker.models.whisper.config import (
+    DecodingSettings,
+    WhisperDims,
+    parse_dims,
+    parse_settings,
+)
+from worker.models.whisper.tokenizer import WhisperTokenizer
+
+Shape = tuple[int, ...]
+
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
+TOKENIZER = "tokenizer.json"
+BINARY = "model.bin"
+NAMED_WEIGHTS = ("model.safetensors", "weights.safetensors", "weights.npz")
+INDEX = "model.safetensors.index.json"
+LISTED_AT_MOST = 8
+
+HUGGING_FACE_PART = re.compile(r"^(?:model\.)?(encoder|decoder)\.(.*)$")
+HUGGING_FACE_TOP = {
+    "embed_positions.weight": "positional_embedding",
+    "embed_tokens.weight": "token_embedding.weight",
+    "layer_norm.weight": "ln.weight",
+    "layer_norm.bias": "ln.bias",
+}
+HUGGING_FACE_INNER = {
+    "self_attn_layer_norm": "attn_ln",
+    "encoder_attn_layer_norm": "cross_attn_ln",
+    "final_layer_norm": "mlp_ln",
+    "fc1": "mlp.0",
+    "fc2": "mlp.2",
+}
+HUGGING_FACE_ATTENTION = {"self_attn": "attn", "encoder_attn": "cross_attn"}
+HUGGING_FACE_WAYS = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "out"}
+# The output projection is the token table.
+DERIVED = re.compile(r"^proj_out\.weight$|^alignment_heads$")
+POSITIONS = "encoder.positional_embedding"
+
+
+@dataclass(frozen=True, slots=True)
+class WhisperArtifacts:
+    """A model's files, read and held against each other.
+
+    tensors: arrays in the dtype they were stored in, under OpenAI's names, convolutions [out, in, 3].
+    files: SHA-256 of the weights' and the tokenizer's file, by role.
+    """
+
+    name: str
+    dims: WhisperDims
+    settings: DecodingSettings
+    tokenizer: WhisperTokenizer
+    tensors: Mapping[str, mx.array]
+    files: Mapping[str, str]
+
+
+def is_whisper_folder(folder: Path) -> bool:
+    """Whether a folder's files say that it holds a Whisper, before anything large is read."""
+    if not (folder / CONFIG).is_file():
+        return False
+    try:
+        config = _read_json(folder / CONFIG)
+    except ModelUnreadable:
+        return False
+    return (
+        config.get("model_type") == "whisper"
+        or "n_audio_state" in config
+        or ((folder / BINARY).is_file() and "suppress_ids" in config)
+    )
+
+
+def open_folder(folder: Path) -> WhisperArtifacts:
+    """Reads a model's folder.
+
+    Raises UnknownModel where there is none, ModelUnreadable where a file is missing, cut off or of another
+    model, WeightsMismatch where the tensors are not those of the configuration.
+    """
+    if not folder.is_dir():
+        raise UnknownModel(f"{folder}: no such folder")
+    if not (folder / CONFIG).is_file():
+        raise UnknownModel(f"{folder}: holds no {CONFIG}, so no model")
+    config = _read_json(folder / CONFIG)
+    weights = _weights_file(folder)
+    source = str(weights)
+    if weights.name == BINARY:
+        variables = ctranslate2.read_binary(weights)
+        dims = ctranslate2.dims_of(variables, source)
+        named = {key: mx.array(value) for key, value in ctranslate2.openai_names(variables, source).items()}
+        del variables
+    else:
+        dims = parse_dims(config, str(folder / CONFIG))
+        named = _openai_names(_named_tensors(weights), source)
+    tensors = check_tensors(named, dims, source)
+    tokenizer = WhisperTokenizer.from_file(folder / TOKENIZER, dims.n_vocab)
+    generation = folder / GENERATION
+    stated = generation if generation.is_file() else folder / CONFIG
+    settings = parse_settings(
+        _read_json(stated), dims, tokenizer.non_speech_tokens(), tokenizer.blank_token, str(stated)
+    )
+    files = {"weights": _sha256(weights), "tokenizer": _sha256(folder / TOKENIZER)}
+    return WhisperArtifacts(folder.resolve().name, dims, settings, tokenizer, tensors, files)
+
+
+def expected_shapes(dims: WhisperDims) -> dict[str, Shape]:
+    """The tensors of a model under OpenAI's names."""
+    width = dims.n_audio_state
+    shapes: dict[str, Shape] = {
+        POSITIONS: (dims.n_audio_ctx, width),
+        "encoder.conv1.weight": (width, dims.n_mels, 3),
+        "encoder.conv1.bias": (width,),
+        "encoder.conv2.weight": (width, width, 3),
+        "encoder.conv2.bias": (width,),
+        "encoder.ln_post.weight": (width,),
+        "encoder.ln_post.bias": (width,),
+        "decoder.ln.weight": (width,),
+        "decoder.ln.bias": (width,),
+        "decoder.positional_embedding": (dims.n_text_ctx, width),
+        "decoder.token_embedding.weight": (dims.n_vocab, width),
+    }
+    for side, layers in (("encoder", dims.n_audio_layer), ("decoder", dims.n_text_layer)):
+        for layer in range(layers):
+            for block in ("attn", "cross_attn") if side == "decoder" else ("attn",):
+                shapes |= _attention_shapes(f"{side}.blocks.{layer}.{block}", width)
+            shapes |= _mlp_shapes(f"{side}.blocks.{layer}", width)
+    return shapes
+
+
+def _attention_shapes(prefix: str, width: int) -> dict[str, Shape]:
+    shapes: dict[str, Shape] = {
+        f"{prefix}.{way}.weight": (width, width) for way in ("query", "key", "value", "out")
+    }
+    shapes |= {f"{prefix}.{way}.bias": (width,) for way in ("query", "value", "out")}
+    return shapes | {f"{prefix}_ln.{kind}": (width,) for kind in ("weight", "bias")}
+
+
+def _mlp_shapes(prefix: str, width: int) -> dict[str, Shape]:
+    return {
+        f"{prefix}.mlp.0.weight": (4 * width, width),
+        f"{prefix}.mlp.0.bias": (4 * width,),
+        f"{prefix}.mlp.2.weight": (width, 4 * width),
+        f"{prefix}.mlp.2.bias": (width,),
+        f"{prefix}.mlp_ln.weight": (width,),
+        f"{prefix}.mlp_ln.bias": (width,),
+    }
+
+
+def check_tensors(named: Mapping[str, mx.array], dims: WhisperDims, source: str) -> dict[str, mx.array]:
+    """Those of `named` that a model of `dims` has. Raises WeightsMismatch that names what does not fit."""
+    expected = expected_shapes(dims)
+    # mlx-community leaves out what can be computed; where it is stored, it is rounded as the weights are.
+    named = {POSITIONS: sinusoids(dims.n_audio_ctx, dims.n_audio_state), **named}
+    missing = [f"{name} {list(shape)}" for name, shape in expected.items() if name not in named]
+    wrong = [
+        f"{name}: expected {list(shape)}, found {list(named[name].shape)}"
+        for name, shape in expected.items()
+        if name in named and tuple(named[name].shape) != shape
+    ]
+    surplus = [
+        f"{name} {list(value.shape)}"
+        for name, value in named.items()
+        if name not in expected and not DERIVED.match(name)
+    ]
+    problems = [
+        f"{label}: {_listed(names)}"
+        for label, names in (("of another shape", wrong), ("missing", missing), ("surplus", surplus))
+        if names
+    ]
+    if problems:
+        raise WeightsMismatch(
+            f"{source}: the weights do not fit the model's configuration; {'; '.join(problems)}"
+        )
+    return {name: named[name] for name in expected}
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - LISTED_AT_MOST} more" if len(names) > LISTED_AT_MOST else ""
+    return ", ".join(names[:LISTED_AT_MOST]) + more
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError) as cause:
+        raise ModelUnreadable(f"{path}: not readable as JSON: {cause}") from cause
+    if not isinstance(value, dict):
+        raise ModelUnreadable(f"{path}: holds no JSON object")
+    return value
+
+
+def _weights_file(folder: Path) -> Path:
+    for name in (BINARY, *NAMED_WEIGHTS, INDEX):
+        if (folder / name).is_file():
+            return folder / name
+    known = ", ".join((BINARY, *NAMED_WEIGHTS))
+    raise ModelUnreadable(f"{folder}: the weights are missing; one of {known} is needed")
+
+
+def _named_tensors(path: Path) -> dict[str, mx.array]:
+    if path.name != INDEX:
+        return _load(path)
+    parts = _read_json(path).get("weight_map")
+    if not isinstance(parts, dict):
+        raise ModelUnreadable(f"{path}: names no files of weights")
+    tensors: dict[str, mx.array] = {}
+    for name in sorted(set(parts.values())):
+        part = path.parent / Path(str(name)).name
+        if not part.is_file():
+            raise ModelUnreadable(f"{part}: this part of the weights is missing")
+        tensors |= _load(part)
+    return tensors
+
+
+def _load(path: Path) -> dict[str, mx.array]:
+    try:
+        loaded = mx.load(str(path))
+    except (RuntimeError, ValueError, OSError) as cause:
+        raise ModelUnreadable(f"{path}: the weights cannot be read: {cause}") from cause
+    if not isinstance(loaded, dict) or not loaded:
+        raise ModelUnreadable(f"{path}: holds no named tensors")
+    return loaded
+
+
+def _openai_names(tensors: dict[str, mx.array], source: str) -> dict[str, mx.array]:
+    """Hugging Face's or mlx-community's names and layouts as OpenAI's."""
+    quantised = next((name for name in tensors if name.endswith((".scales", ".biases"))), None)
+    if quantised is not None:
+        raise WeightsMismatch(f"{source}: {quantised} belongs to quantised weights, which cannot be read")
+    rename: Callable[[str], str]
+    if any(".layers." in name for name in tensors):
+        rename = _from_hugging_face
+    elif any(re.search(r"\.mlp[12]\.", name) for name in tensors):
+        rename = _from_mlx
+        # Channels last here, second in OpenAI's.
+        tensors = {
+            name: mx.swapaxes(value, 1, 2) if re.search(r"\.conv[12]\.weight$", name) else value
+            for name, value in tensors.items()
+        }
+    else:
+        rename = str
+    return {rename(name): value for name, value in tensors.items()}
+
+
+def _from_mlx(name: str) -> str:
+    return name.replace(".mlp1.", ".mlp.0.").replace(".mlp2.", ".mlp.2.")
+
+
+def _from_hugging_face(name: str) -> str:
+    """Names that are none of Whisper's come back as they are, and are refused as surplus."""
+    match = HUGGING_FACE_PART.match(name)
+    if match is None:
+        return name
+    side, rest = match.groups()
+    if rest in HUGGING_FACE_TOP:
+        top = HUGGING_FACE_TOP[rest]
+        return f"{side}.{top.replace('ln.', 'ln_post.') if side == 'encoder' else top}"
+    parts = rest.split(".")
+    if parts[0] != "layers" or len(parts) < 4:
+        return f"{side}.{rest}"
+    prefix, kind = f"{side}.blocks.{parts[1]}", parts[-1]
+    if parts[2] in HUGGING_FACE_INNER:
+        return f"{prefix}.{HUGGING_FACE_INNER[parts[2]]}.{kind}"
+    block, way = HUGGING_FACE_ATTENTION.get(parts[2]), HUGGING_FACE_WAYS.get(parts[3])
+    return f"{prefix}.{block}.{way}.{kind}" if block and way else name
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sinusoids(length: int, width: int) -> mx.array:
+    """The encoder's positions, float32 [length, width]: sines of half the width, then cosines."""
+    steps = np.exp(-np.log(10_000.0) / (width // 2 - 1) * np.arange(width // 2))
+    angles = np.arange(length)[:, None] * steps[None, :]
+    return mx.array(np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32))

@@ -1,0 +1,270 @@
+"""A Whisper model's dimensions, its special tokens and what its repository says about decoding.
+
+Reads the three kinds of `config.json` (Hugging Face, OpenAI's dims as mlx-community keeps them, CTranslate2's
+settings). Knows no weights and no text.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from spool.errors import InvalidRequest, ModelUnreadable
+
+SAMPLE_RATE = 16_000
+WINDOW_SECONDS = 30
+WINDOW_SAMPLES = SAMPLE_RATE * WINDOW_SECONDS
+MEL_FRAMES = 3000
+ENCODER_FRAMES = 1500
+FRAME_SECONDS = 0.02
+TIME_STEP = 0.02
+HEAD_WIDTH = 64
+MAX_INITIAL_TIME = 50  # the first time token is at most 1.0 s
+MAX_NEW_TOKENS = 224
+MAX_PROMPT = 223  # previous text and hotwords together
+NO_SPEECH_THRESHOLD = 0.6
+TIMES = 1501
+VOCABULARIES = (51864, 51865, 51866)
+
+# In the order of their tokens (openai-whisper, tokenizer.py); Cantonese is large-v3's alone.
+LANGUAGE_CODES = tuple(
+    """
+    en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt
+    la mi ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc
+    ka be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue
+    """.split()  # noqa: SIM905 - a table of a hundred words
+)
+TASKS = ("transcribe", "translate")
+
+# (layer, head) whose cross attention follows time (openai-whisper, __init__.py), by decoder layers, heads and
+# vocabulary; where a repository names none.
+ALIGNMENT_HEADS: Mapping[tuple[int, int, int], tuple[tuple[int, int], ...]] = {
+    (4, 6, 51864): ((1, 0), (2, 0), (2, 5), (3, 0), (3, 1), (3, 2), (3, 3), (3, 4)),
+    (6, 8, 51865): ((3, 1), (4, 2), (4, 3), (4, 7), (5, 1), (5, 2), (5, 4), (5, 6)),
+    (32, 20, 51866): (
+        (7, 0), (10, 17), (12, 18), (13, 12), (16, 1), (17, 14), (19, 11), (21, 4), (24, 1), (25, 6),
+    ),
+    (4, 20, 51866): ((2, 4), (2, 11), (3, 3), (3, 6), (3, 11), (3, 14)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WhisperDims:
+    """OpenAI's ModelDimensions."""
+
+    n_mels: int
+    n_audio_ctx: int
+    n_audio_state: int
+    n_audio_head: int
+    n_audio_layer: int
+    n_vocab: int
+    n_text_ctx: int
+    n_text_state: int
+    n_text_head: int
+    n_text_layer: int
+
+
+HUGGING_FACE_NAMES = {
+    "n_mels": "num_mel_bins",
+    "n_audio_ctx": "max_source_positions",
+    "n_audio_state": "d_model",
+    "n_audio_head": "encoder_attention_heads",
+    "n_audio_layer": "encoder_layers",
+    "n_vocab": "vocab_size",
+    "n_text_ctx": "max_target_positions",
+    "n_text_state": "d_model",
+    "n_text_head": "decoder_attention_heads",
+    "n_text_layer": "decoder_layers",
+}
+
+
+def parse_dims(config: Mapping[str, Any], source: str) -> WhisperDims:
+    """The dimensions in a Hugging Face or OpenAI configuration. Raises ModelUnreadable."""
+    hugging_face = "d_model" in config
+    values = {}
+    for field in fields(WhisperDims):
+        name = HUGGING_FACE_NAMES[field.name] if hugging_face else field.name
+        value = config.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ModelUnreadable(f"{source}: {name} must be a positive integer, not {value!r}")
+        values[field.name] = value
+    return check_dims(WhisperDims(**values), source)
+
+
+def check_dims(dims: WhisperDims, source: str) -> WhisperDims:
+    """Raises ModelUnreadable where no Whisper has such dimensions."""
+    if dims.n_vocab not in VOCABULARIES:
+        known = ", ".join(map(str, VOCABULARIES))
+        raise ModelUnreadable(f"{source}: a vocabulary of {dims.n_vocab} tokens; Whisper's have {known}")
+    if dims.n_mels not in (80, 128):
+        raise ModelUnreadable(f"{source}: {dims.n_mels} mel bands; Whisper has 80 or 128")
+    if dims.n_audio_ctx != ENCODER_FRAMES:
+        raise ModelUnreadable(f"{source}: {dims.n_audio_ctx} encoder frames; Whisper has {ENCODER_FRAMES}")
+    if dims.n_audio_state != dims.n_text_state:
+        raise ModelUnreadable(f"{source}: encoder and decoder are of different width")
+    for side, heads in (("encoder", dims.n_audio_head), ("decoder", dims.n_text_head)):
+        if heads * HEAD_WIDTH != dims.n_audio_state:
+            raise ModelUnreadable(
+                f"{source}: {heads} {side} heads at width {dims.n_audio_state}; "
+                f"Whisper's heads are {HEAD_WIDTH} wide"
+            )
+    return dims
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialTokens:
+    """Special tokens, all derived from the vocabulary's size: 51864 English only, 51865 multilingual, 51866
+    large-v3 and its children."""
+
+    vocabulary: int
+
+    @property
+    def multilingual(self) -> bool:
+        """Whether the model knows languages and tasks."""
+        return self.vocabulary >= 51865
+
+    @property
+    def languages(self) -> int:
+        """How many language tokens there are."""
+        return self.vocabulary - 51765 - self.multilingual
+
+    @property
+    def eot(self) -> int:
+        """End of text; every text token is below it."""
+        return 50257 if self.multilingual else 50256
+
+    @property
+    def sot(self) -> int:
+        """Start of transcript."""
+        return self.eot + 1
+
+    @property
+    def first_language(self) -> int:
+        """The token of English."""
+        return self.sot + 1
+
+    @property
+    def translate(self) -> int:
+        """The task of translating into English."""
+        return self.first_language + self.languages
+
+    @property
+    def transcribe(self) -> int:
+        """The task of transcribing."""
+        return self.translate + 1
+
+    @property
+    def sot_lm(self) -> int:
+        """Unused."""
+        return self.translate + 2
+
+    @property
+    def sot_prev(self) -> int:
+        """Previous text follows."""
+        return self.translate + 3
+
+    @property
+    def no_speech(self) -> int:
+        """Nothing is spoken in the window; older files call it nocaptions."""
+        return self.translate + 4
+
+    @property
+    def no_timestamps(self) -> int:
+        """No times are wanted."""
+        return self.translate + 5
+
+    @property
+    def time(self) -> int:
+        """<|0.00|>; one more each 0.02 s."""
+        return self.translate + 6
+
+    def language(self, code: str) -> int:
+        """The token of a language. Raises InvalidRequest where the model does not have it."""
+        if not self.multilingual:
+            if code != "en":
+                raise InvalidRequest(f"the model knows English only, not {code!r}")
+            return self.first_language
+        known = LANGUAGE_CODES[: self.languages]
+        if code not in known:
+            raise InvalidRequest(f"the model has no language {code!r}; it has: {', '.join(known)}")
+        return self.first_language + known.index(code)
+
+    def prompt(
+        self,
+        language: str = "en",
+        task: str = "transcribe",
+        *,
+        timestamps: bool = True,
+        previous: Sequence[int] = (),
+    ) -> list[int]:
+        """The tokens before the first sampled one. previous: text tokens, the last 223 of which are kept.
+
+        Raises InvalidRequest for a language or task that the model does not have.
+        """
+        if task not in TASKS:
+            raise InvalidRequest(f"unknown task {task!r}: {' or '.join(TASKS)}")
+        token = self.language(language)
+        if task == "translate" and not self.multilingual:
+            raise InvalidRequest("the model knows English only and cannot translate")
+        head = [self.sot]
+        if self.multilingual:
+            head += [token, self.translate if task == "translate" else self.transcribe]
+        context = [self.sot_prev, *previous[-MAX_PROMPT:]] if previous else []
+        return context + head + ([] if timestamps else [self.no_timestamps])
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingSettings:
+    """What a repository says about decoding.
+
+    suppress: ids that are never sampled. suppress_first: ids that are not sampled first. alignment_heads:
+    (layer, head) pairs whose cross attention follows time.
+    """
+
+    suppress: tuple[int, ...]
+    suppress_first: tuple[int, ...]
+    alignment_heads: tuple[tuple[int, int], ...]
+
+
+def parse_settings(
+    config: Mapping[str, Any], dims: WhisperDims, suppress: Sequence[int], blank: int, source: str
+) -> DecodingSettings:
+    """Settings of a `generation_config.json` or a CTranslate2 `config.json`; what is not in it is derived.
+
+    suppress, blank: OpenAI's set of symbols and the token of one space, from the tokenizer. Raises
+    ModelUnreadable where the file names a token or a head that the model does not have.
+    """
+    ids = SpecialTokens(dims.n_vocab)
+    named = config.get("suppress_ids", config.get("suppress_tokens"))
+    first = config.get("suppress_ids_begin", config.get("begin_suppress_tokens"))
+    # -1 stands for OpenAI's set.
+    tokens = tuple(suppress) if named is None or -1 in named else tuple(named)
+    always = (ids.transcribe, ids.translate, ids.sot, ids.sot_prev, ids.sot_lm, ids.no_speech)
+    heads = _alignment_heads(config.get("alignment_heads"), dims)
+    settings = DecodingSettings(
+        suppress=tuple(sorted({*tokens, *always})),
+        suppress_first=tuple(first) if first is not None else (blank, ids.eot),
+        alignment_heads=heads,
+    )
+    for token in (*settings.suppress, *settings.suppress_first):
+        if not isinstance(token, int) or not 0 <= token < dims.n_vocab:
+            raise ModelUnreadable(f"{source}: {token!r} is no token of a vocabulary of {dims.n_vocab}")
+    for layer, head in heads:
+        if not (0 <= layer < dims.n_text_layer and 0 <= head < dims.n_text_head):
+            raise ModelUnreadable(f"{source}: no alignment head ({layer}, {head}) in this decoder")
+    return settings
+
+
+def _alignment_heads(named: object, dims: WhisperDims) -> tuple[tuple[int, int], ...]:
+    if isinstance(named, list) and named:
+        return tuple((int(layer), int(head)) for layer, head in named)
+    known = ALIGNMENT_HEADS.get((dims.n_text_layer, dims.n_text_head, dims.n_vocab))
+    if known is not None:
+        return known
+    upper = range(dims.n_text_layer // 2, dims.n_text_layer)
+    return tuple((layer, head) for layer in upper for head in range(dims.n_text_head))
+
+
+def is_layer_name(name: str) -> re.Match[str] | None:
+    """`layer_12` -> its match, whose first group is the number; None for `layer_norm`."""
+    return re.fullmatch(r"layer_(\d+)", name)

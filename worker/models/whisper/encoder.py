@@ -1,0 +1,72 @@
+"""Whisper's encoder: log-mel of whole windows to frames, 50 a second.
+
+Every window is 30 seconds, so there is no mask and no padding, and a window never sees its neighbours.
+"""
+
+from collections.abc import Mapping
+
+import mlx.core as mx
+
+from kernels.nn.activations import gelu
+from worker.models.whisper.config import WhisperDims
+from worker.models.whisper.layers import Tensors, attend_full, join_heads, split_heads
+
+
+class WhisperEncoder:
+    """Two convolutions as matrix products, sinusoids, pre-norm blocks, a norm (Radford et al. 2022, 2.2)."""
+
+    def __init__(self, dims: WhisperDims, tensors: Mapping[str, mx.array], dtype: mx.Dtype) -> None:
+        self.dims, self.dtype = dims, dtype
+        source = Tensors(tensors, dtype)
+        self.convolutions = [
+            # [out, in, 3] as [3 * in, out]: three frames lie side by side in a row.
+            (_rows(source.array(f"encoder.{name}.weight")), source.array(f"encoder.{name}.bias"))
+            for name in ("conv1", "conv2")
+        ]
+        self.positions = source.array("encoder.positional_embedding")
+        blocks = [f"encoder.blocks.{layer}" for layer in range(dims.n_audio_layer)]
+        self.layers = [(source.self_attention(block), source.mlp(block)) for block in blocks]
+        self.norm = source.norm("encoder.ln_post")
+
+    @property
+    def parameters(self) -> list[mx.array]:
+        """Every array, to evaluate or to count."""
+        arrays = [array for pair in self.convolutions for array in pair]
+        arrays += [self.positions, self.norm.weight, self.norm.bias]
+        for attention, mlp in self.layers:
+            arrays += [
+                attention.norm.weight,
+                attention.norm.bias,
+                attention.fused.weight,
+                attention.fused.bias,
+            ]
+            arrays += [attention.out.weight, attention.out.bias, mlp.norm.weight, mlp.norm.bias]
+            arrays += [mlp.widen, mlp.widen_bias, mlp.narrow.weight, mlp.narrow.bias]
+        return arrays
+
+    def __call__(self, mel: mx.array) -> mx.array:
+        """[B, 3000, mels] float32 -> [B, 1500, d] in the model's dtype."""
+        x = mel.astype(self.dtype)
+        for (weight, bias), stride in zip(self.convolutions, (1, 2), strict=True):
+            x = gelu(_windows(x, stride) @ weight, bias)
+        x = x + self.positions
+        heads = self.dims.n_audio_head
+        for attention, mlp in self.layers:
+            fused = attention.fused(attention.norm(x))
+            queries, keys, values = (split_heads(part, heads) for part in mx.split(fused, 3, axis=-1))
+            x = x + attention.out(join_heads(attend_full(queries, keys, values)))
+            x = x + mlp(x)
+        return self.norm(x)
+
+
+def _rows(weight: mx.array) -> mx.array:
+    return weight.transpose(2, 1, 0).reshape(-1, weight.shape[0])
+
+
+def _windows(x: mx.array, stride: int) -> mx.array:
+    """[B, T, d] -> [B, T / stride, 3 d]: each frame between its neighbours, zeros beyond the ends."""
+    batch, length, width = x.shape
+    padded = mx.contiguous(mx.pad(x, [(0, 0), (1, 1), (0, 0)]))
+    return mx.as_strided(
+        padded, (batch, length // stride, 3 * width), ((length + 2) * width, stride * width, 1)
+    )

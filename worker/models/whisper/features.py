@@ -1,0 +1,74 @@
+"""Whisper's log-mel features of one window of 30 seconds.
+
+Zeros behind the samples, then the transform; the ceiling is the window's own loudest band, so that the chunk
+alone decides. Computed in 64 bit: a band 80 dB below the loudest is less than 32-bit rounding of the
+transform leaves intact. (openai-whisper, whisper/audio.py; librosa's filters.mel(norm="slaney").)
+"""
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import AudioTooLong
+from worker.models.whisper.config import MEL_FRAMES, SAMPLE_RATE, WINDOW_SAMPLES
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+HOP = 160
+TRANSFORM = 400
+POWER_FLOOR = 1e-10
+DYNAMIC_RANGE = 8.0  # of log10
+MEL_BREAK = 15.0  # below it the scale is linear, 200 / 3 Hz a mel
+MEL_BREAK_HZ = 1000.0
+MEL_LOG_STEP = float(np.log(6.4) / 27.0)
+TOP_HZ = 8000.0
+
+
+@cache
+def mel_filters(mels: int) -> Float64:
+    """Slaney's scale, triangles of equal area from 0 to 8000 Hz, [mels, 201], rounded to float32 as
+    trained."""
+    top = MEL_BREAK + np.log(TOP_HZ / MEL_BREAK_HZ) / MEL_LOG_STEP
+    scale = np.linspace(0.0, top, mels + 2)
+    edges = np.where(
+        scale < MEL_BREAK, scale * 200.0 / 3.0, MEL_BREAK_HZ * np.exp(MEL_LOG_STEP * (scale - MEL_BREAK))
+    )
+    bins = np.linspace(0.0, SAMPLE_RATE / 2, TRANSFORM // 2 + 1)
+    ramps = edges[:, None] - bins[None, :]
+    width = np.diff(edges)
+    triangles = np.maximum(0.0, np.minimum(-ramps[:-2] / width[:-1, None], ramps[2:] / width[1:, None]))
+    area = 2.0 / (edges[2:] - edges[:-2])
+    filters: Float64 = (triangles * area[:, None]).astype(np.float32).astype(np.float64)
+    return filters
+
+
+@cache
+def _taper() -> Float64:
+    taper: Float64 = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(TRANSFORM) / TRANSFORM)
+    return taper
+
+
+def log_mel(samples: Float32, mels: int) -> Float32:
+    """Samples [N] at 16 kHz, at most 30 s -> [3000, mels] float32. Raises AudioTooLong."""
+    if len(samples) > WINDOW_SAMPLES:
+        raise AudioTooLong(
+            f"a window of {len(samples) / SAMPLE_RATE:.2f} s; "
+            f"Whisper's are at most {WINDOW_SAMPLES // SAMPLE_RATE} s"
+        )
+    padded = np.zeros(WINDOW_SAMPLES + TRANSFORM, np.float64)
+    padded[TRANSFORM // 2 : TRANSFORM // 2 + len(samples)] = samples
+    window = padded[TRANSFORM // 2 : TRANSFORM // 2 + WINDOW_SAMPLES]
+    # Mirrored at both ends, the edge itself not repeated.
+    padded[: TRANSFORM // 2] = window[TRANSFORM // 2 : 0 : -1]
+    padded[-TRANSFORM // 2 :] = window[-2 : -TRANSFORM // 2 - 2 : -1]
+    # Frames behind the sound and its mirror are zero, and so is their power.
+    active = MEL_FRAMES if len(samples) == WINDOW_SAMPLES else min(MEL_FRAMES, len(samples) // HOP + 3)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, TRANSFORM)[::HOP][:active]
+    spectrum = np.fft.rfft(frames * _taper(), axis=1)
+    power = spectrum.real**2 + spectrum.imag**2
+    mel = np.full((MEL_FRAMES, mels), np.log10(POWER_FLOOR))
+    mel[:active] = np.log10(np.maximum(power @ mel_filters(mels).T, POWER_FLOOR))
+    scaled: Float32 = ((np.maximum(mel, mel.max() - DYNAMIC_RANGE) + 4.0) / 4.0).astype(np.float32)
+    return scaled

@@ -1,0 +1,210 @@
+"""What Whisper's decoder remembers: cross keys and values of each utterance, and its live hypotheses' own.
+
+Cross keys and values are computed once an utterance and shared by its hypotheses. Own keys and values lie in
+a pool of columns, one for each hypothesis and position; a parent table says whose column each position of a
+hypothesis is, so that reordering moves integers alone. Knows no weights.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.attention.cross_attention import cross_attention
+from worker.models.whisper.config import HEAD_WIDTH
+
+GROWTH = 64  # positions by which the pool grows
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """Windows that were encoded together: frames [B, 1500, d], frames of real sound int32 [B], and for each
+    decoder layer cross keys [B, H, 64, 1500] and values [B, H, 1500, 64]."""
+
+    frames: mx.array
+    lengths: NDArray[np.int32]
+    cross: tuple[tuple[mx.array, mx.array], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedWindow:
+    """One window of a batch."""
+
+    batch: EncodedBatch
+    index: int
+
+    @property
+    def length(self) -> int:
+        """Encoder frames of real sound, 50 a second."""
+        return int(self.batch.lengths[self.index])
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Cross keys and values of utterances in order; `rows[i]` are those of `batches[i]` that are meant."""
+
+    batches: tuple[EncodedBatch, ...]
+    rows: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, windows: Sequence[EncodedWindow]) -> "Memory":
+        """Neighbours that were encoded together stay together."""
+        batches: list[EncodedBatch] = []
+        rows: list[list[int]] = []
+        for window in windows:
+            if not batches or batches[-1] is not window.batch:
+                batches.append(window.batch)
+                rows.append([])
+            rows[-1].append(window.index)
+        return cls(tuple(batches), tuple(map(tuple, rows)))
+
+    def windows(self) -> list[EncodedWindow]:
+        """What `of` was given."""
+        return [
+            EncodedWindow(batch, row)
+            for batch, rows in zip(self.batches, self.rows, strict=True)
+            for row in rows
+        ]
+
+    def cross(self, group: int, layer: int) -> tuple[mx.array, mx.array]:
+        """Keys and values of a group at a layer; copied only where a part of a batch is left."""
+        keys, values = self.batches[group].cross[layer]
+        rows = self.rows[group]
+        if rows == tuple(range(keys.shape[0])):
+            return keys, values
+        chosen = mx.array(rows)
+        return keys[chosen], values[chosen]
+
+    def attend(self, queries: mx.array, layer: int, beam: int) -> mx.array:
+        """Cross attention of `beam` scaled queries an utterance, in order: [U * beam, H, 64] -> the same."""
+        outputs, first = [], 0
+        for batch, rows in zip(self.batches, self.rows, strict=True):
+            keys, values = batch.cross[layer]
+            own = queries[first : first + len(rows) * beam]
+            utterances = mx.array(np.repeat(np.array(rows, np.int32), beam))
+            lengths = mx.full((keys.shape[0],), keys.shape[-1], mx.int32)
+            repeats = max(rows.count(row) for row in set(rows))
+            outputs.append(
+                cross_attention(own, keys, values, utterances, lengths, beam=beam * repeats, scaled=True)
+            )
+            first += len(rows) * beam
+        return mx.concatenate(outputs) if len(outputs) > 1 else outputs[0]
+
+
+@dataclass(slots=True)
+class WhisperState:
+    """B live utterances of K hypotheses each.
+
+    keys, values: a layer's pool [B, H, capacity * K, 64]; column s * K + k was written by hypothesis k at
+    position s. owners: int32 [B, K, capacity], whose column each position of a hypothesis is. positions:
+    int32 [B], where the next token stands.
+    """
+
+    memory: Memory
+    keys: list[mx.array]
+    values: list[mx.array]
+    owners: mx.array
+    positions: NDArray[np.int32]
+
+    @property
+    def utterances(self) -> int:
+        """B."""
+        return len(self.positions)
+
+    @property
+    def beam(self) -> int:
+        """K."""
+        return int(self.owners.shape[1])
+
+    @property
+    def capacity(self) -> int:
+        """Positions that the pool has columns for."""
+        return int(self.owners.shape[2])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pool, cross keys and values not counted."""
+        return sum(array.nbytes for array in (*self.keys, *self.values, self.owners))
+
+    def grow(self, positions: int) -> None:
+        """Makes room for this many positions."""
+        missing = positions - self.capacity
+        if missing <= 0:
+            return
+        added = -(-missing // GROWTH) * GROWTH
+        columns = [(0, 0), (0, 0), (0, added * self.beam), (0, 0)]
+        self.keys = [mx.pad(array, columns) for array in self.keys]
+        self.values = [mx.pad(array, columns) for array in self.values]
+        self.owners = mx.pad(self.owners, [(0, 0), (0, 0), (0, added)])
+
+    def write(self, layer: int, keys: mx.array, values: mx.array, columns: mx.array) -> None:
+        """Puts [B, H, K, 64] into columns int32 [B, K]."""
+        where = mx.broadcast_to(columns[:, None, :, None], keys.shape)
+        self.keys[layer] = mx.put_along_axis(self.keys[layer], where, keys, axis=2)
+        self.values[layer] = mx.put_along_axis(self.values[layer], where, values, axis=2)
+
+    def columns(self) -> mx.array:
+        """The columns that the hypotheses write at their positions, int32 [B, K]."""
+        return mx.array(self.positions[:, None] * self.beam + np.arange(self.beam, dtype=np.int32))
+
+    def claim(self) -> None:
+        """Notes each hypothesis as the owner of its column at its position."""
+        hypotheses = mx.arange(self.beam, dtype=mx.int32)[None, :, None]
+        here = mx.array(self.positions)[:, None, None] == mx.arange(self.capacity)
+        self.owners = mx.where(here, hypotheses, self.owners)
+
+    def places(self) -> mx.array:
+        """Where each position of a hypothesis stands in the pool, int32 [B * K, used], for `self_attention`;
+        used is the longest history, the present position included."""
+        used = int(self.positions.max()) + 1
+        columns = self.owners[:, :, :used] + mx.arange(used, dtype=mx.int32) * self.beam
+        rows = mx.arange(self.utterances, dtype=mx.int32) * (self.capacity * self.beam)
+        return (columns + rows[:, None, None]).reshape(self.utterances * self.beam, used)
+
+    def lengths(self) -> mx.array:
+        """Positions of each hypothesis, the present one included, int32 [B * K]."""
+        return mx.array(np.repeat(self.positions + 1, self.beam).astype(np.int32))
+
+    def select(self, utterances: Sequence[int]) -> "WhisperState":
+        """These utterances alone, in this order."""
+        chosen = mx.array(list(utterances), mx.int32)
+        windows = self.memory.windows()
+        return WhisperState(
+            Memory.of([windows[row] for row in utterances]),
+            [array[chosen] for array in self.keys],
+            [array[chosen] for array in self.values],
+            self.owners[chosen],
+            self.positions[list(utterances)],
+        )
+
+
+def empty_state(
+    windows: Sequence[EncodedWindow], beam: int, layers: int, heads: int, positions: int, dtype: mx.Dtype
+) -> WhisperState:
+    """Utterances without history; room for `positions`."""
+    count = len(windows)
+    capacity = max(GROWTH, -(-positions // GROWTH) * GROWTH)
+    shape = (count, heads, capacity * beam, HEAD_WIDTH)
+    return WhisperState(
+        Memory.of(windows),
+        [mx.zeros(shape, dtype) for _ in range(layers)],
+        [mx.zeros(shape, dtype) for _ in range(layers)],
+        mx.zeros((count, beam, capacity), mx.int32),
+        np.zeros(count, np.int32),
+    )
+
+
+def join_states(states: Sequence[WhisperState]) -> WhisperState:
+    """The utterances of several states, in order; all of one beam."""
+    capacity = max(state.capacity for state in states)
+    for state in states:
+        state.grow(capacity)
+    return WhisperState(
+        Memory.of([window for state in states for window in state.memory.windows()]),
+        [mx.concatenate(list(arrays)) for arrays in zip(*(state.keys for state in states), strict=True)],
+        [mx.concatenate(list(arrays)) for arrays in zip(*(state.values for state in states), strict=True)],
+        mx.concatenate([state.owners for state in states]),
+        np.concatenate([state.positions for state in states]),
+    )

@@ -1,0 +1,89 @@
+"""What is to be done with the answers to a window: keep them, ask again, or give up.
+
+A chunk is one window at first. With times the model reads over pauses, but may open a last segment and not
+read it, so what follows the last closed time is asked again; without times it stops at the first long pause.
+Both modes are asked on one encoding, and the longer answer that is no loop is taken; where both loop, the
+halves are asked. At most four rounds; no clock, no chance, and nothing of another chunk. Knows no engine.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.models.base_attention import Reading, Verdict, Window
+from worker.models.whisper.config import (
+    MAX_NEW_TOKENS,
+    NO_SPEECH_THRESHOLD,
+    SAMPLE_RATE,
+    TIME_STEP,
+    SpecialTokens,
+)
+
+ROUNDS_MAX = 4  # beyond the first
+COMPRESSION_MAX = 2.4  # above it a text is a loop (Radford et al. 2022, 4.5)
+TAIL_SECONDS = 1.0  # a shorter rest is not asked again
+CLOSED_SECONDS_MIN = 0.2  # a time that closes nothing does not move a window on
+HALVED_SECONDS_MIN = 4.0
+TIMED_BONUS = 1.5  # words by which the mode without times must be ahead
+LEVEL_SECONDS = 0.3
+MIDDLE = (0.3, 0.7)
+
+
+def judge(
+    window: Window,
+    readings: Sequence[Reading],
+    no_speech: float,
+    samples: NDArray[np.float32],
+    ids: SpecialTokens,
+) -> Verdict:
+    """What becomes of a window. samples: its own, at 16 kHz.
+
+    `hush`: nothing is spoken. `kept`: words, and perhaps a rest to be asked. `divided`: all answers loop, the
+    halves are asked. `lost`: they loop and cannot be divided further.
+    """
+    if no_speech > NO_SPEECH_THRESHOLD:
+        return Verdict("hush")
+    sound = [reading for reading in readings if not is_loop(reading)]
+    if not sound:
+        if window.round >= ROUNDS_MAX or window.seconds <= HALVED_SECONDS_MIN:
+            return Verdict("lost")
+        cut = window.start + quietest(samples)
+        halves = (Window(window.start, cut, window.round + 1), Window(cut, window.stop, window.round + 1))
+        return Verdict("divided", again=halves)
+    best = max(sound, key=lambda reading: reading.words + TIMED_BONUS * reading.timestamps)
+    if not best.timestamps or window.round >= ROUNDS_MAX:
+        return Verdict("kept", best.tokens)
+    tokens, end = closed(best.tokens, ids)
+    if end <= CLOSED_SECONDS_MIN or window.seconds - end <= TAIL_SECONDS:
+        return Verdict("kept", best.tokens)
+    rest = Window(window.start + int(end * SAMPLE_RATE), window.stop, window.round + 1)
+    return Verdict("kept", tokens, (rest,))
+
+
+def is_loop(reading: Reading) -> bool:
+    """Whether an answer repeats itself or never ended."""
+    endless = not reading.ended or len(reading.tokens) >= MAX_NEW_TOKENS - 1
+    return endless or reading.compression > COMPRESSION_MAX
+
+
+def closed(tokens: Sequence[int], ids: SpecialTokens) -> tuple[tuple[int, ...], float]:
+    """The tokens up to the last time that closes a segment, that time among them, and its seconds; all of
+    them and 0 where no time is."""
+    last = next((at for at in range(len(tokens) - 1, -1, -1) if tokens[at] >= ids.time), None)
+    if last is None:
+        return tuple(tokens), 0.0
+    # Two times in a row: the second opens a segment that was not read.
+    opened = last > 0 and tokens[last - 1] >= ids.time
+    return tuple(tokens[: last if opened else last + 1]), (tokens[last] - ids.time) * TIME_STEP
+
+
+def quietest(samples: NDArray[np.float32]) -> int:
+    """The sample in the middle of a window around which 0.3 s are quietest, the first of equals."""
+    width = int(LEVEL_SECONDS * SAMPLE_RATE)
+    power = np.concatenate([np.zeros(1), np.cumsum(np.square(samples, dtype=np.float64))])
+    first, last = (int(len(samples) * share) for share in MIDDLE)
+    centres = np.arange(first, max(last, first + 1))
+    left = np.maximum(centres - width // 2, 0)
+    right = np.minimum(centres + width // 2, len(samples))
+    return int(centres[np.argmin(power[right] - power[left])])

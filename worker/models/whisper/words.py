@@ -1,0 +1,84 @@
+"""From the times of tokens to words with seconds.
+
+Words end where the next begins, so one before a pause swallows it, and one behind a pause begins too early.
+OpenAI's cure shortens words that are longer than twice the median at sentence marks and at the start; here a
+chunk is cured by itself. (openai-whisper, timing.add_word_timestamps.) Knows no chunk's place in a recording.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from worker.models.base import TokenSpan
+from worker.models.base_attention import TokenTimes
+from worker.models.whisper.tokenizer import join_punctuation
+
+SENTENCE_MARKS = ".。!！?？"  # noqa: RUF001 - full-width marks are meant
+MEDIAN_SECONDS_MAX = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWord:
+    """A word with its space and marks, seconds from the window's start, its tokens' mean probability."""
+
+    text: str
+    start: float
+    end: float
+    probability: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasts."""
+        return self.end - self.start
+
+
+def timed_words(spans: Sequence[TokenSpan], times: TokenTimes) -> list[TimedWord]:
+    """spans: `WhisperTokenizer.words` of the tokens that `times` are of. No word ends before it
+    starts."""
+    words = [_timed(span, times) for span in spans]
+    lengths = [word.seconds for word in words if word.seconds > 0]
+    median = min(MEDIAN_SECONDS_MAX, float(np.median(lengths))) if lengths else 0.0
+    words = _shortened_at_marks(words, 2 * median) if lengths else words
+    by_first = {span.first: word for span, word in zip(spans, words, strict=True)}
+    joined = []
+    for span in join_punctuation(spans):
+        parts = [by_first[part.first] for part in spans if span.first <= part.first < span.last]
+        shares = times.probabilities[span.first : span.last]
+        probability = float(shares.mean()) if len(shares) else 0.0
+        joined.append(TimedWord(span.text, parts[0].start, parts[-1].end, probability))
+    return _shortened_at_start(joined, median)
+
+
+def _timed(span: TokenSpan, times: TokenTimes) -> TimedWord:
+    shares = times.probabilities[span.first : span.last]
+    start, end = float(times.starts[span.first]), float(times.starts[span.last])
+    return TimedWord(span.text, start, end, float(shares.mean()) if len(shares) else 0.0)
+
+
+def _shortened_at_marks(words: Sequence[TimedWord], longest: float) -> list[TimedWord]:
+    out = list(words[:1])
+    for before, word in pairwise(words):
+        if word.seconds > longest:
+            if word.text in SENTENCE_MARKS:
+                word = replace(word, end=word.start + longest)
+            elif before.text in SENTENCE_MARKS:
+                word = replace(word, start=word.end - longest)
+        out.append(word)
+    return out
+
+
+def _shortened_at_start(words: list[TimedWord], median: float) -> list[TimedWord]:
+    """The first word, where it and the second swallowed the pause before them."""
+    longest = 2 * median
+    if not words or words[0].end <= 4 * median:
+        return words
+    first, second = words[0], words[1] if len(words) > 1 else None
+    if first.seconds <= longest and (second is None or second.end - first.start <= 2 * longest):
+        return words
+    if second is not None and second.seconds > longest:
+        boundary = max(second.end / 2, second.end - longest)
+        first, second = replace(first, end=boundary), replace(second, start=boundary)
+    first = replace(first, start=max(0.0, first.end - longest))
+    return [first, *([second] if second is not None else []), *words[2:]]
