@@ -120,8 +120,8 @@ class ModelInfo:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that this model's answers depend on: its files, `numerics`, the cut into chunks and the
-        decoder's version. Chunks of two of these are never put into one transcript."""
+        """SHA-256 of all that this model's answers depend on: its files, `numerics`, the cut into chunks and
+        the decoder's version. Chunks of two of these are never put into one transcript."""
         maker: list[object] = [self.sha256, sorted(self.files.items()), self.numerics, repr(self.chunking)]
         maker.append(DECODER_VERSION)
         return hashlib.sha256(json.dumps(maker).encode()).hexdigest()
