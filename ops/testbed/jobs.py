@@ -1,8 +1,6 @@
 """A worker's inside without Celery, for tests of one job: a real engine process, SQLite and a folder."""
 
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from sqlalchemy import func, select
 
 from ops.testbed.fake_models import RATE
 from ops.testbed.rows import registered
+from ops.testbed.waiting import DEADLINE
 from spool.domain.jobs import Job, Source
 from spool.domain.ledger import CostSums
 from spool.domain.options import AskedOptions
@@ -34,7 +33,6 @@ from worker.service.context import WorkerContext
 from worker.service.wasted_time import WastedTime
 from worker.sources.fetch import Sources
 
-DEADLINE = 60.0
 RETRY = RetryPolicy(attempts=3, first_pause=0.001, longest_pause=0.001)
 
 
@@ -45,14 +43,6 @@ def taken_in(engine: Engine) -> None:
     engine.forget("fence")
     with pytest.raises(JobCancelled):
         fence.result(DEADLINE)
-
-
-def until(condition: Callable[[], object], what: str = "the condition", seconds: float = DEADLINE) -> None:
-    """Wait for it; the deadline is only there so that a broken test ends."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} never came true"
-        time.sleep(0.01)
 
 
 def speechlike(seconds: float, level: float = 0.3) -> NDArray[np.float32]:

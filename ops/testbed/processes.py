@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 from sqlalchemy import func, select
 
-from ops.testbed.jobs import DEADLINE, until
+from ops.testbed.waiting import DEADLINE, until
 from spool.broker.celery_app import celery_app, send_hint
 from spool.domain.jobs import Job, Source, queue_name
 from spool.domain.options import JobOptions

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import httpx
 
-from ops.testbed import jobs as workshop
+from ops.testbed import waiting
 from ops.testbed.counting_model import LIST, decodings
-from ops.testbed.jobs import DEADLINE, speechlike, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import ROOT, Fleet, alive
+from ops.testbed.waiting import DEADLINE, PATIENCE
 from spool.audit.rules import Grace
 from spool.audit.runner import AuditReport, audit
 from spool.broker.embedded_redis import EmbeddedRedis
@@ -31,13 +32,12 @@ from spool.store.jobs import NewJob, create_job
 
 LOG = "SPOOL_FAULTS_LOG"  # a file to add what was measured to; the table in docs/faults.md is made from it
 TOLD = ("name", "states", "note", "seconds", "repeated", "decoded")
-PATIENCE = 240.0  # s: some recoveries take half a minute on a machine that has nothing else to do
 _levels = itertools.count(1)
 
 
 def until(condition: Callable[[], object], what: str = "the condition") -> None:
     """Wait for it, with patience for a slow machine."""
-    workshop.until(condition, what, PATIENCE)
+    waiting.until(condition, what, PATIENCE)
 
 
 @dataclass
@@ -69,6 +69,11 @@ class Fault:
                 log.write(json.dumps(told) + "\n")
 
 
+TOKEN = "token-of-the-testbed"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+"""What a request to the API of a `Stack` needs."""
+
+
 class Stack(Fleet):
     """A `Fleet` with an API, failpoints, and an audit at the end of each fault."""
 
@@ -95,6 +100,7 @@ class Stack(Fleet):
         told = {
             "SPOOL_MODELS": ",".join(f"{name}={script}" for name, script in scripts.items()),
             "SPOOL_DEFAULT_MODEL": "plain",
+            "SPOOL_API_TOKEN": TOKEN,
             "SPOOL_MAX_BATCH": "2",
             "SPOOL_MAX_CRASHES": "5",
             "SPOOL_LEASE_SECONDS": "4",  # long enough that a busy machine loses none by being slow
@@ -301,7 +307,7 @@ def post_upload(url: str, path: Path, key: str, model: str = "plain") -> httpx.R
     with httpx.Client(timeout=60, trust_env=False) as client, path.open("rb") as file:
         return client.post(
             f"{url}/v1/jobs",
-            headers={"Idempotency-Key": key},
+            headers={**HEADERS, "Idempotency-Key": key},
             data={"request": json.dumps({"options": {"model": model}})},
             files={"file": (path.name, file, "audio/wav")},
         )

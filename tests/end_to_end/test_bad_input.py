@@ -7,8 +7,9 @@ import pytest
 
 from ops.testbed.bad_audio import EXPECTED, make_bad_files
 from ops.testbed.fake_models import tone
-from ops.testbed.jobs import until, write_wav
+from ops.testbed.jobs import write_wav
 from ops.testbed.processes import REAL, Fleet, drained
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript
 from spool.objects import object_store

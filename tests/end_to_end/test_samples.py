@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.testbed.jobs import until
 from ops.testbed.processes import REAL, Fleet, drained, engine_of
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript
 from spool.objects import object_store

@@ -152,7 +152,7 @@ def test_a_recording_that_changes_as_it_is_read(behind: Behind) -> None:
         fault.jobs = [stack.submit_stored(recording)]
         until(lambda: behind.proxy.rules[0].used, "the recording is asked for")
         behind.proxy.rules.append(Rule(GET, "/source", 1, delay=2.0))
-        time.sleep(1.2)
+        until(lambda: behind.proxy.rules[1].used, "the rest is asked for")
         stack.objects.put_file(f"jobs/{fault.jobs[0]}/source", other)
     job = stack.job(fault.jobs[0])
     assert (job.state, job.error_code) == (JobState.FAILED, "source_changed")

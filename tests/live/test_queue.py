@@ -4,15 +4,16 @@ import base64
 import json
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from celery import Celery
 from sqlalchemy import select, update
+from structlog.testing import capture_logs
 
 from ops.testbed.rows import claimed, let_lapse, new_job, queued, reread
+from ops.testbed.waiting import until
 from spool.background.outbox_relay import relay_once
 from spool.background.sweeper import Sweeper, sweep_once
 from spool.broker.celery_app import TASK, celery_app, queue_depth, send_hint
@@ -36,12 +37,6 @@ def messages(server: EmbeddedRedis, queue: str = QUEUE) -> list[str]:
         raw = client.lrange(queue, 0, -1)
     bodies = [json.loads(base64.b64decode(json.loads(one)["body"])) for one in reversed(raw)]
     return [arguments[0] for arguments, _, _ in bodies]
-
-
-def until(truth: Callable[[], bool]) -> None:
-    """Wait for something that has to become true; the test's own time limit ends a wait in vain."""
-    while not truth():
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -254,6 +249,10 @@ def test_only_the_holder_of_the_lock_sweeps(
     assert sweep_once(db, celery, settings, "swp_a") is not None
 
 
+def failed(logs: Iterable[Mapping[str, object]]) -> bool:
+    return any(entry["event"] == "spool-sweeper failed" for entry in logs)
+
+
 def test_a_sweeper_outlives_an_outage_of_redis(
     sqlite_url: str, make_settings: MakeSettings, own_server: EmbeddedRedis
 ) -> None:
@@ -264,8 +263,9 @@ def test_a_sweeper_outlives_an_outage_of_redis(
     until(lambda: _lock_owner(db) is not None)
     own_server.kill()
     job = queued(db)
-    sweeper.wake()
-    time.sleep(0.3)
+    with capture_logs() as logs:
+        sweeper.wake()
+        until(lambda: failed(logs), "a round that fails")
     assert sweeper.is_alive()
 
     own_server.start()
@@ -281,8 +281,9 @@ def test_a_sweeper_outlives_a_database_without_tables_and_stops_at_once(
 ) -> None:
     db = Database(f"sqlite:///{tmp_path / 'empty.db'}")
     sweeper = Sweeper(db, celery, make_settings())
-    sweeper.start()
-    time.sleep(0.1)
+    with capture_logs() as logs:
+        sweeper.start()
+        until(lambda: failed(logs), "a round that fails")
     assert sweeper.is_alive()
     sweeper.stop()
     assert not sweeper.is_alive()

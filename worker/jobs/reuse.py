@@ -128,7 +128,7 @@ def fingerprint(options: JobOptions, makers: tuple[str, str | None]) -> str:
 
     makers: the digests of the model (`ModelInfo.digest`) and of the language model's file.
     """
-    inputs = [SCHEMA, options.told(), *makers]
+    inputs = [SCHEMA, options.document(), *makers]
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 

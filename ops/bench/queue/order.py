@@ -23,9 +23,10 @@ from pathlib import Path
 from sqlalchemy import text
 
 import migrations
-from ops.testbed.jobs import speechlike, until, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.processes import Fleet
+from ops.testbed.waiting import until
 from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 from spool.domain.jobs import JobState, Source
 from spool.domain.options import JobOptions

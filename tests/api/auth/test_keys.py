@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from typer.testing import CliRunner
 
 from api.cli.main import app
 from ops.testbed.running_api import Live, file_job, problem
+from ops.testbed.waiting import until
 from spool.domain.api_keys import key_id_of, mint
 from spool.errors import InvalidRequest
 from spool.settings import Settings
@@ -22,13 +22,6 @@ from tests.api.auth.keys import admin_key, bearer, get, new_key, post
 from tests.api.cli.commands import ROOT, Commands
 
 PATIENCE = 120.0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_without_keys_loopback_is_open_and_from_the_first_one_on_it_is_not(
@@ -265,7 +258,7 @@ def test_another_address_is_served_once_there_is_a_key(
         command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert refused.returncode == 2
-    assert "make a key first, with `spool keys create`" in refused.stderr
+    assert "Create a key first with `spool keys create`" in refused.stderr
 
     key = admin_key(live.services.database)
     process = subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL, cwd=ROOT)

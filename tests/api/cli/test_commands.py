@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from api.local.instance import find_running
 from ops.testbed.jobs import speechlike, write_wav
+from ops.testbed.waiting import PATIENCE, until
 from tests.api.cli.commands import SAMPLES, Commands, processes_of
 
 pytestmark = pytest.mark.integration
@@ -109,11 +109,9 @@ def test_a_stack_of_which_a_part_dies_stops_and_says_why(tmp_path: Path) -> None
     log = tmp_path / "up.log"
     process = commands.start("up", "--port", "0", log=log)
     try:
-        deadline = time.monotonic() + 120
-        while (running := find_running(commands.home)) is None:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: process.poll() is not None or find_running(commands.home), "the stack", PATIENCE)
+        running = find_running(commands.home)
+        assert running is not None, log.read_text()
 
         # When its API is killed
         os.kill(json.loads((commands.home / "api.json").read_text())["pid"], signal.SIGKILL)
@@ -135,10 +133,7 @@ def test_what_a_killed_stack_left_behind_is_ended_by_the_next(tmp_path: Path) ->
     running = find_running(commands.home)
     assert running is not None
     os.kill(running.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60
-    while find_running(commands.home) is not None:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: find_running(commands.home) is None, "the end of the stack")
     assert httpx.get(f"{running.url}/healthz").status_code == 200
 
     # When another is started in the same home
@@ -195,12 +190,11 @@ def test_a_demo_that_is_interrupted_stops_what_it_started(tmp_path: Path) -> Non
     write_wav(samples / "long.wav", speechlike(3000.0))  # not at its end before the signal comes
     process = commands.start("demo", str(samples), log=log)
     try:
-        deadline = time.monotonic() + 120
-        while "running" not in log.read_text():
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        time.sleep(1.0)  # at work by then: a signal in the middle of an import can be lost
+        # At work by then: a signal in the middle of an import can be lost.
+        until(
+            lambda: process.poll() is not None or "submitted" in log.read_text(), "the demo at work", PATIENCE
+        )
+        assert process.poll() is None, log.read_text()
         process.send_signal(signal.SIGTERM)
         assert process.wait(90) == 130
         assert processes_of(tmp_path) == []

@@ -1,8 +1,6 @@
 """A real HTTP server that receives webhooks, and answers each path as it is told."""
 
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -92,11 +90,3 @@ class Receiver:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

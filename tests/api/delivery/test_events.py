@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import httpx
 import pytest
 
 from ops.testbed.running_api import Live, file_job, problem
+from ops.testbed.waiting import until
 from spool.domain.api_keys import key_id_of
 from spool.settings import Settings
 from spool.store.api_keys import revoke_key
@@ -208,10 +208,7 @@ def test_streams_are_bounded_and_given_back(
         refused = get(f"{live.url}{path}")
         problem(refused, 503, "too_many_streams")
         assert refused.headers["retry-after"] == "10"
-    deadline = time.monotonic() + 60
-    while live.services.feed._open():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not live.services.feed._open(), "the end of the stream")
     with opened(live, path) as told:
         next(told)
 

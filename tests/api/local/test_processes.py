@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from api.local.instance import RunLock, Running, find_running, lock_holder
 from api.local.processes import Child, kill_group, survivors
+from ops.testbed.waiting import until
 from spool.errors import Conflict
 
 pytestmark = pytest.mark.integration
@@ -31,19 +31,12 @@ time.sleep(600)
 
 def child(tmp_path: Path, program: str) -> Child:
     started = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path / "part.log")
-    deadline = time.monotonic() + 60
-    while "started" not in started.last_words():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: "started" in started.last_words(), "the child's start")
     return started
 
 
 def gone(group: int) -> bool:
-    deadline = time.monotonic() + 60
-    while survivors([group]):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
+    until(lambda: not survivors([group]), "the end of the group")
     return True
 
 
@@ -69,10 +62,7 @@ def test_a_child_that_will_not_stop_is_ended(tmp_path: Path) -> None:
 
 def test_a_child_that_has_ended_leaves_its_last_words(tmp_path: Path) -> None:
     one = child(tmp_path, "print('started'); print('no disk'); raise SystemExit(3)")
-    deadline = time.monotonic() + 60
-    while one.exit_code is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: one.exit_code is not None, "the child's end")
     assert one.stop(patience=20)
     assert one.exit_code == 3
     assert one.last_words(1) == "no disk"

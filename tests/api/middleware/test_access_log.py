@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -12,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from ops.testbed.running_api import Live, file_job
+from ops.testbed.waiting import PATIENCE, until
 from spool.domain.api_keys import key_id_of, mint
 from spool.settings import load_settings
 from spool.store.api_keys import revoke_key
@@ -113,17 +113,12 @@ def test_no_secret_is_logged_answered_or_on_a_command_line(
             cwd=ROOT,
         )
     try:
-        deadline = time.monotonic() + 120
-        while not announced.exists():
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: process.poll() is not None or announced.exists(), "the API", PATIENCE)
+        assert process.poll() is None, log.read_text()
         answers = asked(json.loads(announced.read_text())["url"])
         arguments = Path(f"/proc/{process.pid}/cmdline")
         shown = arguments.read_text() if arguments.exists() else ""
-        while b"sweeper" not in log.read_bytes():  # it has tried database and broker
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: b"sweeper" in log.read_bytes(), "a try of database and broker", PATIENCE)
     finally:
         process.terminate()
         process.wait(60)
@@ -159,10 +154,11 @@ def test_a_worker_that_reaches_nothing_tells_no_secret(environ: dict[str, str], 
         command = [sys.executable, "-m", "worker.cli.main", "run"]
         process = subprocess.Popen(command, env=environ, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT)
     try:
-        deadline = time.monotonic() + 150
-        while process.poll() is None and b"does not answer" not in log.read_bytes():
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
+        until(
+            lambda: process.poll() is not None or b"does not answer" in log.read_bytes(),
+            "a complaint",
+            PATIENCE,
+        )
     finally:
         process.terminate()
         process.wait(60)

@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from api.middleware import slow_requests
 from ops.testbed.running_api import Live, Running, start
+from ops.testbed.waiting import until
 from spool.settings import Settings
 
 FORM = (
@@ -41,13 +41,17 @@ def connected(live: Live) -> socket.socket:
 
 def protocol_of(running: Running, connection: socket.socket) -> slow_requests.PatientProtocol:
     """The server's side of this connection, once it has accepted it."""
-    deadline = time.monotonic() + 60
-    while True:
-        for held in list(running.server.server_state.connections):
-            if isinstance(held, slow_requests.PatientProtocol) and held.client == connection.getsockname():
-                return held
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+
+    def accepted() -> list[slow_requests.PatientProtocol]:
+        return [
+            protocol
+            for protocol in list(running.server.server_state.connections)
+            if isinstance(protocol, slow_requests.PatientProtocol)
+            and protocol.client == connection.getsockname()
+        ]
+
+    until(accepted, "the connection")
+    return accepted()[0]
 
 
 def rest(connection: socket.socket) -> bytes:
@@ -86,10 +90,7 @@ def test_a_request_is_not_ended_by_the_wait_for_it(running: Running) -> None:
         assert protocol._until_request is not None
         # When the headers are there, and only a part of the body
         connection.sendall(FORM.replace(b"100000", b"%d" % (len(PART) + 9)) + PART[:20])
-        deadline = time.monotonic() + 60
-        while not left_in(running.live.services.upload_folder):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: left_in(running.live.services.upload_folder), "a part of the upload")
         # Then nothing waits to close the connection
         assert protocol._until_request is None
         connection.sendall(PART[20:] + b"\r\n--x--\r\n")

@@ -1,7 +1,6 @@
 """Health, costs, workers, models; and what happens while the broker is away."""
 
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from api.probes import Probes
 from ops.testbed.running_api import FakeWorker, Live, file_job, problem, start
 from ops.testbed.s3 import S3Server
+from ops.testbed.waiting import until
 from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 from spool.settings import Settings
 
@@ -66,10 +66,7 @@ def test_while_the_broker_is_away_jobs_are_taken_and_sent_later(
 
             # And sends them once the broker is there
             with broker:
-                deadline = time.monotonic() + 60
-                while running.live.waiting() != 1:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.05)
+                until(lambda: running.live.waiting() == 1, "the hint")
                 assert http.get("/readyz").status_code == 200
     finally:
         running.close()

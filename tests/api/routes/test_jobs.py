@@ -1,7 +1,6 @@
 """Jobs over HTTP: submit, look, list, cancel, retry, fetch."""
 
 import json
-import time
 from pathlib import Path
 
 import httpx
@@ -9,6 +8,7 @@ import pytest
 
 from api.openapi.lattices import LATTICE
 from ops.testbed.running_api import Live, file_job, problem
+from ops.testbed.waiting import until
 from spool.domain.transcript import Lattice
 from spool.formats.lattices import archived
 
@@ -42,10 +42,7 @@ def test_a_job_is_accepted_named_and_sent_to_the_queue(
     assert http.get(response.headers["location"]).json() == job
 
     # And a worker hears of it without waiting for a sweep
-    deadline = time.monotonic() + 60
-    while live.waiting() != 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: live.waiting() == 1, "the hint")
 
 
 def test_an_upload_is_stored_and_can_be_read_back(live: Live, http: httpx.Client) -> None:

@@ -1,7 +1,6 @@
 """OpenAI's own client against our route; a worker is played by the store."""
 
 import threading
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -9,6 +8,7 @@ import openai
 import pytest
 
 from ops.testbed.running_api import Live, problem
+from ops.testbed.waiting import until
 from spool.domain.jobs import Job, JobState
 from spool.store.jobs import JobFilter, list_jobs
 
@@ -23,15 +23,14 @@ def client(live: Live) -> Iterator[openai.OpenAI]:
 
 def the_job(live: Live) -> Job:
     """The only job there is, once it is there."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def jobs() -> tuple[Job, ...]:
         with live.services.database.read() as tx:
-            items = list_jobs(tx, JobFilter(), limit=2).items
-        if items:
-            (job,) = items
-            return job
-        time.sleep(0.01)
-    raise AssertionError("no job came")
+            return tuple(list_jobs(tx, JobFilter(), limit=2).items)
+
+    until(jobs, "a job")
+    (job,) = jobs()
+    return job
 
 
 def worked(live: Live, *, error: str | None = None) -> threading.Thread:
@@ -111,10 +110,7 @@ def test_what_spool_has_not_is_refused_before_there_is_a_job(http: httpx.Client,
 def test_a_client_that_hangs_up_cancels_its_job(http: httpx.Client, live: Live) -> None:
     with pytest.raises(httpx.ReadTimeout):
         http.post("/v1/audio/transcriptions", files={"file": SOUND}, timeout=httpx.Timeout(60, read=1.0))
-    deadline = time.monotonic() + 60
-    while (job := the_job(live)).state is not JobState.CANCELLED:
-        assert time.monotonic() < deadline, job.state
-        time.sleep(0.02)
+    until(lambda: the_job(live).state is JobState.CANCELLED, "the job cancelled")
 
 
 def test_an_answer_does_not_wait_for_ever(

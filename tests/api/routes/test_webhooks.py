@@ -10,9 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from ops.testbed.running_api import Live, file_job, problem
+from ops.testbed.waiting import until
 from spool.settings import Settings
 from tests.api.auth.keys import post
-from tests.api.delivery.receiver import Receiver, until
+from tests.api.delivery.receiver import Receiver
 
 DELIVERED, FAILED = "delivered", "failed"
 

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,15 +16,9 @@ import pytest
 import migrations
 from api.server.process_pool import ProcessPool, ProcessPoolError
 from api.server.run import _bound
+from ops.testbed.waiting import until
 from spool.settings import load_settings
 from tests.api.cli.commands import ROOT
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def answering(process: "subprocess.Popen[bytes]") -> set[int]:

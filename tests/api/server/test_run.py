@@ -18,7 +18,9 @@ import httpx
 import pytest
 
 import migrations
+from api.local.token import local_token
 from api.server.run import _bound
+from ops.testbed.waiting import until
 from spool.objects import FolderStore
 from tests.api.cli.commands import ROOT
 
@@ -31,6 +33,10 @@ class Server:
     url: str
     home: Path
     announced: Path
+
+    @property
+    def key(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {local_token(self.home)}"}
 
     def resident_peak(self) -> int:
         """The most memory it has had in RAM, in bytes (Linux); 0 where that is not told."""
@@ -52,11 +58,8 @@ def server(tmp_path: Path, redis_url: str) -> Iterator[Server]:
     command = [sys.executable, "-W", "error", "-m", "api", "--port", "0", "--announce", str(announced)]
     process = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE)
     try:
-        deadline = time.monotonic() + 60
-        while not announced.exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: process.poll() is not None or announced.exists(), "the API")
+        assert process.poll() is None
         told = json.loads(announced.read_text())
         assert told["pid"] == process.pid
         yield Server(process, told["url"], home, announced)
@@ -78,10 +81,14 @@ HEADERS = {"Content-Type": "multipart/form-data; boundary=x"}
 
 
 def test_a_large_upload_goes_through_and_memory_stays_flat(server: Server) -> None:
-    httpx.post(f"{server.url}/v1/jobs", content=form(2**20), headers=HEADERS, timeout=60).raise_for_status()
+    httpx.post(
+        f"{server.url}/v1/jobs", content=form(2**20), headers=HEADERS | server.key, timeout=60
+    ).raise_for_status()
     before = server.resident_peak()
 
-    response = httpx.post(f"{server.url}/v1/jobs", content=form(SIZE), headers=HEADERS, timeout=120)
+    response = httpx.post(
+        f"{server.url}/v1/jobs", content=form(SIZE), headers=HEADERS | server.key, timeout=120
+    )
 
     assert response.status_code == 202, response.text
     source = response.json()["source"]
@@ -105,7 +112,9 @@ def test_sigterm_lets_a_request_finish_and_ends_in_good_order(server: Server) ->
             yield piece
 
     def upload() -> None:
-        response = httpx.post(f"{server.url}/v1/jobs", content=pieces(), headers=HEADERS, timeout=60)
+        response = httpx.post(
+            f"{server.url}/v1/jobs", content=pieces(), headers=HEADERS | server.key, timeout=60
+        )
         answers.append(response.status_code)
 
     uploading = threading.Thread(target=upload)
@@ -126,7 +135,7 @@ def test_sigterm_lets_a_request_finish_and_ends_in_good_order(server: Server) ->
 
 
 def test_streams_of_events_end_in_good_order_when_it_stops(server: Server) -> None:
-    with httpx.Client(base_url=server.url, timeout=60, verify=False) as client:
+    with httpx.Client(base_url=server.url, headers=server.key, timeout=60, verify=False) as client:
         job = client.post("/v1/jobs", files={"file": ("a.wav", b"RIFF")}).json()
         with client.stream("GET", f"/v1/jobs/{job['id']}/events") as stream:
             lines = stream.iter_lines()

@@ -13,6 +13,7 @@ import pytest
 
 from api.submission.uploads import Form, drop_remains
 from ops.testbed.running_api import Live, problem, start
+from ops.testbed.waiting import until
 from spool.errors import DiskFull
 from spool.settings import Settings
 
@@ -31,11 +32,8 @@ END = f"--{BOUNDARY}--\r\n".encode()
 
 def nothing_is_left(live: Live) -> None:
     """No job, object or temporary file; the server may need a moment to notice that a client has gone."""
-    deadline = time.monotonic() + 60
     folder = live.services.upload_folder
-    while folder.exists() and list(folder.iterdir()):
-        assert time.monotonic() < deadline, "a temporary file is left"
-        time.sleep(0.02)
+    until(lambda: not folder.exists() or not list(folder.iterdir()), "the end of the temporary files")
     assert list(live.services.objects.list()) == []
     assert httpx.get(f"{live.url}/v1/jobs").json()["items"] == []
 
@@ -201,6 +199,7 @@ def raw(live: Live, body: bytes, *, length: int, read: bool = True) -> bytes:
     with socket.create_connection((str(address.hostname), address.port or 80), timeout=20) as connection:
         connection.sendall(head.encode() + body)
         if not read:
-            time.sleep(0.2)  # let the server begin on it before the line goes dead
+            folder = live.services.upload_folder
+            until(lambda: folder.exists() and list(folder.iterdir()), "the server begins on it")
             return b""
         return connection.recv(4096)

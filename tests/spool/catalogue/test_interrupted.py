@@ -4,11 +4,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ops.testbed.waiting import until
 from spool.catalogue import ModelStore, ModelUnavailable, Progress
 from tests.spool.catalogue.index import Server
 from tests.spool.catalogue.models import WEIGHTS, catalogue, two
@@ -36,13 +36,6 @@ def start(store: ModelStore, tmp_path: Path) -> subprocess.Popen[str]:
     )
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_two_processes_download_it_once(store: ModelStore, index: Server, tmp_path: Path) -> None:
     index.block_seconds = 0.1
     children = [start(store, tmp_path) for _ in range(2)]
@@ -58,7 +51,7 @@ def test_a_killed_process_leaves_no_model_and_the_next_one_goes_on(
 ) -> None:
     index.block_seconds = 0.2
     child = start(store, tmp_path)
-    wait_until(lambda: index.downloads(SECOND) == 1)
+    until(lambda: index.downloads(SECOND) == 1)
     child.send_signal(signal.SIGKILL)
     child.communicate(timeout=60)
     assert not (store.folder / "two").exists()

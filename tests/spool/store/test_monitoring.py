@@ -1,6 +1,5 @@
 """What a monitor is told is what the tables say."""
 
-import time
 from dataclasses import replace
 
 from sqlalchemy import update
@@ -17,7 +16,7 @@ from spool.store.queue.leases import fail_job
 from spool.store.queue.outbox import SweepLimits, sweep
 from spool.store.sql import seconds_from_now
 from spool.store.workers import heartbeat, stop_worker
-from spool.tables import jobs, workers
+from spool.tables import audits, jobs, workers
 
 
 def test_an_empty_house(db: Database) -> None:
@@ -113,10 +112,10 @@ def test_leases_that_ran_out_and_audits_are_told(db: Database) -> None:
     with db.begin() as tx:
         assert read_gauges(tx).audited is None
         sweep(tx, SweepLimits())
-    for found in (3, 0):
+    for breaches in (3, 0):
         with db.begin() as tx:
-            keep_audit(tx, Audited({"owned": found}, {"jobs": 2}, objects=True, version="1"))
-        time.sleep(0.002)  # SQLite's time has milliseconds
+            tx.execute(update(audits).values(ended_at=seconds_from_now(-60)))
+            keep_audit(tx, Audited({"owned": breaches}, {"jobs": 2}, objects=True, version="1"))
     with db.read() as tx:
         gauges = read_gauges(tx)
     assert gauges.leases_lost == {"cpu": 2}

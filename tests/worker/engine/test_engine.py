@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from ops.testbed.fake_models import ABORT, FAIL, LOADER, RAISE, RATE, poisoned, tone
 from ops.testbed.jobs import taken_in
+from ops.testbed.waiting import until
 from spool.errors import (
     EngineCrashed,
     EngineError,
@@ -57,13 +57,6 @@ def engine() -> Iterator[Engine]:
 def gate(tmp_path: Path) -> Path:
     """A batch of the model `gate=<path>` waits until this exists."""
     return tmp_path / "gate"
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.01)
 
 
 def reached(gate: Path) -> None:

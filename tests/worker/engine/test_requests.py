@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import LOADER, RATE, tone
-from ops.testbed.jobs import taken_in, until
+from ops.testbed.jobs import taken_in
+from ops.testbed.waiting import until
 from spool.errors import InvalidRequest
 from tests.worker.engine.gated_models import LOADER as REAL
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions, UtteranceResult, carried

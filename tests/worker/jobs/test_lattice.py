@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import RATE
-from ops.testbed.jobs import Shop, until
+from ops.testbed.jobs import Shop
+from ops.testbed.waiting import until
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import update
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import RETRY, Shop, speechlike, until
+from ops.testbed.jobs import RETRY, Shop, speechlike
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.errors import StorageError
 from spool.settings import Settings

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from ops.testbed.jobs import speechlike, until, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
+from ops.testbed.waiting import until
 from spool.broker.celery_app import celery_app, queue_depth
 from spool.domain.jobs import Source, queue_name
 from spool.domain.options import JobOptions

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ops.testbed.jobs import speechlike, until, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 
 INNOCENTS = 7

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import ABORT, LOADER, RAISE, RATE, poisoned
-from ops.testbed.jobs import RETRY, Shop, speechlike, until
+from ops.testbed.jobs import RETRY, Shop, speechlike
 from ops.testbed.rows import let_lapse, new_job, registered
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState, Source
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, DiskFull, StorageError

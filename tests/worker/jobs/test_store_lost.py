@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import Connection
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import Shop, speechlike, until
+from ops.testbed.jobs import Shop, speechlike
 from ops.testbed.rows import claimed, let_lapse, queued, registered
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.errors import LeaseLost, StorageError
 from spool.settings import Settings

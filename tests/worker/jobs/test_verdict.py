@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ops.testbed.fake_models import FAIL, RAISE, poisoned
-from ops.testbed.jobs import speechlike, until, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 
 JOBS = 80

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ops.testbed.fake_models import ABORT, poisoned
-from ops.testbed.jobs import speechlike, until, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, alive, children, drained, engine_of
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.store.jobs import cancel_job
 

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from ops.testbed.jobs import speechlike, until, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained, engines_of
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.errors import DiskFull, StorageError
 from spool.settings import Settings

@@ -2,7 +2,7 @@
 
 import threading
 
-from ops.testbed.jobs import until
+from ops.testbed.waiting import until
 from worker.service.job_gate import JobGate
 
 

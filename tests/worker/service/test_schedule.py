@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ops.testbed.fake_models import LOADER, tone
-from ops.testbed.jobs import speechlike, until, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.domain.work_hours import parse_hours
 from spool.settings import Settings
