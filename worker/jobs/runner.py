@@ -28,7 +28,7 @@ from spool.domain.transcript import AudioFacts, ModelFacts, Transcript
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
-from spool.store.jobs import get_job
+from spool.store.jobs import get_job, hashes_of_source
 from spool.store.queue.leases import (
     Claim,
     Outcome,
@@ -134,7 +134,9 @@ class JobRunner:
         reuse = Reuse(bench.settings, bench.db, self._shop.objects, self._job, mark)
         transcript = reuse.before_fetch()
         if transcript is None:
-            with self._shop.sources.fetched(reuse.source, self._job.name, attempt.check) as path:
+            with bench.db.read() as tx:
+                hashes = hashes_of_source(tx, self._job.id)
+            with self._shop.sources.fetched(reuse.source, self._job.name, attempt.check, hashes) as path:
                 transcript = reuse.after_fetch(path, attempt.check)
                 if transcript is None:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
