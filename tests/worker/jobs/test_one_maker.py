@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import Shop, speechlike, until
+from ops.testbed.jobs import Shop, speechlike
+from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.settings import Settings
 from spool.store.database import Database

@@ -14,7 +14,6 @@ import pytest
 from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.jobs import Shop, speechlike
 from ops.testbed.s3 import S3Server
-from ops.testbed.waiting import until
 from spool.audit.runner import audit
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import NOTHING
