@@ -61,13 +61,13 @@ def driver_url(url: str) -> URL:
     dialect = parsed.get_backend_name()
     if dialect in {"postgresql", "postgres"}:
         if parsed.query.get(POOLER, "transaction") != "transaction":
-            raise SettingsError("Of poolers the database URL can say pooler=transaction, or nothing.")
+            raise SettingsError("In the database URL, pooler must be transaction or absent.")
         return parsed.set(drivername="postgresql+psycopg")
     if dialect == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
-            raise SettingsError("Spool's SQLite database has to be a file: several processes share it.")
+            raise SettingsError("The SQLite database must be a file, since several processes share it.")
         return parsed.set(drivername="sqlite+pysqlite")
-    raise SettingsError(f"Spool keeps its tables in SQLite or PostgreSQL, not in {dialect}.")
+    raise SettingsError(f"Use an SQLite or PostgreSQL database, not {dialect}.")
 
 
 class Database:
@@ -284,7 +284,7 @@ def _storage_errors() -> Iterator[None]:
     try:
         yield
     except exc.TimeoutError as error:
-        raise StorageError("All database connections are busy.") from error
+        raise StorageError("All database connections are in use.") from error
     except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
         cause = str(error.orig).lower()
         if "disk is full" in cause or "no space left" in cause:

@@ -121,7 +121,7 @@ def fingerprint(options: JobOptions, files: tuple[str, str | None], numerics: st
     files: the SHA-256 of the weights and of the language model's file. numerics: precision and kind
     of device.
     """
-    told = [SCHEMA, files[0], options.told(), *files[1:], numerics]
+    told = [SCHEMA, files[0], options.document(), *files[1:], numerics]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
