@@ -27,8 +27,8 @@ def make_fleet(tmp_path: Path, sqlite_url: str, redis_url: str) -> Iterator[Call
     fleets = []
 
     def make(**environment: str) -> Fleet:
-        told = {"SPOOL_SOURCE_ROOTS": str(SAMPLES), "SPOOL_LEASE_SECONDS": "30", **environment}
-        fleets.append(Fleet(tmp_path, sqlite_url, redis_url, **told))
+        settings = {"SPOOL_SOURCE_ROOTS": str(SAMPLES), "SPOOL_LEASE_SECONDS": "30", **environment}
+        fleets.append(Fleet(tmp_path, sqlite_url, redis_url, **settings))
         return fleets[-1]
 
     yield make
@@ -38,15 +38,15 @@ def make_fleet(tmp_path: Path, sqlite_url: str, redis_url: str) -> Iterator[Call
 
 def transcripts(fleet: Fleet, jobs: dict[str, str]) -> dict[str, list[tuple[str, float, float, int]]]:
     objects = object_store(fleet.settings)
-    found = {}
+    by_name = {}
     for name, job_id in jobs.items():
         job = fleet.job(job_id)
         assert (job.state, job.coverage, job.error_message) == (JobState.DONE, 1.0, None)
         assert job.transcript_key is not None
         with objects.open(job.transcript_key) as stream:
             words = Transcript.model_validate_json(stream.read()).words
-        found[name] = [(word.text, word.start, word.end, word.channel) for word in words]
-    return found
+        by_name[name] = [(word.text, word.start, word.end, word.channel) for word in words]
+    return by_name
 
 
 def test_transcripts_do_not_depend_on_the_batch_or_on_a_killed_engine(

@@ -121,12 +121,12 @@ def random_head(kind: str) -> HeadAlone:
 
 
 def best_of(repeats: int, run: Callable[[], list[list[Hypothesis]]]) -> tuple[float, list[list[Hypothesis]]]:
-    seconds, found = [], run()
+    seconds, result = [], run()
     for _ in range(repeats):
         begun = time.process_time()
-        found = run()
+        result = run()
         seconds.append(time.process_time() - begun)
-    return min(seconds), found
+    return min(seconds), result
 
 
 def report(name: str, seconds: float, audio: float, base: float, note: str = "") -> None:
@@ -157,9 +157,9 @@ def measure(
             for name, fusion in FUSIONS.items()
         ]
     for name, options, asked in rows:
-        seconds, found = best_of(repeats, lambda o=options, a=asked: search(model, encoded, o, a))  # type: ignore[misc, arg-type]
+        seconds, result = best_of(repeats, lambda o=options, a=asked: search(model, encoded, o, a))  # type: ignore[misc, arg-type]
         base = base or seconds
-        tokens = sum(len(row[0].tokens) for row in found) / encoded.lengths.sum()
+        tokens = sum(len(row[0].tokens) for row in result) / encoded.lengths.sum()
         report(f"{heading} {name}", seconds, audio, base, f"{tokens:.2f} tokens a frame")
 
 

@@ -140,9 +140,9 @@ def settle_rate(head: HeadAlone, joint: JointNetwork, sample: Frames, kind: str 
     low, high, seen = -5.0, 40.0, []
     for _ in range(10):
         middle = (low + high) / 2
-        found = rate(middle)
-        seen.append((abs(found - TOKENS_A_FRAME), middle))
-        low, high = (middle, high) if found > TOKENS_A_FRAME else (low, middle)
+        measured = rate(middle)
+        seen.append((abs(measured - TOKENS_A_FRAME), middle))
+        low, high = (middle, high) if measured > TOKENS_A_FRAME else (low, middle)
     rate(min(seen)[1])
 
 

@@ -89,13 +89,13 @@ class Site:
         return process.wait(PATIENCE)
 
     def submit(self, version: str, *recordings: Path) -> list[str]:
-        found = []
+        problems = []
         for recording in recordings:
             with recording.open("rb") as file:
                 answer = httpx.post(f"{self.urls[version]}/v1/jobs", files={"file": file}, timeout=60)
             answer.raise_for_status()
-            found.append(str(answer.json()["id"]))
-        return found
+            problems.append(str(answer.json()["id"]))
+        return problems
 
     def ask(self, query: str, *values: object) -> list[tuple[object, ...]]:
         with self.postgres.connect(DATABASE) as connection:
@@ -222,7 +222,7 @@ def _site(old: str) -> Iterator[Site]:
         postgres.start()
         stop.callback(postgres.close)
         redis = stop.enter_context(EmbeddedRedis(home))
-        told = {
+        environment = {
             "SPOOL_HOME": str(home),
             "SPOOL_DATABASE_URL": postgres.create_database(DATABASE),
             "SPOOL_REDIS_URL": redis.url,
@@ -231,7 +231,7 @@ def _site(old: str) -> Iterator[Site]:
             "SPOOL_DISK_FLOOR_BYTES": "0",
             "SPOOL_LEASE_SECONDS": "120",
         }
-        site = Site({"old": tree, "new": ROOT}, told, postgres, Path(folder))
+        site = Site({"old": tree, "new": ROOT}, environment, postgres, Path(folder))
         stop.callback(site.close)
         try:
             yield site
