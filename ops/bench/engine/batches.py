@@ -66,9 +66,13 @@ class Letters:
 @dataclass(frozen=True)
 class HeadAlone:
     transducer: Transducer
-    heads: frozenset[str]
-    ctc: None = None
+    kind: str
     tokenizer: Letters = Letters()
+
+    @property
+    def heads(self) -> dict[str, Transducer]:
+        """The one head, by its name."""
+        return {self.kind: self.transducer}
 
 
 def write_arpa(path: Path, pairs: int = 20_000) -> str:
@@ -117,7 +121,7 @@ def random_head(kind: str) -> HeadAlone:
     joint.joint_net[2].weight = draw(3 * HIDDEN**-0.5, outputs, HIDDEN)
     joint.joint_net[2].bias = mx.where(mx.arange(outputs) == VOCABULARY, BLANK_BIAS[kind], 0.0)
     config = JointConfig(HIDDEN, durations=durations)
-    return HeadAlone(Transducer(prediction, joint, config, VOCABULARY), frozenset([kind]))
+    return HeadAlone(Transducer(prediction, joint, config, VOCABULARY), kind)
 
 
 def best_of(repeats: int, run: Callable[[], list[list[Hypothesis]]]) -> tuple[float, list[list[Hypothesis]]]:

@@ -89,13 +89,13 @@ class Site:
         return process.wait(PATIENCE)
 
     def submit(self, version: str, *recordings: Path) -> list[str]:
-        problems = []
+        job_ids = []
         for recording in recordings:
             with recording.open("rb") as file:
                 answer = httpx.post(f"{self.urls[version]}/v1/jobs", files={"file": file}, timeout=60)
             answer.raise_for_status()
-            problems.append(str(answer.json()["id"]))
-        return problems
+            job_ids.append(str(answer.json()["id"]))
+        return job_ids
 
     def ask(self, query: str, *values: object) -> list[tuple[object, ...]]:
         with self.postgres.connect(DATABASE) as connection:
