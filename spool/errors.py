@@ -1,15 +1,15 @@
 """Every error that Spool names, as one tree.
 
     SpoolError
-    ├── InvalidRequest      what was asked cannot be done as asked
+    ├── InvalidRequest      the request is not valid
     │   └── SettingsError   the settings contradict each other or the machine
-    ├── Unauthorized        no valid key came with the request
-    ├── Forbidden           the key that came is for something else
-    ├── NotFound            there is no such job, model or object
-    ├── Deleted             it was there, and was deleted on purpose
-    ├── Conflict            the thing exists, but not in a state that allows this
+    ├── Unauthorized        the request has no valid key
+    ├── Forbidden           the key does not allow this
+    ├── NotFound            there is no such job, batch, model or object
+    ├── Deleted             it existed and was deleted
+    ├── Conflict            its present state does not allow this
     ├── SourceError         the recording cannot be fetched
-    │   ├── SourceMissing   it is not there (any more)
+    │   ├── SourceMissing   it does not exist, or no longer
     │   ├── SourceForbidden it lies outside what the settings allow
     │   ├── SourceChanged   it changed between submit and read
     │   └── SourceTooLarge  it has more bytes than the settings allow
@@ -18,21 +18,26 @@
     ├── ModelError          the model cannot be used
     │   ├── UnknownModel, ModelUnreadable, WeightsMismatch, WeightsChanged (worth a retry)
     ├── StorageError        SQL, object store or disk refused (worth a retry)
-    │   └── DiskFull
+    │   └── DiskFull, ObjectDamaged
     ├── EngineError         the engine could not finish an utterance
-    │   ├── EngineCrashed   this utterance ends the engine's process, also alone
+    │   ├── EngineCrashed   this utterance crashes the engine even when it runs alone
     │   └── EngineStopped   the engine is shutting down (worth a retry)
     ├── TimeLimit           the job has run for longer than the settings allow
-    ├── LeaseLost           another worker owns the job now
-    └── JobCancelled        a person cancelled the job
+    ├── LeaseLost           another worker has the job now
+    └── JobCancelled        the job was cancelled
 
-`code` is stable and goes over the wire; `retryable` says whether the same call may succeed later. Messages
-are for users: they name what and where, and hold no secrets. This module knows neither HTTP nor exit codes.
+`code` is stable and part of the API; `retryable` says whether the same call may succeed later. Messages are
+for users: they say what and where, and hold no secrets. HTTP statuses and exit codes are for the callers.
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class SpoolError(Exception):
-    """Something that Spool expected could go wrong; `message` is one sentence for a user."""
+    """An error that Spool foresees; `message` is one sentence for a user."""
 
     code = "internal"
     retryable = False
@@ -43,7 +48,7 @@ class SpoolError(Exception):
 
 
 class InvalidRequest(SpoolError):
-    """The request cannot be carried out as it was made."""
+    """The request is not valid."""
 
     code = "invalid_request"
 
@@ -55,31 +60,31 @@ class SettingsError(InvalidRequest):
 
 
 class Unauthorized(SpoolError):
-    """The request carries no valid key."""
+    """The request has no valid API key."""
 
     code = "unauthorized"
 
 
 class Forbidden(SpoolError):
-    """The key that came with the request is for something else."""
+    """The API key does not allow this."""
 
     code = "forbidden"
 
 
 class NotFound(SpoolError):
-    """There is no such thing."""
+    """There is no such resource."""
 
     code = "not_found"
 
 
 class Deleted(SpoolError):
-    """It was there, and was deleted on purpose."""
+    """The resource was deleted."""
 
     code = "deleted"
 
 
 class Conflict(SpoolError):
-    """The state of the thing does not allow this."""
+    """The resource's present state does not allow this."""
 
     code = "conflict"
 
@@ -103,7 +108,7 @@ class SourceForbidden(SourceError):
 
 
 class SourceChanged(SourceError):
-    """The recording changed while the job was waiting or running."""
+    """The recording changed after the job was submitted; submit it again."""
 
     code = "source_changed"
 
@@ -139,7 +144,7 @@ class AudioTruncated(AudioError):
 
 
 class AudioNotFinite(AudioError):
-    """The file holds samples that are not numbers."""
+    """The file contains samples that are not finite numbers."""
 
     code = "audio_not_finite"
 
@@ -177,7 +182,7 @@ class WeightsChanged(ModelError):
 
 
 class UnknownModel(ModelError):
-    """No model of this name is known here."""
+    """There is no model of this name."""
 
     code = "unknown_model"
 
@@ -189,20 +194,26 @@ class ModelUnreadable(ModelError):
 
 
 class WeightsMismatch(ModelError):
-    """The weights do not fit the model's own configuration."""
+    """The weights do not match the model's configuration."""
 
     code = "weights_mismatch"
 
 
 class StorageError(SpoolError):
-    """A store did not answer or refused."""
+    """A database, object store or broker does not answer."""
 
     code = "storage"
     retryable = True
 
 
+class ObjectDamaged(StorageError):
+    """An object's bytes are not those that were written."""
+
+    code = "object_damaged"
+
+
 class DiskFull(StorageError):
-    """No space is left where Spool has to write."""
+    """The disk is full."""
 
     code = "disk_full"
 
@@ -214,7 +225,7 @@ class EngineError(SpoolError):
 
 
 class EngineCrashed(EngineError):
-    """This utterance ends the engine's process even when it runs alone."""
+    """This utterance crashes the engine even when it runs alone."""
 
     code = "engine_crashed"
 
@@ -233,7 +244,7 @@ class TimeLimit(SpoolError):
 
 
 class LeaseLost(SpoolError):
-    """Another worker owns the job now."""
+    """Another worker has the job now."""
 
     code = "lease_lost"
 
@@ -242,3 +253,11 @@ class JobCancelled(SpoolError):
     """The job was cancelled."""
 
     code = "cancelled"
+
+
+def first_fault(error: "ValidationError", *prefix: str) -> str:
+    """The first fault of a validation as `where: what`, without the value: it may be a secret."""
+    fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(map(str, (*prefix, *fault["loc"])))
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message

@@ -23,6 +23,7 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
     if path.name != "LOG.md"  # a diary: it names files as they were called then
 )
+NOT_OURS = {"name.metal", "model_config.yaml"}
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -37,6 +38,13 @@ def sources() -> str:
     for top in ("api", "spool", "worker", "kernels", "migrations", "ops", "tests"):
         files += [path for path in (ROOT / top).rglob("*") if path.suffix in {".py", ".sh", ".yml", ".env"}]
     return "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
+
+
+@cache
+def file_names() -> set[str]:
+    return {path.name for top in TOP for path in (ROOT / top).rglob("*.*")} | {
+        path.name for path in ROOT.glob("*.*")
+    }
 
 
 def module_file(dotted: str) -> tuple[Path, list[str]] | None:
@@ -57,6 +65,12 @@ def test_every_path_exists(page: Path) -> None:
     folders = re.findall(rf"`((?:{'|'.join(TOP)})(?:/[\w-]+)+/?)`", text)
     missing = [name for name in [*re.findall(pattern, text), *folders] if not (ROOT / name).exists()]
     assert not missing
+
+
+@each_page
+def test_every_source_file_named_alone_exists(page: Path) -> None:
+    names = re.findall(r"`(\w+\.(?:py|metal|sh|yml))`", page.read_text(encoding="utf-8"))
+    assert not set(names) - file_names() - NOT_OURS
 
 
 @each_page

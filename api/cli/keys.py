@@ -20,8 +20,9 @@ from rich.text import Text
 
 from api.cli.connection import Json, err, out
 from spool.domain.api_keys import Scope
-from spool.errors import InvalidRequest
-from spool.schemas.common import Name, Project
+from spool.domain.manifest import Name
+from spool.errors import InvalidRequest, first_fault
+from spool.schemas.common import Project
 from spool.settings import load_settings
 from spool.store import Database
 from spool.store.api_keys import ApiKey, create_key, list_keys, revoke_key
@@ -116,8 +117,7 @@ def _checked(kind: Any, value: str, where: str) -> str:  # noqa: ANN401 - an ann
     try:
         return str(TypeAdapter(kind).validate_python(value))
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise InvalidRequest(f"{where}: {fault['msg'].removeprefix('Value error, ')}.") from None
+        raise InvalidRequest(f"{first_fault(error, where)}.") from None
 
 
 def _source(address: str) -> str:

@@ -29,7 +29,7 @@ from spool.domain.jobs import Source
 from spool.domain.manifest import LINES, BadLine, Report, Seen, in_blocks, manifest_lines
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES, PriorityName
-from spool.errors import InvalidRequest, SourceMissing, SpoolError
+from spool.errors import InvalidRequest, SourceMissing, SpoolError, first_fault
 from spool.failpoints import failpoint
 from spool.objects import s3_store
 from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
@@ -85,9 +85,7 @@ class Intake:
         try:
             return resolve_options(self._settings, self._defaults, own)
         except ValidationError as error:
-            fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            where = ".".join(str(step) for step in ("options", *fault["loc"]))
-            raise InvalidRequest(f"{where}: {fault['msg'].removeprefix('Value error, ')}") from None
+            raise InvalidRequest(first_fault(error, "options")) from None
 
     def _lines(self, report: Report) -> Iterator[tuple[int, "_Line"]]:
         if self._manifest is not None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from spool.errors import ModelError, UnknownModel
+from spool.errors import ModelError, UnknownModel, first_fault
 
 CATALOGUE_FILE = Path(__file__).with_name("models.toml")
 
@@ -179,9 +179,7 @@ def read_catalogue(path: Path) -> Catalogue:
     except (OSError, tomllib.TOMLDecodeError) as cause:
         raise ModelError(f"{path}: the model catalogue cannot be read: {cause}") from cause
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ModelError(f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise ModelError(f"{path}: {first_fault(error)}") from None
 
 
 def _with_language_sets(document: dict[str, Any]) -> list[dict[str, Any]]:

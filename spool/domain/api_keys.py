@@ -1,9 +1,8 @@
-"""The form of an API key: what is shown once, what is kept of it, what it may do.
+"""The format of an API key, the digest that is stored of it, and the scopes that it may have.
 
-`spool_<id>_<secret and checksum>`: the beginning is for scanners that look for secrets in commits, the id
-finds the row, the secret has 256 random bits, and the checksum tells a mistyped key without asking a
-database. Only the SHA-256 of the whole is kept: of 256 random bits that says nothing, and no slow hash is
-needed. Knows no SQL and no HTTP.
+`spool_<id>_<secret and checksum>`: secret scanners recognize the prefix, the id finds the row, the secret has
+256 random bits, and the checksum detects a mistyped key without a query. Only the SHA-256 of the whole key is
+stored; a random secret of that length needs no slow hash. SQL and HTTP are for others.
 """
 
 import hashlib
@@ -21,25 +20,25 @@ _SECRET = 52
 _CHECKSUM = 7
 _DIGIT = f"[{ALPHABET}]"
 PATTERN = rf"{PREFIX}{_DIGIT}{{{LENGTH}}}_{_DIGIT}{{{_SECRET + _CHECKSUM}}}"
-"""What a scanner looks for."""
+"""The pattern for secret scanners."""
 
 _FORM = re.compile(PATTERN)
 
 
 class Scope(StrEnum):
-    """What a key lets its bearer do."""
+    """What a key allows."""
 
     READ = "read"
-    """Look at jobs, batches, transcripts and costs."""
+    """Read jobs, batches, transcripts and costs."""
     SUBMIT = "submit"
-    """Hand in, cancel and retry."""
+    """Submit, cancel and retry."""
     ADMIN = "admin"
-    """Everything, in every project, and look at the fleet."""
+    """Everything in every project, and the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Minted:
-    """A new key. `text` is shown to its owner and kept nowhere."""
+    """A new key. `text` is shown once and stored nowhere."""
 
     id: str
     sha256: str
@@ -47,7 +46,7 @@ class Minted:
 
 
 def mint() -> Minted:
-    """A key that nobody has seen yet."""
+    """Create a key."""
     key_id = new_id("key")
     body = f"{key_id.removeprefix('key_')}_{_digits(secrets.randbits(256), _SECRET)}"
     text = f"{PREFIX}{body}{_checksum(body)}"
@@ -55,7 +54,7 @@ def mint() -> Minted:
 
 
 def key_id_of(text: str) -> str | None:
-    """The id of the key that `text` claims to be; None where it has not the form of one."""
+    """The id of the key that `text` claims to be; None if it does not look like a key."""
     if not _FORM.fullmatch(text):
         return None
     body, checksum = text[len(PREFIX) : -_CHECKSUM], text[-_CHECKSUM:]
@@ -63,12 +62,12 @@ def key_id_of(text: str) -> str | None:
 
 
 def digest(text: str) -> str:
-    """What is kept of a key."""
+    """The part of a key that is stored."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_same(text: str, sha256: str) -> bool:
-    """Whether `text` is the key that this was kept of; a near miss takes as long as any other."""
+    """Whether `text` is the key with this digest, compared in constant time."""
     return hmac.compare_digest(digest(text), sha256)
 
 

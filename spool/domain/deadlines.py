@@ -1,8 +1,7 @@
-"""Which batches can still make their deadlines, by the measured rate; what cannot goes out of the others'
-way.
+"""Forecasts which batches can still meet their deadlines, by the measured throughput.
 
-Pure. The batches of one project in one pool are gone through in the order in which their jobs go first: a
-batch that ends too late behind those before it is late, and the next one is judged as if it were not there.
+Pure. The batches of one project in one pool are taken in the order in which their jobs run: a batch that
+would end too late behind those before it is late, and the next one is forecast as if it did not exist.
 """
 
 from collections.abc import Sequence
@@ -10,14 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 RETURN = 0.9
-"""A late batch is on time again once it needs no more than this share of the time it has: so that one on the
-edge does not change sides all the time."""
+"""A late batch is on time again once it needs at most this share of its remaining time, so that a batch on
+the edge does not switch back and forth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One batch: its class, its deadline, the audio left in seconds (None: not known), and whether the last
-    reckoning found it late."""
+    """One batch: its priority, its deadline, the audio left in seconds (None: unknown), and whether the last
+    forecast found it late."""
 
     id: str
     priority: int
@@ -28,7 +27,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a batch: whether its deadline is out of reach, when it will end, and the grounds."""
+    """A batch's forecast: whether its deadline is out of reach, when it will end, and on what basis."""
 
     id: str
     late: bool
@@ -37,37 +36,37 @@ class Verdict:
 
 
 def forecast_deadlines(loads: Sequence[Load], rate: float | None, now: datetime) -> list[Verdict]:
-    """A verdict on each load. `rate`: seconds of audio a second that the project can have; None: not
-    known."""
+    """A verdict on each load. `rate`: the seconds of audio per second that the project gets; None:
+    unknown."""
     before = 0.0
-    found, late = [], []
-    for load in sorted(loads, key=lambda one: (one.priority, one.deadline, one.id)):
+    verdicts, late = [], []
+    for load in sorted(loads, key=lambda load: (load.priority, load.deadline, load.id)):
         if load.deadline <= now:
-            found.append(Verdict(load.id, True, None, "The deadline has passed."))
+            verdicts.append(Verdict(load.id, True, None, "The deadline has passed."))
         elif rate is None or rate <= 0:
-            found.append(Verdict(load.id, False, None, "No worker of its pool has been measured yet."))
+            verdicts.append(Verdict(load.id, False, None, "No worker of its pool has been measured yet."))
         elif load.left_seconds is None:
-            found.append(Verdict(load.id, False, None, "None of its recordings has been opened yet."))
+            verdicts.append(Verdict(load.id, False, None, "None of its recordings has been opened yet."))
         else:
             needed = (before + load.left_seconds) / rate
             room = (load.deadline - now).total_seconds() * (RETURN if load.late else 1.0)
             if needed > room:
                 late.append(load)
                 continue
-            found.append(_verdict(load, before, load.left_seconds, rate, now, late=False))
+            verdicts.append(_verdict(load, before, load.left_seconds, rate, now, late=False))
             before += load.left_seconds
     for load in late:
         left = load.left_seconds or 0.0
-        found.append(_verdict(load, before, left, rate or 1.0, now, late=True))
+        verdicts.append(_verdict(load, before, left, rate or 1.0, now, late=True))
         before += left
-    return found
+    return verdicts
 
 
 def _verdict(load: Load, before: float, left: float, rate: float, now: datetime, *, late: bool) -> Verdict:
-    ahead = f" after {before / 3600:.1f} h that go before it" if before else ""
+    ahead = f" after {before / 3600:.1f} h ahead of it" if before else ""
     basis = f"{left / 3600:.1f} h of audio left{ahead}, at {rate:.1f} s of audio a second."
     if late:
-        basis += " It cannot make its deadline any more and waits as if it had none."
-    # Beyond a century it does not matter when.
+        basis += " It can no longer meet its deadline and waits as if it had none."
+    # At most a century, which datetime can hold.
     seconds = min((before + left) / rate, 3.2e9)
     return Verdict(load.id, late, now + timedelta(seconds=seconds), basis)

@@ -1,11 +1,6 @@
-"""What a batch will still take and cost, from what it took and cost so far, with the grounds in words.
+"""Estimates of a batch's remaining time and cost, and of a period's cost at scale, each with its basis.
 
-Pure arithmetic over sums: the audio left, the pace of the last minutes, the money an hour of audio came to.
-Where there is nothing to judge by it says so instead of guessing.
-
-What a period's costs say of more audio: a million hours at the same cost, and how budgets stand.
-
-Pure arithmetic; the sums come from the ledger.
+Pure arithmetic over sums from the store. Where nothing supports an estimate it says so instead of guessing.
 """
 
 from dataclasses import dataclass
@@ -18,7 +13,7 @@ from spool.domain.pricing import SAMPLE_RATE
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Seconds of audio and of wall time, money in nano-units; None where nothing can be said yet."""
+    """Seconds of audio and of wall time, money in nano-units; None where it is still unknown."""
 
     audio_left_seconds: float | None
     audio_basis: str
@@ -27,13 +22,13 @@ class Outlook:
     time_left_seconds: float | None
     time_basis: str
     expected_nanos: int | None
-    """What the whole batch will have cost."""
+    """The cost of the whole batch."""
     cost_basis: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What is known of a batch: see `spool.store.batch_progress.BatchProgress`, whose sums these are."""
+    """What is known of a batch; the sums of `spool.store.batch_progress.BatchProgress`."""
 
     open_jobs: int
     open_known_seconds: float
@@ -47,7 +42,7 @@ class Sums:
 
 
 def outlook(sums: Sums) -> Outlook:
-    """How much is left, how long that takes at the present pace, and what the whole will cost."""
+    """How much is left, how long it takes at the present throughput, and the cost of the whole batch."""
     left, audio_basis = _audio_left(sums)
     pace = None
     if sums.recent_audio_seconds > 0 and sums.recent_wall_seconds > 0:

@@ -1,11 +1,6 @@
-"""What a job is allowed to be: its states, the legal moves between them, its options.
+"""A job: its states, the legal moves between them, its source, and the record that its row becomes.
 
-Pure: no SQL and no clock. `spool.store` refuses in SQL whatever `MOVES` does not list.
-
-What a row of `jobs` looks like in Python, and the two SQL fragments that every change of state shares.
-
-Knows how columns become fields and which states SQL lets through; runs nothing by itself except the outbox
-line that has to go with a change.
+Pure. `spool.store` refuses in SQL whatever `MOVES` does not list; options are in `spool.domain.options`.
 """
 
 from dataclasses import dataclass
@@ -18,7 +13,7 @@ from spool.domain.priority import NEVER, NORMAL
 
 
 class JobState(StrEnum):
-    """Where a job stands. `queued → running → done | failed | cancelled`."""
+    """A job's state: `queued → running → done | failed | cancelled`."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -28,7 +23,7 @@ class JobState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether only a person can move the job on from here."""
+        """Whether the job stays in this state unless somebody retries it."""
         return self in TERMINAL
 
 
@@ -69,7 +64,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One recording to be transcribed, as the row stood when it was read."""
+    """One recording to be transcribed, as its row was read."""
 
     id: str
     project: str
@@ -81,9 +76,9 @@ class Job:
     worker: str | None
     """Name of the worker it is pinned to."""
     attempt: int
-    """Grows with each claim; the fence of every write."""
+    """Grows with each claim; every write of a worker is fenced by it."""
     crashes: int
-    """Attempts since the last retry that ended without a word from their worker."""
+    """Attempts since the last retry whose lease ran out: their worker died or froze."""
     lease_owner: str | None
     lease_until: datetime | None
     cancel_requested: bool
@@ -106,22 +101,22 @@ class Job:
     """How many words the transcript has."""
     batch_id: str | None = None
     batch_line: int | None = None
-    """Its line in the batch's manifest, or its place in the listing of a prefix or folder, from 1."""
+    """Its line in the batch's manifest, or its position in the listing of a prefix or folder, from 1."""
     custom_id: str | None = None
-    """What the submitter calls it; once a batch."""
+    """The submitter's own id; unique within a batch."""
     tags: dict[str, str] | None = None
     reuse: bool = False
-    """Whether an earlier transcript of the same content, options and model may be taken over."""
+    """Whether an existing transcript of the same content, options and model may be reused."""
     reused_from: str | None = None
-    """The job whose transcript was taken over."""
+    """The job whose transcript was reused."""
     content_sha256: str | None = None
     """Of the source's bytes, once a worker has read them."""
     fingerprint: str | None = None
     """Of the options and the model's weights, once done."""
     key_id: str | None = None
-    """The API key that handed it in."""
+    """The API key that submitted it."""
     transient_failures: int = 0
-    """Attempts in a row that ended with an error that may pass and kept no chunk."""
+    """Attempts in a row that ended with a retryable error and saved no chunk."""
     ran_seconds: float = 0.0
     """How long workers have run it since it was submitted or retried, as of the last renewal."""
     refusals: dict[str, str] | None = None
@@ -132,15 +127,15 @@ class Job:
     deadline_rank: int = NEVER
     """The deadline in Unix seconds while it can be met; else `NEVER`."""
     forecast_seconds: float | None = None
-    """What `done_seconds` should come to by what its project was charged when it was claimed."""
+    """The seconds of audio that its project's fair share was charged when it was claimed."""
     traceparent: str | None = None
-    """The W3C trace context that it was handed in under."""
+    """The W3C trace context of its submission."""
     source_deleted_at: datetime | None = None
-    """When its uploaded recording was deleted on purpose."""
+    """When its uploaded recording was deleted."""
     transcript_deleted_at: datetime | None = None
-    """When every word of it was deleted on purpose."""
+    """When its transcript was deleted, with every chunk and phrase."""
 
     @property
     def ids(self) -> dict[str, str]:
-        """What every log line about it carries."""
+        """The ids that every log line about it carries."""
         return {"job_id": self.id} | ({"batch_id": self.batch_id} if self.batch_id else {})

@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from spool.domain.priority import PriorityName
-from spool.errors import InvalidRequest
+from spool.errors import InvalidRequest, first_fault
 
 Item = TypeVar("Item")
 
@@ -23,7 +23,7 @@ LINE_BYTES = 64 * 1024
 LINES = 1_000_000
 """Lines in one manifest; the digests that find duplicates take about 100 bytes a line."""
 REPORTED = 100
-"""Bad lines that a report shows; it counts all."""
+"""Bad lines that a report lists; it counts all."""
 TAGS = 16
 _SUFFIXES = frozenset(
     {".aac", ".aif", ".aiff", ".amr", ".au", ".avi", ".caf", ".flac", ".m4a", ".m4b", ".mka", ".mkv", ".mov"}
@@ -42,22 +42,23 @@ def _printable(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+Printable = Annotated[str, AfterValidator(_printable)]
+Name = Annotated[Printable, Field(min_length=1, max_length=200)]
 TagName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
 Tags = Annotated[
-    dict[TagName, Annotated[str, Field(max_length=200), AfterValidator(_printable)]],
+    dict[TagName, Annotated[Printable, Field(max_length=200)]],
     Field(max_length=TAGS, description=f"Up to {TAGS} names and values of your own, kept with the job."),
 ]
 
 
 class ManifestLine(BaseModel):
-    """One line: a source, and what the submitter calls it."""
+    """One line: a source, with the submitter's id, name, options and tags."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Annotated[str, Field(min_length=1, max_length=4096)]
-    custom_id: Text | None = None
-    name: Text | None = None
+    custom_id: Name | None = None
+    name: Name | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     tags: Tags = Field(default_factory=dict)
     priority: PriorityName | None = None
@@ -65,7 +66,7 @@ class ManifestLine(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that makes no job: its number (from 1), its `custom_id` where it could be read, and why."""
+    """A line that creates no job: its number (from 1), its `custom_id` where that is readable, and why."""
 
     line: int
     code: str
@@ -82,20 +83,20 @@ class Report:
     bad_lines: list[BadLine] = field(default_factory=list)
 
     def add(self, bad: BadLine) -> None:
-        """Count a bad line, and show it if it is among the first."""
+        """Count a bad line, and list it if it is among the first."""
         self.bad += 1
         if len(self.bad_lines) < REPORTED:
             self.bad_lines.append(bad)
 
 
 class Seen:
-    """The custom ids of one batch so far, as digests, so that long ids cost no more memory than short."""
+    """The custom ids of one batch so far, as digests, so that long ids take no more memory."""
 
     def __init__(self) -> None:
         self._digests: set[bytes] = set()
 
     def first(self, custom_id: str) -> bool:
-        """Note the id; whether it is the first of its name."""
+        """Add the id; return whether it is new."""
         before = len(self._digests)
         self._digests.add(hashlib.blake2b(custom_id.encode(), digest_size=16).digest())
         return len(self._digests) > before
@@ -104,7 +105,7 @@ class Seen:
 def numbered_lines(stream: BinaryIO, limit: int = LINE_BYTES) -> Iterator[tuple[int, bytes | None]]:
     """The lines of `stream` with their numbers from 1, blank ones left out.
 
-    A line of more than `limit` bytes comes as None: the rest of it is skipped and never held.
+    A line of more than `limit` bytes is None: the rest of it is skipped without being held in memory.
     """
     number = 0
     while piece := stream.readline(limit + 1):
@@ -120,7 +121,7 @@ def numbered_lines(stream: BinaryIO, limit: int = LINE_BYTES) -> Iterator[tuple[
 
 
 def read_line(number: int, text: bytes | None) -> ManifestLine | BadLine:
-    """The line, or what is wrong with it. Values that were sent are left out, for they may be secrets."""
+    """The line, or what is wrong with it. Submitted values are left out, since they may be secrets."""
     if text is None:
         return BadLine(number, "line_too_long", f"The line has more than {LINE_BYTES} bytes.")
     try:
@@ -132,22 +133,19 @@ def read_line(number: int, text: bytes | None) -> ManifestLine | BadLine:
     try:
         return ManifestLine.model_validate(value)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(step) for step in fault["loc"]) or "line"
-        message = f"{where}: {fault['msg'].removeprefix('Value error, ')}"
-        return BadLine(number, "invalid_request", message, _custom_id(value))
+        return BadLine(number, "invalid_request", first_fault(error), _custom_id(value))
 
 
 def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, ManifestLine]]:
     """The good lines of a manifest; bad ones go into `report`.
 
-    Whether a `custom_id` was used before is the caller's to ask, since only lines that make jobs use theirs
-    up. Raises InvalidRequest for more than `LINES` lines.
+    Whether a `custom_id` is a duplicate is for the caller to check, since only lines that create jobs use
+    theirs up. Raises InvalidRequest for more than `LINES` lines.
     """
     for number, text in numbered_lines(stream):
         report.lines += 1
         if report.lines > LINES:
-            raise InvalidRequest(f"A manifest has at most {LINES} lines; hand in several.")
+            raise InvalidRequest(f"A manifest has at most {LINES} lines; submit several manifests.")
         line = read_line(number, text)
         if isinstance(line, BadLine):
             report.add(line)
@@ -163,5 +161,5 @@ def in_blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 
 def _custom_id(value: dict[str, Any]) -> str | None:
-    found = value.get("custom_id")
-    return found[:200] if isinstance(found, str) and found.isprintable() else None
+    custom_id = value.get("custom_id")
+    return custom_id[:200] if isinstance(custom_id, str) and custom_id.isprintable() else None

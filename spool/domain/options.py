@@ -1,11 +1,7 @@
-"""Phrases to be favoured, as a list that many jobs may share.
+"""How a job is transcribed: the options of a request, those that a job keeps, and its boosted phrases.
 
-The same phrases are the same list, in any order and however often one stands in it: a search asks which
-phrases there are, not in which order they were told. So each list has one form and one digest. Pure.
-
-What a job is allowed to be: its states, the legal moves between them, its options.
-
-Pure: no SQL and no clock. `spool.store` refuses in SQL whatever `MOVES` does not list.
+The same phrases in any order are one list with one digest, so that many jobs share it. Pure: which models and
+language models exist is for the caller to say.
 """
 
 import hashlib
@@ -35,20 +31,20 @@ LONGEST_PHRASE = 200
 
 @dataclass(frozen=True, slots=True)
 class PhraseList:
-    """Phrases in order, each once; `sha256` (hex) is theirs alone."""
+    """Phrases in order, each once, and the SHA-256 (hex) that identifies them."""
 
     phrases: tuple[str, ...]
     sha256: str
 
 
 def phrase_list(texts: Iterable[str]) -> PhraseList:
-    """The list of these texts: sorted, blanks made single, empty ones and repetitions left out."""
+    """The list of these texts: sorted, with single spaces, without empty ones and duplicates."""
     phrases = tuple(sorted({phrase for text in texts if (phrase := " ".join(text.split()))}))
     return PhraseList(phrases, hashlib.sha256("\n".join(phrases).encode()).hexdigest())
 
 
 def _writable(text: str) -> str:
-    # Joiners between letters are no control characters and belong to words of many languages.
+    # Joiners between letters belong to the words of many languages and are not control characters.
     if any(unicodedata.category(char) in ("Cc", "Cs") for char in text if not char.isspace()):
         raise ValueError("must not contain control characters")
     return text
@@ -57,12 +53,12 @@ def _writable(text: str) -> str:
 Phrase = Annotated[str, Field(max_length=LONGEST_PHRASE), AfterValidator(_writable)]
 Weight = Annotated[
     float,
-    Field(gt=0, le=100, strict=True, allow_inf_nan=False, description="How much the phrases are favoured."),
+    Field(gt=0, le=100, strict=True, allow_inf_nan=False, description="How much the phrases are boosted."),
 ]
 
 
 class Boost(BaseModel):
-    """Phrases to be favoured, as a submitter tells them."""
+    """Phrases to be boosted, as a submitter sends them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -70,7 +66,7 @@ class Boost(BaseModel):
         tuple[Phrase, ...],
         Field(
             max_length=MOST_PHRASES,
-            description="Words and phrases as they are spoken; their order does not count.",
+            description="Words and phrases as they are spoken; their order does not matter.",
         ),
     ]
     weight: Weight = 1.0
@@ -81,28 +77,28 @@ class Boost(BaseModel):
         return phrase_list(phrases).phrases
 
     @cached_property
-    def told(self) -> PhraseList:
-        """The list by itself."""
+    def phrase_list(self) -> PhraseList:
+        """The list without its weight."""
         return phrase_list(self.phrases)
 
     @cached_property
     def kept(self) -> "KeptBoost":
         """What a job keeps of it."""
-        return KeptBoost(count=len(self.phrases), sha256=self.told.sha256, weight=self.weight)
+        return KeptBoost(count=len(self.phrases), sha256=self.phrase_list.sha256, weight=self.weight)
 
 
 class KeptBoost(BaseModel):
-    """Phrases to be favoured, as a job keeps and shows them: the list stands elsewhere, under its digest."""
+    """Phrases to be boosted, as a job keeps them: the list is stored apart, under its digest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    count: Annotated[int, Field(description="How many phrases there are.")]
-    sha256: Annotated[str, Field(description="Of the list; the same phrases in any order have the same.")]
+    count: Annotated[int, Field(description="The number of phrases.")]
+    sha256: Annotated[str, Field(description="The digest of the list, the same in any order of phrases.")]
     weight: float
 
 
 class _Options(BaseModel):
-    """What the search is asked, but for the boosted phrases."""
+    """The options of the search, except boosted phrases."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -114,7 +110,7 @@ class _Options(BaseModel):
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
     ] = 4
     channels: Annotated[
-        Literal["mix", "separate"], Field(description="Mix all channels, or transcribe each one by itself.")
+        Literal["mix", "separate"], Field(description="Mix all channels, or transcribe each one separately.")
     ] = "mix"
     nbest: Annotated[
         int,
@@ -122,12 +118,12 @@ class _Options(BaseModel):
             ge=1,
             le=32,
             strict=True,
-            description="Hypotheses of each chunk in the transcript; the beam has to hold as many.",
+            description="Hypotheses of each chunk in the transcript; at most the beam.",
         ),
     ] = 1
     alternatives: Annotated[
         int,
-        Field(ge=0, le=20, strict=True, description="Other words that the beam heard in place of each one."),
+        Field(ge=0, le=20, strict=True, description="Alternatives to each word, from the beam."),
     ] = 0
     lattice: Annotated[
         float | None,
@@ -136,102 +132,144 @@ class _Options(BaseModel):
             le=1000,
             strict=True,
             allow_inf_nan=False,
-            description="Keep a lattice of each chunk: the words whose best path scores within so much "
+            description="Keep a lattice of each chunk: the words whose best path scores within this distance "
             "(natural logarithm) of the best path; 5 to 10 is usual.",
         ),
     ] = None
     language_model: Annotated[
         str | None,
-        Field(min_length=1, max_length=200, description="An n-gram language model's name from the settings."),
+        Field(
+            min_length=1,
+            max_length=200,
+            description="The name of an n-gram language model from the settings.",
+        ),
     ] = None
     lm_weight: Annotated[
         float,
         Field(ge=0, le=10, strict=True, allow_inf_nan=False, description="The language model's weight."),
     ] = 0.3
-    lm_blanks: Annotated[
-        bool, Field(strict=True, description="Let the language model have a say in blanks too.")
-    ] = False
+    lm_blanks: Annotated[bool, Field(strict=True, description="Let the language model score blanks too.")] = (
+        False
+    )
     pruning: Annotated[
         Literal["late", "early"],
         Field(
-            description="Whether language model and phrases speak before the beam is cut to its best (late) "
-            "or only order what the model alone kept (early)."
+            description="Prune the beam after the scores of language model and phrases are added (late), or "
+            "before (early)."
         ),
     ] = "late"
     context: Annotated[
         Literal["chunk", "job"],
         Field(
-            description="Where language model and phrases begin anew: with each chunk, or not before the "
-            "recording's end; its chunks are then decoded one after another."
+            description="Reset language model and phrases at each chunk, or carry them through the whole "
+            "recording, whose chunks are then decoded one after another."
         ),
     ] = "chunk"
     scores: Annotated[
         Literal["float", "fixed"],
         Field(
-            description="How scores are added up: as 32-bit floats, or in fixed point (Q16.16), where the "
-            "order of sums does not count."
+            description="Add scores as 32-bit floats, or in fixed point (Q16.16), where the order of sums "
+            "does not matter."
         ),
     ] = "float"
+    language: Annotated[
+        str | None,
+        Field(
+            pattern="^[a-z]{2,3}$",
+            description="The language spoken, such as `en`; null lets the model detect it in each chunk.",
+        ),
+    ] = None
+    task: Annotated[
+        Literal["transcribe", "translate"],
+        Field(description="Write what is said, or its English translation; for models that can."),
+    ] = "transcribe"
+    timestamps: Annotated[
+        Literal["auto", "on", "off"],
+        Field(
+            description="Whether an attention decoder writes times among its tokens; auto asks with and "
+            "without and takes the better answer."
+        ),
+    ] = "auto"
+    prompt: Annotated[
+        str,
+        Field(max_length=4000, description="Text that came before, for an attention decoder."),
+    ] = ""
+    hotwords: Annotated[
+        str, Field(max_length=4000, description="Words to expect, told to an attention decoder.")
+    ] = ""
+    patience: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=10,
+            strict=True,
+            allow_inf_nan=False,
+            description="An attention decoder's beam ends with beam times patience finished hypotheses.",
+        ),
+    ] = 1.0
+    length_penalty: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=2,
+            strict=True,
+            allow_inf_nan=False,
+            description="Hypotheses are ranked by score / ((5 + tokens) / 6)^length_penalty; null ranks them "
+            "by their mean score.",
+        ),
+    ] = None
 
 
 class JobOptions(_Options):
-    """What the submitter chose; together with audio and model it alone decides the transcript (law 7)."""
+    """The submitter's choices; with the audio and the model they alone decide the transcript (law 7)."""
 
-    boost: Annotated[KeptBoost | None, Field(description="Phrases that are favoured.")] = None
+    boost: Annotated[KeptBoost | None, Field(description="Phrases that are boosted.")] = None
 
-    def told(self) -> dict[str, JsonValue]:
-        """The options that say something: an option that did not exist yet when a transcript was made is
-        left out where it asks for what was done then."""
-        return {
-            name: value
-            for name, value in self.model_dump(mode="json").items()
-            if name in _FIRST_OPTIONS or value != type(self).model_fields[name].default
-        }
-
-
-_FIRST_OPTIONS = frozenset({"model", "decoder", "beam", "channels"})
+    def document(self) -> dict[str, JsonValue]:
+        """The options as JSON, without those that have their default."""
+        return self.model_dump(mode="json", exclude_defaults=True)
 
 
 class AskedOptions(_Options):
-    """The options as a request tells them, with the phrases themselves.
+    """The options of a request, with the phrases themselves.
 
-    What contradicts itself is refused at the field that was told last; with `language_models` in the context
-    of the validation, so is a name that is not among them.
+    A contradiction is refused at the later of its fields; with `language_models` in the validation's context,
+    so is an unknown name.
     """
 
-    boost: Annotated[Boost | None, Field(description="Words and phrases to be favoured.")] = None
+    boost: Annotated[Boost | None, Field(description="Words and phrases to be boosted.")] = None
 
     @field_validator("language_model")
     @classmethod
-    def _is_known(cls, name: str | None, told: ValidationInfo) -> str | None:
-        known = (told.context or {}).get("language_models")
+    def _is_known(cls, name: str | None, info: ValidationInfo) -> str | None:
+        known = (info.context or {}).get("language_models")
         if name is not None and known is not None and name not in known:
             raise ValueError(f"there is no such language model; known here: {', '.join(known) or 'none'}")
         return name
 
     @field_validator("nbest")
     @classmethod
-    def _is_in_the_beam(cls, nbest: int, told: ValidationInfo) -> int:
-        if nbest > 1 and told.data.get("decoder") == "greedy":
-            raise ValueError("the greedy decoder knows one hypothesis; ask for the beam decoder")
-        if nbest > told.data.get("beam", nbest):
-            raise ValueError(f"must not be more than the beam, which is {told.data['beam']}")
+    def _is_in_the_beam(cls, nbest: int, info: ValidationInfo) -> int:
+        if nbest > 1 and info.data.get("decoder") == "greedy":
+            raise ValueError("the greedy decoder knows one hypothesis; use the beam decoder")
+        if nbest > info.data.get("beam", nbest):
+            raise ValueError(f"must not be more than the beam, which is {info.data['beam']}")
         return nbest
 
     @field_validator("alternatives", "lattice")
     @classmethod
-    def _wants_a_beam(cls, asked: float | None, told: ValidationInfo) -> float | None:
-        nothing = cls.model_fields[told.field_name or ""].default
-        if asked != nothing and told.data.get("decoder") == "greedy":
-            raise ValueError("the greedy decoder knows one path; ask for the beam decoder")
-        return asked
+    def _needs_a_beam(cls, value: float | None, info: ValidationInfo) -> float | None:
+        default = cls.model_fields[info.field_name or ""].default
+        if value != default and info.data.get("decoder") == "greedy":
+            raise ValueError("the greedy decoder knows one path; use the beam decoder")
+        return value
 
     @field_validator("lm_weight", "lm_blanks")
     @classmethod
-    def _has_a_language_model(cls, value: float, told: ValidationInfo) -> float:
-        default = cls.model_fields[told.field_name or ""].default
-        if value != default and told.data.get("language_model", "") is None:
-            raise ValueError("says something of a language model, and language_model names none")
+    def _has_a_language_model(cls, value: float, info: ValidationInfo) -> float:
+        default = cls.model_fields[info.field_name or ""].default
+        if value != default and info.data.get("language_model", "") is None:
+            raise ValueError("needs language_model, which is not set")
         return value
 
     @field_validator("boost")
@@ -243,21 +281,21 @@ class AskedOptions(_Options):
     def _has_something_to_fuse(self) -> "AskedOptions":
         if self.language_model is not None or self.boost is not None:
             if self.decoder == "greedy" and self.pruning == "early":
-                raise ValueError("pruning: there is no beam to cut; ask for the beam decoder")
+                raise ValueError("pruning: the greedy decoder has no beam to prune; use the beam decoder")
             if self.decoder == "greedy" and self.lm_blanks:
-                raise ValueError("lm_blanks: the greedy decoder leaves blanks to the model")
+                raise ValueError("lm_blanks: the greedy decoder cannot score blanks; use the beam decoder")
             return self
         for name in ("pruning", "context"):
             if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name}: asks how to fuse, and there is neither language_model nor boost")
+                raise ValueError(f"{name}: needs language_model or boost, and neither is set")
         return self
 
     @property
     def phrases(self) -> PhraseList | None:
-        """The list that the job's options name."""
-        return None if self.boost is None else self.boost.told
+        """The phrase list that the job's options name."""
+        return None if self.boost is None else self.boost.phrase_list
 
     def kept(self) -> JobOptions:
-        """The options as the job keeps them."""
-        told = {name: getattr(self, name) for name in _Options.model_fields}
-        return JobOptions(**told, boost=self.boost and self.boost.kept)
+        """The options as a job keeps them."""
+        options = {name: getattr(self, name) for name in _Options.model_fields}
+        return JobOptions(**options, boost=self.boost and self.boost.kept)

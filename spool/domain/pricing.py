@@ -1,15 +1,10 @@
-"""The arithmetic of the ledger: rates, money and the real-time factor. Pure; knows no SQL and no clock.
+"""The arithmetic of costs: the price of an engine hour, money, and the real-time factor.
 
-Units: engine time is whole nanoseconds, a price is whole millionths of the currency per engine hour, money is
-whole billionths (nano-units) of the currency. The one rounding rule: a cost line's money is its nanoseconds
-times its price, rounded once, half to even, to a nano-unit. Every total is a sum of lines, so all groupings
-of a period agree to the last digit. A day's price change opens new lines; written lines never change their
-price.
-
-What an engine hour of a machine costs: a rent, or a purchase over its years and the power it draws.
-
-A price may change from a day on; which one holds is asked when engine time is billed, so that what was billed
-keeps its price. Pure; the arithmetic of bills is in `spool.domain.pricing`.
+Engine time is whole nanoseconds, a price is whole millionths of the currency per engine hour, money is whole
+billionths (nano-units). The one rounding rule: a cost line's money is its nanoseconds times its price,
+rounded once, half to even, to a nano-unit; every total is a sum of lines, so all groupings of a period agree
+to the last digit. A price is a rent, or a purchase with its power, and may change from a day on; written
+lines keep their price. Pure: no SQL and no clock.
 """
 
 from collections.abc import Mapping
@@ -30,7 +25,7 @@ _DIVISOR = 3600 * NANOS_PER_SECOND * MICROS_PER_UNIT // NANOS_PER_UNIT
 
 
 def cost_nanos(engine_ns: int, price_per_hour_micros: int) -> int:
-    """What `engine_ns` of engine time costs, in nano-units of the currency, rounded half to even."""
+    """The cost of `engine_ns` of engine time, in nano-units of the currency, rounded half to even."""
     whole, rest = divmod(engine_ns * price_per_hour_micros, _DIVISOR)
     twice = 2 * rest
     return whole + (twice > _DIVISOR or (twice == _DIVISOR and whole % 2 == 1))
@@ -41,7 +36,7 @@ def price_micros(price_per_hour: Decimal) -> int:
     micros = price_per_hour * MICROS_PER_UNIT
     if not micros.is_finite() or micros < 0 or micros != micros.to_integral_value():
         raise SettingsError(
-            f"A price per hour has to be 0 or more with at most 6 decimals, not {price_per_hour}."
+            f"A price per hour must be 0 or more with at most 6 decimals, not {price_per_hour}."
         )
     return int(micros)
 
@@ -63,7 +58,7 @@ Amount = Annotated[Decimal, Field(ge=0)]
 
 
 class Machine(BaseModel):
-    """A machine that was bought: written off evenly over its years, all hours alike, and drawing power."""
+    """A purchased machine: depreciated evenly over all hours of its years, plus the power it draws."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -89,7 +84,7 @@ Price = Annotated[Annotated[Decimal, Tag("rent")] | Annotated[Machine, Tag("mach
 
 
 class Dated(BaseModel):
-    """A price that holds from a UTC day on, until the next one."""
+    """A price that applies from a UTC day until the next one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 
@@ -107,7 +102,7 @@ Rate = Annotated[
 
 
 class CloudPrices(BaseModel):
-    """What others charge for an hour of audio, and when that was so."""
+    """The prices of cloud services for an hour of audio, and their date."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -133,17 +128,17 @@ CLOUDS = CloudPrices(
 def price_on(rate: Rate, day: date) -> Decimal | None:
     """The price of an hour on that day; None before the first one."""
     if isinstance(rate, tuple):
-        begun = [one for one in rate if one.since <= day]
+        begun = [dated for dated in rate if dated.since <= day]
         if not begun:
             return None
-        return price_on(max(begun, key=lambda one: one.since).price, day)
+        return price_on(max(begun, key=lambda dated: dated.since).price, day)
     return rate.per_hour if isinstance(rate, Machine) else rate
 
 
 def prices_in(rate: Rate) -> list[Decimal]:
-    """Every price that the rate can come to."""
+    """Every price that the rate contains."""
     if isinstance(rate, tuple):
-        return [price for one in rate for price in prices_in(one.price)]
+        return [price for dated in rate for price in prices_in(dated.price)]
     return [rate.per_hour if isinstance(rate, Machine) else rate]
 
 

@@ -1,6 +1,6 @@
-"""Who goes first: the classes, and the numbers by which the jobs of a class are sorted.
+"""Priorities, and the numbers by which the jobs of a priority are sorted.
 
-Pure. How these combine with fairness between projects is told in `spool.store.queue.scheduler`.
+Pure. How these combine with fair shares between projects is in `spool.store.queue.scheduler`.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from spool.domain.quotas import Quota
 PriorityName = Literal["low", "normal", "high"]
 
 HIGH, NORMAL, LOW = 0, 1, 2
-"""As SQL keeps and sorts them: the lowest number goes first."""
+"""As stored and sorted in SQL: the lowest number goes first."""
 
 PRIORITIES: dict[PriorityName, int] = {"high": HIGH, "normal": NORMAL, "low": LOW}
 PRIORITY_NAMES: dict[int, PriorityName] = {number: name for name, number in PRIORITIES.items()}
 
 NEVER = 253_402_300_799
-"""`jobs.deadline_rank` without a deadline that can be met: the end of 9999 in Unix seconds."""
+"""`jobs.deadline_rank` without a deadline, or with one that cannot be met: the end of 9999 (Unix seconds)."""
 
 
 def deadline_rank_of(deadline: datetime | None) -> int:
@@ -29,8 +29,8 @@ def deadline_rank_of(deadline: datetime | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How projects share: weights (1 unless named), quotas, and the seconds after which a waiting job is
-    aged."""
+    """How projects share a pool: weights (default 1), quotas, and the seconds after which a queued job
+    ages."""
 
     shares: Mapping[str, float] = field(default_factory=dict)
     quotas: Mapping[str, Quota] = field(default_factory=dict)

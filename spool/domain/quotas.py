@@ -1,8 +1,7 @@
-"""What a project may use: audio a day, jobs at once, money a month; and why its jobs are held for now.
+"""Quotas of a project: audio a day, jobs in flight, money a month; and why its jobs are held.
 
-Pure. Held jobs stay queued and lose nothing: they are passed over until the reason is gone. Jobs that run
-when a limit is reached go on to their end. A transcript that was taken over costs nothing and counts for
-nothing.
+Pure. Held jobs stay queued and keep their position; running jobs finish when a limit is reached. A reused
+transcript costs nothing and counts for nothing.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from spool.domain.pricing import NANOS_PER_UNIT, SAMPLE_RATE
 
 EVERYBODY = "*"
-"""The quota of each project that has none of its own."""
+"""Stands for each project without its own quota."""
 
 HeldBy = Literal["jobs_in_flight", "hours_a_day", "spend_a_month"]
 
@@ -35,32 +34,33 @@ class Quota(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _written(cls, value: object) -> object:
-        """Read `hours_a_day:10+jobs_in_flight:4`, the form without JSON."""
+        """Read the short form `hours_a_day:10+jobs_in_flight:4`."""
         if not isinstance(value, str):
             return value
         parts = [part.partition(":") for part in value.split("+")]
         for name, colon, amount in parts:
             if name.strip() not in cls.model_fields or not colon or not amount.strip():
                 known = ", ".join(cls.model_fields)
-                raise ValueError(f"{name.strip() or value!r} is no limit such as {known}:NUMBER, joined by +")
+                raise ValueError(
+                    f"{name.strip() or value!r} is not a limit; write NAME:NUMBER joined by +, of {known}"
+                )
         return {name.strip(): amount.strip() for name, _, amount in parts}
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a project has used: audio of the UTC day and money of the month as billed, and what runs now."""
+    """A project's use: billed audio of the UTC day and money of the month, and the jobs that run now."""
 
     day_samples: int = 0
     month_nanos: int = 0
     running: int = 0
     running_seconds: float = 0.0
-    """Audio that its running jobs have still to be billed for, as far as can be told."""
+    """Audio that its running jobs have yet to be billed for, as far as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why a project's jobs wait, in a sentence, and when they go on by themselves (None: not by the
-    clock)."""
+    """Why a project's jobs are held, in a sentence, and when that ends (None: depends on other jobs)."""
 
     by: HeldBy
     reason: str
@@ -68,24 +68,24 @@ class Hold:
 
 
 def quota_of(quotas: Mapping[str, Quota], project: str) -> Quota | None:
-    """The project's quota, else everybody's."""
+    """The project's quota, or the default one."""
     return quotas.get(project, quotas.get(EVERYBODY))
 
 
 def hold_of(quota: Quota | None, use: Use, now: datetime) -> Hold | None:
-    """The reason that lasts longest, if any limit is reached. `now` in UTC."""
+    """The hold that lasts longest, if any limit is reached. `now` in UTC."""
     if quota is None:
         return None
     if quota.spend_a_month is not None and use.month_nanos >= quota.spend_a_month * NANOS_PER_UNIT:
-        reason = f"The project has spent its {quota.spend_a_month:f} of this month."
+        reason = f"The project has spent its quota of {quota.spend_a_month:f} for this month."
         return Hold("spend_a_month", reason, _next_month(now))
     if quota.hours_a_day is not None:
         hours = (use.day_samples / SAMPLE_RATE + use.running_seconds) / 3600
         if hours >= quota.hours_a_day:
-            reason = f"The project has used its {quota.hours_a_day:f} hours of audio of this day."
+            reason = f"The project has used its quota of {quota.hours_a_day:f} hours of audio for today."
             return Hold("hours_a_day", reason, _midnight(now) + timedelta(days=1))
     if quota.jobs_in_flight is not None and use.running >= quota.jobs_in_flight:
-        reason = f"{use.running} of the project's {quota.jobs_in_flight} jobs at once are running."
+        reason = f"The project runs {use.running} of at most {quota.jobs_in_flight} jobs at once."
         return Hold("jobs_in_flight", reason, None)
     return None
 

@@ -1,7 +1,6 @@
-"""How long recordings and transcripts are kept, by project. Pure: text and spans, no clock.
+"""How long recordings and transcripts are kept, by project. Pure: text and durations, no clock.
 
-A span is written 12h, 30d, 8w or 5y (365 days each), or `keep` for ever, which is the rule where nothing is
-said.
+A duration is written 12h, 30d, 8w or 5y (365 days each), or `keep` for forever, which is the default.
 """
 
 import re
@@ -14,29 +13,29 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 KEEP = "keep"
 EVERY_OTHER = "*"
-"""Stands for each project that has no rule of its own."""
+"""Stands for each project without its own rule."""
 _SPAN = re.compile(r"([1-9]\d{0,4})([hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
 
 
 class Content(StrEnum):
-    """What of a job can be deleted: its uploaded recording, or every word of it."""
+    """What can be deleted of a job: its uploaded recording, or its transcript."""
 
     SOURCE = "source"
     TRANSCRIPT = "transcript"
 
 
 def content_of(key: str) -> Content:
-    """What an object under `jobs/` is: the upload at `jobs/{id}/source`, else part of a transcript, which has
-    files of every attempt, whether it counts or not."""
+    """The content that an object under `jobs/` belongs to: the upload at `jobs/{id}/source`, otherwise a
+    transcript's files, of any attempt."""
     _, _, rest = key.removeprefix("jobs/").partition("/")
     return Content.SOURCE if rest == "source" else Content.TRANSCRIPT
 
 
 def span(text: str) -> timedelta | None:
-    """The span that `12h`, `30d`, `8w` or `5y` says; None for anything else."""
-    found = _SPAN.fullmatch(text.strip())
-    return int(found[1]) * _UNITS[found[2]] if found else None
+    """The duration that `12h`, `30d`, `8w` or `5y` means; None for anything else."""
+    match = _SPAN.fullmatch(text.strip())
+    return int(match[1]) * _UNITS[match[2]] if match else None
 
 
 def _written(value: object) -> object:
@@ -44,17 +43,17 @@ def _written(value: object) -> object:
         return value
     if value.strip() == KEEP:
         return None
-    found = span(value)
-    if found is None:
-        raise ValueError(f"{value!r} is neither `keep` nor a span such as 12h, 30d, 8w or 5y")
-    return found
+    duration = span(value)
+    if duration is None:
+        raise ValueError(f"{value!r} is neither `keep` nor a duration such as 12h, 30d, 8w or 5y")
+    return duration
 
 
 Span = Annotated[timedelta | None, BeforeValidator(_written)]
 
 
 class Retention(BaseModel):
-    """One project's rule: how long after a job's end its recording and its words are kept; None: for ever."""
+    """One project's rule: how long after a job's end its recording and transcript are kept; None: forever."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,17 +63,17 @@ class Retention(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:  # noqa: ANN401 - pydantic's raw input
-        """`30d/5y` is recording and words, `30d` both."""
+        """Read the short form: `30d/5y` for recording and transcript, `30d` for both."""
         if not isinstance(value, str):
             return value
         source, slash, transcript = value.partition("/")
         return {"source": source, "transcript": transcript if slash else source}
 
     def of(self, content: Content) -> timedelta | None:
-        """How long this is kept."""
+        """How long this content is kept; None: forever."""
         return self.source if content is Content.SOURCE else self.transcript
 
 
 def rule_for(rules: Mapping[str, Retention], project: str) -> Retention:
-    """The rule of a project."""
+    """The project's rule, or the default one."""
     return rules.get(project) or rules.get(EVERY_OTHER) or Retention()

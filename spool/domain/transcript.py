@@ -1,13 +1,9 @@
-"""A lattice of words as it is kept and handed out: what else the search thought possible, and how much so.
+"""The transcript as it is stored: words with times, segments, coverage, n-best lists and lattices.
 
-Pure data. States are numbered so that every arc leads to a higher one; state 0 is the start. Weights are
-natural logarithms: the sum of `acoustic` and `lm` along a path and of its end is the path's score. One
-lattice covers one chunk; times are seconds from the start of the recording.
-
-The transcript as it is kept: words with times, segments fit to read, and what was covered.
-
-Pure data. The JSON form of `Transcript` is the record; `spool.formats` renders every other form from it.
-Times are seconds from the start of the recording.
+Pure data; times are seconds from the start of the recording. The JSON form of `Transcript` is the record, and
+`spool.formats` renders every other form from it. A lattice covers one chunk: its states are numbered so that
+every arc leads to a higher one, state 0 is the start, and weights are natural logarithms: the sum of
+`acoustic` and `lm` along a path and of its end is the path's score.
 """
 
 from typing import Annotated, Literal

@@ -1,8 +1,7 @@
-"""Hours of the week in which a machine may work, as a person writes them: `19:00-07:00,sat,sun`.
+"""The hours of the week in which a machine may work, as people write them: `19:00-07:00,sat,sun`.
 
-Pure arithmetic on wall-clock time: whoever asks brings the instant, and says what the clock on the wall
-shows then. So daylight saving is the clock's business: an hour that the wall shows twice is worked twice, one
-that it never shows is not worked. Knows no worker.
+Pure arithmetic on wall-clock time: the caller brings the instant and its wall-clock time. Daylight saving is
+therefore the clock's business: an hour that occurs twice is worked twice, one that is skipped is not worked.
 """
 
 import re
@@ -13,26 +12,26 @@ from datetime import datetime
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERY_DAY = frozenset(range(7))
 WEEK_MINUTES = 8 * 24 * 60
-"""What is not met within so many minutes is never met: a week, and a day for what daylight saving moves."""
+"""How far ahead to search for a change: a week, and a day more for daylight saving."""
 
 _DAYS = re.compile(r"([a-z]{3})(?:-([a-z]{3}))?")
 _SPAN = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
 
 Wall = Callable[[float], datetime]
-"""What the wall clock shows at an instant (Unix seconds): naive, or with its zone."""
+"""The wall clock's time at an instant (Unix seconds): naive, or with its zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `begins` to `ends`, in minutes of the day, on the days on which it begins (Monday 0). One that
-    ends before it begins ends on the next day."""
+    """From `begins` to `ends`, in minutes of the day, on the days on which it begins (Monday is 0). If it
+    ends before it begins, it ends on the next day."""
 
     days: frozenset[int]
     begins: int
     ends: int
 
     def holds(self, day: int, minute: int) -> bool:
-        """Whether this minute of this day lies in it."""
+        """Whether it contains this minute of this day."""
         if self.begins < self.ends:
             return day in self.days and self.begins <= minute < self.ends
         return (day in self.days and minute >= self.begins) or (
@@ -42,20 +41,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class WorkHours:
-    """When to work; without any span, always."""
+    """When to work; without spans, always."""
 
     spans: tuple[Span, ...] = ()
 
     def at(self, instant: float, wall: Wall = datetime.fromtimestamp) -> bool:
         """Whether this is a time to work."""
-        shown = wall(instant)
-        minute = shown.hour * 60 + shown.minute
-        return not self.spans or any(span.holds(shown.weekday(), minute) for span in self.spans)
+        time = wall(instant)
+        minute = time.hour * 60 + time.minute
+        return not self.spans or any(span.holds(time.weekday(), minute) for span in self.spans)
 
     def changes(self, instant: float, wall: Wall = datetime.fromtimestamp) -> float | None:
-        """The next instant at which this is otherwise, in Unix seconds; None when it never is.
+        """The next instant at which `at` changes, in Unix seconds; None if it never does.
 
-        Looked for minute by minute, since the wall clock may jump.
+        Searched minute by minute, since the wall clock may jump.
         """
         now = self.at(instant, wall)
         minute = int(instant) // 60 * 60
@@ -76,12 +75,12 @@ def _span(item: str) -> Span:
     elif len(words) != 1:
         raise ValueError(_wrong(item))
     if words:
-        found = _SPAN.fullmatch(words.pop(0))
-        if found is None or words:
+        match = _SPAN.fullmatch(words.pop(0))
+        if match is None or words:
             raise ValueError(_wrong(item))
-        begins, ends = _minute(found[1], found[2], item), _minute(found[3], found[4], item)
+        begins, ends = _minute(match[1], match[2], item), _minute(match[3], match[4], item)
         if begins == ends or begins == 24 * 60:
-            raise ValueError(f"{item!r} begins when it ends: for a whole day write the day alone")
+            raise ValueError(f"{item!r} ends when it begins: for a whole day write the day alone")
     return Span(days, begins, ends)
 
 
@@ -96,19 +95,19 @@ def _days(word: str, item: str) -> frozenset[int]:
 def _minute(hours: str, minutes: str, item: str) -> int:
     minute = int(hours) * 60 + int(minutes)
     if int(minutes) > 59 or minute > 24 * 60:
-        raise ValueError(f"{item!r} has a time that no clock shows")
+        raise ValueError(f"{item!r} has a time later than 24:00 or more than 59 minutes")
     return minute
 
 
 def _wrong(item: str) -> str:
     examples = "19:00-07:00, sat, mon-fri or mon-fri 20:00-06:00"
-    return f"{item!r} is no time to work: write {examples}, with commas between"
+    return f"{item!r} is not a span of hours: write {examples}, separated by commas"
 
 
 def shown_until(instant: float | None, now: float) -> str:
-    """The end of a rest in words for people, by this machine's clock."""
+    """When a rest ends, in words, by this machine's clock."""
     if instant is None:
-        return "for good"
+        return "forever"
     then = datetime.fromtimestamp(instant).astimezone()
     days = (then.date() - datetime.fromtimestamp(now).astimezone().date()).days
     day = {0: "", 1: "tomorrow "}.get(days, f"{then:%A} ")

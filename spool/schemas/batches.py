@@ -1,4 +1,4 @@
-"""What goes over the wire about batches; jobs are in `jobs`. Knows neither routes nor SQL."""
+"""The schemas of batches. Jobs are in `spool.schemas.jobs`; routes and SQL are for others."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from spool.domain.jobs import JobState
-from spool.domain.manifest import Tags
-from spool.schemas.common import Money, Name, Pool, Project, WorkerName, with_example
+from spool.domain.manifest import Name, Tags
+from spool.schemas.common import Money, Pool, Project, WorkerName, with_example
 from spool.schemas.examples import batches as examples
 from spool.schemas.jobs import Deadline, DeadlineOut, HeldOut, Priority, option_schema
 
@@ -15,28 +15,32 @@ BatchState = Literal["receiving", "running", "ended"]
 
 
 class BatchUploadRequest(BaseModel):
-    """Everything about a batch but its manifest; what a line says for itself wins."""
+    """Everything about a batch except its manifest; a line's own values take precedence."""
 
     model_config = with_example(examples.BATCH_UPLOAD_REQUEST, strict=True)
 
-    name: Name | None = Field(None, description="For people; where it came from unless given.")
+    name: Name | None = Field(None, description="A display name. Default: where it came from.")
     project: Project | None = Field(
-        None, description="Whom the cost is booked on; the key's own project, else `default`, unless given."
+        None, description="The project that pays. Default: the key's project, or `default`."
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="How to transcribe, for lines that do not say.",
+        description="How to transcribe; a line's own options take precedence.",
         json_schema_extra=option_schema(),
     )
-    tags: Tags = Field(default_factory=dict, description="Kept with every job, beside the line's own.")
-    strict: bool = Field(False, description="Run nothing at all when one line is bad.")
+    tags: Tags = Field(
+        default_factory=dict, description="Kept with every job, in addition to the line's own."
+    )
+    strict: bool = Field(False, description="Create no job if any line is bad.")
     reuse: bool = Field(
         True,
-        description="Take over transcripts of the same content, options and model instead of paying again.",
+        description="Reuse existing transcripts of the same content, options and model, free of charge.",
     )
-    pool: Pool | None = Field(None, description="Which pool of workers; the server's default unless given.")
+    pool: Pool | None = Field(None, description="The pool of workers. Default: the server's.")
     worker: WorkerName | None = Field(None, description="Pin all jobs to one worker, by name.")
-    priority: Priority = Field("normal", description="For lines that do not say: high, normal or low.")
+    priority: Priority = Field(
+        "normal", description="high, normal or low; a line's own priority takes precedence."
+    )
     deadline: Deadline | None = None
 
 
@@ -46,21 +50,21 @@ class BatchRequest(BatchUploadRequest):
     model_config = with_example(examples.BATCH_REQUEST, strict=True)
 
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
-        description="`s3://bucket/prefix/` or `file:///folder/` under a root that the server allows: every "
-        "recording below it. One that ends in `.jsonl` or `.ndjson` is a manifest."
+        description="`s3://bucket/prefix/`, or `file:///folder/` under an allowed folder: every "
+        "recording below it. An address that ends in `.jsonl` or `.ndjson` is a manifest."
     )
 
 
 class LinesOut(BaseModel):
-    """What was read: lines of a manifest, or recordings found."""
+    """Lines of the manifest, or recordings in the listing."""
 
-    read: int | None = Field(description="Null until all was read.")
-    accepted: int = Field(description="Jobs made.")
-    bad: int = Field(description="Lines that make no job.")
+    read: int | None = Field(description="Lines read; null until all are.")
+    accepted: int = Field(description="Jobs created.")
+    bad: int = Field(description="Lines that create no job.")
 
 
 class BadLineOut(BaseModel):
-    """A line that makes no job."""
+    """A line that creates no job."""
 
     line: int
     custom_id: str | None
@@ -69,35 +73,35 @@ class BadLineOut(BaseModel):
 
 
 class BatchTimesOut(BaseModel):
-    """When the batch was handed in (UTC, the database's clock)."""
+    """When the batch was submitted (UTC, by the database's clock)."""
 
     created_at: datetime
-    closed_at: datetime | None = Field(description="When all of it had been read.")
+    closed_at: datetime | None = Field(description="When the whole submission had been read.")
     cancelled_at: datetime | None
     updated_at: datetime
 
 
 class BatchOut(BaseModel):
-    """One batch, as lists show it."""
+    """One batch, as in lists."""
 
     model_config = with_example(examples.BATCH)
 
     id: str
     name: str
     project: str
-    source: str = Field(description="Where it was listed from; `manifest` for one that was sent.")
-    state: BatchState = Field(description="`receiving` while lines are read, `ended` when no job is open.")
+    source: str = Field(description="The address that was listed; `manifest` for an uploaded one.")
+    state: BatchState = Field(description="`receiving` while lines are read, `ended` when every job has.")
     reuse: bool
     lines: LinesOut
     counts: dict[JobState, int] = Field(description="Jobs by state.")
     times: BatchTimesOut
     priority: Priority = "normal"
     deadline: DeadlineOut | None = None
-    held: HeldOut | None = Field(None, description="Why its jobs wait, where a quota is used up.")
+    held: HeldOut | None = Field(None, description="Why its jobs are held, where a quota is used up.")
 
 
 class BatchAudioOut(BaseModel):
-    """Seconds of audio; `left_seconds` is null while nothing is known of it."""
+    """Seconds of audio; `left_seconds` is null while unknown."""
 
     done_seconds: float
     left_seconds: float | None
@@ -105,21 +109,21 @@ class BatchAudioOut(BaseModel):
 
 
 class BatchSpeedOut(BaseModel):
-    """Both over the last ten minutes; null when nothing was decoded in them."""
+    """Throughput over the last ten minutes; null when nothing was decoded."""
 
     rtfx_now: float | None = Field(description="Seconds of audio per second of engine.")
     pace: float | None = Field(description="Seconds of audio per second of wall time, all workers together.")
 
 
 class BatchTimeOut(BaseModel):
-    """How long the rest will take, and what that rests on."""
+    """How long the rest will take, and how that was estimated."""
 
     left_seconds: float | None
     basis: str
 
 
 class BatchCostOut(BaseModel):
-    """So far, and expected for the whole batch."""
+    """Cost so far, and expected for the whole batch."""
 
     billable: Money
     wasted: Money
@@ -129,12 +133,12 @@ class BatchCostOut(BaseModel):
 
 
 class BatchDetail(BatchOut):
-    """One batch: how far it is, how fast, how long still, and for how much."""
+    """One batch: progress, throughput, time left and cost."""
 
     model_config = with_example(examples.BATCH_DETAIL)
 
-    bad_lines: list[BadLineOut] = Field(description="The first bad lines; `lines.bad` counts all.")
-    reused: int = Field(description="Jobs that took over an earlier transcript, for nothing.")
+    bad_lines: list[BadLineOut] = Field(description="The first bad lines; `lines.bad` counts all of them.")
+    reused: int = Field(description="Jobs that reused an existing transcript, free of charge.")
     audio: BatchAudioOut
     speed: BatchSpeedOut
     time: BatchTimeOut
@@ -142,7 +146,7 @@ class BatchDetail(BatchOut):
 
 
 class BatchPage(BaseModel):
-    """A page of batches, newest first; `next_cursor` fetches the next one and is null on the last."""
+    """A page of batches, newest first; `next_cursor` gets the next page and is null on the last."""
 
     model_config = with_example(examples.BATCH_PAGE)
 

@@ -1,23 +1,14 @@
-"""What goes over the wire: the shapes of requests and answers, each with an example for the OpenAPI page.
+"""The types that the schemas share: names, dates, money, and how a schema carries its example.
 
-Knows the ground's records and how they look from outside (money as decimal text, times in UTC). Knows neither
-routes nor SQL.
+Money is decimal text, times are UTC. Routes and SQL are for others.
 """
 
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must not contain control characters")
-    return text
-
-
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
 Project = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Pool = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
 WorkerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -25,7 +16,7 @@ WorkerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 def _written_out(value: object) -> object:
     if isinstance(value, str) and value.strip().lstrip("+-").replace(".", "", 1).isdigit():
-        raise ValueError("must be written as in 2026-11-20, not as a number")
+        raise ValueError("must be a date such as 2026-11-20, not a number")
     return value
 
 
@@ -47,9 +38,9 @@ Money = Annotated[
 
 
 def with_example(example: dict[str, Any], *, strict: bool = False) -> ConfigDict:
-    """A model's configuration: frozen, an example for OpenAPI; `strict` refuses what it does not know."""
+    """A model's configuration: frozen, with an example for OpenAPI; `strict` refuses unknown fields."""
     extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
-    # What is asked is read as it is written: neither 1 nor "yes" is true.
-    # Built on first use: a command line needs few of the schemas it imports.
+    # Strict also means no conversions: neither 1 nor "yes" is true.
+    # Deferred: a command uses few of the schemas that it imports.
     schema: dict[str, Any] = {"examples": [example]}
     return ConfigDict(extra=extra, frozen=True, strict=strict, json_schema_extra=schema, defer_build=True)

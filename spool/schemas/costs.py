@@ -1,4 +1,4 @@
-"""What goes over the wire about costs. Knows neither routes nor SQL."""
+"""The schemas of cost reports. Routes and SQL are for others."""
 
 from datetime import date
 from typing import Literal
@@ -13,7 +13,7 @@ CostFormat = Literal["json", "csv", "svg"]
 
 
 class CostRowOut(BaseModel):
-    """One group of the report. `key` is the day, a name, an id or a tag's value; empty for none."""
+    """One group of the report. `key` is the day, a name, an id or a tag's value; empty without one."""
 
     key: str
     audio_seconds: float
@@ -25,7 +25,7 @@ class CostRowOut(BaseModel):
 
 
 class CloudOut(BaseModel):
-    """What somebody else charges."""
+    """A cloud service's price."""
 
     name: str
     per_audio_hour: Money
@@ -33,9 +33,9 @@ class CloudOut(BaseModel):
 
 
 class ProjectionOut(BaseModel):
-    """What a million hours of audio would cost as this period's did, beside what others charge."""
+    """The cost of a million hours of audio at this period's cost, beside the prices of cloud services."""
 
-    per_audio_hour: Money = Field(description="Billable, wasted and idle, over the audio.")
+    per_audio_hour: Money = Field(description="Billable, wasted and idle cost for each hour of audio.")
     per_million_hours: Money
     basis: str
     clouds: list[CloudOut] = Field(description="From `SPOOL_CLOUD_PRICES`.")
@@ -44,17 +44,17 @@ class ProjectionOut(BaseModel):
 
 
 class BudgetOut(BaseModel):
-    """A project's money in the present UTC month. Nothing stops when it is spent: it is told."""
+    """A project's spending in this UTC month. A spent budget is reported and stops nothing."""
 
     project: str
     budget: Money
     spent: Money
-    share: float | None = Field(description="Of the budget; null where it is 0.")
+    share: float | None = Field(description="Share of the budget that is spent; null for a budget of 0.")
     state: Literal["within", "near", "over"] = Field(description="`near` from 80 % on.")
 
 
 class CostReportOut(BaseModel):
-    """Cost of a period: by group, in all, and what the fleet's idle time was worth."""
+    """A period's costs: by group, in total, and the cost of the fleet's idle time."""
 
     model_config = with_example(examples.COSTS)
 
@@ -64,7 +64,7 @@ class CostReportOut(BaseModel):
     currency: str
     rows: list[CostRowOut]
     total: CostRowOut
-    idle_seconds: float | None = Field(description="The fleet's; null in the report of one project.")
+    idle_seconds: float | None = Field(description="The fleet's; null for one project.")
     idle_cost: Money | None
-    projection: ProjectionOut | None = Field(None, description="Null where nothing was transcribed.")
+    projection: ProjectionOut | None = Field(None, description="Null if nothing was transcribed.")
     budgets: list[BudgetOut] = Field(default_factory=list, description="Of the projects that have one.")

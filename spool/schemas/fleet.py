@@ -1,10 +1,4 @@
-"""What goes over the wire: the shapes of requests and answers, each with an example for the OpenAPI page.
-
-Knows the ground's records and how they look from outside (money as decimal text, times in UTC). Knows neither
-routes nor SQL.
-
-The route of the overview: what waits, runs and ended, and what today came to; a project sees its own.
-"""
+"""The schemas of workers, models, health, problems and the overview. Routes and SQL are for others."""
 
 from datetime import datetime
 from typing import Literal
@@ -26,14 +20,14 @@ class WorkerOut(BaseModel):
     chip: str
     version: str
     state: str = Field(
-        description="starting, ready, draining, resting (outside its hours), unwell, stopped, or lost: it "
-        "said nothing for a minute."
+        description="starting, ready, draining, resting (outside its hours), unwell, stopped, or lost: no "
+        "heartbeat for a minute."
     )
-    reason: str | None = Field(description="Why it is unwell, lost or resting, and takes no jobs.")
-    alive: bool = Field(description="Whether it reported lately.")
-    models: list[str] = Field(description="Models that it is able to load.")
+    reason: str | None = Field(description="Why it takes no jobs, when unwell, lost or resting.")
+    alive: bool = Field(description="Whether its heartbeat is recent.")
+    models: list[str] = Field(description="Models that it can load.")
     loaded_models: list[str] | None = Field(
-        None, description="Models in its memory now, the one needed last at the end."
+        None, description="Models in its memory, the most recently used last."
     )
     pinned_models: list[str] | None = Field(None, description="Models that stay in its memory.")
     gpu_cores: int | None = None
@@ -46,7 +40,7 @@ class WorkerOut(BaseModel):
 
 
 class WorkerList(BaseModel):
-    """Workers, most recently heard of first."""
+    """Workers, the most recently seen first."""
 
     model_config = with_example(examples.WORKERS)
 
@@ -58,7 +52,7 @@ class ModelOut(BaseModel):
 
     name: str
     default: bool
-    workers: int = Field(description="Workers that report now and offer it.")
+    workers: int = Field(description="Live workers that can load it.")
 
 
 class ModelList(BaseModel):
@@ -70,7 +64,7 @@ class ModelList(BaseModel):
 
 
 class Health(BaseModel):
-    """The process lives."""
+    """The process is alive."""
 
     model_config = with_example(examples.HEALTH)
 
@@ -121,7 +115,7 @@ class WaitingOut(BaseModel):
 
     pool: str
     jobs: int
-    oldest_seconds: float = Field(description="How long the job that waits longest has waited.")
+    oldest_seconds: float = Field(description="How long the oldest queued job has waited.")
 
 
 class EndedOut(BaseModel):
@@ -133,7 +127,7 @@ class EndedOut(BaseModel):
 
 
 class TodayOut(BaseModel):
-    """The present UTC day."""
+    """The current UTC day."""
 
     audio_seconds: float
     engine_seconds: float
@@ -144,7 +138,7 @@ class TodayOut(BaseModel):
 
 
 class Overview(BaseModel):
-    """Where everything stands, at a glance."""
+    """What is queued, running and ended, and the current day's costs."""
 
     model_config = with_example(examples.OVERVIEW)
 

@@ -1,18 +1,6 @@
-"""How to transcribe, as the schema of a request shows it.
+"""The schemas of jobs: requests and answers, options, priorities, deadlines, and what content was deleted.
 
-What goes over the wire about who goes first: classes, deadlines, and why jobs are held.
-
-What goes over the wire: the shapes of requests and answers, each with an example for the OpenAPI page.
-
-Knows the ground's records and how they look from outside (money as decimal text, times in UTC). Knows neither
-routes nor SQL.
-
-The route of a job's boosted phrases, which its row names by their digest alone.
-
-The routes of recordings: a link for a player, and the recording's bytes, whole or in part.
-
-What lies in the object store, in a bucket or under an allowed folder is passed on; a web address is not
-fetched for anybody. A recording is sent as sound or as nothing a browser would run.
+Routes and SQL are for others; batches are in `spool.schemas.batches`.
 """
 
 from datetime import UTC, datetime
@@ -21,34 +9,34 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 from spool.domain.jobs import JobState
-from spool.domain.manifest import Tags
+from spool.domain.manifest import Name, Tags
 from spool.domain.options import AskedOptions, JobOptions
 from spool.domain.priority import PriorityName
 from spool.domain.quotas import HeldBy
-from spool.schemas.common import Money, Name, Pool, Project, WorkerName, with_example
+from spool.schemas.common import Money, Pool, Project, WorkerName, with_example
 from spool.schemas.examples import jobs
 
 
 def option_schema() -> dict[str, Any]:
-    """The options as the OpenAPI page shows them in a request: nothing in it points elsewhere."""
+    """The options as the OpenAPI page shows them in a request, with every reference resolved."""
     schema = AskedOptions.model_json_schema()
-    parts = schema.get("$defs", {})
+    definitions = schema.get("$defs", {})
 
-    def whole(node: Any) -> Any:  # noqa: ANN401 - JSON
+    def resolved(node: Any) -> Any:  # noqa: ANN401 - JSON
         if isinstance(node, list):
-            return [whole(each) for each in node]
+            return [resolved(item) for item in node]
         if not isinstance(node, dict):
             return node
         if "$ref" in node:
-            told = {key: value for key, value in node.items() if key != "$ref"}
-            return whole(parts[node["$ref"].rpartition("/")[2]]) | whole(told)
-        return {key: whole(value) for key, value in node.items()}
+            siblings = {key: value for key, value in node.items() if key != "$ref"}
+            return resolved(definitions[node["$ref"].rpartition("/")[2]]) | resolved(siblings)
+        return {key: resolved(value) for key, value in node.items()}
 
-    return {"properties": whole(schema["properties"])}
+    return {"properties": resolved(schema["properties"])}
 
 
 def _moment(value: object) -> object:
-    """A time as it is written; one without a zone is meant in UTC."""
+    """A time from text; without a zone it is UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.strip())
@@ -59,73 +47,75 @@ def _moment(value: object) -> object:
     try:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:
-        raise ValueError("lies outside the calendar") from None
+        raise ValueError("must be a time between the years 1 and 9999") from None
 
 
 Priority = Annotated[
     PriorityName,
-    Field(description="Who goes first among the project's own jobs: high, then normal, then low."),
+    Field(description="The order among the project's own jobs: high, then normal, then low."),
 ]
 Deadline = Annotated[
     datetime,
     BeforeValidator(_moment),
     Field(
-        description="When it should be done (ISO 8601). Within a priority the earliest deadline that can "
-        "still be made goes first, before what has none."
+        description="When it should be done (ISO 8601). Within a priority, jobs with the earliest deadline "
+        "that can still be met go first, before jobs without one."
     ),
 ]
 
 
 class HeldOut(BaseModel):
-    """Why jobs wait although workers may be free; they lose nothing by it."""
+    """Why jobs wait although workers may be free. They keep their place in the queue."""
 
-    by: HeldBy = Field(description="The quota of the project that is used up.")
+    by: HeldBy = Field(description="The project's quota that is used up.")
     reason: str
-    until: datetime | None = Field(description="When they go on; null where that depends on other jobs.")
+    until: datetime | None = Field(description="When they continue; null where that depends on other jobs.")
 
 
 class DeadlineOut(BaseModel):
-    """A batch's deadline, and what the last reckoning says of it."""
+    """A batch's deadline, and the latest forecast."""
 
     at: datetime
     state: Literal["unknown", "on_time", "late", "passed", "ended"] = Field(
-        description="`late`: it cannot be made any more, by the measured rate, and moves nothing ahead."
+        description="`late`: by the measured throughput it can no longer be met; its jobs then wait as if "
+        "they had no deadline."
     )
     expected_at: datetime | None = Field(description="When the batch will be done; null while unknown.")
     basis: str
 
 
 class UploadRequest(BaseModel):
-    """The `request` part of an upload: everything about the job but its source."""
+    """The `request` part of an upload: everything about the job except its source."""
 
     model_config = with_example(jobs.UPLOAD_REQUEST, strict=True)
 
-    name: Name | None = Field(None, description="For people; the source's file name unless given.")
+    name: Name | None = Field(None, description="A display name. Default: the source's file name.")
     project: Project | None = Field(
-        None, description="Whom the cost is booked on; the key's own project, else `default`, unless given."
+        None, description="The project that pays. Default: the key's project, or `default`."
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="How to transcribe; what is not given has the server's default.",
+        description="How to transcribe; options that are left out have the server's defaults.",
         json_schema_extra=option_schema(),
     )
-    pool: Pool | None = Field(None, description="Which pool of workers; the server's default unless given.")
+    pool: Pool | None = Field(None, description="The pool of workers. Default: the server's.")
     worker: WorkerName | None = Field(None, description="Pin the job to one worker, by name.")
     tags: Tags = Field(default_factory=dict)
     reuse: bool = Field(
-        False, description="Take over a transcript of the same content, options and model instead of paying."
+        False,
+        description="Reuse an existing transcript of the same content, options and model, free of charge.",
     )
     priority: Priority = "normal"
     deadline: Deadline | None = None
 
 
 class JobRequest(UploadRequest):
-    """A job whose recording the workers fetch themselves."""
+    """A job whose recording a worker fetches."""
 
     model_config = with_example(jobs.JOB_REQUEST, strict=True)
 
     source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
-        description="`https://…`, `s3://bucket/key`, or `file://…` under a root that the server allows.",
+        description="`https://…`, `s3://bucket/key`, or `file://…` under a folder that the server allows.",
         json_schema_extra={"pattern": "^([Hh][Tt][Tt][Pp][Ss]|[Ss]3|[Ff][Ii][Ll][Ee])://."},
     )
 
@@ -135,19 +125,19 @@ class SourceOut(BaseModel):
 
     kind: Literal["upload", "file", "s3", "https"]
     uri: str
-    size: int | None = Field(description="Bytes, when known.")
+    size: int | None = Field(description="Size in bytes; null while unknown.")
 
 
 class ProgressOut(BaseModel):
-    """How far the job is, in seconds of audio."""
+    """The job's progress, in seconds of audio."""
 
-    audio_seconds: float | None = Field(description="Length of the recording; null until it was read.")
+    audio_seconds: float | None = Field(description="Length of the recording; null until it is read.")
     done_seconds: float
     fraction: float | None = Field(description="0 to 1; null until the length is known.")
 
 
 class TimesOut(BaseModel):
-    """When the job went through its states (UTC, the database's clock)."""
+    """When the job entered its states (UTC, by the database's clock)."""
 
     created_at: datetime
     queued_at: datetime | None
@@ -164,7 +154,7 @@ class JobErrorOut(BaseModel):
 
 
 class CostOut(BaseModel):
-    """What the job cost so far. `billable` is work that counts, `wasted` what a lost attempt used up."""
+    """The job's cost so far. `billable` is for work that was kept, `wasted` for work that was lost."""
 
     audio_seconds: float
     engine_seconds: float
@@ -175,14 +165,14 @@ class CostOut(BaseModel):
 
 
 class DeletedOut(BaseModel):
-    """What of a job was deleted on purpose, and when; its row and its costs stay."""
+    """When content of a job was deleted; the job itself and its costs remain."""
 
-    source: datetime | None = Field(description="Its uploaded recording.")
-    transcript: datetime | None = Field(description="Every word of it, in every form.")
+    source: datetime | None = Field(description="The uploaded recording.")
+    transcript: datetime | None = Field(description="The transcript, in every format.")
 
 
 class JobOut(BaseModel):
-    """One job, as lists show it."""
+    """One job, as in lists."""
 
     model_config = with_example(jobs.JOB)
 
@@ -194,28 +184,28 @@ class JobOut(BaseModel):
     options: JobOptions
     pool: str
     worker: str | None = Field(description="The worker it is pinned to, if any.")
-    lease_owner: str | None = Field(description="The worker that has it now.")
+    lease_owner: str | None = Field(description="The worker that is running it.")
     attempts: int = Field(description="How often a worker has claimed it.")
-    crashes: int = Field(description="Attempts that ended with a dead process.")
+    crashes: int = Field(description="Attempts whose worker died.")
     cancel_requested: bool
     progress: ProgressOut
     times: TimesOut
     words: int | None = Field(description="Words in the transcript, once done.")
-    coverage: float | None = Field(description="Share of the input that was transcribed, 0 to 1, once done.")
+    coverage: float | None = Field(description="Share of the audio that was transcribed, 0 to 1, once done.")
     error: JobErrorOut | None
-    batch: str | None = Field(None, description="The batch it came in.")
-    custom_id: str | None = Field(None, description="What its submitter calls it, once a batch.")
+    batch: str | None = Field(None, description="The batch that it belongs to.")
+    custom_id: str | None = Field(None, description="The submitter's own id, unique within the batch.")
     tags: dict[str, str] = Field(default_factory=dict)
-    reused_from: str | None = Field(None, description="The job whose transcript was taken over, for nothing.")
+    reused_from: str | None = Field(None, description="The job whose transcript was reused, free of charge.")
     priority: Priority = "normal"
     deadline: datetime | None = None
-    late: bool = Field(False, description="It waits, and cannot make its deadline any more.")
-    held: HeldOut | None = Field(None, description="Why it waits, where a quota of its project is used up.")
-    deleted: DeletedOut | None = Field(None, description="What of it was deleted on purpose.")
+    late: bool = Field(False, description="It is queued and can no longer meet its deadline.")
+    held: HeldOut | None = Field(None, description="Why it is held, where a quota of its project is used up.")
+    deleted: DeletedOut | None = Field(None, description="Its content that was deleted.")
 
 
 class JobDetail(JobOut):
-    """One job with what it cost so far."""
+    """One job with its cost so far."""
 
     model_config = with_example(jobs.JOB_DETAIL)
 
@@ -223,7 +213,7 @@ class JobDetail(JobOut):
 
 
 class JobPage(BaseModel):
-    """A page of jobs, newest first; `next_cursor` fetches the next one and is null on the last."""
+    """A page of jobs, newest first; `next_cursor` gets the next page and is null on the last."""
 
     model_config = with_example(jobs.JOB_PAGE)
 
@@ -232,17 +222,17 @@ class JobPage(BaseModel):
 
 
 class PhrasesOut(BaseModel):
-    """The words and phrases that a job favours; none where it asked for none."""
+    """The words and phrases that a job boosts; empty where it boosts none."""
 
     model_config = with_example(jobs.PHRASES)
 
-    phrases: list[str] = Field(description="In the order of their letters, each once.")
+    phrases: list[str] = Field(description="In alphabetical order, each once.")
 
 
 class AudioLink(BaseModel):
-    """Where a player finds the recording."""
+    """A signed link to the recording, for a player."""
 
     model_config = with_example(jobs.AUDIO_LINK)
 
     url: str
-    expires_at: datetime = Field(description="The link is no use after that, nor once its key is revoked.")
+    expires_at: datetime = Field(description="When the link expires; it also ends when its key is revoked.")

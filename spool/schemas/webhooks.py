@@ -1,4 +1,4 @@
-"""What goes over the wire about webhooks. Knows neither routes nor SQL."""
+"""The schemas of webhooks and their deliveries. Routes and SQL are for others."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from spool.domain.events import BATCH_DONE, EVENT_TYPES, JOB_ENDS
+from spool.domain.manifest import Printable
 from spool.schemas.common import Project, with_example
 from spool.schemas.examples import webhooks as examples
 
@@ -14,42 +15,38 @@ DEFAULT_EVENTS = (*sorted(JOB_ENDS), BATCH_DONE)
 
 def _known(name: str) -> str:
     if name not in EVENT_TYPES:
-        raise ValueError(f"there is no such event; there are {', '.join(EVENT_TYPES)}")
+        raise ValueError(f"is not an event; choose from {', '.join(EVENT_TYPES)}")
     return name
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must not contain control characters")
-    return text
 
 
 EventType = Annotated[
     str, AfterValidator(_known), Field(max_length=32, json_schema_extra={"enum": list(EVENT_TYPES)})
 ]
-Text = Annotated[str, AfterValidator(_printable)]
 
 
 class WebhookRequest(BaseModel):
-    """Where to send what."""
+    """A webhook to be created."""
 
     model_config = with_example(examples.REQUEST, strict=True)
 
-    url: Annotated[Text, Field(min_length=1, max_length=2000)] = Field(
-        description="An https:// address; plain http:// to hosts that the server's settings name alone."
+    url: Annotated[Printable, Field(min_length=1, max_length=2000)] = Field(
+        description="An https:// address; http:// only to hosts that the server's settings name."
     )
-    project: Project | None = Field(None, description="Whose events; the key's own project, else `default`.")
+    project: Project | None = Field(
+        None, description="The project. Default: the key's project, or `default`."
+    )
     events: Annotated[list[EventType], Field(min_length=1, max_length=len(EVENT_TYPES))] = Field(
-        default_factory=lambda: list(DEFAULT_EVENTS), description="Which; every end, unless given."
+        default_factory=lambda: list(DEFAULT_EVENTS),
+        description="Default: the ends of jobs and batches.",
     )
     batch: Annotated[str, Field(max_length=40)] | None = Field(
-        None, description="Of this batch and its jobs alone."
+        None, description="Send only the events of this batch and its jobs."
     )
-    description: Annotated[Text, Field(max_length=200)] = ""
+    description: Annotated[Printable, Field(max_length=200)] = ""
 
 
 class WebhookOut(BaseModel):
-    """An endpoint, and how it fares."""
+    """A webhook and the state of its deliveries."""
 
     model_config = with_example(examples.WEBHOOK)
 
@@ -62,23 +59,23 @@ class WebhookOut(BaseModel):
     state: Literal["enabled", "failing", "disabled"]
     reason: str | None = Field(description="Why it was disabled.")
     created_at: datetime
-    succeeded_at: datetime | None = Field(description="When something last arrived.")
+    succeeded_at: datetime | None = Field(description="When a delivery last arrived.")
     failing_since: datetime | None = Field(description="The first failure since then.")
-    delivered: int = Field(description="Messages that arrived.")
-    given_up: int = Field(description="Messages that never did.")
+    delivered: int = Field(description="Deliveries that arrived.")
+    given_up: int = Field(description="Deliveries that failed for good.")
 
 
 class WebhookSecret(WebhookOut):
-    """An endpoint with its secret, which is shown this once."""
+    """A webhook with its secret, which is shown only once."""
 
     model_config = with_example(examples.MADE)
 
     secret: str
-    old_secret_until: datetime | None = Field(description="Until then the secret before it signs as well.")
+    old_secret_until: datetime | None = Field(description="Until then the previous secret also signs.")
 
 
 class WebhookList(BaseModel):
-    """Endpoints, newest first."""
+    """Webhooks, newest first."""
 
     model_config = with_example(examples.LIST)
 
@@ -86,28 +83,28 @@ class WebhookList(BaseModel):
 
 
 class TryOut(BaseModel):
-    """One try of a delivery."""
+    """One attempt at a delivery."""
 
     at: datetime
     milliseconds: int | None = None
-    status: int | None = Field(None, description="What the receiver answered; null where it did not.")
+    status: int | None = Field(None, description="The receiver's HTTP status; null without an answer.")
     error: str | None = None
-    replayed: bool = Field(False, description="No try: here somebody asked for it again.")
+    replayed: bool = Field(False, description="Not an attempt: the delivery was replayed here.")
 
 
 class DeliveryOut(BaseModel):
-    """One message to one endpoint."""
+    """One delivery to one webhook."""
 
     model_config = with_example(examples.DELIVERY)
 
-    id: str = Field(description="The header `webhook-id`, the same in every try.")
+    id: str = Field(description="The header `webhook-id`, the same in every attempt.")
     type: str
     state: Literal["pending", "delivered", "failed"]
     created_at: datetime
     next_try_at: datetime | None
     ended_at: datetime | None
     tries: list[TryOut]
-    body: dict[str, Any] = Field(description="What is sent.")
+    body: dict[str, Any] = Field(description="The JSON that is sent.")
 
 
 class DeliveryPage(BaseModel):

@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from spool.errors import SettingsError
+from spool.errors import SettingsError, first_fault
 from spool.settings.model import PREFIX, SECRETS, Settings
 from spool.settings.validation import refuse_contradictions
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:  # noqa: ANN401
-    """Read the settings from the environment; `overrides` win. Raises SettingsError with one sentence."""
+    """Read the settings from the environment; `overrides` take precedence. Raises SettingsError."""
     environ = os.environ if environ is None else environ
     upper = {name.upper(): value for name, value in environ.items()}
     values: dict[str, Any] = {
@@ -28,18 +28,16 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"][:1]) or "settings"
-        # A mapping's key, and the member below it: whose value it is that cannot be read.
-        where = "".join(f"{part}: " for part in [".".join(map(str, first["loc"][1:]))] if part)
-        message = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{PREFIX}{field.upper()}: {where}{message}.") from None
+        where, _, message = first_fault(error).partition(": ")
+        name, _, member = where.partition(".")
+        inside = f"{member}: " if member else ""
+        raise SettingsError(f"{PREFIX}{name.upper()}: {inside}{message}.") from None
     refuse_contradictions(settings)
     return settings
 
 
 def _secrets_from_files(environ: Mapping[str, str]) -> dict[str, str]:
-    found = {}
+    secrets = {}
     for name in SECRETS:
         variable = PREFIX + name.upper()
         path = environ.get(f"{variable}_FILE")
@@ -53,5 +51,5 @@ def _secrets_from_files(environ: Mapping[str, str]) -> dict[str, str]:
             raise SettingsError(f"{variable}_FILE names {path}, which cannot be read.") from None
         if not secret:
             raise SettingsError(f"{variable}_FILE names {path}, which is empty.")
-        found[name] = secret
-    return found
+        secrets[name] = secret
+    return secrets

@@ -1,7 +1,6 @@
-"""API keys: made, found, listed, revoked; never deleted, so that "there was a key once" stays known.
+"""API keys in SQL: created, looked up, listed and revoked, but never deleted.
 
-Keeps the SHA-256 of a key and never its text. Whether a key is alive is the database's clock's to say. Knows
-no request.
+Stores the SHA-256 of a key and never its text. The database's clock decides whether a key has expired.
 """
 
 from collections.abc import Sequence
@@ -17,20 +16,20 @@ from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import api_keys
 
 USE_NOTED_SECONDS = 60.0
-"""How often the time of a key's last use is written at most."""
+"""The time of a key's last use is written at most this often."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as its row stood when it was read."""
+    """A key as its row was read."""
 
     id: str
     name: str
     project: str | None
-    """None: every project, as an admin key has them."""
+    """None: every project, for an admin key."""
     scopes: frozenset[Scope]
     sources: tuple[str, ...] | None
-    """Beginnings of the addresses that its jobs may read; None: whatever the settings allow."""
+    """Prefixes of the addresses that its jobs may read; None: whatever the settings allow."""
     sha256: str = field(repr=False)
     created_at: datetime
     expires_at: datetime | None
@@ -49,13 +48,13 @@ def create_key(
     sources: Sequence[str] | None = None,
     expires_at: datetime | None = None,
 ) -> Minted:
-    """Make a key; its text is in the answer alone. Raises InvalidRequest for one that makes no sense."""
+    """Create a key; its text is returned here and stored nowhere. Raises InvalidRequest."""
     if not scopes:
-        raise InvalidRequest("A key needs a scope: read, submit or admin.")
+        raise InvalidRequest("A key needs at least one scope: read, submit or admin.")
     if (project is None) != (Scope.ADMIN in scopes):
-        raise InvalidRequest("An admin key is for every project; a key without that scope is for one.")
+        raise InvalidRequest("An admin key has no project, since it covers all; any other key needs one.")
     if Scope.ADMIN in scopes and sources is not None:
-        raise InvalidRequest("An admin key may read from everywhere that the settings allow.")
+        raise InvalidRequest("An admin key cannot be limited to sources; use the scopes read and submit.")
     minted = mint()
     tx.execute(
         insert(api_keys).values(
@@ -86,12 +85,12 @@ def alive_keys(tx: Connection, key_ids: Sequence[str]) -> set[str]:
 
 
 def list_keys(tx: Connection) -> list[ApiKey]:
-    """Every key there ever was, the newest first."""
+    """Every key, revoked ones too, newest first."""
     return [_key_of(row) for row in tx.execute(_keys().order_by(api_keys.c.created_at.desc(), api_keys.c.id))]
 
 
 def revoke_key(tx: Connection, key_id: str) -> ApiKey:
-    """Let nobody in by it any more; a second time changes nothing. Raises NotFound."""
+    """Revoke the key; revoking it again changes nothing. Raises NotFound."""
     tx.execute(
         update(api_keys)
         .where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
@@ -104,12 +103,12 @@ def revoke_key(tx: Connection, key_id: str) -> ApiKey:
 
 
 def any_key(tx: Connection) -> bool:
-    """Whether there ever was a key: from then on nobody is let in without one."""
+    """Whether a key was ever created: from then on every request needs one."""
     return tx.execute(select(literal(1)).select_from(api_keys).limit(1)).one_or_none() is not None
 
 
 def note_use(tx: Connection, key_id: str) -> None:
-    """The key let somebody in; written once in `USE_NOTED_SECONDS`, whoever else notes it."""
+    """Record that the key was used, at most once in `USE_NOTED_SECONDS`."""
     stale = or_(api_keys.c.used_at.is_(None), api_keys.c.used_at < seconds_from_now(-USE_NOTED_SECONDS))
     tx.execute(update(api_keys).where(api_keys.c.id == key_id, stale).values(used_at=now_utc()))
 

@@ -1,6 +1,7 @@
-"""What an audit reads, in pieces that fit in memory however long the tables are. Judges nothing.
+"""The queries of an audit, in pages that fit in memory however long the tables are.
 
-Whatever is compared comes from one statement, so that an audit of a database at work sees no commit halfway.
+Whatever is compared comes from one statement, so that an audit of a live database sees no half commit. The
+rules are in `spool.audit.rules`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,12 +25,14 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
     """The next `limit` jobs by id after `last_id` ("" to begin with)."""
     waiting = exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id))
     logged = [
-        exists(select(literal(1)).where(deletions.c.job_id == jobs.c.id, deletions.c.content == each.value))
-        for each in Content
+        exists(
+            select(literal(1)).where(deletions.c.job_id == jobs.c.id, deletions.c.content == content.value)
+        )
+        for content in Content
     ]
-    told = [each.label(f"{content}_logged") for each, content in zip(logged, Content, strict=True)]
+    flags = [flag.label(f"{content}_logged") for flag, content in zip(logged, Content, strict=True)]
     rows = tx.execute(
-        select(jobs, waiting.label("in_outbox"), now_utc().label("now"), *told)
+        select(jobs, waiting.label("in_outbox"), now_utc().label("now"), *flags)
         .where(jobs.c.id > last_id)
         .order_by(jobs.c.id)
         .limit(limit)
@@ -49,7 +52,7 @@ def cores(tx: Connection, job_ids: Sequence[str]) -> Iterator[Core]:
 
 
 def bills(tx: Connection, job_ids: Sequence[str]) -> list[Bill]:
-    """For each attempt at these jobs, what its billable lines and its saved chunks come to."""
+    """The sums of billable lines and of saved chunks for each attempt at these jobs."""
     zero = literal(0)
     sums = select(
         chunk_sums.c.job_id,
@@ -82,19 +85,19 @@ def bills(tx: Connection, job_ids: Sequence[str]) -> list[Bill]:
         .group_by(both.c.job_id, both.c.attempt)
         .order_by(both.c.job_id, both.c.attempt)
     )
-    # PostgreSQL sums bigints as numeric; they are whole numbers all the same.
+    # PostgreSQL sums bigints as numeric.
     return [Bill(job_id, attempt, *map(int, sums)) for job_id, attempt, *sums in rows]
 
 
 def lines(tx: Connection) -> Iterator[Line]:
-    """Every cost line there is."""
+    """Every cost line."""
     query = select(*(cost_lines.c[name] for name in Line._fields))
     for row in tx.execute(query, execution_options=STREAMED):
         yield Line(*row)
 
 
 def worker_sums(tx: Connection) -> Iterator[WorkerFacts]:
-    """Every worker that ever was, with the sum of its lines."""
+    """Every worker that ever registered, with the sum of its lines."""
     gone = workers.c.stopped_at.is_(None) & (workers.c.seen_at < seconds_from_now(-ALIVE_SECONDS))
     billed = _billed(cost_lines.c.worker_id).subquery()
     query = (
@@ -116,7 +119,7 @@ def worker_sums(tx: Connection) -> Iterator[WorkerFacts]:
 
 
 def worker_days(tx: Connection) -> Iterator[WorkerDay]:
-    """What each worker was billed on each day, by worker and day."""
+    """The billed time of each worker on each day, by worker and day."""
     billed = _billed(cost_lines.c.worker_id, cost_lines.c.day).subquery()
     query = (
         select(
@@ -134,23 +137,23 @@ def worker_days(tx: Connection) -> Iterator[WorkerDay]:
 
 
 def known_jobs(tx: Connection, job_ids: Iterable[str], grace_seconds: float) -> dict[str, Stored]:
-    """Those of the ids that are jobs. What was deleted no longer than `grace_seconds` ago, or is being looked
-    after, may still be on its way out."""
+    """Those of the ids that are jobs. Objects of a deletion that is less than `grace_seconds` old, or not
+    done, may still exist."""
     ids = list(job_ids)
     rows = tx.execute(select(jobs.c.id, jobs.c.transcript_key).where(jobs.c.id.in_(ids)))
-    found = {row.id: Stored(row.transcript_key, frozenset()) for row in rows}
+    known = {row.id: Stored(row.transcript_key, frozenset()) for row in rows}
     old = (
         deletions.c.done_at.is_not(None),
         deletions.c.created_at < seconds_from_now(-grace_seconds),
     )
     gone = select(deletions.c.job_id, deletions.c.content).where(deletions.c.job_id.in_(ids), or_(*old))
     for job_id, content in tx.execute(gone):
-        found[job_id] = Stored(found[job_id].transcript_key, found[job_id].gone | {Content(content)})
-    return found
+        known[job_id] = Stored(known[job_id].transcript_key, known[job_id].gone | {Content(content)})
+    return known
 
 
 def is_swept(tx: Connection, lock: str, grace_seconds: float) -> bool:
-    """Whether some process held this lock no longer than `grace_seconds` ago."""
+    """Whether a process held this lock within the last `grace_seconds`."""
     row = tx.execute(
         select(locks.c.held_until, now_utc().label("now")).where(locks.c.name == lock)
     ).one_or_none()

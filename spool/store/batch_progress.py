@@ -1,7 +1,7 @@
-"""How far a batch is: jobs by state, audio done and left, its pace, and what it cost so far.
+"""A batch's progress: jobs by state, audio done and left, recent throughput, and the cost so far.
 
-Reads jobs and cost lines; computes nothing that is not a sum. What follows from the sums (time left, cost
-expected) is in `spool.domain.estimates`.
+Sums of jobs and cost lines only; what follows from them (time left, expected cost) is in
+`spool.domain.estimates`.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import cost_lines, jobs
 
 WINDOW_SECONDS = 600.0
-"""How far back "now" reaches in a pace."""
+"""The window of recent throughput."""
 
 _ENDED = [state.value for state in JobState if state.terminal]
 
@@ -27,44 +27,44 @@ class BatchProgress:
 
     counts: dict[JobState, int]
     reused: int
-    """Jobs that took over an earlier transcript."""
+    """Jobs that reused a transcript."""
     done_seconds: float
-    """Audio decoded or taken over."""
+    """Audio decoded or reused."""
     open_known_seconds: float
-    """Audio left in the jobs that have not ended and whose length is known."""
+    """Audio left in the open jobs of known length."""
     open_unknown: int
-    """Jobs that have not ended and whose length is not known."""
+    """Open jobs of unknown length."""
     known: int
-    """Jobs of known length, ended or not, and their length together."""
+    """Jobs of known length, ended or not; `known_seconds` is their total."""
     known_seconds: float
     billed_audio_seconds: float
     billed_engine_seconds: float
     billable_nanos: int
     wasted_nanos: int
     recent_audio_seconds: float
-    """Billed audio and engine time of the cost lines that were added to within `WINDOW_SECONDS`."""
+    """Billed audio and engine time of the cost lines that changed within `WINDOW_SECONDS`."""
     recent_engine_seconds: float
     since_start_seconds: float | None
-    """Wall time since a worker first took one of its jobs; None before."""
+    """Wall time since a worker first claimed one of its jobs; None before."""
 
 
 def batch_counts(tx: Connection, batch_ids: Sequence[str]) -> dict[str, dict[JobState, int]]:
     """Jobs by state (all five, zeros too) for each batch."""
-    found: dict[str, dict[JobState, int]] = {batch_id: dict.fromkeys(JobState, 0) for batch_id in batch_ids}
-    if not found:
-        return found
+    counts: dict[str, dict[JobState, int]] = {batch_id: dict.fromkeys(JobState, 0) for batch_id in batch_ids}
+    if not counts:
+        return counts
     rows = tx.execute(
         select(jobs.c.batch_id, jobs.c.state, func.count())
         .where(jobs.c.batch_id.in_(batch_ids))
         .group_by(jobs.c.batch_id, jobs.c.state)
     )
     for batch_id, state, number in rows:
-        found[batch_id][JobState(state)] = int(number)
-    return found
+        counts[batch_id][JobState(state)] = int(number)
+    return counts
 
 
 def jobs_progress(tx: Connection, job_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """State and seconds of audio, done and in all, of each job that there is."""
+    """State and seconds of audio, done and total, of each job that exists."""
     if not job_ids:
         return {}
     columns = (jobs.c.id, jobs.c.state, jobs.c.done_seconds, jobs.c.audio_seconds)
@@ -76,7 +76,7 @@ def jobs_progress(tx: Connection, job_ids: Sequence[str]) -> dict[str, dict[str,
 
 
 def batch_progress(tx: Connection, batch_id: str) -> BatchProgress:
-    """Everything at once; one pass over the batch's jobs and one over its bills."""
+    """All sums of a batch, in one pass over its jobs and one over its cost lines."""
     counts = batch_counts(tx, [batch_id])[batch_id]
     unended, known = jobs.c.state.not_in(_ENDED), jobs.c.audio_seconds.is_not(None)
     left = jobs.c.audio_seconds - jobs.c.done_seconds

@@ -24,6 +24,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from spool.errors import DiskFull, SettingsError, StorageError
+from spool.settings.home import FOLDER_MODE, make_private_file
 
 BUSY_TIMEOUT_S = 30  # SQLite: how long a writer waits for the one before it
 CONNECT_TIMEOUT_S = 5
@@ -61,13 +62,13 @@ def driver_url(url: str) -> URL:
     dialect = parsed.get_backend_name()
     if dialect in {"postgresql", "postgres"}:
         if parsed.query.get(POOLER, "transaction") != "transaction":
-            raise SettingsError("Of poolers the database URL can say pooler=transaction, or nothing.")
+            raise SettingsError("In the database URL, pooler must be transaction or absent.")
         return parsed.set(drivername="postgresql+psycopg")
     if dialect == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
-            raise SettingsError("Spool's SQLite database has to be a file: several processes share it.")
+            raise SettingsError("The SQLite database must be a file, since several processes share it.")
         return parsed.set(drivername="sqlite+pysqlite")
-    raise SettingsError(f"Spool keeps its tables in SQLite or PostgreSQL, not in {dialect}.")
+    raise SettingsError(f"Use an SQLite or PostgreSQL database, not {dialect}.")
 
 
 class Database:
@@ -80,7 +81,9 @@ class Database:
         parsed = driver_url(url)
         self.dialect = "sqlite" if parsed.drivername.startswith("sqlite") else "postgresql"
         if self.dialect == "sqlite":
-            Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+            file = Path(str(parsed.database))
+            file.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            make_private_file(file)  # it holds the secrets of webhooks; SQLite's log beside it gets its mode
         pooled = POOLER in parsed.query
         self.engine: Engine = create_engine(
             parsed.difference_update_query([POOLER]),
@@ -284,7 +287,7 @@ def _storage_errors() -> Iterator[None]:
     try:
         yield
     except exc.TimeoutError as error:
-        raise StorageError("All database connections are busy.") from error
+        raise StorageError("All database connections are in use.") from error
     except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
         cause = str(error.orig).lower()
         if "disk is full" in cause or "no space left" in cause:

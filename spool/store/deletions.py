@@ -1,9 +1,8 @@
-"""What is deleted on purpose: jobs marked, their words in SQL gone, and a line in the log, in one commit.
+"""Deletions in SQL: jobs marked, their words removed, and a record of it, in one commit.
 
-From that commit on the content counts as gone: it is not served, not taken over by other jobs, and the job is
-not run again. Its objects are removed after it (`spool.background.content_deleter`), and the line says until
-when that is still to be done. The job's row stays with its costs; what its chunks came to stays as sums, so
-that its bill is still proved.
+From that commit on the content counts as gone: it is not served, not reused by other jobs, and the job does
+not run again. `spool.background.content_deleter` deletes the objects afterwards. The job's row and its costs
+stay; the sums of its chunks are kept, so that its bill can still be verified.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ from sqlalchemy import (
     func,
     insert,
     null,
-    or_,
     select,
     text,
     update,
@@ -31,18 +29,18 @@ from spool.domain.retention import Content
 from spool.errors import Deleted
 from spool.ids import new_id
 from spool.store.sql import now_utc, seconds_from_now
-from spool.tables import chunk_sums, chunks, deletions, jobs, phrase_lists
+from spool.tables import chunk_sums, chunks, deletions, jobs, phrase_lists, source_hashes
 from spool.tables.jobs import KEPT_SOURCE, KEPT_TRANSCRIPT
 
 BY_RETENTION = "retention"
 SECOND_LOOK_SECONDS = 3600.0
-"""A worker that lost its lease long ago may still write a file; so the store is looked through once more."""
+"""When objects are deleted again: a worker that lost its lease long ago may still write a file."""
 REFUSED_SECONDS = 300.0
 
 _ENDED = sorted(state.value for state in TERMINAL)
 _FORGOTTEN: dict[Content, dict[str, Any]] = {
     Content.SOURCE: {"source_deleted_at": now_utc()},
-    # Neither the bytes' hash nor the fingerprint stays, so no job takes the transcript over.
+    # Without the content's hash and the fingerprint no other job can reuse the transcript.
     Content.TRANSCRIPT: {"transcript_deleted_at": now_utc()}
     | dict.fromkeys(
         ("transcript_key", "transcript_sha256", "content_sha256", "fingerprint", "phrases_sha256"), null()
@@ -52,8 +50,8 @@ _FORGOTTEN: dict[Content, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A line of the log: what of which job, who asked (a key's id, `operator`, `anybody`, `retention`), how
-    many objects went, when it was asked and done, and when the store is looked through next."""
+    """A deletion: the content and its job, who requested it (a key's id, `operator`, `anybody`, `retention`),
+    how many objects were deleted, when it was requested and done, and when it is due next."""
 
     id: str
     job_id: str
@@ -67,12 +65,12 @@ class Deletion:
 
 
 def whole() -> ColumnElement[bool]:
-    """SQL: nothing of the job was deleted. Part of every UPDATE that would have it run again."""
+    """SQL: nothing of the job was deleted. Part of every UPDATE that queues a job again."""
     return jobs.c.source_deleted_at.is_(None) & jobs.c.transcript_deleted_at.is_(None)
 
 
 def refuse_deleted(job: Job, *asked: Content) -> None:
-    """Raise Deleted where this of the job (anything at all, unless said) was."""
+    """Raise Deleted if these contents of the job were deleted, by default any."""
     times = {Content.SOURCE: job.source_deleted_at, Content.TRANSCRIPT: job.transcript_deleted_at}
     names = {Content.SOURCE: "recording", Content.TRANSCRIPT: "transcript"}
     for content in asked or Content:
@@ -82,23 +80,25 @@ def refuse_deleted(job: Job, *asked: Content) -> None:
 
 
 def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked_by: str) -> list[Deletion]:
-    """Mark those of the jobs that have ended and have the content still; a line for each, to be carried out.
+    """Mark the content of those jobs that have ended and still have it; return the deletions, now due.
 
-    A recording is content of ours only where it was uploaded.
+    A recording belongs to Spool only if it was uploaded.
     """
     kept = _kept(content)
     wanted = select(jobs.c.id, jobs.c.project, jobs.c.phrases_sha256).where(jobs.c.id.in_(job_ids), *kept)
-    found = tx.execute(wanted.order_by(jobs.c.id).with_for_update()).all()
-    if not found:
+    rows = tx.execute(wanted.order_by(jobs.c.id).with_for_update()).all()
+    if not rows:
         return []
-    ids = [row.id for row in found]
+    ids = [row.id for row in rows]
     tx.execute(update(jobs).where(jobs.c.id.in_(ids)).values(**_FORGOTTEN[content], updated_at=now_utc()))
-    if content is Content.TRANSCRIPT:
+    if content is Content.SOURCE:
+        tx.execute(delete(source_hashes).where(source_hashes.c.job_id.in_(ids)))
+    else:
         _drop_chunks(tx, ids)
-        _drop_phrases(tx, {row.phrases_sha256 for row in found} - {None})
+        _drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})
     lines = [
         {"id": new_id("del"), "job_id": row.id, "project": row.project, "content": content.value}
-        for row in found
+        for row in rows
     ]
     now = {"created_at": now_utc(), "due_at": now_utc()}
     tx.execute(insert(deletions).values(asked_by=asked_by, **now), lines)
@@ -106,7 +106,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
 
 
 def deletions_of(tx: Connection, job_ids: Sequence[str], content: Content | None = None) -> list[Deletion]:
-    """The lines of these jobs, oldest first."""
+    """The deletions of these jobs, oldest first."""
     query = select(*deletions.c).where(deletions.c.job_id.in_(job_ids)).order_by(deletions.c.id)
     if content is not None:
         query = query.where(deletions.c.content == content.value)
@@ -114,7 +114,7 @@ def deletions_of(tx: Connection, job_ids: Sequence[str], content: Content | None
 
 
 def due_deletions(tx: Connection, limit: int) -> list[Deletion]:
-    """Up to `limit` lines that are still to be carried out, or looked after once more."""
+    """Up to `limit` deletions that are due, for the first time or again."""
     query = (
         select(*deletions.c).where(deletions.c.due_at <= now_utc()).order_by(deletions.c.due_at).limit(limit)
     )
@@ -122,7 +122,7 @@ def due_deletions(tx: Connection, limit: int) -> list[Deletion]:
 
 
 def note_deleted(tx: Connection, deletion: Deletion, objects: int) -> None:
-    """So many of its objects were there and are gone now. The first time it is due once more, then never."""
+    """Record that `objects` of its objects were deleted now. After the first time it is due once more."""
     first = deletion.done_at is None
     tx.execute(
         update(deletions)
@@ -136,7 +136,7 @@ def note_deleted(tx: Connection, deletion: Deletion, objects: int) -> None:
 
 
 def postpone(tx: Connection, deletion: Deletion) -> None:
-    """The object store refused: try again in a while."""
+    """Make the deletion due later, since the object store refused."""
     again = update(deletions).where(deletions.c.id == deletion.id)
     tx.execute(again.values(due_at=seconds_from_now(REFUSED_SECONDS)))
 
@@ -144,25 +144,25 @@ def postpone(tx: Connection, deletion: Deletion) -> None:
 def expired_jobs(
     tx: Connection, project: str, content: Content, kept_for: timedelta, limit: int
 ) -> list[str]:
-    """Up to `limit` jobs of the project that have the content and ended longer ago than that."""
+    """Up to `limit` jobs of the project that still have the content and ended longer ago than `kept_for`."""
     old = jobs.c.finished_at < seconds_from_now(-kept_for.total_seconds())
     query = select(jobs.c.id).where(jobs.c.project == project, old, *_kept(content))
     return list(tx.scalars(query.order_by(jobs.c.finished_at).limit(limit)))
 
 
 def projects_with(tx: Connection, content: Content) -> list[str]:
-    """Every project with a job that has the content, in steps over the index: one look for each project."""
-    found: list[str] = []
+    """Every project with a job that has the content; one index lookup for each project."""
+    projects: list[str] = []
     while True:
-        after = [jobs.c.project > found[-1]] if found else []
+        after = [jobs.c.project > projects[-1]] if projects else []
         project = tx.scalar(select(func.min(jobs.c.project)).where(*_kept(content), *after))
         if project is None:
-            return found
-        found.append(project)
+            return projects
+        projects.append(project)
 
 
 def _kept(content: Content) -> tuple[ColumnElement[bool], ...]:
-    # In the words of the indexes, so that both databases see that they serve.
+    # The text of the partial indexes, so that both databases use them.
     kept = text(KEPT_SOURCE if content is Content.SOURCE else KEPT_TRANSCRIPT)
     return kept, jobs.c.state.in_(_ENDED)  # type: ignore[return-value]
 
@@ -177,16 +177,13 @@ def _drop_chunks(tx: Connection, job_ids: Sequence[str]) -> None:
 
 
 def _drop_phrases(tx: Connection, digests: set[str]) -> None:
-    """Those lists that no job names any more."""
+    """Delete those lists that no job uses any more."""
     if not digests:
         return
-    held = select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(sorted(digests)))
-    # First held, then looked at: a job that is being handed in holds the list that it names.
-    tx.execute(held.order_by(phrase_lists.c.sha256).with_for_update()).all()
-    by_column = jobs.c.phrases_sha256 == phrase_lists.c.sha256
-    # A server of the release before writes jobs without that column.
-    in_options = jobs.c.options["boost"]["sha256"].as_string() == phrase_lists.c.sha256
-    named = exists(select(jobs.c.id).where(or_(by_column, in_options & jobs.c.state.not_in(_ENDED))))
+    lists = select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(sorted(digests)))
+    # Locked before the check: a job that is being submitted locks the list that it names.
+    tx.execute(lists.order_by(phrase_lists.c.sha256).with_for_update()).all()
+    named = exists(select(jobs.c.id).where(jobs.c.phrases_sha256 == phrase_lists.c.sha256))
     tx.execute(delete(phrase_lists).where(phrase_lists.c.sha256.in_(sorted(digests)), ~named))
 
 

@@ -1,16 +1,10 @@
-"""The log of what happened to jobs and batches: written with it, read by number, forgotten after some days.
+"""The log of events about jobs and batches: recorded, numbered, read by number, deleted after some days.
 
-`note_jobs` and `note_batch` write to an inbox in the commit of the change itself. From there
-`spool.store.event_log` moves events into the log under numbers that grow with visibility, so that who has
-read up to a number has missed nothing below it. Knows no reader.
-
-Gives events their numbers, and notices when a batch has ended.
-
-An id that is given out before the commit may become visible after a higher one (PostgreSQL), and who reads by
-id would miss it. So a number is given only to what is committed already, under a lock that is held until the
-numbers are committed themselves. Any process may do it at any time. A batch's end shows in no single job's
-commit, since its two last jobs may end at once; it is seen here, after both. Webhooks get their deliveries in
-the same commit.
+`note_jobs` and `note_batch` write to an inbox in the commit of the change itself. An id that is assigned
+before its commit may become visible after a higher one (PostgreSQL), and a reader by id would miss it; so
+`place_events` numbers only committed events, under a lock that is held until the numbers are committed. Any
+process may do it. A batch's end is recorded there too, since its two last jobs may end at once, and webhooks
+get their deliveries in the same commit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +33,7 @@ _SHORT = 500
 
 
 def note_jobs(tx: Connection, *changed: Job) -> None:
-    """Each of the jobs came into the state that it is in."""
+    """Record that each of the jobs entered its present state."""
     rows = [
         {
             "type": JOB_EVENTS[job.state],
@@ -47,7 +41,7 @@ def note_jobs(tx: Connection, *changed: Job) -> None:
             "job_id": job.id,
             "batch_id": job.batch_id,
             "custom_id": job.custom_id,
-            "data": _told(job),
+            "data": _data(job),
         }
         for job in changed
         if job.state in JOB_EVENTS
@@ -57,7 +51,7 @@ def note_jobs(tx: Connection, *changed: Job) -> None:
 
 
 def note_batch(tx: Connection, kind: str, batch_id: str, project: str, data: Mapping[str, Any]) -> None:
-    """Something of a type of `spool.domain.events` happened to a batch."""
+    """Record an event of a type of `spool.domain.events` about a batch."""
     tx.execute(
         insert(event_inbox).values(
             at=now_utc(), type=kind, project=project, batch_id=batch_id, data=dict(data)
@@ -66,9 +60,9 @@ def note_batch(tx: Connection, kind: str, batch_id: str, project: str, data: Map
 
 
 def note_cancelled(tx: Connection, batch_id: str, finished_at: datetime) -> None:
-    """Those jobs of the batch that were cancelled with this very time, however many, in one statement."""
+    """Record the jobs of the batch that were cancelled at exactly this time, in one statement."""
     state = JobState.CANCELLED
-    told = literal({"state": state.value}, event_inbox.c.data.type)
+    data = literal({"state": state.value}, event_inbox.c.data.type)
     cancelled = select(
         now_utc(),
         literal(JOB_EVENTS[state]),
@@ -76,7 +70,7 @@ def note_cancelled(tx: Connection, batch_id: str, finished_at: datetime) -> None
         jobs.c.id,
         jobs.c.batch_id,
         jobs.c.custom_id,
-        told,
+        data,
     ).where(jobs.c.batch_id == batch_id, jobs.c.state == state.value, jobs.c.finished_at == finished_at)
     columns = ["at", "type", "project", "job_id", "batch_id", "custom_id", "data"]
     tx.execute(insert(event_inbox).from_select(columns, cancelled.order_by(jobs.c.batch_line)))
@@ -89,7 +83,7 @@ def last_event(tx: Connection) -> int:
 
 
 def any_unplaced(tx: Connection, job_id: str | None = None, batch_id: str | None = None) -> bool:
-    """Whether something happened (to the job or batch) that has no number yet."""
+    """Whether there is an event (of the job or batch) without a number."""
     which = [
         column == value
         for column, value in ((event_inbox.c.job_id, job_id), (event_inbox.c.batch_id, batch_id))
@@ -107,7 +101,7 @@ def read_events(
     job_id: str | None = None,
     batch_id: str | None = None,
 ) -> list[Event]:
-    """Up to `limit` events after a number, in order: all, or those of a job, or of a batch and its jobs."""
+    """Up to `limit` events after a number, in order: of everything, of a job, or of a batch and its jobs."""
     which: list[ColumnElement[bool]] = [events.c.id > after]
     if until is not None:
         which.append(events.c.id <= until)
@@ -122,26 +116,26 @@ def read_events(
 
 
 def prune_events(tx: Connection, days: float, limit: int = 5000) -> int:
-    """Forget up to `limit` events older than so many days; how many. Call it until it says fewer."""
-    # The oldest come first by number; a condition on time alone would look at all of them to find none.
+    """Delete up to `limit` events older than `days`; return how many. Call it until it returns fewer."""
+    # The oldest come first by number; a condition on time alone would scan all of them to find none.
     first = select(events.c.id, events.c.at).order_by(events.c.id).limit(limit).subquery()
     old = select(first.c.id).where(first.c.at < seconds_from_now(-days * 86_400))
     return tx.execute(delete(events).where(events.c.id.in_(old))).rowcount
 
 
-def _told(job: Job) -> dict[str, Any]:
-    """What the event says beside the ids: small, since there is one for each move of each job."""
-    told: dict[str, Any] = {"state": job.state.value, "name": job.name, "attempt": job.attempt}
+def _data(job: Job) -> dict[str, Any]:
+    """The event's data beside the ids: small, since every move of every job has an event."""
+    data: dict[str, Any] = {"state": job.state.value, "name": job.name, "attempt": job.attempt}
     if job.state is JobState.DONE:
-        told |= {
+        data |= {
             "audio_seconds": job.audio_seconds,
             "words": job.words,
             "coverage": job.coverage,
             "reused_from": job.reused_from,
         }
     if job.state is JobState.FAILED:
-        told["error"] = {"code": job.error_code, "message": (job.error_message or "")[:_SHORT]}
-    return told
+        data["error"] = {"code": job.error_code, "message": (job.error_message or "")[:_SHORT]}
+    return data
 
 
 def _event_of(row: Row[Any]) -> Event:
@@ -154,7 +148,7 @@ PLACED_AT_ONCE = 500
 
 
 def place_events(tx: Connection, limit: int = PLACED_AT_ONCE) -> list[Event]:
-    """Move up to `limit` committed events into the log; they, and the ends of batches that they led to."""
+    """Move up to `limit` committed events into the log; return them and the ends of batches they caused."""
     position = _locked_position(tx)
     first = select(event_inbox.c.id).order_by(event_inbox.c.id).limit(limit)
     taken = tx.execute(delete(event_inbox).where(event_inbox.c.id.in_(first)).returning(*event_inbox.c)).all()
@@ -177,7 +171,7 @@ def place_events(tx: Connection, limit: int = PLACED_AT_ONCE) -> list[Event]:
 
 
 def batch_is_open(tx: Connection, batch_id: str) -> bool:
-    """Whether jobs of it may still come, or have not ended."""
+    """Whether more jobs may come, or some have not ended."""
     closed = batches.c.closed_at.is_not(None) | batches.c.cancelled_at.is_not(None)
     ended = select(batches.c.id).where(batches.c.id == batch_id, closed, ~_open_job(batch_id))
     return tx.execute(ended).one_or_none() is None
@@ -201,9 +195,9 @@ def _reopen(tx: Connection, batch_ids: Iterable[str | None]) -> None:
 
 
 def _end(tx: Connection, batch_id: str, number: int) -> Sequence[Event]:
-    """Note that the batch has ended, if it has and that is news."""
-    # Whoever holds the row (a block of jobs, a cancellation) ends with an event that leads here again.
-    found = tx.execute(
+    """Record that the batch has ended, if it has and that is not recorded yet."""
+    # Whoever locks the row (a block of jobs, a cancellation) ends with an event that leads here again.
+    row = tx.execute(
         select(batches.c.id, batches.c.project, now_utc())
         .where(
             batches.c.id == batch_id,
@@ -213,12 +207,12 @@ def _end(tx: Connection, batch_id: str, number: int) -> Sequence[Event]:
         )
         .with_for_update(skip_locked=True)
     ).one_or_none()
-    if found is None:
+    if row is None:
         return ()
-    tx.execute(update(batches).where(batches.c.id == batch_id).values(ended_at=found[2]))
+    tx.execute(update(batches).where(batches.c.id == batch_id).values(ended_at=row[2]))
     counts = batch_counts(tx, [batch_id])[batch_id]
-    told = {"jobs": {state.value: number for state, number in counts.items()}}
-    return (Event(number, found[2], BATCH_DONE, found.project, None, batch_id, None, told),)
+    data = {"jobs": {state.value: number for state, number in counts.items()}}
+    return (Event(number, row[2], BATCH_DONE, row.project, None, batch_id, None, data),)
 
 
 def _open_job(batch_id: str) -> Exists:

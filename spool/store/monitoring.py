@@ -1,14 +1,9 @@
-"""The fleet as a monitor sees it, and the last results of audits.
+"""What monitors read: queued, running and ended jobs, costs, the fleet, rare events, and the last audit.
 
-A worker is known by its name and pool, whatever process bears them just now: what its processes counted is
-summed, so that a count never falls when one ends and another begins.
-
-Counts of what happens rarely in the whole house, kept for monitors: they only grow.
-
-What a monitor watches: how much waits and since when, how jobs ended, what the engines did, what it cost.
-
-Sums over the tables as they stand, cheap enough to be asked every few seconds: what waits and runs by partial
-indexes, what ended as counts over an index, money of the present UTC day and month alone.
+Sums over the tables as they are, cheap enough to be read every few seconds: queued and running jobs by
+partial indexes, ended ones as counts over an index, costs of the current UTC day and month alone. A worker is
+known by its name and pool; the counters of its processes are summed, so that none falls when one process ends
+and another starts.
 """
 
 from collections import Counter
@@ -17,25 +12,26 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import groupby
 
-from sqlalchemy import ColumnElement, Connection, case, func, insert, select, true
+from sqlalchemy import ColumnElement, Connection, func, insert, select, true
 
 from spool.domain.jobs import TERMINAL, JobState
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import PRIORITY_NAMES, PriorityName
 from spool.domain.worker_stats import WorkCounts
 from spool.ids import new_id
+from spool.store.ledger.charges import total
 from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.store.webhooks import webhook_deliveries_by_outcome
 from spool.store.workers import Worker, workers_named
 from spool.tables import audits, batches, cost_lines, counters, jobs, outbox, workers
 
 FORGOTTEN_SECONDS = 7 * 24 * 3600.0
-"""So long a worker that died is missed; after that nobody expects it any more."""
+"""How long a worker that died stays in the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A worker of the fleet: its present (or last) process, and what all its processes came to."""
+    """A worker of the fleet: its present (or last) process, and the sums over all its processes."""
 
     worker: Worker
     engine_busy_ns: int
@@ -44,37 +40,37 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What an audit found: breaches by rule (all rules, zeros too), and what it looked at."""
+    """An audit's result: breaches by rule (all rules, zeros too), and how many rows and objects it read."""
 
     breaches: Mapping[str, int]
     looked_at: Mapping[str, int]
     objects: bool
-    """Whether it looked at the object store as well."""
+    """Whether it read the object store too."""
     version: str
     ended_at: datetime | None = None
-    """The database's time, once kept."""
+    """The database's time; None until stored."""
 
 
 def fleet(tx: Connection) -> tuple[Member, ...]:
-    """Everybody who works here or is missed; not who stopped in good order."""
+    """Every worker that is alive or missing; not those that stopped in good order."""
     recent = (
         select(workers.c.name)
         .where(workers.c.stopped_at.is_(None), workers.c.seen_at > seconds_from_now(-FORGOTTEN_SECONDS))
         .distinct()
     )
     members = []
-    rows = sorted(workers_named(tx, recent), key=lambda one: (one.info.name, one.info.pool))
-    for _, group in groupby(rows, key=lambda one: (one.info.name, one.info.pool)):
+    rows = sorted(workers_named(tx, recent), key=lambda worker: (worker.info.name, worker.info.pool))
+    for _, group in groupby(rows, key=lambda worker: (worker.info.name, worker.info.pool)):
         processes = list(group)
-        present = max(processes, key=lambda one: (one.alive, one.started_at, one.info.id))
+        present = max(processes, key=lambda worker: (worker.alive, worker.started_at, worker.info.id))
         if present.stopped_at is None:
-            counts = sum((one.counts for one in processes), WorkCounts())
-            members.append(Member(present, sum(one.engine_busy_ns for one in processes), counts))
+            counts = sum((worker.counts for worker in processes), WorkCounts())
+            members.append(Member(present, sum(worker.engine_busy_ns for worker in processes), counts))
     return tuple(members)
 
 
 def keep_audit(tx: Connection, audited: Audited) -> None:
-    """Note the result of an audit, now."""
+    """Store the result of an audit."""
     tx.execute(
         insert(audits).values(
             id=new_id("aud"),
@@ -88,7 +84,7 @@ def keep_audit(tx: Connection, audited: Audited) -> None:
 
 
 def last_audit(tx: Connection) -> Audited | None:
-    """The latest result; None where nobody ever audited."""
+    """The latest result; None if there was no audit yet."""
     row = tx.execute(select(audits).order_by(audits.c.ended_at.desc(), audits.c.id.desc()).limit(1)).first()
     if row is None:
         return None
@@ -96,7 +92,7 @@ def last_audit(tx: Connection) -> Audited | None:
 
 
 LEASES_LOST = "leases_lost"
-"""By pool: leases that ran out, so that the job was taken back from its worker."""
+"""By pool: leases that ran out, so that the job went back to the queue."""
 
 
 def count_up(tx: Connection, name: str, by: dict[str, int]) -> None:
@@ -116,7 +112,7 @@ def counted(tx: Connection, name: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The queued jobs of one pool and class, and when the one that waits longest was queued."""
+    """The queued jobs of one pool and priority, and when the oldest was queued."""
 
     pool: str
     priority: PriorityName
@@ -168,24 +164,24 @@ class Gauges:
     ended: tuple[Ended, ...]
     open_batches: int
     unsent: int
-    """Messages that have still to go to the broker."""
+    """Messages that have yet to be sent to the broker."""
     today: tuple[Spent, ...]
     month: tuple[Spent, ...]
     month_by_project: dict[str, int]
     """Billable money of the month, in nano-units."""
     fleet: tuple[Member, ...]
     leases_lost: dict[str, int]
-    """By pool, since ever."""
+    """By pool, in total."""
     audited: Audited | None
     """The last audit."""
     webhooks: dict[str, int]
-    """What came of deliveries, as `webhook_deliveries_by_outcome` counts them."""
+    """As `webhook_deliveries_by_outcome` counts them."""
 
 
 def read_gauges(tx: Connection, project: str | None = None, *, month: bool = True) -> Gauges:
-    """The gauges now; of one project alone, and then without what is the whole house's: workers, messages.
+    """The gauges now. For one project, without those of the whole installation (workers, messages).
 
-    Without `month`, the money of today alone is read, which is a fraction of the work.
+    Without `month`, only the costs of today are read, which is a fraction of the work.
     """
     now = tx.scalar(select(now_utc()))
     assert now is not None
@@ -251,7 +247,7 @@ def _ended(tx: Connection, project: str | None) -> tuple[Ended, ...]:
     )
     counts = Counter({(JobState.DONE, ""): 0, (JobState.CANCELLED, ""): 0})
     for state, error, number in rows:
-        # One that was cancelled may have failed before.
+        # A cancelled job may have failed before.
         counts[JobState(state), error or "" if state == JobState.FAILED.value else ""] += int(number)
     return tuple(Ended(state, error, number) for (state, error), number in sorted(counts.items()))
 
@@ -268,11 +264,7 @@ class _Line:
 
 
 def _lines(tx: Connection, since: date, today: date, project: str | None) -> list[_Line]:
-    """One pass over the lines since then: fine enough to add up day, month and each project from."""
-
-    def total(column: ColumnElement[int], *, wasted: bool) -> ColumnElement[int]:
-        return func.coalesce(func.sum(case((cost_lines.c.wasted.is_(wasted), column), else_=0)), 0)
-
+    """The cost lines since `since` in one pass, grouped so that day, month and projects can be summed."""
     groups = (cost_lines.c.model, cost_lines.c.pool, cost_lines.c.project, cost_lines.c.day >= today)
     rows = tx.execute(
         select(
@@ -288,7 +280,7 @@ def _lines(tx: Connection, since: date, today: date, project: str | None) -> lis
     )
     return [
         _Line(
-            of,
+            owner,
             bool(is_today),
             Spent(
                 model,
@@ -300,12 +292,12 @@ def _lines(tx: Connection, since: date, today: date, project: str | None) -> lis
                 int(wasted),
             ),
         )
-        for model, pool, of, is_today, engine, lost, samples, billable, wasted in rows
+        for model, pool, owner, is_today, engine, lost, samples, billable, wasted in rows
     ]
 
 
 def _added(parts: Iterable[Spent]) -> tuple[Spent, ...]:
-    """One for each model and pool."""
+    """The sums for each model and pool."""
     sums: dict[tuple[str, str], Spent] = {}
     for part in parts:
         known = sums.get((part.model, part.pool))

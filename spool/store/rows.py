@@ -1,7 +1,7 @@
-"""What a row of `jobs` looks like in Python, and the two SQL fragments that every change of state shares.
+"""The row of a job as a `Job`, and the SQL that every change of a job's state shares.
 
-Knows how columns become fields and which states SQL lets through; runs nothing by itself except the outbox
-line that has to go with a change.
+Maps columns to fields and states the legal moves in SQL. Runs no query except the insert of the outbox lines
+that belong to a change.
 """
 
 from collections.abc import Mapping, Sequence

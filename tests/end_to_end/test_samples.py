@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 
 from ops.testbed.processes import REAL, Fleet, drained, engine_of
-from ops.testbed.waiting import until
+from ops.testbed.waiting import PATIENCE, until
 from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript
 from spool.objects import object_store
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "demo-tdt"
 FILES = [json.loads(line)["file"] for line in (SAMPLES / "manifest.jsonl").read_text().splitlines()]
+
+
+pytestmark = pytest.mark.timeout(600)  # both fleets may take their PATIENCE
 
 
 @pytest.fixture
@@ -57,13 +60,13 @@ def test_transcripts_do_not_depend_on_the_batch_or_on_a_killed_engine(
     worker = fleet.start(*REAL)
     until(lambda: any(fleet.chunks(job_id) for job_id in together.values()), "the first chunk saved")
     os.kill(engine_of(worker.pid), signal.SIGKILL)
-    until(lambda: fleet.ended(together.values()), "all jobs ended")
+    until(lambda: fleet.ended(together.values()), "all jobs ended", PATIENCE)
     assert drained(worker) == 0
 
     one_by_one = make_fleet(SPOOL_MAX_BATCH="1", SPOOL_CONCURRENCY="1", SPOOL_WORKER_NAME="solo")
     alone = {name: one_by_one.submit(SAMPLES / name, "demo") for name in FILES}
     worker = one_by_one.start(*REAL, name="solo")
-    until(lambda: one_by_one.ended(alone.values()), "all jobs ended")
+    until(lambda: one_by_one.ended(alone.values()), "all jobs ended", PATIENCE)
     assert drained(worker) == 0
 
     first = transcripts(fleet, together)

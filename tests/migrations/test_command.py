@@ -45,4 +45,4 @@ def test_a_database_without_an_encoding_is_refused_with_what_to_do(postgres: Pos
 def test_a_pooler_that_is_not_known_is_refused() -> None:
     refused = run("upgrade", SPOOL_DATABASE_URL="postgresql://h/d?pooler=session")
     assert refused.returncode == 2
-    assert refused.stderr == "Of poolers the database URL can say pooler=transaction, or nothing.\n"
+    assert refused.stderr == "In the database URL, pooler must be transaction or absent.\n"

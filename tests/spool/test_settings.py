@@ -109,7 +109,7 @@ def test_secrets_come_from_files_and_stay_secret(tmp_path: Path) -> None:
         ({"SPOOL_RATE_CARD": "{"}, "SPOOL_RATE_CARD"),
         ({"SPOOL_MODELS": "{broken"}, "SPOOL_MODELS"),
         ({"SPOOL_QUOTAS": "small"}, "SPOOL_QUOTAS: has to be JSON or a list"),
-        ({"SPOOL_QUOTAS": "small=10"}, "SPOOL_QUOTAS: small: '10' is no limit such as hours_a_day"),
+        ({"SPOOL_QUOTAS": "small=10"}, "SPOOL_QUOTAS: small: '10' is not a limit; write NAME:NUMBER"),
         ({"SPOOL_QUOTAS": "small=hours_a_day:x"}, "SPOOL_QUOTAS: small.hours_a_day: "),
         ({"SPOOL_QUOTAS": '{"small": {"jobs_in_flight": -1}}'}, "SPOOL_QUOTAS: small.jobs_in_flight: "),
         ({"SPOOL_QUOTAS": '{"small": {"jobs": 1}}'}, "SPOOL_QUOTAS: small.jobs: "),

@@ -1,7 +1,7 @@
-"""Reports over the ledger: a period's costs by group, the fleet's idle time beside them, and budgets.
+"""Reports over the ledger: a period's costs by group, the fleet's idle time, and budgets.
 
-What a job was (its key, batch and tags) stands on its lines, so a report is one pass over them. Sums only;
-what follows from them is in `spool.domain.estimates`.
+A job's key, batch and tags are on its lines, so a report is one pass over them. Sums only; what follows from
+them is in `spool.domain.estimates`.
 """
 
 from collections import defaultdict
@@ -53,12 +53,12 @@ def cost_report(
 ) -> CostReport:
     """Costs of the UTC days from `start` (inclusive) to `end` (exclusive), by group; of one project or all.
 
-    Idle is the time within the period that workers were up and their engines not busy; it is the fleet's, on
-    no job's bill, hence None in the report of a project. Raises InvalidRequest when the period is empty or
-    `group_by` unknown. By `tag`, rows are the values of the tag of that name.
+    Idle is the time within the period in which workers were up and their engines not busy; it is on no job's
+    bill, hence None in the report of one project. Raises InvalidRequest for an empty period and an unknown
+    `group_by`. Grouped by `tag`, rows are the values of the tag of that name.
     """
     if end <= start:
-        raise InvalidRequest("The period of a cost report has to end after it starts.")
+        raise InvalidRequest("The period of a cost report must end after it starts.")
     key = _key(group_by, tag)
     by_key: defaultdict[str, CostSums] = defaultdict(lambda: NOTHING)
     busy: dict[str, int] = {}
@@ -101,28 +101,28 @@ def _added(
     """The sums of `lines` by `groups`; those that are NULL group nothing."""
     sums = (func.sum(lines.c[name]).label(name) for name in _SUMS)
     named = (column.label(name) for name, column in groups.items())
-    told = [column for column in groups.values() if not isinstance(column, Null)]
-    return select(*named, *sums).where(*conditions).group_by(*told)
+    keys = [column for column in groups.values() if not isinstance(column, Null)]
+    return select(*named, *sums).where(*conditions).group_by(*keys)
 
 
 def _key(group_by: GroupBy, tag: str | None) -> ColumnElement[Any]:
     if group_by == "tag":
         if not tag:
-            raise InvalidRequest("Say which tag costs are to be grouped by: `tag`.")
+            raise InvalidRequest("Name the tag to group by: `tag`.")
         return func.coalesce(cost_lines.c.tags[tag].as_string(), literal(""))
     if group_by not in _GROUPS:
-        raise InvalidRequest(f"Costs are grouped by {', '.join([*_GROUPS, 'tag'])}, not by {group_by}.")
+        raise InvalidRequest(f"Costs can be grouped by {', '.join([*_GROUPS, 'tag'])}, not by {group_by}.")
     return _GROUPS[group_by]
 
 
 def _idle(tx: Connection, start: date, end: date, busy: Mapping[str, int]) -> tuple[int, int]:
     """Nanoseconds and nano-units of the workers' time up but not busy within the period."""
     begin, finish = (datetime.combine(day, time(), tzinfo=UTC) for day in (start, end))
-    last_sign = func.coalesce(workers.c.stopped_at, workers.c.seen_at)
+    last_seen = func.coalesce(workers.c.stopped_at, workers.c.seen_at)
     up = tx.execute(
         select(
-            workers.c.id, workers.c.started_at, last_sign.label("until"), workers.c.price_per_hour_micros
-        ).where(workers.c.started_at < finish, last_sign > begin)
+            workers.c.id, workers.c.started_at, last_seen.label("until"), workers.c.price_per_hour_micros
+        ).where(workers.c.started_at < finish, last_seen > begin)
     ).all()
     idle_ns = idle_nanos = 0
     for worker in up:

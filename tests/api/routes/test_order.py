@@ -128,7 +128,7 @@ def test_a_held_project_says_why_and_others_go_on(
     full = http.post("/v1/jobs", json=file_job(recordings, project="full")).json()
     assert full["held"] == {
         "by": "jobs_in_flight",
-        "reason": "0 of the project's 0 jobs at once are running.",
+        "reason": "The project runs 0 of at most 0 jobs at once.",
         "until": None,
     }
     broke = http.post("/v1/batches", json={"source": recordings.as_uri() + "/", "project": "broke"}).json()
@@ -142,7 +142,7 @@ def test_a_held_project_says_why_and_others_go_on(
 
     told = commands.run("status", full["id"])
     assert "held" in told.stdout
-    assert "0 of the project's 0 jobs at once are running." in told.stdout
+    assert "The project runs 0 of at most 0 jobs at once." in told.stdout
 
 
 def test_the_command_says_it_too(recordings: Path, commands: Commands) -> None:

@@ -52,11 +52,11 @@ def test_phrases_are_kept_once_and_shown_by_their_digest(
         ({"nbest": 3}, "options.nbest", "greedy"),
         ({"decoder": "beam", "nbest": 8}, "options.nbest", "the beam, which is 4"),
         ({"language_model": "village"}, "options.language_model", "known here: town"),
-        ({"lm_weight": 1.5}, "options.lm_weight", "language_model names none"),
+        ({"lm_weight": 1.5}, "options.lm_weight", "needs language_model"),
         ({"boost": {"phrases": ["a", "b" * 201]}}, "options.boost.phrases.1", "200 characters"),
         ({"boost": {"phrases": ["a"], "weight": -1}}, "options.boost.weight", "greater than 0"),
         ({"boost": ["a"]}, "options.boost", "valid dictionary"),
-        ({"context": "job"}, "options", "context: asks how to fuse"),
+        ({"context": "job"}, "options", "context: needs language_model or boost"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_by_its_field(

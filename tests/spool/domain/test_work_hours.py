@@ -125,4 +125,4 @@ def test_the_end_of_a_rest_is_said_with_its_day() -> None:
     assert shown_until(now + 7 * 3600, now).startswith("until 19:00 (2026-11-20T19:00")
     assert shown_until(now + 24 * 3600, now).startswith("until tomorrow 12:00 (")
     assert shown_until(now + 72 * 3600, now).startswith("until Monday 12:00 (")
-    assert shown_until(None, now) == "for good"
+    assert shown_until(None, now) == "forever"

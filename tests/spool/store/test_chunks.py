@@ -22,7 +22,7 @@ from tests.spool.formats.test_lattices import lattice
 def asked(*phrases: str) -> dict[str, object]:
     options = AskedOptions.model_validate({"boost": {"phrases": phrases}})
     assert options.boost is not None
-    return {"options": options.kept(), "phrases": options.boost.told}
+    return {"options": options.kept(), "phrases": options.boost.phrase_list}
 
 
 def test_jobs_with_the_same_phrases_share_their_list(db: Database) -> None:

@@ -130,8 +130,8 @@ def test_the_batch_that_can_make_it_goes_first_and_the_other_says_that_it_cannot
     assert told.late
     assert told.expected_at is not None
     assert told.expected_basis == (
-        "30.0 h of audio left after 10.0 h that go before it, at 10.0 s of audio a second. "
-        "It cannot make its deadline any more and waits as if it had none."
+        "30.0 h of audio left after 10.0 h ahead of it, at 10.0 s of audio a second. "
+        "It can no longer meet its deadline and waits as if it had none."
     )
     fine = reckoned(db, settings, possible)
     assert (fine.late, fine.expected_basis) == (False, "10.0 h of audio left, at 10.0 s of audio a second.")

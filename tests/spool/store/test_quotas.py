@@ -35,7 +35,7 @@ def test_a_project_at_its_limit_of_jobs_is_held_until_one_ends(db: Database) -> 
     assert {project: (hold.by, hold.until) for project, hold in held.items()} == {
         "small": ("jobs_in_flight", None)
     }
-    assert held["small"].reason == "2 of the project's 2 jobs at once are running."
+    assert held["small"].reason == "The project runs 2 of at most 2 jobs at once."
     finish(db, next(claim for claim in claims if claim.job.id != other))
     assert taken(db, rules).job.project == "small"
     assert nothing(db, rules)
@@ -101,7 +101,7 @@ def test_money_of_a_month_holds_until_the_month_is_over(db: Database) -> None:
     queued(db, project="thrifty")
     hold = _held(db, rules)["small"]
     assert (hold.by, hold.until.day if hold.until else None) == ("spend_a_month", 1)
-    assert hold.reason == "The project has spent its 0.0001 of this month."
+    assert hold.reason == "The project has spent its quota of 0.0001 for this month."
     assert [taken(db, rules).job.project, nothing(db, rules)] == ["thrifty", True]
     with db.begin() as tx:
         tx.execute(update(cost_lines).values(wasted=True))
