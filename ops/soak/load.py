@@ -132,11 +132,7 @@ class Load:
         return {"model": self.model, "decoder": "greedy"}
 
     def _until_accepted(self, path: str, key: str, **request: object) -> dict[str, object]:
-<<<<<<< HEAD
-        headers = {"Idempotency-Key": key, **request.pop("headers", {})}  # type: ignore[dict-item]
-=======
-        told = {**HEADERS, "Idempotency-Key": key, **request.pop("headers", {})}  # type: ignore[dict-item]
->>>>>>> main
+        headers = {**HEADERS, "Idempotency-Key": key, **request.pop("headers", {})}  # type: ignore[dict-item]
         while True:
             try:
                 with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:
