@@ -56,7 +56,7 @@ def create_app(settings: Settings) -> FastAPI:
         description=described.DESCRIPTION,
         lifespan=_lifespan,
         openapi_url="/openapi.json",
-        docs_url="/docs",
+        docs_url=None,
         redoc_url=None,
     )
     app.state.settings = settings

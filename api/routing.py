@@ -89,8 +89,8 @@ ROUTES = (
     Route("GET", "/models", fleet.models, None, docs.MODELS),
 )
 
-OPEN = frozenset({"GET /healthz", "GET /readyz", "GET /", "GET /page/{name}"})
-"""Routes that need no key, like the pages that describe the API."""
+OPEN = frozenset({"GET /healthz", "GET /readyz", "GET /", "GET /docs"})
+"""Routes that need no key, like the files of the page and the description of the API."""
 
 SCOPES: dict[str, Scope | None] = {f"{each.method} /v1{each.path}": each.scope for each in ROUTES} | {
     "GET /v1/jobs/{job_id}/audio": READ,

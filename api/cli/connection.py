@@ -1,7 +1,8 @@
-"""What the client subcommands share: which server they talk to, how they print, and how they end.
+"""What the client subcommands share: the server they talk to, printing, and exit codes.
 
 The server is `--url`, else `SPOOL_URL`, else the stack that `spool up` runs in this home, else the address in
-the settings. The key is `SPOOL_API_KEY`, else the operator's `SPOOL_API_TOKEN`, or their files.
+the settings. The key is `SPOOL_API_KEY`, else the operator's `SPOOL_API_TOKEN`, or their files; without them
+the local token of this home, for a server that runs here.
 """
 
 import os
@@ -15,53 +16,58 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from api.local.instance import Running, find_running
+from api.local.token import local_token
 from spool.client import Retries, Spool
 from spool.settings import Settings, load_settings
 
 Url = Annotated[
-    str | None, typer.Option(help="The server; else SPOOL_URL, else the one `spool up` runs here.")
+    str | None,
+    typer.Option(help="Address of the server. Default: SPOOL_URL, else the one that `spool up` started."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
-# A server that is not there is told at once; one that is busy, or goes away meanwhile, is waited for.
+# A server that never answered fails at once; one that is busy or goes away is retried.
 _RETRIES = Retries(tries=10, greetings=1)
 
 
 class Exit(IntEnum):
-    """How a command ends."""
+    """The exit codes of commands."""
 
     DONE = 0
     FAILED = 1
-    """Something that was asked for did not come to a good end: a job, a line, a recording, a law."""
+    """A job failed, a recording or line was refused, or the audit found a breach."""
     USAGE = 2
-    """The command was called in a wrong way, or the settings contradict each other."""
+    """Wrong usage, or contradictory settings."""
     UNREACHABLE = 3
     REFUSED = 4
-    """The server refused the whole of it."""
+    """The server refused the request."""
     INTERRUPTED = 130
 
 
 @contextmanager
 def connected(url: str | None, retries: Retries = _RETRIES) -> Iterator[tuple[Spool, Running | None]]:
-    """A client of the server, and the local stack if that is the one."""
+    """A client of the server, and the local stack if that is the server."""
     settings = load_settings()
     running = find_running(settings.home)
     chosen = url or os.environ.get("SPOOL_URL") or (running.url if running else _configured(settings))
-    # Never an option: every process of the machine can read a command line.
-    key = settings.api_key or settings.api_token
-    with Spool(chosen, key.get_secret_value() if key else None, retries=retries) as spool:
+    # Never an option: every process on the machine can read command lines.
+    secret = settings.api_key or settings.api_token
+    key = secret.get_secret_value() if secret else None
+    if key is None and chosen in (running.url if running else None, _configured(settings)):
+        key = local_token(settings.home)
+    with Spool(chosen, key, retries=retries) as spool:
         yield spool, running if running is not None and running.url == spool.url else None
 
 
 def print_json(answer: BaseModel | Sequence[BaseModel]) -> None:
-    """One JSON document on stdout, never coloured or wrapped."""
+    """Print one JSON document, without colour or line wrapping."""
     if isinstance(answer, BaseModel):
         typer.echo(answer.model_dump_json(indent=2))
     else:
-        typer.echo("[" + ",\n".join(one.model_dump_json(indent=2) for one in answer) + "]")
+        typer.echo("[" + ",\n".join(item.model_dump_json(indent=2) for item in answer) + "]")
 
 
 def _configured(settings: Settings) -> str:

@@ -22,6 +22,7 @@ from api.local.demo import run_demo
 from api.local.instance import Running, find_running, lock_holder
 from api.local.processes import is_alive
 from api.local.stack import Stack, StackError
+from api.local.token import local_token
 from spool.settings import load_settings
 
 _UP_TIMEOUT_S = 300.0
@@ -142,7 +143,10 @@ def _detached(environ: dict[str, str]) -> Running:
 
 
 def _print_running(running: Running, stop: str) -> None:
+    token = local_token(Path(running.home))
+    login = f"/#token={token}" if token else "/"
     rows = [
+        ("page", f"{running.url}{login}"),
         ("API", running.url),
         ("docs", f"{running.url}/docs"),
         ("home", running.home),

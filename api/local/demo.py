@@ -20,6 +20,7 @@ from api.cli.files import recordings_under, references_of
 from api.cli.progress import follow
 from api.cli.tables import clock, cost_table, indented, money, speed
 from api.local.stack import Stack
+from api.local.token import local_token
 from spool.client import Spool
 from spool.domain.jobs import JobState
 from spool.schemas.costs import CostReportOut
@@ -131,7 +132,7 @@ def _transcribed(
     stack: Stack, samples: Path, files: list[Path], console: Console
 ) -> tuple[list[Heard], CostReportOut]:
     references = references_of(samples if samples.is_dir() else samples.parent)
-    with Spool(stack.url) as spool:
+    with Spool(stack.url, local_token(stack.settings.home)) as spool:
         jobs = []
         for number, file in enumerate(files):
             name = _name(file, samples)

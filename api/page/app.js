@@ -1,18 +1,18 @@
-// Which view the address names, and what stands around it. A view draws once and may return { refresh, leave, live }:
-// `live` is a stream of events that tells when to refresh.
+// Routes the address to a view. A view draws once and may return { refresh, leave, live }: `live` is an event stream
+// that signals when to refresh.
 
 import { showBatch, showBatches } from "./batches.js";
 import { showCosts } from "./costs.js";
 import { h, notice } from "./dom.js";
-import { listenForDrops, openHandIn } from "./handin.js";
 import { Problem } from "./http.js";
 import { showJob } from "./job.js";
 import { showJobs } from "./jobs.js";
 import { stayLive } from "./live.js";
 import { showOverview } from "./overview.js";
+import { listenForDrops, openSubmit } from "./submit.js";
 
 const REFRESH_MS = 2000;
-const CALM_BEATS = 5; // what events do not tell, such as the time left, is asked for so much more seldom
+const CALM_BEATS = 5; // with a live stream, what events do not carry (such as the time left) is polled less often
 const VIEWS = [
   [/^\/$/, showOverview, "Overview"],
   [/^\/jobs$/, showJobs, "Jobs"],
@@ -29,32 +29,32 @@ let stream = null;
 let beats = 0;
 
 async function draw(moved) {
-  const mine = ++drawn;
+  const drawing = ++drawn;
   view?.leave?.();
   stream?.leave();
   view = stream = null;
   const [path, query = ""] = (location.hash.slice(1) || "/").split("?");
-  const found = VIEWS.map(([pattern, show, title]) => [pattern.exec(path), show, title]).find(([match]) => match);
+  const route = VIEWS.map(([pattern, show, title]) => [pattern.exec(path), show, title]).find(([match]) => match);
   for (const link of document.querySelectorAll(".bar nav a")) {
-    const here = link.hash.slice(1) === path || (link.hash !== "#/" && path.startsWith(`${link.hash.slice(1)}/`));
-    if (here) link.setAttribute("aria-current", "page");
+    const current = link.hash.slice(1) === path || (link.hash !== "#/" && path.startsWith(`${link.hash.slice(1)}/`));
+    if (current) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (!found) {
-    main.replaceChildren(h("h1", {}, "There is no such page"), h("a", { href: "#/" }, "To the overview"));
+  if (!route) {
+    main.replaceChildren(h("h1", {}, "Page not found"), h("a", { href: "#/" }, "Go to the overview"));
     return;
   }
-  const [match, show, title] = found;
+  const [match, show, title] = route;
   document.title = title === "Overview" ? "Spool" : `${title} · Spool`;
   const root = h("div");
   try {
     const shown = await show(root, ...match.slice(1), new URLSearchParams(query));
-    if (mine !== drawn) return shown?.leave?.();
+    if (drawing !== drawn) return shown?.leave?.();
     view = shown ?? null;
     stream = view?.live ? stayLive(view.live, view.refresh) : null;
     main.replaceChildren(root);
   } catch (error) {
-    if (mine !== drawn) return;
+    if (drawing !== drawn) return;
     main.replaceChildren(h("h1", {}, title), h("p", { class: "card error" }, error.message));
     if (!(error instanceof Problem)) view = { refresh: () => draw(false) };
   }
@@ -76,6 +76,6 @@ async function beat() {
 }
 
 window.addEventListener("hashchange", () => draw(true));
-document.getElementById("hand-in").addEventListener("click", () => openHandIn([]));
+document.getElementById("submit").addEventListener("click", () => openSubmit([]));
 listenForDrops();
 draw(false).then(() => setTimeout(beat, REFRESH_MS));

@@ -1,4 +1,4 @@
-// What a period cost: a plot by day, and the same numbers as a table, by whatever group.
+// The costs of a period: a chart and the same numbers as a table, by day or another group.
 
 import { fill, h, hours, money, number, s, table } from "./dom.js";
 import { get, save } from "./http.js";
@@ -26,7 +26,7 @@ export async function showCosts(root, query) {
   } }, field("From", from), field("To", to),
   h("label", { class: "inline" }, "By", h("select", { name: "by" },
     GROUPS.map((name) => h("option", { value: name, selected: name === group }, name)))),
-  h("label", { class: "inline" }, "Tag", h("input", { name: "tag", value: tag, size: "10", placeholder: "for “tag”" })),
+  h("label", { class: "inline" }, "Tag", h("input", { name: "tag", value: tag, size: "10", placeholder: "name" })),
   h("button", {}, "Show"));
   const { currency } = report;
   const cells = (row, name) => [name, hours(row.audio_seconds), hours(row.engine_seconds),
@@ -37,10 +37,10 @@ export async function showCosts(root, query) {
   columns.label = "Costs";
   const rows = [...report.rows].sort((one, other) => one.key.localeCompare(other.key));
   fill(root, h("h1", {}, "Costs"), form,
-    report.rows.length ? plot(group === "day" ? everyDay(rows, from, to) : rows, currency, group) : h("p", { class: "quiet" }, "Nothing was transcribed in these days."),
+    report.rows.length ? plot(group === "day" ? everyDay(rows, from, to) : rows, currency, group) : h("p", { class: "quiet" }, "Nothing was transcribed in this period."),
     table(columns, rows.map((row) => cells(row, row.key || "–")), cells(report.total, "Total")),
     report.idle_cost === null || report.idle_cost === undefined ? null
-      : h("p", { class: "quiet" }, `Beside it the fleet stood idle for ${hours(report.idle_seconds)}: ${money(report.idle_cost, currency)}.`),
+      : h("p", { class: "quiet" }, `Idle workers: ${hours(report.idle_seconds)}, ${money(report.idle_cost, currency)}.`),
     report.budgets.length ? [h("h2", {}, "Budgets this month"), report.budgets.map((one) => h("p", { class: `state ${STATES[one.state]}` },
       `${one.project}: ${money(one.spent, currency)} of ${money(one.budget, currency)}${one.share === null ? "" : `, ${Math.round(one.share * 100)} %`}`))] : null,
     projection(report),
@@ -50,11 +50,11 @@ export async function showCosts(root, query) {
 
 function projection({ projection: one, currency }) {
   if (!one) return null;
-  const columns = [{ title: "Where", class: "name" }, { title: "An hour of audio", number: true }, { title: "A million hours", number: true }];
+  const columns = [{ title: "Service", class: "name" }, { title: "An hour of audio", number: true }, { title: "A million hours", number: true }];
   columns.label = "A million hours of audio";
-  return [h("h2", {}, "A million hours"), table(columns, [["Here", money(one.per_audio_hour, currency), money(one.per_million_hours, currency)],
+  return [h("h2", {}, "A million hours"), table(columns, [["This system", money(one.per_audio_hour, currency), money(one.per_million_hours, currency)],
     ...one.clouds.map((cloud) => [cloud.name, money(cloud.per_audio_hour, one.clouds_currency), money(cloud.per_million_hours, one.clouds_currency)])]),
-  h("p", { class: "quiet small" }, `Here: ${one.basis} The others: list prices of ${one.clouds_as_of}.`)];
+  h("p", { class: "quiet small" }, `This system: ${one.basis} Others: list prices of ${one.clouds_as_of}.`)];
 }
 
 function everyDay(rows, from, to) {

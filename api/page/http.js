@@ -1,10 +1,19 @@
-// The API from the page: the key goes with each request, and a problem document becomes an Error.
-// The key lives in this tab alone (sessionStorage) and is never part of an address.
+// Requests to the API: each carries the key, and a problem document becomes an Error.
+// The key is kept in this tab only (sessionStorage) and is never part of an address that is sent.
 
 import { h } from "./dom.js";
 
-const KEPT = "spool-key";
+const STORED = "spool-key";
 let asking = null;
+
+// `spool up` prints an address that ends in #token=…: the token is kept and leaves the address at once.
+const token = /^#token=([\w-]+)$/.exec(location.hash);
+if (token) {
+  sessionStorage.setItem(STORED, token[1]);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+export const savedKey = () => sessionStorage.getItem(STORED);
 
 export class Problem extends Error {
   constructor(status, body) {
@@ -15,7 +24,7 @@ export class Problem extends Error {
 }
 
 function headers(more = {}) {
-  const key = sessionStorage.getItem(KEPT);
+  const key = savedKey();
   return key ? { ...more, Authorization: `Bearer ${key}` } : more;
 }
 
@@ -23,7 +32,7 @@ export async function ask(path, options = {}) {
   const response = await fetch(path, { ...options, headers: headers(options.headers), cache: "no-store" });
   if (response.status === 401) {
     const { detail } = await response.json().catch(() => ({}));
-    await askForKey(sessionStorage.getItem(KEPT) ? detail : null);
+    await askForKey(savedKey() ? detail : null);
     return ask(path, options);
   }
   if (!response.ok) throw new Problem(response.status, await response.json().catch(() => ({})));
@@ -39,8 +48,8 @@ export const send = async (method, path, body) =>
     body: body === undefined ? undefined : JSON.stringify(body),
   })).json();
 
-// Server-sent events by fetch, since an EventSource cannot send a key. Ends where the server says so, throws where
-// the stream breaks; `place.last` is then where it goes on.
+// Server-sent events by fetch, since an EventSource cannot send a key. Returns when the server ends the stream and
+// throws when it breaks; `place.last` is then where to resume.
 export async function follow(path, place, heard, signal) {
   const after = place.last === null ? {} : { "Last-Event-ID": place.last };
   const response = await ask(path, { headers: { Accept: "text/event-stream", ...after }, signal });
@@ -49,7 +58,7 @@ export async function follow(path, place, heard, signal) {
   let kept = "";
   for (;;) {
     const { value, done } = await reader.read();
-    if (done) throw new Error("The stream broke off.");
+    if (done) throw new Error("The stream was interrupted.");
     const messages = (kept + value).split("\n\n");
     kept = messages.pop();
     for (const message of messages) {
@@ -67,7 +76,7 @@ export async function save(path, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
-// XMLHttpRequest, since fetch does not tell how far an upload is.
+// XMLHttpRequest, since fetch does not report the progress of an upload.
 export function upload(file, request, progressed) {
   return new Promise((resolve, reject) => {
     const form = new FormData();
@@ -83,7 +92,7 @@ export function upload(file, request, progressed) {
       if (sending.status < 300) resolve(body);
       else reject(new Problem(sending.status, body));
     };
-    sending.onerror = () => reject(new Error("The connection broke."));
+    sending.onerror = () => reject(new Error("The connection was lost."));
     sending.send(form);
   });
 }
@@ -93,15 +102,15 @@ function askForKey(refused) {
     const input = h("input", { type: "password", required: true, autocomplete: "off", id: "key" });
     const dialog = h("dialog", { "aria-labelledby": "key-title" },
       h("form", { method: "dialog" },
-        h("h2", { id: "key-title" }, "This server asks for a key"),
+        h("h2", { id: "key-title" }, "This server requires a key"),
         refused ? h("p", { class: "card error", role: "alert" }, refused) : "",
         h("label", {}, "API key", input),
-        h("p", { class: "quiet small" }, "It is kept in this tab until you close it. ",
-          "Whoever runs the server makes one with ", h("code", {}, "spool keys create"), "."),
-        h("div", { class: "row" }, h("button", { class: "primary" }, "Go on"))));
+        h("p", { class: "quiet small" }, "It is kept in this tab until you close it. Open the address that ",
+          h("code", {}, "spool up"), " printed, or create a key with ", h("code", {}, "spool keys create"), "."),
+        h("div", { class: "row" }, h("button", { class: "primary" }, "Continue"))));
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     dialog.addEventListener("close", () => {
-      sessionStorage.setItem(KEPT, input.value.replace(/[^\x21-\x7e]/g, ""));
+      sessionStorage.setItem(STORED, input.value.replace(/[^\x21-\x7e]/g, ""));
       dialog.remove();
       asking = null;
       resolve();

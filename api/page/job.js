@@ -1,4 +1,4 @@
-// One job: where it stands, what it cost, and its words beside the recording.
+// One job: its state, its cost, and its words beside the recording.
 
 import { bar, clock, count, facts, fill, h, moment, money, notice, number, span, state } from "./dom.js";
 import { get, send } from "./http.js";
@@ -12,11 +12,11 @@ export async function showJob(root, id) {
   const head = h("div");
   const body = h("div");
   root.append(head, body);
-  async function act(question, method, path, said) {
+  async function act(question, method, path, message) {
     if (question && !confirm(question)) return;
     try {
       await send(method, path);
-      notice(said);
+      notice(message);
     } catch (error) {
       notice(error.message, true);
     }
@@ -52,7 +52,7 @@ export async function showJob(root, id) {
 function summary(job) {
   const parts = [clock(job.progress.audio_seconds), job.words === null ? null : count(job.words, "word", "words"),
     job.cost.rtfx === null ? null : `RTFx ${number(job.cost.rtfx, 1)}`,
-    job.reused_from ? "taken over, for nothing" : money(job.cost.billable, job.cost.currency),
+    job.reused_from ? "free of charge (reused)" : money(job.cost.billable, job.cost.currency),
     job.coverage === null ? null : `${number(job.coverage * 100, 2)} % covered`];
   return parts.filter(Boolean).join(" · ");
 }
@@ -65,11 +65,11 @@ function details(job) {
     job.batch ? ["Batch", h("a", { href: `#/batches/${job.batch}` }, job.batch)] : null,
     job.custom_id ? ["custom_id", job.custom_id] : null,
     Object.keys(job.tags).length ? ["Tags", Object.entries(job.tags).map(([name, value]) => `${name}: ${value}`).join(", ")] : null,
-    ["Attempts", number(job.attempts) + (job.crashes ? `, ${job.crashes} ended with a dead process` : "")],
+    ["Attempts", number(job.attempts) + (job.crashes ? `, ${job.crashes} crashed` : "")],
     job.lease_owner ? ["Worker", job.lease_owner] : null,
-    ["Handed in", moment(job.times.created_at)], ["Started", moment(job.times.started_at)], ["Ended", moment(job.times.finished_at)],
+    ["Submitted", moment(job.times.created_at)], ["Started", moment(job.times.started_at)], ["Ended", moment(job.times.finished_at)],
     ["Engine", `${number(job.cost.engine_seconds, 2)} s for ${number(job.cost.audio_seconds, 1)} s of audio`],
     ["Cost", `${money(job.cost.billable, job.cost.currency)}, wasted ${money(job.cost.wasted, job.cost.currency)}`],
-    job.reused_from ? ["Taken over from", h("a", { href: `#/jobs/${job.reused_from}` }, job.reused_from)] : null,
+    job.reused_from ? ["Reused from", h("a", { href: `#/jobs/${job.reused_from}` }, job.reused_from)] : null,
   ]);
 }

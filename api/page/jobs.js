@@ -8,7 +8,7 @@ const STATES = ["", "queued", "running", "done", "failed", "cancelled"];
 export function jobTable(jobs) {
   const columns = [
     { title: "Recording", class: "name" }, { title: "State" }, { title: "Length", number: true }, { title: "Progress" },
-    { title: "Handed in" }, { title: "Project" },
+    { title: "Submitted" }, { title: "Project" },
   ];
   columns.label = "Jobs";
   return table(columns, jobs.map((job) => [
@@ -25,32 +25,32 @@ function progressOf(job) {
   if (job.held) return h("span", { class: "small quiet" }, `held: ${job.held.reason}`);
   if (job.state === "failed") return h("span", { class: "small" }, job.error?.message ?? "");
   if (job.state === "done") {
-    return h("span", { class: "small quiet" }, job.reused_from ? "taken over" : count(job.words ?? 0, "word", "words"));
+    return h("span", { class: "small quiet" }, job.reused_from ? "reused" : count(job.words ?? 0, "word", "words"));
   }
   return "";
 }
 
 export async function showJobs(root, query) {
-  const wanted = STATES.includes(query.get("state") ?? "") ? query.get("state") ?? "" : "";
+  const chosen = STATES.includes(query.get("state") ?? "") ? query.get("state") ?? "" : "";
   const cursors = [""];
   const chooser = h("select", { id: "state", onchange: (event) => {
     location.hash = event.target.value ? `#/jobs?state=${event.target.value}` : "#/jobs";
-  } }, STATES.map((name) => h("option", { value: name, selected: name === wanted }, name || "all")));
+  } }, STATES.map((name) => h("option", { value: name, selected: name === chosen }, name || "all")));
   const list = h("div");
-  const earlier = h("button", { type: "button", onclick: () => { cursors.pop(); refresh(); } }, "Newer");
-  const later = h("button", { type: "button" }, "Older");
+  const newer = h("button", { type: "button", onclick: () => { cursors.pop(); refresh(); } }, "Newer");
+  const older = h("button", { type: "button" }, "Older");
   async function refresh() {
-    const asked = new URLSearchParams({ limit: "50" });
-    if (wanted) asked.set("state", wanted);
-    if (cursors.at(-1)) asked.set("cursor", cursors.at(-1));
-    const page = await get(`/v1/jobs?${asked}`);
-    list.replaceChildren(page.items.length ? jobTable(page.items) : h("p", { class: "quiet" }, "There is none."));
-    earlier.disabled = cursors.length === 1;
-    later.disabled = !page.next_cursor;
-    later.onclick = () => { cursors.push(page.next_cursor); refresh(); };
+    const parameters = new URLSearchParams({ limit: "50" });
+    if (chosen) parameters.set("state", chosen);
+    if (cursors.at(-1)) parameters.set("cursor", cursors.at(-1));
+    const page = await get(`/v1/jobs?${parameters}`);
+    list.replaceChildren(page.items.length ? jobTable(page.items) : h("p", { class: "quiet" }, "No jobs."));
+    newer.disabled = cursors.length === 1;
+    older.disabled = !page.next_cursor;
+    older.onclick = () => { cursors.push(page.next_cursor); refresh(); };
   }
   root.append(h("h1", {}, "Jobs"),
-    h("p", { class: "row" }, h("label", { class: "inline" }, "State", chooser)), list, h("p", { class: "row" }, earlier, later));
+    h("p", { class: "row" }, h("label", { class: "inline" }, "State", chooser)), list, h("p", { class: "row" }, newer, older));
   await refresh();
   return { refresh };
 }

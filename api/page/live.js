@@ -1,5 +1,4 @@
-// A view that is drawn again when something happened, by a stream of events. While the stream is not there
-// (it broke, or the tab is hidden and gives its connection up), whoever asks every two seconds goes on asking.
+// Refreshes a view when an event arrives. While there is no stream (it broke, or the tab is hidden), the view is polled.
 
 import { follow } from "./http.js";
 
@@ -19,38 +18,38 @@ export function stayLive(path, refresh) {
     }, TOGETHER_MS);
   };
   async function listen() {
-    const mine = new AbortController();
-    open = mine;
+    const controller = new AbortController();
+    open = controller;
     try {
       await follow(path, place, () => {
         alive = true;
         draw();
-      }, mine.signal);
+      }, controller.signal);
       over = true;
       draw();
     } catch {
-      if (mine === open) setTimeout(() => mine === open && listen(), AGAIN_MS);
+      if (controller === open) setTimeout(() => controller === open && listen(), AGAIN_MS);
     }
     alive = false;
   }
-  function hush() {
+  function disconnect() {
     const last = open;
     open = null;
     alive = false;
     last?.abort();
   }
-  const turn = () => {
-    if (document.hidden) hush();
+  const update = () => {
+    if (document.hidden) disconnect();
     else if (!over && !open) listen();
   };
-  document.addEventListener("visibilitychange", turn);
-  turn();
+  document.addEventListener("visibilitychange", update);
+  update();
   return {
     isLive: () => alive,
     leave() {
-      document.removeEventListener("visibilitychange", turn);
+      document.removeEventListener("visibilitychange", update);
       clearTimeout(due);
-      hush();
+      disconnect();
     },
   };
 }

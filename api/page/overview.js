@@ -1,4 +1,4 @@
-// Queue, fleet and money at a glance.
+// Queue, workers and costs at a glance.
 
 import { bar, clock, fill, h, hours, moment, money, number, span, state, table } from "./dom.js";
 import { Problem, get } from "./http.js";
@@ -19,7 +19,7 @@ const tile = (value, label, href) =>
 export async function showOverview(root) {
   async function refresh() {
     const [now, fleet, latest] = await Promise.all([get("/v1/overview"), workers(), get("/v1/jobs?limit=8")]);
-    const sum = (wanted) => now.ended.filter((one) => one.state === wanted).reduce((all, one) => all + one.jobs, 0);
+    const sum = (name) => now.ended.filter((one) => one.state === name).reduce((all, one) => all + one.jobs, 0);
     const queued = now.waiting.reduce((all, one) => all + one.jobs, 0);
     const oldest = Math.max(0, ...now.waiting.map((one) => one.oldest_seconds));
     const running = Object.values(now.running).reduce((all, one) => all + one, 0);
@@ -27,12 +27,12 @@ export async function showOverview(root) {
     fill(root,
       h("h1", {}, "Overview"),
       h("div", { class: "tiles" },
-        tile(number(queued), queued ? `waiting, the oldest for ${span(oldest)}` : "waiting", "#/jobs?state=queued"),
+        tile(number(queued), queued ? `queued, the oldest for ${span(oldest)}` : "queued", "#/jobs?state=queued"),
         tile(number(running), "running", "#/jobs?state=running"),
         tile(number(sum("done")), "done", "#/jobs?state=done"),
         tile(number(failed), "failed", "#/jobs?state=failed"),
         tile(hours(now.today.audio_seconds), "transcribed today"),
-        tile(now.today.rtfx === null ? "–" : `${number(now.today.rtfx)}×`, "RTFx today: audio per engine time"),
+        tile(now.today.rtfx === null ? "–" : `${number(now.today.rtfx)}×`, "RTFx today (audio time per engine time)"),
         tile(money(now.today.billable, now.today.currency), "spent today", "#/costs")),
       now.ended.some((one) => one.state === "failed" && one.jobs) ? h("p", { class: "quiet small" }, "Failed: ",
         now.ended.filter((one) => one.state === "failed").map((one) => `${one.error || "unknown"} ${one.jobs}`).join(", ")) : null,
@@ -40,21 +40,21 @@ export async function showOverview(root) {
       fleetOf(fleet),
       h("h2", {}, "Latest jobs"),
       latest.items.length ? jobTable(latest.items)
-        : h("p", { class: "quiet" }, "Nothing was handed in yet. Drop a recording anywhere on this page, or use “Hand in…”."));
+        : h("p", { class: "quiet" }, "No jobs yet. Drop a recording anywhere on this page, or use “Submit…”."));
   }
   await refresh();
   return { refresh };
 }
 
 function fleetOf(fleet) {
-  if (fleet === null) return h("p", { class: "quiet" }, "Your key does not show the fleet.");
+  if (fleet === null) return h("p", { class: "quiet" }, "Your key may not list workers; that needs the scope admin.");
   const shown = fleet.filter((one) => one.state !== "stopped").slice(0, 100);
-  if (!shown.length) return h("p", { class: "card error" }, "No worker is running: jobs wait until one is started with ",
+  if (!shown.length) return h("p", { class: "card error" }, "No worker is running. Jobs stay queued until you start one with ",
     h("code", {}, "spool-worker run"), ".");
   const columns = [
     { title: "Worker", class: "name" }, { title: "State" }, { title: "Pool" }, { title: "Machine" }, { title: "Models" },
     { title: "Busy" },
-    { title: "Engine", number: true }, { title: "Heard of" },
+    { title: "Engine", number: true }, { title: "Last seen" },
   ];
   columns.label = "Workers";
   return table(columns, shown.map((one) => {
@@ -75,7 +75,7 @@ const machine = (one) => [
   one.version,
 ].filter(Boolean).join(", ");
 
-// Those in its memory now; those that it could load stand quietly beside them.
+// Loaded models first; those that it could load are shown dimmed.
 function modelsOf(one) {
   const loaded = (one.loaded_models || []).filter((name) => one.models.includes(name));
   const rest = one.models.filter((name) => !loaded.includes(name));

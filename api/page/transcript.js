@@ -1,4 +1,5 @@
-// Words beside the recording: the one under the playhead is lit, a click plays from it, doubtful ones are marked.
+// The transcript beside the recording: the word being played is highlighted, a click plays from a word, and words of
+// low confidence are marked.
 
 import { clock, h, notice } from "./dom.js";
 import { Problem, get, save, send } from "./http.js";
@@ -15,7 +16,7 @@ export async function showTranscript(root, job) {
   const shown = [];
   const many = transcript.segments.some((segment) => segment.channel);
   const page = h("div", { class: "transcript", tabindex: "0", role: "group",
-    "aria-label": "Transcript. Arrow keys go from word to word, Enter plays from there." },
+    "aria-label": "Transcript. Arrow keys move from word to word, Enter plays from the word." },
   transcript.segments.map((segment) => h("div", { class: "segment" },
     h("button", { type: "button", "data-at": String(segment.start), "aria-label": `Play from ${clock(segment.start)}` },
       clock(segment.start), many ? h("span", { class: "small" }, ` ch ${segment.channel + 1}`) : null),
@@ -25,7 +26,7 @@ export async function showTranscript(root, job) {
   const order = words.map((_, at) => at).filter((at) => shown[at]).sort((a, b) => words[a].start - words[b].start);
   const starts = order.map((at) => words[at].start);
   let lit = [];
-  let here = -1;
+  let current = -1;
 
   function play(seconds) {
     if (!audio) return;
@@ -44,9 +45,9 @@ export async function showTranscript(root, job) {
     lit = next;
   }
   function go(at) {
-    shown[order[here]]?.classList.remove("here");
-    here = Math.min(Math.max(at, 0), order.length - 1);
-    const word = shown[order[here]];
+    shown[order[current]]?.classList.remove("here");
+    current = Math.min(Math.max(at, 0), order.length - 1);
+    const word = shown[order[current]];
     word?.classList.add("here");
     word?.scrollIntoView({ block: "nearest" });
   }
@@ -59,11 +60,11 @@ export async function showTranscript(root, job) {
   });
   page.addEventListener("keydown", (event) => {
     if (event.target !== page) return;
-    if (event.key === "ArrowRight") go(here + 1);
-    else if (event.key === "ArrowLeft") go(here - 1);
+    if (event.key === "ArrowRight") go(current + 1);
+    else if (event.key === "ArrowLeft") go(current - 1);
     else if (event.key === "Home") go(0);
     else if (event.key === "End") go(order.length - 1);
-    else if (event.key === "Enter" && here >= 0) play(starts[here]);
+    else if (event.key === "Enter" && current >= 0) play(starts[current]);
     else if (event.key === " " && audio) audio.paused ? audio.play() : audio.pause();
     else return;
     event.preventDefault();
@@ -78,7 +79,7 @@ export async function showTranscript(root, job) {
     h("p", { class: "row small" }, "Download", (transcript.lattice?.length ? [...FORMATS, "lattice", "kaldi"] : FORMATS).map((form) => h("button", { type: "button", class: "small",
       onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}`, fileName(job.name, form))
         .catch((error) => notice(error.message, true)) }, form))),
-    h("p", { class: "quiet small" }, "Words marked by a wavy line have a confidence under ", String(DOUBT), "."),
+    h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), "."),
     page);
   return { leave: () => { cancelAnimationFrame(ticking); audio?.pause(); } };
 }
@@ -96,33 +97,33 @@ function spans(words, segment, shown) {
 }
 
 function searchBar(words, shown, order, go) {
-  let found = [];
+  let matches = [];
   let at = -1;
-  const told = h("span", { class: "quiet small", role: "status" });
-  const input = h("input", { type: "search", placeholder: "Search the words", "aria-label": "Search the words" });
+  const status = h("span", { class: "quiet small", role: "status" });
+  const input = h("input", { type: "search", placeholder: "Search the transcript", "aria-label": "Search the transcript" });
   const plain = (text) => text.toLowerCase().normalize("NFKD").replace(/[^\p{L}\p{N}'\s]/gu, "");
   const texts = order.map((one) => plain(words[one].text));
   function search() {
     for (const one of shown) one?.classList.remove("found");
     const wanted = plain(input.value).trim().split(/\s+/).filter(Boolean);
-    found = [];
+    matches = [];
     at = -1;
     if (wanted.length) {
       for (let from = 0; from + wanted.length <= texts.length; from++) {
         const hit = wanted.every((text, each) => each === wanted.length - 1
           ? texts[from + each].startsWith(text) : texts[from + each] === text);
         if (!hit) continue;
-        found.push(from);
+        matches.push(from);
         for (let each = 0; each < wanted.length; each++) shown[order[from + each]].classList.add("found");
       }
     }
-    told.textContent = wanted.length ? `${found.length} found` : "";
+    status.textContent = wanted.length ? `${matches.length} found` : "";
   }
   function next(step) {
-    if (!found.length) return;
-    at = (at + step + found.length) % found.length;
-    told.textContent = `${at + 1} of ${found.length}`;
-    go(found[at]);
+    if (!matches.length) return;
+    at = (at + step + matches.length) % matches.length;
+    status.textContent = `${at + 1} of ${matches.length}`;
+    go(matches[at]);
   }
   input.addEventListener("input", search);
   input.addEventListener("keydown", (event) => {
@@ -131,8 +132,8 @@ function searchBar(words, shown, order, go) {
     next(event.shiftKey ? -1 : at === -1 ? 1 : 1);
   });
   return h("div", { class: "row" }, input,
-    h("button", { type: "button", "aria-label": "Previous hit", onclick: () => next(-1) }, "↑"),
-    h("button", { type: "button", "aria-label": "Next hit", onclick: () => next(1) }, "↓"), told);
+    h("button", { type: "button", "aria-label": "Previous match", onclick: () => next(-1) }, "↑"),
+    h("button", { type: "button", "aria-label": "Next match", onclick: () => next(1) }, "↓"), status);
 }
 
 function last(starts, now) {

@@ -1,62 +1,55 @@
-"""The page: its files as they lie in `page/`, under a policy that lets it load nothing from elsewhere.
+"""The web page at `/` and the API's documentation at `/docs`, as files from this server alone.
 
-No build step and no outside assets. The files hold nothing secret and are open; what the page shows it asks
-of the API like anybody else.
+Neither needs a key: the files hold nothing secret, and what they show they request from the API like anybody
+else. Their policy lets a browser load nothing from elsewhere. Swagger UI's files come with a package.
 """
 
-import hashlib
-from functools import cache
 from pathlib import Path
-from typing import Annotated
 
-from fastapi import FastAPI, Header, Response
-
-from spool.errors import NotFound
+from fastapi import FastAPI, Response
+from fastapi.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 FOLDER = Path(__file__).parents[1] / "page"
-_KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-POLICY = (
+_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+# Swagger UI sets styles of its elements and draws with images in its style sheet.
+_DOCS_POLICY = _POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'").replace(
+    "img-src 'self'", "img-src 'self' data:"
+)
 
-KnownTag = Annotated[str | None, Header(alias="If-None-Match")]
+
+class _Files(StaticFiles):
+    """Files under the page's policy. A browser asks each time, so after an upgrade it mixes no versions."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """The file at `path`. Raises HTTPException 404."""
+        response = await super().get_response(path, scope)
+        return _guarded(response, _POLICY)
 
 
 def add_page(app: FastAPI) -> None:
-    """Serve the page at `/` and its files below `/page/`."""
+    """Serve the page at `/`, the documentation at `/docs`, and the files of both."""
     app.add_api_route("/", front, methods=["GET"], include_in_schema=False)
-    app.add_api_route("/page/{name}", asset, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/docs", documentation, methods=["GET"], include_in_schema=False)
+    app.mount("/page", _Files(directory=FOLDER), name="page")
+    app.mount("/docs", _Files(packages=[("fastapi_offline", "static")]), name="swagger-ui")
 
 
-def front(known: KnownTag = None) -> Response:
-    """The page itself."""
-    return asset("index.html", known)
+async def front() -> Response:
+    """The page."""
+    return _guarded(FileResponse(FOLDER / "index.html"), _POLICY)
 
 
-def asset(name: str, known: KnownTag = None) -> Response:
-    """One file of the page. Raises NotFound for any other name."""
-    files = _files()
-    if name not in files:
-        raise NotFound(f"The page has no file {name}.")
-    body, tag = files[name]
-    # Asked about each time: after an upgrade nobody keeps half of the old page.
-    headers = {"ETag": tag, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
-    if known == tag:
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type=_KINDS[Path(name).suffix])
+async def documentation() -> Response:
+    """Swagger UI for this API."""
+    return _guarded(FileResponse(FOLDER / "docs.html"), _DOCS_POLICY)
 
 
-@cache
-def _files() -> dict[str, tuple[bytes, str]]:
-    found = {}
-    for path in sorted(FOLDER.iterdir()):
-        if path.suffix in _KINDS:
-            body = path.read_bytes()
-            found[path.name] = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
-    return found
+def _guarded(response: Response, policy: str) -> Response:
+    response.headers["Cache-Control"] = "no-cache"
+    response.headers["Content-Security-Policy"] = policy
+    return response

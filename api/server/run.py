@@ -1,7 +1,8 @@
-"""Runs the HTTP face under uvicorn on a socket of its own choosing.
+"""Runs the API under uvicorn.
 
-The socket is bound before anything else, so that port 0 means a free port and the address is known and can be
-announced: `announce` names a file that appears, whole, once requests are answered.
+The socket is bound first, so that port 0 means a free port and the address is known. `announce` names a file
+that appears, complete, once requests are answered. On loopback without SPOOL_API_TOKEN the API requires the
+home's local token (`api.local.token`).
 """
 
 import json
@@ -10,18 +11,22 @@ import resource
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
+from pydantic import SecretStr
 
 from api.app import create_app
+from api.local.token import LocalToken
 from api.middleware.slow_requests import PatientProtocol
 from api.server.process_pool import ProcessPool
 from spool.errors import SettingsError
 from spool.logs import configure_logs
 from spool.settings import Settings, unknown_variables
+from spool.settings.home import keep_private
 from spool.settings.validation import is_loopback
 from spool.store import Database
 from spool.store.api_keys import any_key
@@ -35,7 +40,7 @@ _GRACE_S = 20  # how long a request may go on after SIGTERM
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server that says once it answers."""
+    """uvicorn's server, which reports when it answers."""
 
     def __init__(self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -48,7 +53,7 @@ class _Server(uvicorn.Server):
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # A stream of events has no end of its own that could be waited for.
+        # Event streams never end by themselves.
         services = getattr(self._app.state, "services", None)
         if services is not None:
             services.feed.close_streams()
@@ -56,13 +61,24 @@ class _Server(uvicorn.Server):
 
 
 def serve(settings: Settings, announce: Path | None = None) -> None:
-    """Answer requests until SIGTERM or SIGINT; requests under way are finished first. Raises
-    ProcessPoolError."""
+    """Answer requests until SIGTERM or SIGINT; requests under way are finished first.
+
+    Raises SettingsError and ProcessPoolError.
+    """
     _refuse_open_doors(settings)
+    keep_private(settings.home)
     refuse_without_opentelemetry(settings.otlp_endpoint)
     listener = _bound(settings.api_host, settings.api_port)
     url = _url(settings.api_host, listener)
     configure_logs(settings.log_json)
+    with ExitStack() as stack:
+        if settings.api_token is None and is_loopback(settings.api_host):
+            token = SecretStr(stack.enter_context(LocalToken(settings.home)))
+            settings = settings.model_copy(update={"api_token": token})
+        _serve(settings, listener, url, announce)
+
+
+def _serve(settings: Settings, listener: socket.socket, url: str, announce: Path | None) -> None:
     for sentence in unknown_variables():
         log.warning("unknown variable", reason=sentence)
     log.info("listening", url=url, processes=settings.api_processes)
@@ -97,7 +113,7 @@ def _answer(settings: Settings, listener: socket.socket, ready: Callable[[], Non
         ws="none",
         limit_concurrency=_connection_limit(),
     )
-    # uvicorn raises the signal anew after its own shutdown; unheeded here, it lets us end in good order.
+    # uvicorn raises the signal again after its own shutdown; ignored here, so that ours can finish.
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         _Server(app, config, ready).run(sockets=[listener])
@@ -119,7 +135,7 @@ def _connection_limit() -> int:
 
 
 def _refuse_open_doors(settings: Settings) -> None:
-    """Raise SettingsError where other machines would reach an API that knows no key."""
+    """Raise SettingsError if other machines would reach an API without keys."""
     if is_loopback(settings.api_host) or settings.api_token is not None:
         return
     database = Database(settings.database_url)
@@ -130,15 +146,15 @@ def _refuse_open_doors(settings: Settings) -> None:
         database.close()
     if not known:
         raise SettingsError(
-            f"SPOOL_API_HOST {settings.api_host} lets other machines in: make a key first, with "
+            f"SPOOL_API_HOST {settings.api_host} admits other machines. Create a key first with "
             "`spool keys create`, or set SPOOL_API_TOKEN."
         )
 
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only where TCP is named; with it on, an answer's body would wait
-    # some 40 ms for the client to acknowledge its headers.
+    # asyncio turns off Nagle's algorithm only if TCP is named; with it, the body of an answer would wait some
+    # 40 ms for the client to acknowledge the headers.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -17,6 +17,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from ops.testbed.stack import HEADERS
+
 RATE = 16_000
 LINES = 50  # a manifest
 PASSING = {409, 429, 503, 507}  # a 500 is a defect, whatever is being broken
@@ -130,7 +132,7 @@ class Load:
         return {"model": self.model, "decoder": "greedy"}
 
     def _until_accepted(self, path: str, key: str, **request: object) -> dict[str, object]:
-        told = {"Idempotency-Key": key, **request.pop("headers", {})}  # type: ignore[dict-item]
+        told = {**HEADERS, "Idempotency-Key": key, **request.pop("headers", {})}  # type: ignore[dict-item]
         while True:
             try:
                 with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:

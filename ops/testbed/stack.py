@@ -69,6 +69,11 @@ class Fault:
                 log.write(json.dumps(told) + "\n")
 
 
+TOKEN = "token-of-the-testbed"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+"""What a request to the API of a `Stack` needs."""
+
+
 class Stack(Fleet):
     """A `Fleet` with an API, failpoints, and an audit at the end of each fault."""
 
@@ -95,6 +100,7 @@ class Stack(Fleet):
         told = {
             "SPOOL_MODELS": ",".join(f"{name}={script}" for name, script in scripts.items()),
             "SPOOL_DEFAULT_MODEL": "plain",
+            "SPOOL_API_TOKEN": TOKEN,
             "SPOOL_MAX_BATCH": "2",
             "SPOOL_MAX_CRASHES": "5",
             "SPOOL_LEASE_SECONDS": "4",  # long enough that a busy machine loses none by being slow
@@ -301,7 +307,7 @@ def post_upload(url: str, path: Path, key: str, model: str = "plain") -> httpx.R
     with httpx.Client(timeout=60, trust_env=False) as client, path.open("rb") as file:
         return client.post(
             f"{url}/v1/jobs",
-            headers={"Idempotency-Key": key},
+            headers={**HEADERS, "Idempotency-Key": key},
             data={"request": json.dumps({"options": {"model": model}})},
             files={"file": (path.name, file, "audio/wav")},
         )

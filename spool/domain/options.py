@@ -172,6 +172,52 @@ class _Options(BaseModel):
             "does not matter."
         ),
     ] = "float"
+    language: Annotated[
+        str | None,
+        Field(
+            pattern="^[a-z]{2,3}$",
+            description="The language spoken, such as `en`; null lets the model detect it in each chunk.",
+        ),
+    ] = None
+    task: Annotated[
+        Literal["transcribe", "translate"],
+        Field(description="Write what is said, or its English translation; for models that can."),
+    ] = "transcribe"
+    timestamps: Annotated[
+        Literal["auto", "on", "off"],
+        Field(
+            description="Whether an attention decoder writes times among its tokens; auto asks with and "
+            "without and takes the better answer."
+        ),
+    ] = "auto"
+    prompt: Annotated[
+        str,
+        Field(max_length=4000, description="Text that came before, for an attention decoder."),
+    ] = ""
+    hotwords: Annotated[
+        str, Field(max_length=4000, description="Words to expect, told to an attention decoder.")
+    ] = ""
+    patience: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=10,
+            strict=True,
+            allow_inf_nan=False,
+            description="An attention decoder's beam ends with beam times patience finished hypotheses.",
+        ),
+    ] = 1.0
+    length_penalty: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=2,
+            strict=True,
+            allow_inf_nan=False,
+            description="Hypotheses are ranked by score / ((5 + tokens) / 6)^length_penalty; null ranks them "
+            "by their mean score.",
+        ),
+    ] = None
 
 
 class JobOptions(_Options):

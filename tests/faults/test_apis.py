@@ -9,7 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 
-from ops.testbed.stack import Stack, gone, post_upload, until
+from ops.testbed.stack import HEADERS, Stack, gone, post_upload, until
 from spool.broker.celery_app import celery_app, queue_depth
 from spool.domain.jobs import JobState, queue_name
 from spool.store.batches import get_batch
@@ -112,7 +112,7 @@ def test_an_api_killed_while_it_takes_a_batch(stack: Stack, point: str) -> None:
     lines = [json.dumps({"source": each.as_uri(), "custom_id": each.stem}) for each in recordings]
 
     def submit(url: str) -> httpx.Response:
-        headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": point}
+        headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": point, **HEADERS}
         content = "\n".join(lines).encode()
         return httpx.post(f"{url}/v1/batches", content=content, headers=headers, timeout=60, trust_env=False)
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from ops.testbed.running_api import Live
-from tests.api.conftest import _plain_logs, live, recordings, settings  # noqa: F401 - found by name here
+from tests.api.conftest import _plain_logs, live, recordings, settings, start_api  # noqa: F401 - found by name here
 from tests.page.needs import BROWSER, left_out
 
 collect_ignore = left_out

@@ -1,11 +1,13 @@
 """What a person does on the page, done by clicks and keys."""
 
 import io
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import soundfile
 from playwright.sync_api import Page, expect
+from pydantic import SecretStr
 
 from api.routes.page import FOLDER
 from ops.testbed.running_api import Live, transcript_of
@@ -14,6 +16,7 @@ from spool.domain.jobs import Source
 from spool.domain.options import JobOptions
 from spool.formats import FORMATS, render
 from spool.ids import new_id
+from spool.settings import Settings
 from spool.store.api_keys import create_key
 from spool.store.batches import NewBatch, add_jobs, batch_jobs, close_batch, create_batch
 from spool.store.jobs import NewJob, create_job
@@ -56,7 +59,7 @@ def done_job(live: Live, name: str = "reel 1.wav") -> str:
 def test_the_overview_follows_what_happens(page: Page, live: Live, recordings: Path) -> None:
     page.goto("/")
     expect(page.get_by_text("No worker is running")).to_be_visible()
-    expect(page.get_by_text("Nothing was handed in yet")).to_be_visible()
+    expect(page.get_by_text("No jobs yet")).to_be_visible()
     done_job(live)
     expect(page.locator(".tile", has_text="done")).to_contain_text("1")
     expect(page.get_by_role("link", name="reel 1.wav")).to_be_visible()
@@ -112,10 +115,10 @@ def test_a_recording_is_handed_in_by_dialog_and_by_dropping(page: Page, live: Li
     tape = tmp_path / "tape ü.wav"
     tape.write_bytes(sound())
     page.goto("/")
-    page.get_by_role("button", name="Hand in…").click()
+    page.get_by_role("button", name="Submit…").click()
     page.locator("input[type=file]").set_input_files(tape)
     page.get_by_label("Project").fill("oral-history")
-    page.get_by_role("button", name="Hand in", exact=True).click()
+    page.get_by_role("button", name="Submit", exact=True).click()
     expect(page.get_by_role("heading", name="tape ü.wav")).to_be_visible()
     expect(page.locator(".state")).to_have_text("queued")
     page.evaluate(
@@ -126,7 +129,7 @@ def test_a_recording_is_handed_in_by_dialog_and_by_dropping(page: Page, live: Li
             window.dispatchEvent(new DragEvent("drop", told));
         }"""
     )
-    page.get_by_role("button", name="Hand in", exact=True).click()
+    page.get_by_role("button", name="Submit", exact=True).click()
     expect(page.get_by_role("heading", name="dropped.wav")).to_be_visible()
     page.on("dialog", lambda question: question.accept())
     page.get_by_role("button", name="Cancel").click()
@@ -230,16 +233,16 @@ def test_a_server_with_keys_asks_for_one(page: Page, live: Live) -> None:
     live.services.key_cache.look()
     page.goto(f"/#/jobs/{job}")
     page.get_by_label("API key").fill("wrong")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.get_by_text("not one that this server knows")).to_be_visible()
     page.get_by_label("API key").fill(text)
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.locator(".word")).to_have_count(len(WORDS))
     page.locator(".word").nth(2).click()
     page.wait_for_function("document.querySelector('audio').currentTime >= 1")
     assert text not in page.evaluate("document.querySelector('audio').src")
     page.goto("/#/")
-    expect(page.get_by_text("Your key does not show the fleet.")).to_be_visible()
+    expect(page.get_by_text("Your key may not list workers")).to_be_visible()
 
 
 def test_nothing_comes_from_elsewhere_and_a_phone_need_not_scroll_sideways(page: Page, live: Live) -> None:
@@ -257,3 +260,26 @@ def test_nothing_comes_from_elsewhere_and_a_phone_need_not_scroll_sideways(page:
     files = "".join(path.read_text() for path in FOLDER.iterdir()).replace("http://www.w3.org/", "")
     assert "http://" not in files
     assert "https://" not in files
+
+
+def test_the_token_of_the_printed_address_is_kept_and_leaves_the_address(
+    page: Page, start_api: Callable[[Settings], Live], settings: Settings
+) -> None:
+    live = start_api(settings.model_copy(update={"api_token": SecretStr("token-of-this-home")}))
+    page.goto(f"{live.url}/#token=token-of-this-home")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert "token" not in page.url
+
+
+def test_the_documentation_loads_nothing_from_elsewhere(page: Page, live: Live) -> None:
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
+    refused: list[str] = []
+    page.on("console", lambda message: refused.append(message.text) if message.type == "error" else None)
+    page.goto("/docs")
+    page.get_by_text("/v1/jobs/{job_id}/transcript", exact=True).click()
+    expect(page.get_by_text("How to render it").or_(page.get_by_text("Format of the")).first).to_be_visible()
+    assert requested
+    assert all(url.startswith((live.url, "data:")) for url in requested), requested
+    assert refused == []

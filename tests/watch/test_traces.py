@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.rows import claimed, let_lapse, queued
-from ops.testbed.stack import Stack, until
+from ops.testbed.stack import HEADERS, Stack, until
 from spool.background.sweeper import sweep_once
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.errors import SettingsError
@@ -106,7 +106,7 @@ def test_a_job_is_one_trace_and_every_line_about_it_says_so(stack: Stack, collec
     broken.write_text("It is a text.")
     lines = [{"source": good.as_uri()}, {"source": broken.as_uri()}]
     manifest = "\n".join(map(json.dumps, lines)).encode()
-    with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
+    with httpx.Client(base_url=url, headers=HEADERS, timeout=60, trust_env=False) as http:
         asked = {"source": good.as_uri()}
         job = http.post("/v1/jobs", json=asked, headers={"traceparent": CLIENT}).json()["id"]
         form = {"Content-Type": "application/jsonl"}

@@ -5,7 +5,7 @@ Knows options, printing and the exit code; `worker.local.transcribe` does the wo
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from spool.errors import InvalidRequest
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.local.report import render_results
 from worker.machine.blas import preload_blas
+from worker.models.base import SpeechOptions
 
 PRUNE = 5.0
 
@@ -25,12 +26,21 @@ class DecoderName(StrEnum):
 
 
 class HeadName(StrEnum):
-    """Which of the model's heads to search; auto takes TDT, else RNNT, else CTC."""
+    """Which of the model's heads to search; auto takes TDT, else RNNT, CTC, attention."""
 
     auto = "auto"
     tdt = "tdt"
     rnnt = "rnnt"
     ctc = "ctc"
+    attention = "attention"
+
+
+class TimestampsName(StrEnum):
+    """Whether the decoder writes times among its tokens."""
+
+    auto = "auto"
+    on = "on"
+    off = "off"
 
 
 class ScoresName(StrEnum):
@@ -76,6 +86,32 @@ class ContextName(StrEnum):
     job = "job"
 
 
+LatticeForm = Annotated[
+    LatticeName | None,
+    typer.Option(help="Add each chunk's lattice to the JSON; --format lattice or kaldi prints it alone."),
+]
+Prune = Annotated[
+    float | None,
+    typer.Option(min=0, help="How far behind the best path a lattice reaches, natural logarithm; 5."),
+]
+# What attention decoders take.
+Patience = Annotated[
+    float, typer.Option(help="A beam ends with beam x patience finished hypotheses (attention decoders).")
+]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(help="Alpha of ((5 + tokens) / 6)^alpha, which ranks hypotheses; by default the mean."),
+]
+Language = Annotated[str | None, typer.Option(help="The language spoken, such as en; detected by default.")]
+Task = Annotated[
+    Literal["transcribe", "translate"],
+    typer.Option(help="Write what is said, or its English translation."),
+]
+Timestamps = Annotated[
+    TimestampsName, typer.Option(help="Let an attention decoder write times; auto asks with and without.")
+]
+
+
 def transcribe(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to transcribe.")],
     model: Annotated[str, typer.Option(help="A model's folder, a .nemo file or a hub id.")],
@@ -90,14 +126,8 @@ def transcribe(
     alternatives: Annotated[
         int, typer.Option(min=0, help="Other words that the beam heard in place of each one.")
     ] = 0,
-    lattice: Annotated[
-        LatticeName | None,
-        typer.Option(help="Add each chunk's lattice to the JSON; --format lattice or kaldi prints it alone."),
-    ] = None,
-    prune: Annotated[
-        float | None,
-        typer.Option(min=0, help="How far behind the best path a lattice reaches, natural logarithm; 5."),
-    ] = None,
+    lattice: LatticeForm = None,
+    prune: Prune = None,
     lm: Annotated[
         Path | None, typer.Option(help="An n-gram language model over the model's tokens, an ARPA file.")
     ] = None,
@@ -118,6 +148,13 @@ def transcribe(
         ContextName,
         typer.Option(help="Let language model and phrases go on from chunk to chunk (job), one at a time."),
     ] = ContextName.chunk,
+    patience: Patience = 1.0,
+    length_penalty: LengthPenalty = None,
+    language: Language = None,
+    task: Task = "transcribe",
+    timestamps: Timestamps = TimestampsName.auto,
+    prompt: Annotated[str, typer.Option(help="Text that came before the recording.")] = "",
+    hotwords: Annotated[str, typer.Option(help="Words to expect, for an attention decoder.")] = "",
     chunk: Annotated[
         bool, typer.Option(help="Cut at silences; --no-chunk decodes all files whole, as one batch.")
     ] = True,
@@ -143,9 +180,12 @@ def transcribe(
         head=head.value,
         beta=beta,
         scores=scores.value,
+        patience=patience,
+        length_penalty=length_penalty,
         fusion=fusion if fusion.asks else None,
     )
-    ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune))
+    speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)
+    ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
     results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
     typer.echo(render_results(results, form.value, lattice and lattice.value))

@@ -24,17 +24,25 @@ MOST_ARCS = 5000  # of one chunk's lattice: some 500 kB as JSON
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One utterance's hypotheses, best first (none where its logits were no numbers), and the unpruned
-    lattice of a beam, None of greedy."""
+    lattice of a beam, None of greedy. spoken: its words in seconds from its start, where the decoder told
+    them itself. frames: encoder frames that it took. language: the one it was read in, where the model
+    tells."""
 
     hypotheses: tuple[Hypothesis, ...]
     graph: WordGraph | None
+    spoken: tuple[Word, ...] | None = None
+    frames: int = 0
+    language: str | None = None
 
     def words(
         self, tokenizer: Tokenizer, frame_seconds: float, offset_seconds: float = 0.0, alternatives: int = 0
     ) -> list[Word]:
         """The words of the best hypothesis, as `words_of`, with what the beam knows of them. Raises
         EngineError where there is no hypothesis."""
-        words = words_of(best_of(self.hypotheses), tokenizer, frame_seconds, offset_seconds)
+        best = best_of(self.hypotheses)
+        if self.spoken is not None:
+            return [_moved(word, offset_seconds) for word in self.spoken]
+        words = words_of(best, tokenizer, frame_seconds, offset_seconds)
         if self.graph is None:
             return words
         return with_confidence(words, self.graph, frame_seconds, offset_seconds, alternatives)
@@ -76,9 +84,17 @@ def answers(
             arc_posteriors(word_graph(record, model.tokenizer))
             if record is not None and hypotheses
             else None,
+            frames=int(frames),
         )
-        for hypotheses, record in zip(found, records, strict=True)
+        for hypotheses, record, frames in zip(found, records, encoded.lengths.tolist(), strict=True)
     ]
+
+
+def _moved(word: Word, seconds: float) -> Word:
+    if not seconds:
+        return word
+    start, end = round(word.start + seconds, DIGITS), round(word.end + seconds, DIGITS)
+    return word.model_copy(update={"start": start, "end": end})
 
 
 def lattice_of(graph: WordGraph, prune: float, frame_seconds: float, seconds: float) -> Lattice:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import EngineError, InvalidRequest
-from worker.decode.result import Answer, answers
-from worker.decode.search import check_options
+from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
+from worker.decode.utterances import check_decoding, decode_utterances
 from worker.engine.memory_budget import CACHE_BYTES
-from worker.engine.protocol import NOTHING, SAMPLE_RATE, Failure, Recognition
+from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition
 from worker.models.base import BatchCost, ModelInfo, SpeechModel
 from worker.models.load import load_model
 
@@ -37,8 +37,7 @@ class ModelRecognizer:
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
         """Read the language model, spell the phrases, and let the model check what is asked of it. Raises
         InvalidRequest."""
-        self._model.prepare(ask.speech)
-        check_options(self._model, options, ask)
+        check_decoding(self._model, options, ask)
         return replace(self.info, language_model=_digest_of(ask.lm))
 
     def recognize(
@@ -51,35 +50,31 @@ class ModelRecognizer:
 
         Raises InvalidRequest for a search the model cannot do.
         """
-        encoded = self._model.encode(utterances)
-        mx.eval(encoded.frames)
-        plain = all(ask == NOTHING for ask in asks)
-        found = answers(self._model, encoded, options, None if plain else asks)
+        found = decode_utterances(self._model, utterances, options, asks)
         seconds = [len(samples) / SAMPLE_RATE for samples in utterances]
         return [
-            self._told(answer, int(frames), length, options, ask)
-            for answer, frames, length, ask in zip(
-                found, encoded.lengths.tolist(), seconds, asks, strict=True
-            )
+            self._recognition(answer, length, options, ask)
+            for answer, length, ask in zip(found, seconds, asks, strict=True)
         ]
 
-    def _told(
-        self, answer: Answer, frames: int, seconds: float, options: SearchOptions, ask: DecodeRequest
+    def _recognition(
+        self, answer: Answer, seconds: float, options: SearchOptions, ask: DecodeRequest
     ) -> Recognition | Failure:
-        spell, frame_seconds = self._model.tokenizer, self.info.frame_seconds
+        tokenizer, frame_seconds = self._model.tokenizer, self.info.frame_seconds
         try:
-            words = answer.words(spell, frame_seconds, alternatives=ask.alternatives)
+            words = answer.words(tokenizer, frame_seconds, alternatives=ask.alternatives)
         except EngineError as error:
-            return Failure(error, frames)
+            return Failure(error, answer.frames)
         several = answer.hypotheses if options.nbest > 1 else ()
         lattice = None if ask.lattice is None else answer.lattice(ask.lattice, frame_seconds, seconds)
         return Recognition(
             hypotheses=answer.hypotheses,
             words=tuple(words),
-            frames=frames,
-            texts=tuple(spell.decode(each.tokens) for each in several),
+            frames=answer.frames,
+            texts=tuple(tokenizer.decode(each.tokens).strip() for each in several),
             language_model=_digest_of(ask.lm),
             lattice=lattice,
+            language=answer.language,
         )
 
 

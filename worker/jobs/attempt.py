@@ -355,7 +355,7 @@ class Attempt:
         """
         engine_ns = 0 if result is None else result.engine_ns
         bill, job = self.charge(engine_ns, piece.core), self.claim.job
-        if result is not None and self.info is not None and result.weights != self.info.weights:
+        if result is not None and self.info is not None and result.weights != self.info.makers:
             self.bench.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
             raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
         tail = None

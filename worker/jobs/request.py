@@ -12,6 +12,7 @@ from spool.store.database import Database
 from spool.store.jobs import phrases_of
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.engine.protocol import NOTHING
+from worker.models.base import SpeechOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,6 @@ class JobRequest:
     options: SearchOptions = field(default_factory=SearchOptions)
     ask: DecodeRequest = NOTHING
     carries: bool = False
-
-    @property
-    def fuses(self) -> bool:
-        """Whether a language model or phrases have a say."""
-        return self.ask != NOTHING
 
 
 def job_request_of(options: JobOptions, settings: Settings, db: Database, name: str) -> JobRequest:
@@ -51,6 +47,9 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
         alpha=options.lm_weight,
         alternatives=options.alternatives,
         lattice=options.lattice,
+        speech=SpeechOptions(
+            options.language, options.task, options.timestamps, options.prompt, options.hotwords
+        ),
     )
     fusion = FusionOptions(weighted=options.lm_blanks, pruning=options.pruning)
     return JobRequest(
@@ -60,6 +59,8 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
             nbest=options.nbest,
             fusion=None if fusion == FusionOptions() else fusion,
             scores=options.scores,
+            patience=options.patience,
+            length_penalty=options.length_penalty,
         ),
         ask,
         carries=options.context == "job",

@@ -8,10 +8,10 @@ Imports MLX: to be imported by the process that decodes, when it decodes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,16 +27,16 @@ from spool.domain.transcript import (
 )
 from spool.errors import EngineError, SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
-from worker.decode.result import answers
-from worker.decode.search import best_of, check_options, resolve_head
+from worker.decode.search import best_of, resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.utterances import check_decoding, decode_utterances
 from worker.decode.words import SCORE_DIGITS
 from worker.jobs.attempt import Context
 from worker.jobs.transcript import Piece
 from worker.local.report import FileResult
 from worker.models.base import SpeechModel
 from worker.models.load import load_model
-from worker.segmentation.chunker import Chunk, plan_chunks
+from worker.segmentation.chunker import Chunk, ChunkOptions, plan_chunks
 from worker.segmentation.segments import segments_of
 from worker.segmentation.stitch import ChunkWords, stitch
 
@@ -94,9 +94,11 @@ def transcribe_with(
     carries: bool = False,
 ) -> list[FileResult]:
     """As `transcribe_files`, with a model that is loaded already."""
-    model.prepare(ask.speech)
-    check_options(model, options, ask)
-    plan: Callable[[Blocks], Iterator[Chunk]] = plan_chunks if chunk else _whole
+    if not chunk:
+        ask = replace(ask, speech=replace(ask.speech, single=True))
+    check_decoding(model, options, ask)
+    lengths = ChunkOptions(**asdict(model.info.chunking))
+    plan: Callable[[Blocks], Iterator[Chunk]] = partial(plan_chunks, options=lengths) if chunk else _whole
     states = [_File(path) for path in files]
     waiting: list[_Heard] = []
     for state in states:
@@ -164,10 +166,9 @@ def _decode(
     """Search the chunks as one batch and leave with each what was heard; their samples are given up."""
     if not waiting:
         return
-    encoded = model.encode([heard.chunk.samples for heard in waiting])
-    mx.eval(encoded.frames)
-    asks = None if ask == NOTHING else [ask] * len(waiting)
-    for heard, answer in zip(waiting, answers(model, encoded, options, asks), strict=True):
+    samples = [heard.chunk.samples for heard in waiting]
+    answers = decode_utterances(model, samples, options, [ask] * len(waiting))
+    for heard, answer in zip(waiting, answers, strict=True):
         heard.hypotheses = answer.hypotheses
         start = _seconds(heard.chunk.start)
         if answer.hypotheses:
@@ -207,7 +208,9 @@ def _result(model: SpeechModel, state: _File, options: SearchOptions, ask: Decod
     frames = model.cost(state.samples).frames
     whole = len(state.heard) == len(spoken) == 1
     hypotheses = spoken[0].hypotheses if whole else [_joined(spoken, best, model.info.frame_seconds)]
-    nbest = tuple((hypothesis, model.tokenizer.decode(hypothesis.tokens)) for hypothesis in hypotheses)
+    nbest = tuple(
+        (hypothesis, model.tokenizer.decode(hypothesis.tokens).strip()) for hypothesis in hypotheses
+    )
     text = nbest[0][1] if whole else " ".join(word.text for word in words)
     transcript = _transcript(model, state, options, ask, words, text)
     return FileResult(name, None, transcript, frames, nbest)
@@ -286,7 +289,9 @@ def _nbest(model: SpeechModel, state: _File) -> tuple[ChunkNbest, ...]:
             start=_seconds(heard.chunk.start),
             end=_seconds(heard.chunk.end),
             hypotheses=tuple(
-                NbestText(text=model.tokenizer.decode(each.tokens), score=round(each.score, SCORE_DIGITS))
+                NbestText(
+                    text=model.tokenizer.decode(each.tokens).strip(), score=round(each.score, SCORE_DIGITS)
+                )
                 for each in heard.hypotheses
             ),
         )

@@ -1,17 +1,22 @@
-"""What a search asks of an attention decoder, whichever family it belongs to.
+"""What a search asks of an attention decoder and of its model, whichever family it belongs to.
 
-Owns the protocols alone. Encoders, rules on logits and the search itself are others' business.
+Owns the protocols and what they exchange. Encoders, rules on logits and the search are others' business.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.transcript import Word
+from worker.models.base import Capabilities, ModelInfo, PreparedRequest, SpeechOptions, Tokenizer
+
 State = TypeVar("State")
+RuleState = dict[str, mx.array]
+SAMPLE_RATE = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +74,140 @@ class AttentionHead(Protocol[State]):
         """For each utterance the sum of log-probabilities of each of its sequences behind its prompt,
         teacher-forced and without rules; `reverse` from right to left, where the family can."""
 
-    def align(self, encoded: Sequence[Any], tokens: Sequence[Sequence[int]]) -> list[TokenTimes | None]:
-        """When each token of each utterance was spoken; None where nothing can be told."""
+    def align(
+        self,
+        encoded: Sequence[Any],
+        tokens: Sequence[Sequence[int]],
+        languages: Sequence[str | None] | None = None,
+    ) -> list[TokenTimes | None]:
+        """When each text token of each utterance was spoken, asked in its language; None where nothing can be
+        told."""
+
+
+class LogitsRules(Protocol):
+    """Which tokens may come next. The state is arrays [B, K, ...] for B utterances of K hypotheses, which the
+    search reorders, cuts and joins with its own."""
+
+    def start(self, requests: Sequence[Any], beam: int) -> RuleState:
+        """The state of `beam` hypotheses of each request before anything is sampled."""
+
+    def best(self, logits: mx.array, state: RuleState, count: int) -> tuple[mx.array, mx.array]:
+        """logits [B * K, V] -> the best allowed tokens int32 [B * K, count], -1 where there are no more, and
+        their log-probabilities float32 [B * K, count], renormalised over what is allowed."""
+
+    def advance(self, state: RuleState, tokens: mx.array) -> RuleState:
+        """The state behind one more token int32 [B, K] of each hypothesis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One way to ask for a window's words. options: what the family's rules read; timestamps: whether times
+    are among the tokens of the answer."""
+
+    tokens: tuple[int, ...]
+    options: Any = None
+    timestamps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a window is asked: prompts whose answers compete. language: the one that they ask for. no_speech:
+    the probability that nothing is spoken."""
+
+    prompts: tuple[Prompt, ...]
+    language: str | None = None
+    no_speech: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Samples [start, stop) of an utterance at 16 kHz; round 0 is the first."""
+
+    start: int
+    stop: int
+    round: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long it sounds."""
+        return (self.stop - self.start) / SAMPLE_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A window's best answer to one prompt. tokens: without prompt and end, times among them; ended: the
+    model ended it itself; words and compression (UTF-8 bytes over what zlib makes of them): of its text."""
+
+    timestamps: bool
+    tokens: tuple[int, ...]
+    ended: bool
+    words: int
+    compression: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a window. `hush`: nothing is spoken. `kept`: words, and perhaps a rest to be asked.
+    `divided`: all answers loop, its parts are asked. `lost`: they loop and cannot be divided further. kept:
+    tokens that are the window's words, times among them. again: windows to be asked next."""
+
+    outcome: Literal["kept", "hush", "divided", "lost"]
+    kept: tuple[int, ...] = ()
+    again: tuple[Window, ...] = ()
+
+
+class AttentionModel(Protocol):
+    """A `SpeechModel` with an attention decoder, which reads an utterance in windows."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """As `SpeechModel.info`."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """As `SpeechModel.capabilities`."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """As `SpeechModel.tokenizer`."""
+
+    @property
+    def heads(self) -> Any:  # noqa: ANN401 - a mapping; "attention" is an AttentionHead
+        """As `SpeechModel.heads`."""
+
+    @property
+    def rules(self) -> LogitsRules:
+        """Which tokens may come next."""
+
+    @property
+    def window_frames(self) -> int:
+        """Encoder frames that a window costs, whatever is in it."""
+
+    def prepare(self, options: SpeechOptions) -> PreparedRequest:
+        """As `SpeechModel.prepare`."""
+
+    def encode(self, samples: Sequence[NDArray[np.float32]]) -> Sequence[Any]:
+        """Each window by itself, as `AttentionHead.start` takes it."""
+
+    def ask(
+        self,
+        encoded: Sequence[Any],
+        prepared: Sequence[PreparedRequest],
+        languages: Sequence[str | None],
+    ) -> list[Question]:
+        """What each window is asked; languages: what is known of each already."""
+
+    def is_text(self, token: int) -> bool:
+        """Whether a token is text and no order to the model."""
+
+    def judge(
+        self,
+        window: Window,
+        readings: Sequence[Reading],
+        question: Question,
+        samples: NDArray[np.float32],
+    ) -> Verdict:
+        """What becomes of a window of these samples, by its answers. Neither clock nor chance may decide."""
+
+    def words(self, tokens: Sequence[int], times: TokenTimes, language: str | None) -> list[Word]:
+        """The words of text tokens, in seconds from the window's start."""

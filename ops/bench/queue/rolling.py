@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 400.0
 SHORT = sorted((ROOT / "samples" / "demo-tdt" / "digits").glob("*.flac"))
 DATABASE = "rolling"
+TOKEN = "token-of-the-rolling-upgrade"
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -92,7 +93,10 @@ class Site:
         found = []
         for recording in recordings:
             with recording.open("rb") as file:
-                answer = httpx.post(f"{self.urls[version]}/v1/jobs", files={"file": file}, timeout=60)
+                headers = {"Authorization": f"Bearer {TOKEN}"}
+                answer = httpx.post(
+                    f"{self.urls[version]}/v1/jobs", headers=headers, files={"file": file}, timeout=60
+                )
             answer.raise_for_status()
             found.append(str(answer.json()["id"]))
         return found
@@ -230,6 +234,7 @@ def _site(old: str) -> Iterator[Site]:
             "SPOOL_MODELS": f"demo={ROOT / 'models' / 'demo'}",
             "SPOOL_DISK_FLOOR_BYTES": "0",
             "SPOOL_LEASE_SECONDS": "120",
+            "SPOOL_API_TOKEN": TOKEN,
         }
         site = Site({"old": tree, "new": ROOT}, told, postgres, Path(folder))
         stop.callback(site.close)

@@ -258,7 +258,7 @@ def test_another_address_is_served_once_there_is_a_key(
         command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert refused.returncode == 2
-    assert "make a key first, with `spool keys create`" in refused.stderr
+    assert "Create a key first with `spool keys create`" in refused.stderr
 
     key = admin_key(live.services.database)
     process = subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL, cwd=ROOT)

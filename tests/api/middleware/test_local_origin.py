@@ -94,5 +94,6 @@ def test_every_answer_tells_browsers_to_do_nothing_with_it(
         assert answer.headers["referrer-policy"] == "no-referrer"
         policy = answer.headers["content-security-policy"]
         assert "frame-ancestors 'none'" in policy
-        assert ("default-src 'none'" in policy) == (path != "/docs")
+        assert "default-src 'none'" in policy
+        assert "http" not in policy
         assert (answer.headers.get("cache-control") == "no-store") == path.startswith("/v1/")

@@ -1,5 +1,6 @@
 """The OpenAPI page: every operation has its words, an example of each answer, and its problems."""
 
+import re
 from typing import Any
 
 import pytest
@@ -172,4 +173,10 @@ def test_the_kaldi_example_is_of_the_lattice_beside_it() -> None:
 
 def test_the_page_itself_is_served(http: Any) -> None:
     assert http.get("/openapi.json").json()["info"]["title"] == "Spool"
-    assert "openapi.json" in http.get("/docs").text
+    shown = http.get("/docs").text
+    assert "//" not in shown.replace("<!doctype html>", "")
+    for path in re.findall(r'(?:src|href)="([^"]+)"', shown):
+        answer = http.get(path)
+        assert answer.status_code == 200, path
+        known = http.get(path, headers={"If-None-Match": answer.headers.get("etag", "")})
+        assert path == "/openapi.json" or known.status_code == 304

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 import migrations
+from api.local.token import local_token
 from api.server.run import _bound
 from ops.testbed.waiting import until
 from spool.objects import FolderStore
@@ -32,6 +33,10 @@ class Server:
     url: str
     home: Path
     announced: Path
+
+    @property
+    def key(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {local_token(self.home)}"}
 
     def resident_peak(self) -> int:
         """The most memory it has had in RAM, in bytes (Linux); 0 where that is not told."""
@@ -76,10 +81,14 @@ HEADERS = {"Content-Type": "multipart/form-data; boundary=x"}
 
 
 def test_a_large_upload_goes_through_and_memory_stays_flat(server: Server) -> None:
-    httpx.post(f"{server.url}/v1/jobs", content=form(2**20), headers=HEADERS, timeout=60).raise_for_status()
+    httpx.post(
+        f"{server.url}/v1/jobs", content=form(2**20), headers=HEADERS | server.key, timeout=60
+    ).raise_for_status()
     before = server.resident_peak()
 
-    response = httpx.post(f"{server.url}/v1/jobs", content=form(SIZE), headers=HEADERS, timeout=120)
+    response = httpx.post(
+        f"{server.url}/v1/jobs", content=form(SIZE), headers=HEADERS | server.key, timeout=120
+    )
 
     assert response.status_code == 202, response.text
     source = response.json()["source"]
@@ -103,7 +112,9 @@ def test_sigterm_lets_a_request_finish_and_ends_in_good_order(server: Server) ->
             yield piece
 
     def upload() -> None:
-        response = httpx.post(f"{server.url}/v1/jobs", content=pieces(), headers=HEADERS, timeout=60)
+        response = httpx.post(
+            f"{server.url}/v1/jobs", content=pieces(), headers=HEADERS | server.key, timeout=60
+        )
         answers.append(response.status_code)
 
     uploading = threading.Thread(target=upload)
@@ -124,7 +135,7 @@ def test_sigterm_lets_a_request_finish_and_ends_in_good_order(server: Server) ->
 
 
 def test_streams_of_events_end_in_good_order_when_it_stops(server: Server) -> None:
-    with httpx.Client(base_url=server.url, timeout=60, verify=False) as client:
+    with httpx.Client(base_url=server.url, headers=server.key, timeout=60, verify=False) as client:
         job = client.post("/v1/jobs", files={"file": ("a.wav", b"RIFF")}).json()
         with client.stream("GET", f"/v1/jobs/{job['id']}/events") as stream:
             lines = stream.iter_lines()

@@ -23,8 +23,7 @@ from worker.decode.attention.beam import (
     rank,
     start_beams,
 )
-from worker.decode.attention.rules import LogitsRules, RuleState
-from worker.models.base_attention import AttentionHead
+from worker.models.base_attention import AttentionHead, LogitsRules, RuleState
 
 # The host asks a GPU only now and then who has ended: an answer stops what is under way.
 STEPS_BETWEEN_CHECKS = 8

@@ -5,27 +5,12 @@ its own. Knows no token by name.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import mlx.core as mx
 
 from kernels.attention.rules import Rule, forbidden_bits, rules_topk
-
-RuleState = dict[str, mx.array]
-
-
-class LogitsRules(Protocol):
-    """Which tokens may come next."""
-
-    def start(self, requests: Sequence[Any], beam: int) -> RuleState:
-        """The state of `beam` hypotheses of each request before anything is sampled, [B, K, ...]."""
-
-    def best(self, logits: mx.array, state: RuleState, count: int) -> tuple[mx.array, mx.array]:
-        """logits [B * K, V] -> the best allowed tokens int32 [B * K, count], -1 where there are no more, and
-        their log-probabilities float32 [B * K, count], renormalised over what is allowed."""
-
-    def advance(self, state: RuleState, tokens: mx.array) -> RuleState:
-        """The state behind one more token int32 [B, K] of each hypothesis."""
+from worker.models.base_attention import RuleState
 
 
 class NoRules:

@@ -214,13 +214,13 @@ class WhisperHead:
         self,
         encoded: Sequence[EncodedWindow],
         tokens: Sequence[Sequence[int]],
-        languages: Sequence[str] | None = None,
+        languages: Sequence[str | None] | None = None,
         task: str = "transcribe",
     ) -> list[TokenTimes | None]:
         """As `AttentionHead.align`; tokens are text alone, `languages` those of the prompts (default
         English)."""
-        spoken = languages or ["en"] * len(encoded)
-        prompts = [self.ids.prompt(language, task, timestamps=False) for language in spoken]
+        spoken = languages or [None] * len(encoded)
+        prompts = [self.ids.prompt(language or "en", task, timestamps=False) for language in spoken]
         usable = [index for index, text in enumerate(tokens) if text and encoded[index].length >= FRAMES_MIN]
         # Window by window: what stands in the matrix must not know the batch.
         heard = [self._hear(encoded[index], prompts[index], tokens[index]) for index in usable]

@@ -3,28 +3,49 @@
 Knows neither chunks nor jobs. A model belongs to the thread that made it.
 """
 
-import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.whisper.artifacts import WhisperArtifacts, open_folder
+from spool.domain.transcript import Word
+from worker.models.base import (
+    BatchCost,
+    Capabilities,
+    HeadName,
+    Independent,
+    ModelInfo,
+    PreparedRequest,
+    SpeechOptions,
+    refuse_unsupported,
+)
+from worker.models.base_attention import Prompt, Question, Reading, TokenTimes, Verdict, Window
+from worker.models.whisper.artifacts import WhisperArtifacts, is_whisper_folder, open_folder
 from worker.models.whisper.config import (
     ENCODER_FRAMES,
     FRAME_SECONDS,
     LANGUAGE_CODES,
+    TASKS,
     SpecialTokens,
 )
 from worker.models.whisper.decoder import WhisperHead
 from worker.models.whisper.encoder import WhisperEncoder
 from worker.models.whisper.features import HOP, log_mel
 from worker.models.whisper.layers import is_cpu
-from worker.models.whisper.rules import WhisperRules
+from worker.models.whisper.rules import WhisperOptions, WhisperRules
 from worker.models.whisper.state import EncodedBatch, EncodedWindow
+from worker.models.whisper.windows import judge
+from worker.models.whisper.words import timed_words
+
+if TYPE_CHECKING:
+    from worker.models.registry import ModelFiles
+
+# A window costs 30 s whatever is in it, so chunks are filled.
+CHUNKING = Independent(aim=24.0, max=30.0, overlap=2.0, tail=4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +60,36 @@ class WhisperModel:
     """Encoder, decoder head, tokenizer and rules of one model."""
 
     def __init__(self, artifacts: WhisperArtifacts, dtype: mx.Dtype) -> None:
-        self.name, self.files = artifacts.name, artifacts.files
+        self.name = artifacts.name
+        self.files = artifacts.files
         self.dims, self.dtype = artifacts.dims, dtype
         self.ids = SpecialTokens(self.dims.n_vocab)
         self.tokenizer, self.settings = artifacts.tokenizer, artifacts.settings
         self.encoder = WhisperEncoder(self.dims, artifacts.tensors, dtype)
         self.head = WhisperHead(self.dims, artifacts.tensors, dtype, self.settings.alignment_heads)
         self.rules = WhisperRules(self.ids, self.settings)
+        self.heads: Mapping[HeadName, WhisperHead] = {"attention": self.head}
+        self.window_frames = ENCODER_FRAMES
+        self.capabilities = Capabilities(
+            decoders=frozenset({"greedy", "beam"}),
+            languages=frozenset(LANGUAGE_CODES[: self.ids.languages] if self.ids.multilingual else ["en"]),
+            tasks=frozenset(TASKS if self.ids.multilingual else ["transcribe"]),
+            timing="alignment",
+            options=frozenset({"language", "task", "timestamps", "prompt", "hotwords"}),
+            chunking=CHUNKING,
+        )
         mx.eval(self.encoder.parameters, self.head.parameters)
+        self.info = ModelInfo(
+            name=self.name,
+            sha256=self.files["weights"],
+            heads=("attention",),
+            frame_seconds=FRAME_SECONDS,
+            device=str(mx.default_device()),
+            size=self.nbytes,
+            dtype=str(dtype).removeprefix("mlx.core."),
+            files=self.files,
+            chunking=CHUNKING,
+        )
 
     @property
     def nbytes(self) -> int:
@@ -81,10 +124,72 @@ class WhisperModel:
             encoded += [EncodedWindow(batch, index) for index in range(len(part))]
         return encoded
 
+    def cost(self, samples: int, beam: int = 1) -> BatchCost:  # noqa: ARG002 - a window is a window
+        """As `SpeechModel.cost`: cross keys and values, those of the hypotheses of both prompts, and the
+        encoder's hidden states with their widening."""
+        width, size = self.dims.n_text_state, self.dtype.size
+        own = 2 * 2 * beam * self.dims.n_text_layer * self.dims.n_text_ctx * width * size
+        return BatchCost(ENCODER_FRAMES, self.cross_nbytes + own + 8 * ENCODER_FRAMES * width * size)
+
+    def prepare(self, options: SpeechOptions) -> PreparedRequest:
+        """As `SpeechModel.prepare`."""
+        refuse_unsupported(self.name, self.capabilities, options)
+        return PreparedRequest(options, tuple(self.tokenizer.previous(options.prompt, options.hotwords)))
+
+    def ask(
+        self,
+        encoded: Sequence[EncodedWindow],
+        prepared: Sequence[PreparedRequest],
+        languages: Sequence[str | None],
+    ) -> list[Question]:
+        """As `AttentionModel.ask`: with times and without them, unless one of them is asked for."""
+        spoken = [
+            known or request.options.language for known, request in zip(languages, prepared, strict=True)
+        ]
+        unknown = [index for index, language in enumerate(spoken) if language is None]
+        for index, found in zip(
+            unknown, self.detect_languages([encoded[index] for index in unknown]), strict=True
+        ):
+            spoken[index] = found.best
+        prompts = [
+            tuple(self._prompt(request, language or "en", timed) for timed in _modes(request.options))
+            for request, language in zip(prepared, spoken, strict=True)
+        ]
+        shares = self.no_speech(encoded, [each[0].tokens for each in prompts])
+        return [Question(*row) for row in zip(prompts, spoken, shares.tolist(), strict=True)]
+
+    def _prompt(self, request: PreparedRequest, language: str, timestamps: bool) -> Prompt:
+        task, previous = request.options.task, request.previous
+        tokens = self.ids.prompt(language, task, timestamps=timestamps, previous=previous)
+        return Prompt(tuple(tokens), WhisperOptions(timestamps), timestamps)
+
+    def is_text(self, token: int) -> bool:
+        """As `AttentionModel.is_text`."""
+        return token < self.ids.eot
+
+    def judge(
+        self,
+        window: Window,
+        readings: Sequence[Reading],
+        question: Question,
+        samples: NDArray[np.float32],
+    ) -> Verdict:
+        """As `AttentionModel.judge`."""
+        return judge(window, readings, question.no_speech, samples, self.ids)
+
+    def words(self, tokens: Sequence[int], times: TokenTimes, language: str | None) -> list[Word]:
+        """As `AttentionModel.words`."""
+        timed = timed_words(self.tokenizer.words(tokens, language), times)
+        return [
+            Word(text=text, start=word.start, end=max(word.start, word.end), confidence=word.probability)
+            for word in timed
+            if (text := word.text.strip())
+        ]
+
     def detect_languages(self, encoded: Sequence[EncodedWindow]) -> list[Languages]:
         """The language of each window: a softmax over the language tokens behind sot. A model that knows
         English alone answers English."""
-        if not self.ids.multilingual:
+        if not self.ids.multilingual or not encoded:
             return [Languages("en", {"en": 1.0}) for _ in encoded]
         logits = self.head.logits_after(encoded, [[self.ids.sot]] * len(encoded))
         spoken = logits[:, self.ids.first_language : self.ids.translate]
@@ -118,7 +223,19 @@ def load_whisper(folder: str | Path, dtype: mx.Dtype | None = None) -> WhisperMo
     return WhisperModel(open_folder(Path(folder).expanduser()), dtype or default_dtype())
 
 
-def compression_ratio(text: str) -> float:
-    """How much zlib makes of a text's UTF-8; loops compress well. 0 for no text."""
-    raw = text.encode()
-    return len(raw) / len(zlib.compress(raw)) if raw else 0.0
+class Whisper:
+    """The family of OpenAI's Whisper and what was distilled from it."""
+
+    def matches(self, files: "ModelFiles") -> bool:
+        """As `ModelFamily.matches`."""
+        return is_whisper_folder(files.path)
+
+    def load(self, files: "ModelFiles", dtype: mx.Dtype | None = None) -> WhisperModel:
+        """As `ModelFamily.load`."""
+        return load_whisper(files.path, dtype)
+
+
+def _modes(options: SpeechOptions) -> tuple[bool, ...]:
+    if options.timestamps == "auto":
+        return (False,) if options.single else (True, False)
+    return (options.timestamps == "on",)

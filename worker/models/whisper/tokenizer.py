@@ -7,13 +7,13 @@ GPT-2's byte-level BPE, read from `tokenizer.json`. Knows which ids are text; wh
 import json
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import tokenizers
 
 from spool.errors import ModelUnreadable
+from worker.models.base import TokenSpan
 from worker.models.whisper.config import MAX_PROMPT, SpecialTokens
 
 # Written without spaces: each character is a word (openai-whisper, tokenizer.py).
@@ -28,15 +28,6 @@ SYMBOLS = (
     *("[[", "]]", "{{", "}}", "♪♪", "♪♪♪"),
 )
 NOTES = "♩♪♫♬♭♮♯"
-
-
-@dataclass(frozen=True, slots=True)
-class TokenSpan:
-    """A word: its text with the space before it, and the half-open range of its tokens."""
-
-    text: str
-    first: int
-    last: int
 
 
 class WhisperTokenizer:
@@ -128,7 +119,7 @@ class WhisperTokenizer:
         room = MAX_PROMPT - len(favoured)
         return favoured + (before[-room:] if room else [])
 
-    def words(self, tokens: Sequence[int], language: str = "en") -> list[TokenSpan]:
+    def words(self, tokens: Sequence[int], language: str | None = None) -> list[TokenSpan]:
         """The words of text tokens: every token is in one, and the texts joined are the text.
 
         Tokens are joined to whole characters; a word then begins at a leading space or is punctuation. Where

@@ -7,12 +7,11 @@ halves are asked. At most four rounds; no clock, no chance, and nothing of anoth
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.models.base_attention import Reading, Verdict, Window
 from worker.models.whisper.config import (
     MAX_NEW_TOKENS,
     NO_SPEECH_THRESHOLD,
@@ -29,43 +28,6 @@ HALVED_SECONDS_MIN = 4.0
 TIMED_BONUS = 1.5  # words by which the mode without times must be ahead
 LEVEL_SECONDS = 0.3
 MIDDLE = (0.3, 0.7)
-
-Outcome = Literal["kept", "hush", "divided", "lost"]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Samples [start, stop) of a chunk; round 0 is the first."""
-
-    start: int
-    stop: int
-    round: int = 0
-
-    @property
-    def seconds(self) -> float:
-        """How long it sounds."""
-        return (self.stop - self.start) / SAMPLE_RATE
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A window's best answer in one mode. tokens: without prompt and end, times among them; ended: the model
-    ended it itself; words and compression (`model.compression_ratio`): of its text."""
-
-    timestamps: bool
-    tokens: tuple[int, ...]
-    ended: bool
-    words: int
-    compression: float
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """kept: tokens that are the window's words, times among them. again: windows to be asked next."""
-
-    outcome: Outcome
-    kept: tuple[int, ...] = ()
-    again: tuple[Window, ...] = ()
 
 
 def judge(

@@ -11,8 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from worker.models.base import TokenSpan
 from worker.models.base_attention import TokenTimes
-from worker.models.whisper.tokenizer import TokenSpan, join_punctuation
+from worker.models.whisper.tokenizer import join_punctuation
 
 SENTENCE_MARKS = ".。!！?？"  # noqa: RUF001 - full-width marks are meant
 MEDIAN_SECONDS_MAX = 0.7

@@ -11,10 +11,10 @@ from spool.errors import AudioTooLong, InvalidRequest
 from tests.golden.whisper_reference import log_softmax, softmax
 from tests.worker.models.whisper.fixtures import SECONDS, reference, tiny_model, windows
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone
+from worker.decode.attention.reading import compression_ratio
 from worker.models.whisper.alignment import attention_matrix
 from worker.models.whisper.config import LANGUAGE_CODES, SpecialTokens
 from worker.models.whisper.features import log_mel, mel_filters
-from worker.models.whisper.model import compression_ratio
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "whisper_align.npz"
 

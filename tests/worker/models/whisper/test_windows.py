@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from worker.models.base_attention import Reading, Verdict, Window
 from worker.models.whisper.config import SAMPLE_RATE, SpecialTokens
-from worker.models.whisper.windows import Reading, Verdict, Window, closed, judge, quietest
+from worker.models.whisper.windows import closed, judge, quietest
 
 IDS = SpecialTokens(51864)
 T = IDS.time

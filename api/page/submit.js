@@ -1,4 +1,4 @@
-// Handing recordings in: a dialog, or files dropped anywhere. Each file is a job; uploads go one after another.
+// Submitting recordings: a dialog, or files dropped anywhere. Each file becomes a job; uploads run one at a time.
 
 import { bar, h, notice } from "./dom.js";
 import { get, upload } from "./http.js";
@@ -15,30 +15,30 @@ export function listenForDrops() {
     event.preventDefault();
     depth = 0;
     shade.hidden = true;
-    openHandIn([...event.dataTransfer.files]);
+    openSubmit([...event.dataTransfer.files]);
   });
 }
 
-export async function openHandIn(given) {
+export async function openSubmit(given) {
   if (document.querySelector("dialog[open]")) return;
   const models = (await get("/v1/models")).items;
   const chosen = h("input", { type: "file", multiple: true, id: "files", accept: "audio/*,video/*" });
   const listed = h("p", { class: "small" }, given.map((file) => file.name).join(", "));
-  const project = h("input", { name: "project", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", placeholder: "the key's own, or default" });
-  const model = h("select", { name: "model" }, models.map((one) => h("option", { value: one.name, selected: one.default }, one.name)));
+  const project = h("input", { name: "project", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", placeholder: "default: the key's project" });
+  const model = h("select", { name: "model" }, models.map((entry) => h("option", { value: entry.name, selected: entry.default }, entry.name)));
   const decoder = h("select", { name: "decoder" }, ["greedy", "beam"].map((name) => h("option", { value: name }, name)));
   const channels = h("select", { name: "channels" },
-    [["mix", "mixed"], ["separate", "each by itself"]].map(([value, label]) => h("option", { value }, label)));
-  const go = h("button", { class: "primary", value: "go" }, "Hand in");
+    [["mix", "mixed"], ["separate", "kept separate"]].map(([value, label]) => h("option", { value }, label)));
+  const go = h("button", { class: "primary", value: "go" }, "Submit");
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const progress = h("div", { role: "status" });
   const form = h("form", { onsubmit: (event) => { event.preventDefault(); start(); } },
-    h("h2", { id: "hand-in-title" }, "Hand in recordings"),
+    h("h2", { id: "submit-title" }, "Submit recordings"),
     given.length ? listed : h("label", {}, "Recordings", chosen),
     h("label", {}, "Project", project),
     h("div", { class: "row" }, h("label", {}, "Model", model), h("label", {}, "Decoder", decoder), h("label", {}, "Channels", channels)),
     progress, h("div", { class: "row" }, go, close));
-  const dialog = h("dialog", { "aria-labelledby": "hand-in-title" }, form);
+  const dialog = h("dialog", { "aria-labelledby": "submit-title" }, form);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();

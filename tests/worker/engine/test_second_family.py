@@ -1,0 +1,68 @@
+"""A family that the engine has never seen: chunks, batches, options and bills come from its face."""
+
+from pathlib import Path
+
+import pytest
+
+from spool.errors import InvalidRequest
+from tests.worker.models.toy_family import spell, write_toy
+from worker.decode.types import DecodeRequest, SearchOptions
+from worker.engine.client import Engine
+from worker.engine.protocol import EngineOptions
+from worker.engine.scheduler import BatchLimits
+from worker.models.base import SpeechOptions
+
+pytestmark = pytest.mark.integration
+LOADER = "tests.worker.models.toy_family:load_with_toy"
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def engine() -> Engine:
+    limits = BatchLimits(utterances=8, bytes=3000, padding=0.2)
+    engine = Engine(EngineOptions(slots=8, slot_samples=12 * 16_000, limits=limits, loader=LOADER)).start()
+    yield engine
+    engine.close()
+
+
+def test_a_new_family_goes_through_the_engine(engine: Engine, tmp_path: Path) -> None:
+    model = write_toy(tmp_path)
+
+    info = engine.prepare(model, SearchOptions(), DecodeRequest()).result(DEADLINE)
+    assert info.heads == ("attention",)
+    assert info.chunking.max == 12.0
+
+    for options in (SearchOptions(), SearchOptions("beam", 2, 2)):
+        texts = ["hello world", "a", "unlike lengths are no padding here"]
+        futures = [engine.submit("job", spell(text), model, options) for text in texts]
+        results = [future.result(DEADLINE) for future in futures]
+        assert [" ".join(word.text for word in result.words) for result in results] == texts
+        assert results[0].words[1].start == pytest.approx(0.6)
+        assert [result.frames for result in results] == [120, 120, 120]
+        assert {result.language for result in results} == {"en"}
+    assert engine.stats.busy_ns == engine.busy_ns > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "request_", "words"),
+    [
+        (SearchOptions(beta=1.0), DecodeRequest(), "beta: the greedy search of a attention head"),
+        (SearchOptions(scores="fixed"), DecodeRequest(), "scores: .* no such parameter"),
+        (SearchOptions("beam", max_symbols=3), DecodeRequest(), "max_symbols: .* beam, length_penalty"),
+        (SearchOptions(), DecodeRequest(speech=SpeechOptions(prompt="so")), "prompt: .* takes: language"),
+        (
+            SearchOptions(),
+            DecodeRequest(speech=SpeechOptions(language="de")),
+            "language: .* 'de'.* knows: en",
+        ),
+        (SearchOptions(), DecodeRequest(speech=SpeechOptions(task="translate", language="en")), "task:"),
+        (SearchOptions("beam"), DecodeRequest(alternatives=2), "alternatives: it keeps no lattice"),
+        (SearchOptions("beam"), DecodeRequest(phrases=("fog",)), "takes no language model and no phrases"),
+        (SearchOptions(head="tdt"), DecodeRequest(), "no tdt head; it has: attention"),
+    ],
+)
+def test_what_a_family_lacks_is_refused_by_name(
+    engine: Engine, tmp_path: Path, options: SearchOptions, request_: DecodeRequest, words: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        engine.prepare(write_toy(tmp_path), options, request_).result(DEADLINE)

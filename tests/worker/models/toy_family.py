@@ -1,0 +1,157 @@
+"""A second family of models, to prove the face: an attention decoder that spells what it hears, letter by
+letter. A tenth of a second of constant sound at level n / 27 is the n-th letter, 27 a space."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from spool.domain.transcript import Word
+from worker.decode.attention.rules import NoRules
+from worker.models.base import (
+    BatchCost,
+    Capabilities,
+    Independent,
+    ModelInfo,
+    PreparedRequest,
+    SpeechOptions,
+    TokenSpan,
+    refuse_unsupported,
+)
+from worker.models.base_attention import Prompt, Question, Reading, TokenTimes, Verdict, Window
+from worker.models.registry import FAMILIES, ModelFiles
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz "
+LETTER_SAMPLES = 1600
+END, START = len(LETTERS), len(LETTERS) + 1
+CAPABILITIES = Capabilities(
+    frozenset({"greedy", "beam"}),
+    frozenset({"en"}),
+    frozenset({"transcribe"}),
+    "tokens",
+    frozenset({"language"}),
+    Independent(aim=8.0, max=12.0, overlap=1.0, tail=2.0),
+)
+
+
+class Letters:
+    """A tokenizer of single letters."""
+
+    pieces = (*LETTERS, "<end>", "<start>")
+
+    def encode(self, text: str) -> list[int]:
+        return [LETTERS.index(letter) for letter in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(self.pieces[token] for token in ids)
+
+    def words(self, tokens: Sequence[int], language: str | None = None) -> list[TokenSpan]:
+        spans, first = [], 0
+        for last in [*(at for at, token in enumerate(tokens) if token == LETTERS.index(" ")), len(tokens)]:
+            if last > first:
+                spans.append(TokenSpan(self.decode(tokens[first:last]), first, last))
+            first = last + 1
+        return spans
+
+
+class SpellingHead:
+    """A state is the letters of each utterance and how many were spelled."""
+
+    eos, max_tokens = END, 448
+
+    def start(self, encoded: Sequence[Any], prompts: Sequence[Sequence[int]], beam: int) -> Any:
+        return [(list(letters), 0, beam) for letters in encoded]
+
+    def step(self, tokens: mx.array, state: Any) -> tuple[mx.array, Any]:
+        rows = []
+        for letters, at, beam in state:
+            row = np.zeros(len(Letters.pieces), np.float32)
+            row[letters[at] if at < len(letters) else END] = 9.0
+            rows += [row] * beam
+        return mx.array(np.stack(rows)), [(letters, at + 1, beam) for letters, at, beam in state]
+
+    def reorder(self, state: Any, parents: mx.array) -> Any:
+        return state
+
+    def select(self, state: Any, utterances: Sequence[int]) -> Any:
+        return [state[at] for at in utterances]
+
+    def join(self, states: Sequence[Any]) -> Any:
+        return [row for state in states for row in state]
+
+    def align(
+        self, encoded: Sequence[Any], tokens: Sequence[Sequence[int]], languages: Any = None
+    ) -> list[TokenTimes | None]:
+        return [
+            TokenTimes(np.arange(len(text) + 1, dtype=np.float32) / 10, np.ones(len(text), np.float32))
+            for text in tokens
+        ]
+
+
+class ToyModel:
+    """The smallest `AttentionModel` there is."""
+
+    def __init__(self, name: str) -> None:
+        self.info = ModelInfo(name, "0" * 64, ("attention",), 0.1, chunking=CAPABILITIES.chunking)  # type: ignore[arg-type]
+        self.capabilities, self.tokenizer, self.window_frames = CAPABILITIES, Letters(), 120
+        self.heads: Mapping[str, Any] = {"attention": SpellingHead()}
+        self.rules = NoRules(len(Letters.pieces))
+
+    def prepare(self, options: SpeechOptions) -> PreparedRequest:
+        refuse_unsupported(self.info.name, self.capabilities, options)
+        return PreparedRequest(options)
+
+    def cost(self, samples: int, beam: int = 1) -> BatchCost:
+        return BatchCost(120, 1000 * beam)
+
+    def encode(self, samples: Sequence[np.ndarray]) -> list[list[int]]:
+        middles = [row[LETTER_SAMPLES // 2 :: LETTER_SAMPLES] for row in samples]
+        return [[round(float(level) * len(LETTERS)) - 1 for level in row] for row in middles]
+
+    def ask(self, encoded: Any, prepared: Any, languages: Any) -> list[Question]:
+        return [Question((Prompt((START,)),), "en") for _ in encoded]
+
+    def is_text(self, token: int) -> bool:
+        return token < END
+
+    def judge(self, window: Window, readings: Sequence[Reading], question: Any, samples: Any) -> Verdict:
+        return Verdict("kept", readings[0].tokens)
+
+    def words(self, tokens: Sequence[int], times: TokenTimes, language: str | None) -> list[Word]:
+        return [
+            Word(text=span.text, start=times.starts[span.first], end=times.starts[span.last], confidence=1.0)
+            for span in self.tokenizer.words(tokens)
+        ]
+
+
+class ToyFamily:
+    """Folders that hold a file called `toy`."""
+
+    def matches(self, files: ModelFiles) -> bool:
+        return (files.path / "toy").is_file()
+
+    def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> ToyModel:
+        return ToyModel(files.name)
+
+
+def spell(text: str) -> np.ndarray:
+    """The sound of a text."""
+    levels = [(LETTERS.index(letter) + 1) / len(LETTERS) for letter in text]
+    return np.repeat(np.array(levels, np.float32), LETTER_SAMPLES)
+
+
+def write_toy(folder: Path) -> str:
+    """A model's folder."""
+    (folder / "toy").touch()
+    return str(folder)
+
+
+def load_with_toy(model: str) -> Any:
+    """The engine's loader, with the family among those it knows."""
+    from worker.engine.recognizer import load_recognizer
+    from worker.models import registry
+
+    registry.FAMILIES = (ToyFamily(), *FAMILIES)
+    return load_recognizer(model)

@@ -1,0 +1,45 @@
+"""From samples to answers, whatever head a model has: the one way that engine, command line and reports take.
+
+Owns the choice between heads over frames and attention decoders. Chunks and files are others' business.
+"""
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.decode.attention.reading import read_utterances
+from worker.decode.result import Answer, answers
+from worker.decode.search import check_options, check_request, resolve_search
+from worker.decode.types import DecodeRequest, SearchOptions
+from worker.models.base import SpeechModel
+
+NOTHING = DecodeRequest()
+
+
+def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRequest) -> None:
+    """Raises InvalidRequest, naming the option, where `decode_utterances` would: before any audio."""
+    model.prepare(request.speech)
+    check_options(model, options, request)
+
+
+def decode_utterances(
+    model: SpeechModel,
+    samples: Sequence[NDArray[np.float32]],
+    options: SearchOptions,
+    requests: Sequence[DecodeRequest],
+) -> list[Answer]:
+    """What was heard in each utterance, [N] float32 at 16 kHz. An utterance depends on nothing but itself and
+    its request. Raises InvalidRequest for what the model cannot do."""
+    head, _, _ = resolve_search(model, options)
+    if head != "attention":
+        for request in requests:
+            model.prepare(request.speech)
+        encoded = model.encode(samples)
+        mx.eval(encoded.frames)
+        plain = all(request == NOTHING for request in requests)
+        return answers(model, encoded, options, None if plain else requests)
+    for request in requests:
+        check_request(head, options, request)
+    return read_utterances(model, samples, options, requests)  # type: ignore[arg-type]
