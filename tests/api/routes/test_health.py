@@ -83,7 +83,7 @@ def test_a_part_that_hangs_holds_up_nobody() -> None:
     probes = Probes({"slow": hang, "quick": lambda: None})
     try:
         for _ in range(3):
-            checks = probes.ask(patience=0.05)
+            checks = probes.ask(timeout=0.05)
             assert checks["quick"].ok
             assert not checks["slow"].ok
             assert checks["slow"].detail == "no answer in 0.05 s"
