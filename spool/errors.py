@@ -18,7 +18,7 @@
     ├── ModelError          the model cannot be used
     │   ├── UnknownModel, ModelUnreadable, WeightsMismatch, WeightsChanged (worth a retry)
     ├── StorageError        SQL, object store or disk refused (worth a retry)
-    │   └── DiskFull
+    │   └── DiskFull, ObjectDamaged
     ├── EngineError         the engine could not finish an utterance
     │   ├── EngineCrashed   this utterance crashes the engine even when it runs alone
     │   └── EngineStopped   the engine is shutting down (worth a retry)
@@ -204,6 +204,12 @@ class StorageError(SpoolError):
 
     code = "storage"
     retryable = True
+
+
+class ObjectDamaged(StorageError):
+    """An object's bytes are not those that were written."""
+
+    code = "object_damaged"
 
 
 class DiskFull(StorageError):

@@ -13,8 +13,9 @@ from typing import Any
 from api.presenters.jobs import shown_job
 from spool.domain.jobs import Job, JobState
 from spool.domain.manifest import in_blocks
-from spool.errors import NotFound
+from spool.errors import NotFound, ObjectDamaged
 from spool.objects import ObjectStore
+from spool.objects.integrity import read_verified
 from spool.schemas.batches import BatchResult, ResultError
 from spool.store import Database
 from spool.store.batches import batch_jobs
@@ -59,14 +60,15 @@ def _line(objects: ObjectStore, job: Job, *, words: bool) -> bytes:
         deleted = ResultError(code="deleted", message="The transcript was deleted.")
         result = result.model_copy(update={"error": result.error or deleted})
     elif job.state is JobState.DONE and job.transcript_key is not None:
-        result = result.model_copy(update=_words_of(objects, job.transcript_key, words=words))
+        result = result.model_copy(update=_words_of(objects, job, words=words))
     return result.model_dump_json(exclude=None if words else {"words"}).encode() + b"\n"
 
 
-def _words_of(objects: ObjectStore, key: str, *, words: bool) -> dict[str, Any]:
+def _words_of(objects: ObjectStore, job: Job, *, words: bool) -> dict[str, Any]:
     try:
-        with objects.open(key) as stream:
-            record = json.load(stream)
+        record = json.loads(read_verified(objects, job.transcript_key or "", job.transcript_sha256 or ""))
+    except ObjectDamaged as error:
+        return {"error": ResultError(code=error.code, message=error.message)}
     except NotFound:
         return {
             "error": ResultError(code="not_found", message="The transcript is no longer in the object store.")

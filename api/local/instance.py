@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from spool.errors import Conflict
+from spool.settings.home import make_private
 
 _FILE = "up.json"
 _LOCK = "up.lock"
@@ -37,7 +38,7 @@ class RunLock:
         self._fd = -1
 
     def __enter__(self) -> Self:
-        self._home.mkdir(parents=True, exist_ok=True)
+        make_private(self._home)
         # Not inherited: a child that outlives us must not look like us.
         self._fd = os.open(self._home / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -17,6 +17,8 @@ from typing import IO
 
 import psutil
 
+from spool.settings.home import make_private, make_private_file
+
 _POLL_S = 0.1
 
 
@@ -35,7 +37,8 @@ class Child:
     def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         self.name = name
         self.log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
+        make_private(log.parent)
+        make_private_file(log)
         with log.open("ab") as output:
             self._process = _start(command, env, output)
         self.group = self._process.pid

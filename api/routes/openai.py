@@ -25,6 +25,7 @@ from spool.domain.jobs import Job, JobState
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, InvalidRequest
 from spool.formats import CONTENT_TYPES, render
+from spool.objects.integrity import read_verified
 from spool.store.jobs import cancel_job
 
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
@@ -73,7 +74,7 @@ async def transcribe(
     if job.state is not JobState.DONE or job.transcript_key is None:
         code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."
         raise Problem(422, code, message, job=job.id)
-    transcript = await run_in_threadpool(_transcript, services, job.transcript_key)
+    transcript = await run_in_threadpool(_transcript, services, job)
     return _answer(transcript, form, granularities, {"X-Spool-Job": job.id})
 
 
@@ -143,9 +144,9 @@ def _cancel(services: Services, job_id: str) -> None:
         return
 
 
-def _transcript(services: Services, key: str) -> Transcript:
-    with services.objects.open(key) as stream:
-        return Transcript.model_validate_json(stream.read())
+def _transcript(services: Services, job: Job) -> Transcript:
+    record = read_verified(services.objects, job.transcript_key or "", job.transcript_sha256 or "")
+    return Transcript.model_validate_json(record)
 
 
 def _answer(

@@ -4,8 +4,7 @@ Knows formats by name and when there is a transcript at all.
 """
 
 from collections.abc import Iterator
-from itertools import chain
-from typing import Annotated
+from typing import IO, Annotated
 
 from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
@@ -18,7 +17,7 @@ from spool.domain.jobs import Job, JobState
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.formats import CONTENT_TYPES, Format, render
-from spool.objects import ObjectStore
+from spool.objects.integrity import open_verified, read_verified
 from spool.store.deletions import refuse_deleted
 
 _BLOCK = 256 * 1024
@@ -38,10 +37,11 @@ def transcript(
         raise _not_done(job)
     headers = {"ETag": f'"{job.transcript_sha256}.{form}"'}
     if form == "json":
-        blocks = _blocks(services.objects, job.transcript_key)
-        return StreamingResponse(blocks, headers=headers, media_type=CONTENT_TYPES["json"])
-    with services.objects.open(job.transcript_key) as record:
-        words = Transcript.model_validate_json(record.read())
+        record = open_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
+        return StreamingResponse(_blocks(record), headers=headers, media_type=CONTENT_TYPES["json"])
+    words = Transcript.model_validate_json(
+        read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
+    )
     return Response(render(words, form), headers=headers, media_type=CONTENT_TYPES[form])
 
 
@@ -50,15 +50,7 @@ def _not_done(job: Job) -> Problem:
     return Problem(409, "not_done", f"Job {job.id} is {job.state}{reason}", state=job.state.value)
 
 
-def _blocks(objects: ObjectStore, key: str) -> Iterator[bytes]:
-    """The object, its first block read at once, so that what is wrong with it is an answer of its own.
-    Nothing stays open for a client that leaves before the rest."""
-    with objects.open(key) as record:
-        first = record.read(_BLOCK + 1)
-    return chain([first[:_BLOCK]], _rest(objects, key) if len(first) > _BLOCK else ())
-
-
-def _rest(objects: ObjectStore, key: str) -> Iterator[bytes]:
-    with objects.open(key, start=_BLOCK) as record:
+def _blocks(record: IO[bytes]) -> Iterator[bytes]:
+    with record:
         while block := record.read(_BLOCK):
             yield block

@@ -26,6 +26,7 @@ from api.server.process_pool import ProcessPool
 from spool.errors import SettingsError
 from spool.logs import configure_logs
 from spool.settings import Settings, unknown_variables
+from spool.settings.home import keep_private
 from spool.settings.validation import is_loopback
 from spool.store import Database
 from spool.store.api_keys import any_key
@@ -65,6 +66,7 @@ def serve(settings: Settings, announce: Path | None = None) -> None:
     Raises SettingsError and ProcessPoolError.
     """
     _refuse_open_doors(settings)
+    keep_private(settings.home)
     refuse_without_opentelemetry(settings.otlp_endpoint)
     listener = _bound(settings.api_host, settings.api_port)
     url = _url(settings.api_host, listener)

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -29,9 +30,10 @@ from spool.domain.ledger import NOTHING
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES
 from spool.domain.quotas import Hold
-from spool.errors import NotFound, StorageError, UnknownModel
+from spool.errors import NotFound, ObjectDamaged, StorageError, UnknownModel
 from spool.failpoints import failpoint
 from spool.ids import new_id
+from spool.objects.integrity import hash_file
 from spool.schemas.batches import BatchUploadRequest
 from spool.schemas.jobs import JobDetail, JobRequest, UploadRequest
 from spool.settings import Settings
@@ -74,11 +76,15 @@ def create_from_upload(
     key = f"jobs/{job_id}/source"
     failpoint("upload.received")
     # The object first: a job could be claimed, and fail, before its recording is stored.
+    sha256, hashes = hash_file(upload.path)
     stored = services.objects.put_file(key, upload.path, upload.content_type)
+    if not sha256 == stored.sha256 == upload.sha256:
+        raise ObjectDamaged("The recording was damaged while it was stored; send it again.")
     failpoint("create.stored")
     source = Source(kind="upload", uri=key, size=upload.size, etag=stored.etag)
     name = body.name or upload.name
     new = _new_job(services, caller, body, options, source, name, idempotency_key, upload.sha256, job_id)
+    new = replace(new, source_hashes=hashes)
     try:
         job, created = _commit(services, new)
     except Exception:

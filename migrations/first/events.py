@@ -16,6 +16,7 @@ def create() -> None:
     _events()
     _turn_charges()
     _webhooks()
+    _source_hashes()
     _webhook_deliveries()
 
 
@@ -145,6 +146,18 @@ def _webhooks() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_webhooks")),
     )
     op.create_index("ix_webhooks_project", "webhooks", ["project"])
+
+
+def _source_hashes() -> None:
+    op.create_table(
+        "source_hashes",
+        sa.Column("job_id", sa.String(length=40), nullable=False),
+        sa.Column("hashes", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["job_id"], ["jobs.id"], name=op.f("fk_source_hashes_job_id_jobs"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_source_hashes")),
+    )
 
 
 def _webhook_deliveries() -> None:

@@ -34,6 +34,7 @@ TABLES = (
     "events",
     "turn_charges",
     "webhooks",
+    "source_hashes",
     "webhook_deliveries",
 )
 

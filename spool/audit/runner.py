@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import BinaryIO
 
 from sqlalchemy import Connection
 
@@ -36,9 +35,11 @@ from spool.audit.rules import (
 )
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content, Retention
-from spool.errors import NotFound
-from spool.formats import STORED
+from spool.domain.transcript import Transcript
+from spool.errors import NotFound, ObjectDamaged
+from spool.formats import STORED, render
 from spool.objects import ObjectStore
+from spool.objects.integrity import read_verified
 from spool.store import Database
 from spool.store import audit as facts
 from spool.store.queue.locks import SWEEP_LOCK
@@ -175,32 +176,36 @@ def _objects_of(objects: ObjectStore, job: JobFacts, channels: int) -> Iterator[
     if job.state is not JobState.DONE or key is None:
         return  # the rule `ended` has said so
     try:
-        with objects.open(key) as stream:
-            digest, record = _digest(stream, keep=job.separate)
+        record = read_verified(objects, key, job.transcript_sha256 or "")
     except NotFound:
         yield Breach("stored", job.id, f"Its transcript {key} is not in the object store.")
         return
-    if digest != job.transcript_sha256:
-        yield Breach("stored", job.id, f"{key} has the hash {digest}, recorded is {job.transcript_sha256}.")
-    elif job.separate and not job.reused:
+    except ObjectDamaged as error:
+        yield Breach("stored", job.id, error.message)
+        return
+    if job.separate and not job.reused:
         told = json.loads(record)["audio"]["channels"]
         if told != channels:
             yield Breach(
                 "covered", job.id, f"It has chunks of {channels} of the recording's {told} channels."
             )
+    if key.endswith("/transcript.json"):
+        yield from _rendered(objects, job.id, key, Transcript.model_validate_json(record))
+
+
+def _rendered(objects: ObjectStore, job_id: str, key: str, transcript: Transcript) -> Iterator[Breach]:
+    """The other forms beside a transcript: they are what it gives when rendered, so they need no hash."""
     for form in STORED:
+        if form == "json":
+            continue
         other = f"{key.removesuffix('json')}{form}"
-        if key.endswith("/transcript.json") and form != "json" and objects.head(other) is None:
-            yield Breach("stored", job.id, f"{other} is not in the object store.")
-
-
-def _digest(stream: BinaryIO, *, keep: bool) -> tuple[str, bytes]:
-    digest, kept = hashlib.sha256(), []
-    while block := stream.read(BLOCK):
-        digest.update(block)
-        if keep:
-            kept.append(block)
-    return digest.hexdigest(), b"".join(kept)
+        digest = hashlib.sha256(render(transcript, form).encode()).hexdigest()
+        try:
+            read_verified(objects, other, digest)
+        except NotFound:
+            yield Breach("stored", job_id, f"{other} is not in the object store.")
+        except ObjectDamaged as error:
+            yield Breach("stored", job_id, error.message)
 
 
 def _orphans(db: Database, objects: ObjectStore, patience: Grace, report: AuditReport, remove: bool) -> None:

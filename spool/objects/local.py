@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from spool.errors import DiskFull, InvalidRequest, NotFound, SourceChanged, StorageError
 from spool.objects.base import ObjectInfo, checked_key
+from spool.settings.home import FOLDER_MODE
 
 BLOCK = 1024 * 1024
 TEMPORARY = ".tmp"  # no key part starts with a dot, so no key reaches in here
@@ -131,15 +132,21 @@ class FolderStore:
     def _put(self, key: str, source: BinaryIO) -> ObjectInfo:
         path = self._path(key)
         with storage_errors(key):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder(path.parent)
             digest = write_whole(path, self._temporary(), lambda: source.read(BLOCK))
             facts = path.stat()
         return ObjectInfo(key, facts.st_size, _etag(facts), digest)
 
     def _temporary(self) -> Path:
         folder = self.root / TEMPORARY
-        folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder(folder)
         return folder
+
+    def _make_folder(self, folder: Path) -> None:
+        """Every folder from the root down is its user's alone, as `mkstemp` makes the files."""
+        self.root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        for part in (*reversed(folder.relative_to(self.root).parents), folder.relative_to(self.root)):
+            (self.root / part).mkdir(mode=FOLDER_MODE, exist_ok=True)
 
     def _path(self, key: str) -> Path:
         path = self.root / checked_key(key)

@@ -26,6 +26,7 @@ from spool.errors import (
     DiskFull,
     InvalidRequest,
     NotFound,
+    ObjectDamaged,
     SourceChanged,
     SourceForbidden,
     SpoolError,
@@ -55,7 +56,7 @@ class S3Options:
     region: str = "us-east-1"
     access_key_id: SecretStr | None = None
     secret_access_key: SecretStr | None = None
-    checksums: bool = False
+    checksums: bool = True
 
 
 class S3Store:
@@ -193,8 +194,8 @@ class _Body(io.RawIOBase):
         super().__init__()
         self._store = store
         self._key = key
-        asked = {"IfMatch": etag} if etag else {}
-        answer = store.call("get_object", key, **asked, **({"Range": f"bytes={start}-"} if start else {}))
+        condition = {"IfMatch": etag} if etag else {}
+        answer = store.call("get_object", key, **condition, **({"Range": f"bytes={start}-"} if start else {}))
         self.size: int = start + answer["ContentLength"]
         self.etag: str = etag or answer["ETag"]
         self._refuse_other(answer)
@@ -216,13 +217,14 @@ class _Body(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
         """The next bytes; 0 at the end. Raises StorageError and SourceChanged."""
-        while self._offset < self.size:
+        while True:
             try:
-                if self._broken:
+                if self._broken and self._offset < self.size:
                     self._resume()
-                block = self._stream.read(min(len(buffer), READ_BYTES))
+                # At the end too: it is there that botocore compares the CRC of the whole.
+                block = b"" if self._broken else self._stream.read(min(len(buffer), READ_BYTES))
             except FlexibleChecksumError as error:
-                raise StorageError(f"{self._key} was damaged on its way here.") from error
+                raise ObjectDamaged(f"{self._key} was damaged on its way here.") from error
             except (BotoCoreError, HTTPError, OSError, StorageError) as error:
                 self._note_break(error)
                 continue
@@ -230,8 +232,9 @@ class _Body(io.RawIOBase):
                 buffer[: len(block)] = block
                 self._offset += len(block)
                 return len(block)
+            if self._offset >= self.size:
+                return 0
             self._note_break(None)
-        return 0
 
     def interrupt(self) -> None:
         """End a read that waits in another thread."""

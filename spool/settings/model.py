@@ -74,8 +74,8 @@ class Settings(BaseModel):
     s3_region: str = "us-east-1"
     s3_access_key_id: SecretStr | None = None
     s3_secret_access_key: SecretStr | None = None
-    s3_checksums: bool = False
-    """Send boto3's default checksums; off, since many S3-alikes refuse them."""
+    s3_checksums: bool = True
+    """Send boto3's CRCs and verify those of the store; off for S3-alikes that refuse them."""
 
     source_roots: tuple[Path, ...] = ()
     """Folders below which `file://` sources may lie."""

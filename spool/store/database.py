@@ -24,6 +24,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from spool.errors import DiskFull, SettingsError, StorageError
+from spool.settings.home import FOLDER_MODE, make_private_file
 
 BUSY_TIMEOUT_S = 30  # SQLite: how long a writer waits for the one before it
 CONNECT_TIMEOUT_S = 5
@@ -80,7 +81,9 @@ class Database:
         parsed = driver_url(url)
         self.dialect = "sqlite" if parsed.drivername.startswith("sqlite") else "postgresql"
         if self.dialect == "sqlite":
-            Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+            file = Path(str(parsed.database))
+            file.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            make_private_file(file)  # it holds the secrets of webhooks; SQLite's log beside it gets its mode
         pooled = POOLER in parsed.query
         self.engine: Engine = create_engine(
             parsed.difference_update_query([POOLER]),

@@ -29,7 +29,7 @@ from spool.domain.retention import Content
 from spool.errors import Deleted
 from spool.ids import new_id
 from spool.store.sql import now_utc, seconds_from_now
-from spool.tables import chunk_sums, chunks, deletions, jobs, phrase_lists
+from spool.tables import chunk_sums, chunks, deletions, jobs, phrase_lists, source_hashes
 from spool.tables.jobs import KEPT_SOURCE, KEPT_TRANSCRIPT
 
 BY_RETENTION = "retention"
@@ -91,7 +91,9 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
         return []
     ids = [row.id for row in rows]
     tx.execute(update(jobs).where(jobs.c.id.in_(ids)).values(**_FORGOTTEN[content], updated_at=now_utc()))
-    if content is Content.TRANSCRIPT:
+    if content is Content.SOURCE:
+        tx.execute(delete(source_hashes).where(source_hashes.c.job_id.in_(ids)))
+    else:
         _drop_chunks(tx, ids)
         _drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})
     lines = [

@@ -22,7 +22,7 @@ from spool.store.deletions import refuse_deleted, whole
 from spool.store.event_log import note_jobs
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.store.sql import Page, epoch_us, now_utc, page, upsert
-from spool.tables import idempotency, jobs, phrase_lists
+from spool.tables import idempotency, jobs, phrase_lists, source_hashes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,8 @@ class NewJob:
     """The list whose digest `options` names."""
     priority: int = NORMAL
     deadline: datetime | None = None
+    source_hashes: bytes | None = None
+    """Of an upload's blocks, as `spool.objects.integrity.hash_file` gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +241,17 @@ def _insert_job(tx: Connection, new: NewJob) -> Job:
     keep_phrases(tx, [new.phrases])
     row = tx.execute(insert(jobs).values(**values_of(new), **times).returning(*JOB_COLUMNS)).one()
     job = job_of(row)
+    if new.source_hashes is not None:
+        tx.execute(insert(source_hashes).values(job_id=job.id, hashes=new.source_hashes))
     add_hints(tx, [(job.id, job.pool, job.worker)])
     note_jobs(tx, job)
     return job
+
+
+def hashes_of_source(tx: Connection, job_id: str) -> bytes | None:
+    """The hashes of an upload's blocks; None for a source that is not ours."""
+    hashes: bytes | None = tx.scalar(select(source_hashes.c.hashes).where(source_hashes.c.job_id == job_id))
+    return hashes
 
 
 def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:

@@ -10,6 +10,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     SmallInteger,
     String,
     Table,
@@ -233,6 +234,14 @@ chunks = Table(
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
     ),
+)
+
+# The SHA-256 of each mebibyte of an uploaded recording, one after the other (`spool.objects.integrity`).
+source_hashes = Table(
+    "source_hashes",
+    metadata,
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("hashes", LargeBinary, nullable=False),
 )
 
 # Boosted phrases, once for all jobs that have the same; a job's options name them by this digest.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from spool.errors import (
     DiskFull,
     InvalidRequest,
     NotFound,
+    ObjectDamaged,
     SourceChanged,
     SourceForbidden,
     SpoolError,
@@ -27,6 +29,7 @@ from spool.errors import (
 )
 from spool.objects import FolderStore, ObjectStore, object_store, s3, s3_store
 from spool.objects.base import checked_key
+from spool.objects.integrity import hash_file, read_range, read_verified
 from spool.objects.s3 import S3Options, S3Store
 
 KEY = "jobs/job_01/transcript.json"
@@ -409,3 +412,42 @@ def test_sources_may_have_any_key(s3_server: S3Server, bucket: str, tmp_path: Pa
 def test_a_store_shows_no_secret(s3_server: S3Server) -> None:
     store = S3Store("b", "p", s3_options(s3_server))
     assert s3_server.secret_key not in repr(store) + repr(store._options)
+
+
+@pytest.mark.parametrize("at", [0, 70_000, 199_999])
+def test_a_byte_that_flips_between_the_bucket_and_here_is_noticed(
+    s3_server: S3Server, bucket: str, proxy: FaultyS3, tmp_path: Path, at: int
+) -> None:
+    data = bytes(range(250)) * 800
+    store = S3Store(bucket, "", s3_options(s3_server, proxy.url))
+    put = store.put_bytes(KEY, data)
+    proxy.rules.append(Rule("GET", KEY, flip=at))
+    with pytest.raises(StorageError, match="damaged on its way"), store.open(KEY, put.etag) as stream:
+        stream.read()
+    proxy.rules.append(Rule("GET", KEY, flip=at))
+    with pytest.raises(StorageError, match="damaged on its way"):
+        store.get_file(KEY, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    # A store without CRCs: the recorded hashes notice.
+    (tmp_path / "data").write_bytes(data)
+    sha256, hashes = hash_file(tmp_path / "data")
+    plain = S3Store(bucket, "", replace(s3_options(s3_server, proxy.url), checksums=False))
+    proxy.rules.append(Rule("GET", KEY, times=2, flip=at))
+    with pytest.raises(ObjectDamaged):
+        read_verified(plain, KEY, sha256)
+    with pytest.raises(ObjectDamaged):
+        list(read_range(plain, KEY, None, hashes, 0, len(data)))
+
+
+def test_an_answer_with_another_etag_is_refused_whatever_was_asked(
+    s3_server: S3Server, bucket: str, proxy: FaultyS3
+) -> None:
+    store = S3Store(bucket, "", s3_options(s3_server, proxy.url))
+    put = store.put_bytes(KEY, bytes(100_000))
+    proxy.rules.append(Rule("GET", KEY, etag='"another"'))
+    with pytest.raises(SourceChanged):
+        store.open(KEY, put.etag)
+    # And where a connection broke in the middle.
+    proxy.rules += [Rule("GET", KEY, cut=10_000), Rule("GET", KEY, etag='"another"')]
+    with store.open(KEY) as stream, pytest.raises(SourceChanged):
+        stream.read()

@@ -16,11 +16,13 @@ def run(
     """Take jobs from the queue until SIGTERM; then hand back what is running and end."""
     from spool.logs import configure_logs
     from spool.settings import load_settings, unknown_variables
+    from spool.settings.home import keep_private
     from worker.app import Worker
     from worker.service.log_file import log_into
 
     given: dict[str, Any] = {"pool": pool, "worker_name": name, "concurrency": concurrency}
     settings = load_settings(**{key: value for key, value in given.items() if value is not None})
+    keep_private(settings.home)
     with log_into(settings.log_file, settings.home):
         configure_logs(settings.log_json)
         for sentence in unknown_variables():

@@ -241,7 +241,7 @@ class BatchRunner:
         shares = split_exactly(busy_ns, [answer.frames for answer in found])
         pairs = list(zip(found, shares, strict=True))
         lost_ns = sum(share for answer, share in pairs if isinstance(answer, Failure))
-        answers = [_answered(answer, share, len(batch), model.info.sha256) for answer, share in pairs]
+        answers = [_answered(answer, share, len(batch), model.info.digest) for answer, share in pairs]
         return answers, busy_ns - lost_ns, lost_ns
 
     def _model(self, path: str) -> Recognizer:

@@ -1,7 +1,7 @@
 """From a job's source to a file on this machine that the audio reader can open.
 
-Knows the four kinds of source and how each may fail: what is gone, forbidden or changed fails the job at
-once, a store or a server that does not answer is worth a retry. Knows no audio and no state of a job.
+Owns the four kinds of source and how each may fail: what is missing, forbidden or changed fails the job at
+once; a store or a server that does not answer is worth a retry. Knows no audio and no state of a job.
 """
 
 import contextlib
@@ -31,6 +31,7 @@ from spool.errors import (
 )
 from spool.net.address_policy import AddressRules, HostRefused
 from spool.objects import ObjectStore, s3_store
+from spool.objects.integrity import verified_blocks
 from spool.settings import Settings
 from worker.sources.https import download
 from worker.sources.pace import Pace, PaceLimits, read_watched
@@ -51,12 +52,19 @@ class Sources:
         self._folder = folder
 
     @contextlib.contextmanager
-    def fetched(self, source: Source, name: str, check: Callable[[], None] = lambda: None) -> Iterator[Path]:
+    def fetched(
+        self,
+        source: Source,
+        name: str,
+        check: Callable[[], None] = lambda: None,
+        hashes: bytes | None = None,
+    ) -> Iterator[Path]:
         """The source as a local file while the block runs; what was copied is removed after it.
 
         `name` is what messages call it; `check` is called twice a second and with every block that arrives,
-        and may raise to stop. Raises SourceMissing, SourceForbidden, SourceChanged, SourceError, and
-        StorageError or DiskFull, which may pass.
+        and may raise to stop; `hashes` are those of an upload's blocks. Raises SourceMissing,
+        SourceForbidden, SourceChanged, SourceError, and StorageError (DiskFull, ObjectDamaged), which may
+        pass.
         """
         if source.kind == "file":
             yield self._file(source, name)
@@ -70,7 +78,7 @@ class Sources:
                 copy = _Copy(target, name, check, self._limit(source), floor, self._limits)
                 copy.refuse_size(source.size)
                 if source.kind == "upload":
-                    self._upload(source, copy)
+                    self._upload(source, copy, hashes)
                 elif source.kind == "s3":
                     self._s3(source, copy)
                 else:
@@ -82,7 +90,7 @@ class Sources:
         return settings.source_max_bytes if source.kind in {"s3", "file"} else settings.upload_max_bytes
 
     def _file(self, source: Source, name: str) -> Path:
-        """A file where it lies. Links are resolved first: what counts is where the bytes are."""
+        """The path of a `file://` source. Links are resolved: the rules apply to where the bytes are."""
         parts = urlsplit(source.uri)
         # Through bytes, since a name on disk need not be UTF-8; the address holds it percent-encoded.
         path = Path(os.fsdecode(unquote_to_bytes(parts.path)) if parts.scheme == "file" else source.uri)
@@ -90,12 +98,12 @@ class Sources:
             real = path.resolve(strict=True)
         except FileNotFoundError:
             raise SourceMissing(f"{name}: {path} is not there (any more).") from None
-        except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links
+        except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
             raise SourceForbidden(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
         if not any(real.is_relative_to(root) for root in self._settings.source_roots):
-            raise SourceForbidden(f"{name}: {path} lies outside the folders that SPOOL_SOURCE_ROOTS allows.")
+            raise SourceForbidden(f"{name}: {path} is outside the folders that SPOOL_SOURCE_ROOTS allows.")
         if any(real.is_relative_to(own.resolve()) for own in self._settings.own_folders):
-            raise SourceForbidden(f"{name}: {path} lies where Spool keeps its own things.")
+            raise SourceForbidden(f"{name}: {path} is in a folder of Spool's own.")
         if not real.is_file():
             raise SourceForbidden(f"{name}: {path} is not a regular file.")
         size = real.stat().st_size
@@ -107,9 +115,9 @@ class Sources:
             )
         return real
 
-    def _upload(self, source: Source, copy: "_Copy") -> None:
+    def _upload(self, source: Source, copy: "_Copy", hashes: bytes | None) -> None:
         try:
-            copy.object(self._objects, source.uri, source.etag)
+            copy.object(self._objects, source.uri, source.etag, hashes)
         except NotFound:
             raise SourceMissing(f"{copy.name}: the uploaded recording is gone.") from None
 
@@ -181,11 +189,11 @@ class _Copy:
             raise _too_large(self.name, self.limit)
         self._refuse_full_disk(size)
 
-    def object(self, store: ObjectStore, key: str, etag: str | None) -> None:
-        """Copy an object. Raises NotFound, SourceChanged."""
+    def object(self, store: ObjectStore, key: str, etag: str | None, hashes: bytes | None = None) -> None:
+        """Copy an object, its blocks held against `hashes`. Raises NotFound, SourceChanged, ObjectDamaged."""
         blocks = read_watched(lambda: store.open(key, etag), self.check, self._pace())
         with self.target.open("wb") as file, contextlib.closing(blocks):
-            for block in blocks:
+            for block in blocks if hashes is None else verified_blocks(blocks, hashes, key):
                 self._write(file, block)
 
     def https(

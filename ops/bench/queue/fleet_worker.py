@@ -127,7 +127,7 @@ def _heard(samples: int, engine_ns: int, batch: int) -> UtteranceResult:
     end = samples / SAMPLE_RATE
     word = Word(text="tone", start=0.0, end=end, confidence=1.0)
     best = Hypothesis((1,), -1.0, (0,), (1,), (1.0,))
-    return UtteranceResult((best,), (word,), max(1, samples // 1280), engine_ns, batch, weights=MODEL.weights)
+    return UtteranceResult((best,), (word,), max(1, samples // 1280), engine_ns, batch, weights=MODEL.makers)
 
 
 class NoObjects:

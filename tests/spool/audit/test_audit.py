@@ -1,7 +1,6 @@
 """The audit: silent on a healthy store, and it finds each kind of breach, on SQLite and on PostgreSQL."""
 
 import hashlib
-import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,11 +8,12 @@ import pytest
 from sqlalchemy import Connection, delete, insert, select, update
 
 from ops.testbed.rows import bill, chunk, claimed, let_lapse, queued, registered
+from ops.testbed.running_api import transcript_of
 from spool.audit.rules import RULES, Grace
 from spool.audit.runner import PAGE, AuditReport, audit
 from spool.domain.jobs import JobState, Source
 from spool.domain.options import JobOptions
-from spool.formats import STORED
+from spool.formats import STORED, render
 from spool.ids import new_id
 from spool.objects import FolderStore
 from spool.store import Database
@@ -54,10 +54,13 @@ class Scene:
         options = JobOptions(channels="separate" if channels > 1 else "mix")
         job_id = queued(self.db, options=options).id
         claim = claimed(self.db, job_id, self.worker)
-        record = json.dumps({"audio": {"channels": channels}}).encode()
+        transcript = transcript_of(job_id, ("keep", "the", "light"))
+        audio = transcript.audio.model_copy(update={"channels": channels})
+        transcript = transcript.model_copy(update={"audio": audio})
+        record = render(transcript, "json").encode()
         for form in STORED:
             key = f"jobs/{job_id}/attempt-1/transcript.{form}"
-            self.objects.put_bytes(key, record)
+            self.objects.put_bytes(key, render(transcript, form).encode())
         key = f"jobs/{job_id}/attempt-1/transcript.json"
         digest = hashlib.sha256(record).hexdigest()
         with self.db.begin() as tx:
@@ -326,8 +329,12 @@ def test_a_lost_file_is_found(scene: Scene, form: str) -> None:
     assert scene.breached() == {"stored": {scene.done}}
 
 
-def test_other_bytes_than_recorded_are_found(scene: Scene) -> None:
-    scene.objects.put_bytes(f"jobs/{scene.done}/attempt-1/transcript.json", b"{}")
+@pytest.mark.parametrize("form", STORED)
+def test_a_flipped_byte_is_found(scene: Scene, form: str) -> None:
+    path = scene.objects.root / f"jobs/{scene.done}/attempt-1/transcript.{form}"
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
     assert scene.breached() == {"stored": {scene.done}}
 
 

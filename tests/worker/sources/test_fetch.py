@@ -17,6 +17,7 @@ from spool.errors import (
     DiskFull,
     InvalidRequest,
     JobCancelled,
+    ObjectDamaged,
     SourceChanged,
     SourceError,
     SourceForbidden,
@@ -26,6 +27,7 @@ from spool.errors import (
     StorageError,
 )
 from spool.objects import FolderStore
+from spool.objects.integrity import hash_file
 from spool.settings import Settings
 from tests.worker.sources import certificates
 from worker.sources.fetch import Sources
@@ -235,6 +237,22 @@ def test_s3_is_pinned_to_its_etag(s3_server: S3Server, make_sources: Callable[..
         fetch(sources, "s3", "s3://nobucket/gone.wav")
     with pytest.raises(InvalidRequest):
         fetch(sources, "s3", "s3://archive")
+
+
+def test_an_upload_that_was_damaged_is_not_decoded(
+    make_sources: Callable[..., Sources], tmp_path: Path
+) -> None:
+    (tmp_path / "tape").write_bytes(BODY)
+    _, hashes = hash_file(tmp_path / "tape")
+    stored = FolderStore(tmp_path / "objects").put_file("jobs/a/source", tmp_path / "tape")
+    source = Source("upload", "jobs/a/source", len(BODY))
+    with make_sources().fetched(source, "talk.wav", hashes=hashes) as path:
+        assert path.read_bytes() == BODY
+    data = bytearray(BODY)
+    data[len(BODY) // 2] ^= 1
+    (tmp_path / "objects" / stored.key).write_bytes(data)
+    with pytest.raises(ObjectDamaged), make_sources().fetched(source, "talk.wav", hashes=hashes):
+        pass
 
 
 def test_files_count_where_their_bytes_are(make_sources: Callable[..., Sources], tmp_path: Path) -> None:
