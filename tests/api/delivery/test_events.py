@@ -143,7 +143,8 @@ def test_a_stream_that_is_cut_goes_on_with_nothing_lost_or_doubled(
             for one in told:
                 heard.append(one)
                 last = one.number or last
-                if len(heard) % 7 == 0:
+                # After the batch's last event there is nothing to come back for: the answer would be 204.
+                if len(heard) % 7 == 0 and one.kind != "batch.done":
                     break
         if heard[-1].kind == "end":
             break
