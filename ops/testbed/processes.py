@@ -128,12 +128,12 @@ def children(pid: int) -> list[int]:
 
 def engines_of(pid: int) -> list[int]:
     """The running engines among the worker's children; the other child looks after shared memory."""
-    found = []
+    engines = []
     for child in psutil.Process(pid).children():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
             if "spawn_main" in " ".join(child.cmdline()):
-                found.append(child.pid)
-    return found
+                engines.append(child.pid)
+    return engines
 
 
 def engine_of(pid: int) -> int:

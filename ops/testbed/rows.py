@@ -21,8 +21,12 @@ LEASE = 60.0
 
 
 def new_job(**fields) -> NewJob:  # noqa: ANN003
-    told = {"source": Source("file", "file:///archive/a.wav"), "options": JobOptions(), "name": "a.wav"}
-    return NewJob(**(told | fields))
+    fields_of_job = {
+        "source": Source("file", "file:///archive/a.wav"),
+        "options": JobOptions(),
+        "name": "a.wav",
+    }
+    return NewJob(**(fields_of_job | fields))
 
 
 def queued(db: Database, **fields) -> Job:  # noqa: ANN003

@@ -12,8 +12,10 @@ from spool.errors import InvalidRequest, SpoolError
 from worker.cli.bench import bench
 from worker.cli.check import check
 from worker.cli.confirm import confirm
+from worker.cli.diarize import diarize
 from worker.cli.measure import measure
 from worker.cli.run import run
+from worker.cli.speech import speech
 from worker.cli.status import status
 from worker.cli.transcribe import transcribe
 
@@ -28,8 +30,10 @@ def _root() -> None:
 app.command("bench")(bench)
 app.command("check")(check)
 app.command("confirm")(confirm)
+app.command("diarize")(diarize)
 app.command("measure")(measure)
 app.command("run")(run)
+app.command("speech")(speech)
 app.command("status")(status)
 app.command("transcribe")(transcribe)
 

@@ -18,7 +18,7 @@ import structlog
 from spool.domain.jobs import Job
 from spool.domain.options import JobOptions
 from spool.domain.transcript import SCHEMA, Transcript
-from spool.errors import NotFound
+from spool.errors import NotFound, SourceChanged
 from spool.objects import ObjectStore, s3_store
 from spool.settings import Settings
 from spool.store.database import Database
@@ -49,7 +49,7 @@ class Reuse:
         self._job = job
         self._fingerprint = mark
         self._content: str | None = None
-        self._marks: tuple[int, int] | None = None
+        self._marks: tuple[int, int, int, int] | None = None
         self._from: str | None = None
         self.source = job.source
 
@@ -68,24 +68,32 @@ class Reuse:
         return self._taken(known)
 
     def after_fetch(self, path: Path, check: Callable[[], None]) -> Transcript | None:
-        """Hash what was fetched; the transcript of the same bytes, if known. `check` may raise to stop."""
+        """Hash what was fetched; the transcript of the same bytes, if known. `check` may raise to stop.
+
+        Raises SourceChanged where an earlier attempt read other bytes.
+        """
         with contextlib.suppress(OSError):  # whoever opens the recording names what is wrong with it
             self._marks = _marks(path)
             self._content = _digest(path, check)
+        if self._job.content_sha256 not in (None, self._content):
+            raise self._changed("since an earlier attempt read it")
         if not self._job.reuse or self._content is None:
             return None
         with self._db.read() as tx:
             known = known_by_content(tx, self._job.project, self._content, self._fingerprint)
         return self._taken(known)
 
-    def confirm(self, path: Path) -> None:
-        """The recording was decoded: forget its hash where the file changed since it was taken."""
+    def confirm(self, path: Path, check: Callable[[], None]) -> None:
+        """The recording was decoded: raise SourceChanged where it was not the same from beginning to end."""
         try:
-            changed = _marks(path) != self._marks
+            if _marks(path) == self._marks or _digest(path, check) == self._content:
+                return
         except OSError:
-            changed = True
-        if changed:
-            self._content = None
+            pass
+        raise self._changed("while it was read")
+
+    def _changed(self, when: str) -> SourceChanged:
+        return SourceChanged(f"{self._job.name}: the recording changed {when}; submit it as a new job.")
 
     def facts(self) -> Facts:
         """What tells later jobs that this one did their work."""
@@ -115,14 +123,13 @@ class Reuse:
         return earlier.model_copy(update={"job": self._job.id, "audio": audio})
 
 
-def fingerprint(options: JobOptions, files: tuple[str, str | None], numerics: str = "") -> str:
+def fingerprint(options: JobOptions, makers: tuple[str, str | None]) -> str:
     """SHA-256 (hex) of all that a transcript depends on besides the audio (law 7), and of its schema.
 
-    files: the SHA-256 of the weights and of the language model's file. numerics: precision and kind
-    of device.
+    makers: the digests of the model (`ModelInfo.digest`) and of the language model's file.
     """
-    told = [SCHEMA, files[0], options.document(), *files[1:], numerics]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    inputs = [SCHEMA, options.document(), *makers]
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(path: Path, check: Callable[[], None]) -> str:
@@ -134,6 +141,6 @@ def _digest(path: Path, check: Callable[[], None]) -> str:
     return digest.hexdigest()
 
 
-def _marks(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+def _marks(path: Path) -> tuple[int, int, int, int]:
+    facts = path.stat()
+    return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino

@@ -129,7 +129,7 @@ class JobRunner:
         attempt.model = self._model_path()
         attempt.asking = job_request_of(self._job.options, bench.settings, bench.db, self._job.name)
         info = self._model_info(attempt.model, attempt.asking)
-        mark = fingerprint(self._job.options, info.weights, info.numerics)
+        mark = fingerprint(self._job.options, info.makers)
         attempt.begin(info, mark)
         reuse = Reuse(bench.settings, bench.db, self._shop.objects, self._job, mark)
         transcript = reuse.before_fetch()
@@ -139,11 +139,11 @@ class JobRunner:
             with self._shop.sources.fetched(reuse.source, self._job.name, attempt.check, hashes) as path:
                 transcript = reuse.after_fetch(path, attempt.check)
                 if transcript is None:
-                    transcript = self._decoded(path, info)
-                    reuse.confirm(path)
+                    transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
+                    reuse.confirm(path, attempt.check)
         return transcript, reuse.facts()
 
-    def _decoded(self, path: Path, info: ModelInfo) -> Transcript:
+    def _decoded(self, path: Path, info: ModelInfo, content_sha256: str | None) -> Transcript:
         attempt = self._attempt
         with open_audio(
             path,
@@ -153,7 +153,7 @@ class JobRunner:
         ) as audio:
             failpoint("source.fetched")
             attempt.channels = audio.channels
-            self._show_length(audio.expected_seconds)
+            self._pin(audio.expected_seconds, content_sha256)
             lengths = ChunkOptions(**asdict(info.chunking))
             attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths))
             return transcript_of(
@@ -162,7 +162,7 @@ class JobRunner:
                 audio.samples_read,
                 _audio_facts(self._job.name, audio),
                 ModelFacts(name=info.name, sha256=info.sha256),
-                self._job.options,
+                self._job.options.model_dump(mode="json"),
                 _language_model(self._job.options.language_model, info),
             )
 
@@ -186,10 +186,10 @@ class JobRunner:
             if self._bench.resting():
                 raise GiveBack("the worker takes no jobs now")
 
-    def _show_length(self, expected: float | None) -> None:
-        if expected is not None:
-            with self._bench.db.begin() as tx:
-                set_progress(tx, self._claim, 0.0, expected)
+    def _pin(self, expected_seconds: float | None, content_sha256: str | None) -> None:
+        """Note what is decoded from here on: every later attempt has to find the same bytes."""
+        with self._bench.db.begin() as tx:
+            set_progress(tx, self._claim, 0.0, expected_seconds, content_sha256)
 
     # --- endings --------------------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ Owns the protocols and the plain data that they exchange; the data is read by pr
 file imports none. Leaves networks to their families and searches to `worker.decode`.
 """
 
+import hashlib
+import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -20,6 +22,9 @@ HeadName = Literal["tdt", "rnnt", "ctc", "attention"]
 Task = Literal["transcribe", "translate"]
 Timestamps = Literal["auto", "on", "off"]
 
+DECODER_VERSION = 1
+"""Raised with every change after which a search or a model may answer otherwise: transcripts that were begun
+before are begun anew."""
 MAX_UTTERANCE_SECONDS = 40.0
 """No family may ask for longer chunks: the engine's audio slots hold so much."""
 
@@ -97,9 +102,9 @@ class Capabilities:
 class ModelInfo:
     """Which weights these are.
 
-    sha256: of the weights file. files: SHA-256 by role ("weights", "tokenizer"). device: where MLX computes.
-    size: the weights' bytes in memory, 0 where that is not known. language_model: SHA-256 of the n-gram file
-    that a request named, if any.
+    sha256: of the weights file. files: SHA-256 by role ("weights", "config", "tokenizer"). device: where MLX
+    computes. size: the weights' bytes in memory, 0 where that is not known. language_model: SHA-256 of the
+    n-gram file that a request named, if any.
     """
 
     name: str
@@ -114,14 +119,21 @@ class ModelInfo:
     chunking: Independent = Independent()
 
     @property
-    def weights(self) -> tuple[str, str | None]:
-        """The digests of all that speaks: weights and language model."""
-        return self.sha256, self.language_model
+    def digest(self) -> str:
+        """SHA-256 of all that this model's answers depend on: its files, `numerics`, the cut into chunks and
+        the decoder's version. Chunks of two of these are never put into one transcript."""
+        maker: list[object] = [self.sha256, sorted(self.files.items()), self.numerics, repr(self.chunking)]
+        maker.append(DECODER_VERSION)
+        return hashlib.sha256(json.dumps(maker).encode()).hexdigest()
+
+    @property
+    def makers(self) -> tuple[str, str | None]:
+        """The digests of all that has a say: the model and the language model."""
+        return self.digest, self.language_model
 
     @property
     def numerics(self) -> str:
-        """What else decides the numbers: the precision and the kind of device. Chunks of two of these are
-        never put into one transcript."""
+        """What decides the numbers besides the files: the precision and the kind of device."""
         return f"{self.dtype}/{self.device.partition(',')[0].removeprefix('Device(')}"
 
 

@@ -46,10 +46,10 @@ class Check:
         others = self._others()
         calibration = [replace(each, seconds=1) for each in BATCHES] if self._tiny else list(BATCHES)
         # One after the other in each round, so that a busier minute is everybody's.
-        found = measure(recognizer, speech, [*calibration, *others], self._rounds)  # type: ignore[arg-type]
+        measured = measure(recognizer, speech, [*calibration, *others], self._rounds)  # type: ignore[arg-type]
         runs = [
             replace(run, seconds=run.processor_seconds) if self._clock == "processor" else run
-            for run in found
+            for run in measured
         ]
         usual = statistics.median(run.tokens for run in runs if run.batch.decoder == "greedy")
         speaks = [usual / FACTOR <= run.tokens <= usual * FACTOR for run in runs]

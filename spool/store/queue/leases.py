@@ -245,12 +245,19 @@ def renew_lease(
 
 
 def set_progress(
-    tx: Connection, claim: Claim, done_seconds: float, audio_seconds: float | None = None
+    tx: Connection,
+    claim: Claim,
+    done_seconds: float,
+    audio_seconds: float | None = None,
+    content_sha256: str | None = None,
 ) -> None:
-    """Say how much is decoded and, once known, how long the recording is. Raises LeaseLost."""
+    """Say how much is decoded and, once known, how long the recording is and the SHA-256 of its bytes, to
+    which later attempts are held. Raises LeaseLost."""
     values: dict[str, Any] = {"done_seconds": done_seconds, "updated_at": now_utc()}
     if audio_seconds is not None:
         values["audio_seconds"] = audio_seconds
+    if content_sha256 is not None:
+        values["content_sha256"] = content_sha256
     if tx.execute(_fenced(claim).values(**values)).rowcount != 1:
         raise _lost(claim)
 

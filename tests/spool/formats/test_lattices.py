@@ -155,6 +155,6 @@ def test_the_record_holds_lattices_and_alternatives_only_where_there_are_some() 
 
 @pytest.mark.parametrize("form", ["lattice", "kaldi"])
 def test_a_lattice_that_nobody_asked_for_is_not_found(form: str) -> None:
-    with pytest.raises(NotFound, match="did not ask"):
+    with pytest.raises(NotFound, match="submit the job with the option"):
         render(transcript(asked=None), form)
     assert render(transcript(), form) in ("[]\n", "")

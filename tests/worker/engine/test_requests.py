@@ -119,7 +119,7 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
         for n, (clip, ask) in enumerate(zip(clips, asks, strict=False))
     ]
     assert {answer.batch_size for answer in alone} == {1}
-    assert alone[3].weights == engine.prepare(DEMO, options, asks[3]).result(DEADLINE).weights
+    assert alone[3].weights == engine.prepare(DEMO, options, asks[3]).result(DEADLINE).makers
     assert alone[3].weights != alone[4].weights != alone[0].weights
     gate = tmp_path / "gate"
     gated = f"{gate}|{DEMO}"

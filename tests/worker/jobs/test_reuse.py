@@ -3,7 +3,6 @@
 S3 sources come from a real S3 server over HTTP.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,7 +14,6 @@ import pytest
 from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.jobs import Shop, speechlike
 from ops.testbed.s3 import S3Server
-from ops.testbed.waiting import until
 from spool.audit.runner import audit
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import NOTHING
@@ -168,17 +166,6 @@ def test_a_failed_or_cancelled_job_is_nobodys_source(shop: Shop) -> None:
     assert shop.job(job_id).content_sha256 is None
     path.write_bytes(good)
     assert run(shop, file_source(path)).reused_from is None
-
-
-def test_a_file_that_changes_while_it_is_decoded_is_not_known_by_its_hash(shop: Shop, tmp_path: Path) -> None:
-    path = shop.record("a.wav", speechlike(60))
-    job_id = shop.submit(path, model="gated")
-    running = shop.start(job_id)
-    until((tmp_path / "gate").with_suffix(".reached").exists)
-    os.utime(path, ns=(time.time_ns(), time.time_ns() + 1_000_000_000))
-    (tmp_path / "gate").touch()
-    assert running.end() == "done"
-    assert shop.job(job_id).content_sha256 is None
 
 
 @pytest.fixture

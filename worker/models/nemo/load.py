@@ -56,7 +56,11 @@ def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> NemoModel:
     pieces = next(iter(sorted(folder.glob(f"*{TOKENIZER_NAME}"))), None)
     tokenizer = _tokenizer(config, str(folder), Tokenizer.from_file(pieces) if pieces else None)
     weights = folder / WEIGHTS_NAME
-    return _build(config, tokenizer, read_tensors(weights), dtype, name, weights)
+    model = _build(config, tokenizer, read_tensors(weights), dtype, name, weights)
+    model.files["config"] = _sha256(config_path)
+    if pieces is not None:
+        model.files["tokenizer"] = _sha256(pieces)
+    return model
 
 
 def _load_archive(path: Path, dtype: mx.Dtype) -> NemoModel:

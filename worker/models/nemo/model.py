@@ -81,6 +81,7 @@ class NemoModel:
         self.tokenizer = tokenizer
         self.name = name
         self.sha256 = sha256
+        self.files = {"weights": sha256}
         self.dtype = dtype
         self.network = network
         self.front_end = features
@@ -106,7 +107,7 @@ class NemoModel:
             device=str(mx.default_device()),
             size=self.size,
             dtype=str(self.dtype).removeprefix("mlx.core."),
-            files={"weights": self.sha256},
+            files=dict(self.files),
         )
 
     @cached_property

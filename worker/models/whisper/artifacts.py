@@ -121,7 +121,13 @@ def open_folder(folder: Path) -> WhisperArtifacts:
     settings = parse_settings(
         _read_json(stated), dims, tokenizer.non_speech_tokens(), tokenizer.blank_token, str(stated)
     )
-    files = {"weights": _sha256(weights), "tokenizer": _sha256(folder / TOKENIZER)}
+    read = {
+        "weights": weights,
+        "tokenizer": folder / TOKENIZER,
+        "config": folder / CONFIG,
+        "settings": stated,
+    }
+    files = {role: _sha256(path) for role, path in read.items()}
     return WhisperArtifacts(folder.resolve().name, dims, settings, tokenizer, tensors, files)
 
 

@@ -1,0 +1,64 @@
+"""Which speaker said each word."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from worker.diarization.timeline import SpeakerSegment
+from worker.diarization.words import assign_speakers
+
+
+class Timed(NamedTuple):
+    start: float
+    end: float
+
+
+def speakers(words: list[Timed], segments: list[SpeakerSegment]) -> list[int | None]:
+    return [word and word.speaker for word in assign_speakers(words, segments)]
+
+
+def test_most_overlap_wins_and_numbers_go_by_arrival_in_the_words() -> None:
+    segments = [SpeakerSegment(0, 0.2, 5), SpeakerSegment(1, 2, 3), SpeakerSegment(2, 4, 5)]
+    words = [Timed(1.0, 1.5), Timed(1.7, 2.2), Timed(1.9, 2.5), Timed(3, 3.5)]
+    assert speakers(words, segments) == [0, 0, 1, 1]
+    assert [round(word.sureness, 2) for word in assign_speakers(words, segments) if word] == [1, 0.6, 0.83, 1]
+
+
+def test_a_word_between_segments_goes_to_the_nearest() -> None:
+    segments = [SpeakerSegment(0, 1, 0), SpeakerSegment(3, 4, 1), SpeakerSegment(9, 10, 0)]
+    words = [Timed(0, 0.5), Timed(1.2, 1.4), Timed(2.4, 2.8), Timed(5, 5.5), Timed(20, 21)]
+    assert speakers(words, segments) == [0, 0, 1, 1, 0]
+    assert speakers(words, []) == [None] * 5
+    assert speakers([], segments) == []
+
+
+def test_a_short_unsure_word_amid_another_speaker_s_is_taken_over() -> None:
+    segments = [SpeakerSegment(0, 2.1, 0), SpeakerSegment(2.1, 2.2, 1), SpeakerSegment(2.2, 5, 0)]
+    words = [Timed(1, 1.5), Timed(2.06, 2.19), Timed(3, 3.5)]
+    taken = assign_speakers(words, segments)[1]
+    assert taken is not None
+    assert (taken.speaker, taken.raw) == (1, 1)  # sure enough: 0.69
+    taken = assign_speakers([words[0], Timed(2.02, 2.19), words[2]], segments)[1]
+    assert taken is not None
+    assert (taken.speaker, taken.raw) == (0, 1)
+    assert taken.sureness < 0.6
+
+
+def test_overlapping_segments_mark_the_word() -> None:
+    segments = [SpeakerSegment(0, 5, 0), SpeakerSegment(2, 3, 1)]
+    marks = [word.overlapped for word in assign_speakers([Timed(0, 1), Timed(2.1, 2.6)], segments) if word]
+    assert marks == [False, True]
+
+
+def test_many_words_and_segments_go_as_by_looking_at_all() -> None:
+    chance = np.random.default_rng(3)
+    starts = np.cumsum(chance.uniform(0, 2, 200))
+    segments = [SpeakerSegment(at, at + chance.uniform(0.1, 5), int(chance.integers(4))) for at in starts]
+    words = [Timed(at, at + 0.4) for at in np.sort(chance.uniform(-2, 220, 300))]
+    for word, given in zip(words, assign_speakers(words, segments), strict=True):
+        shares = [0.0] * 4
+        for segment in segments:
+            overlap = min(word.end, segment.end) - max(word.start, segment.start)
+            shares[segment.speaker] += max(overlap, 0.0)
+        assert given is not None
+        assert abs(given.sureness - (max(shares) / sum(shares) if any(shares) else 0.0)) < 1e-9

@@ -1,0 +1,124 @@
+"""Law 11: one transcript has one maker and one source."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ops.testbed.fake_models import LOADER, RATE
+from ops.testbed.jobs import Shop, speechlike
+from ops.testbed.waiting import until
+from spool.domain.jobs import JobState
+from spool.settings import Settings
+from spool.store.database import Database
+from worker.engine.client import Engine
+from worker.engine.protocol import EngineOptions
+from worker.engine.scheduler import BatchLimits
+from worker.models.base import ModelInfo
+from worker.models.load import load_model
+
+pytestmark = pytest.mark.integration
+DEMO = Path(__file__).parents[3] / "models" / "demo"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    limits = BatchLimits(utterances=2, samples=4 * 40 * RATE, padding=0.5)
+    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, limits=limits, loader=LOADER)).start()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    gate = tmp_path / "gate"
+    yield gate
+    gate.touch()
+
+
+@pytest.fixture
+def shop(
+    sqlite_url: str, tmp_path: Path, gate: Path, engine: Engine, make_settings: Callable[..., Settings]
+) -> Iterator[Shop]:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    db = Database(sqlite_url)
+    models = {"plain": "plain", "gated": f"gate={gate}"}
+    settings = make_settings(models=models, default_model="plain", source_roots=(archive,))
+    yield Shop(settings, db, engine, archive)
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"sha256": "1" * 64},
+        {"files": {"weights": "0" * 64, "tokenizer": "1" * 64}},
+        {"files": {"weights": "0" * 64, "config": "1" * 64}},
+        {"dtype": "bfloat16"},
+        {"device": "Device(gpu, 0)"},
+    ],
+)
+def test_whatever_an_answer_depends_on_makes_another_maker(
+    other: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = ModelInfo("demo", "0" * 64, files={"weights": "0" * 64}, dtype="float32", device="Device(cpu, 0)")
+    assert replace(info, name="elsewhere").digest == info.digest
+    assert replace(info, device="Device(cpu, 1)").digest == info.digest
+    assert replace(info, **other).digest != info.digest  # type: ignore[arg-type]
+    before = info.digest
+    monkeypatch.setattr("worker.models.base.DECODER_VERSION", 2)
+    assert info.digest != before
+
+
+def test_a_folder_with_another_vocabulary_is_another_maker(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(DEMO, folder)
+    first = load_model(folder).info
+    config = json.loads((folder / "config.json").read_text())
+    config["spoken_by"] = "somebody else"
+    (folder / "config.json").write_text(json.dumps(config))
+    second = load_model(folder).info
+    assert (second.sha256, second.digest == first.digest) == (first.sha256, False)
+
+
+def test_a_file_swapped_for_one_of_equal_size_between_attempts_is_refused(shop: Shop, gate: Path) -> None:
+    path = shop.record("long.wav", speechlike(200, 0.3))
+    job_id = shop.submit(path, model="gated")
+    running = shop.start(job_id)
+    until(gate.with_suffix(".reached").exists, "a batch at the gate")
+    shop.draining.set()
+    gate.touch()
+    assert running.end() == "handed back"
+    shop.draining.clear()
+    size = path.stat().st_size
+    assert shop.record("long.wav", speechlike(200, 0.5)).stat().st_size == size
+    assert shop.run(job_id) == "failed"
+    job = shop.job(job_id)
+    assert job.error_code == "source_changed"
+    assert "changed since an earlier attempt" in (job.error_message or "")
+
+
+def test_a_file_swapped_while_it_is_decoded_is_refused(shop: Shop, gate: Path) -> None:
+    path = shop.record("long.wav", speechlike(200, 0.3))
+    job_id = shop.submit(path, model="gated")
+    running = shop.start(job_id)
+    until(gate.with_suffix(".reached").exists, "a batch at the gate")
+    shop.record("other.wav", speechlike(200, 0.5)).rename(path)
+    gate.touch()
+    assert running.end() == "failed"
+    assert shop.job(job_id).error_code == "source_changed"
+
+
+def test_a_file_that_was_only_touched_is_the_same(shop: Shop, gate: Path) -> None:
+    path = shop.record("long.wav", speechlike(60))
+    job_id = shop.submit(path, model="gated")
+    running = shop.start(job_id)
+    until(gate.with_suffix(".reached").exists, "a batch at the gate")
+    path.touch()
+    gate.touch()
+    assert running.end() == "done"
+    assert shop.job(job_id).state is JobState.DONE

@@ -1,0 +1,53 @@
+"""`spool-worker speech`: is anyone speaking in these files, without a queue and without a model of words.
+
+The contract of `--format json`, one object a file, in the order given:
+
+    {"file", "duration", "frame_seconds": 0.032, "probabilities": [...], "spans": [{"label", "start", "end"}]}
+    {"file", "error": {"code", "message"}}        for a file that failed
+
+Probabilities have seven decimals, times are seconds. Spans cover the recording without a gap; their labels
+are `speech`, `no_speech` (nothing there needs decoding) and `unclear`.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, rounded, rows_of
+
+
+class SpeechFormat(StrEnum):
+    """What to print."""
+
+    json = "json"
+
+
+def speech(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to listen to.")],
+    _form: Annotated[SpeechFormat, typer.Option("--format", help="What to print.")] = SpeechFormat.json,
+) -> None:
+    """Print where somebody speaks in recordings, and how probable speech is every 32 ms."""
+    from worker.audio.resample import SAMPLE_RATE
+    from worker.speech.detector import FRAME_SECONDS, SpeechDetector
+    from worker.speech.spans import label_spans
+
+    detector = SpeechDetector.load()
+
+    def detect(path: Path) -> Row:
+        probabilities, samples = detector.follow(mono_blocks(path))
+        spans = label_spans(probabilities, samples)
+        return {
+            "duration": samples / SAMPLE_RATE,
+            "frame_seconds": FRAME_SECONDS,
+            "probabilities": rounded(probabilities),
+            "spans": [
+                {"label": span.label, "start": round(span.start, 3), "end": round(span.end, 3)}
+                for span in spans
+            ],
+        }
+
+    rows = rows_of(files, detect)
+    print_json(rows)
+    exit_by(rows)

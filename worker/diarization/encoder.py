@@ -1,0 +1,127 @@
+"""The voice encoder: 1.6 s of speech to 256 non-negative numbers of length one that tell voices apart (GE2E).
+
+Owns mel features and the network; leaves which windows to hear to `worker.diarization.windows`. Many
+windows of one length are encoded at once. Paper: Wan et al. 2018, "Generalized end-to-end loss for speaker
+verification"; source of weights and features: Resemblyzer 0.1.4 (models/voice-encoder/README.md).
+"""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import WeightsMismatch
+from worker.audio.resample import SAMPLE_RATE
+from worker.speech.weights import MODELS, Tensors, read_float32
+
+Floats = NDArray[np.float32]
+Array = Any
+"""Of MLX or of numpy: both have the operators that the network needs."""
+
+HOP = 160
+"""Samples a mel frame: 10 ms at 16 kHz."""
+SIZE = 256
+"""Numbers a voice print."""
+MELS = 40
+WEIGHTS = MODELS / "voice-encoder" / "model.safetensors"
+_WINDOW = 400
+_LAYERS = 3
+_SHAPES = {
+    "linear.weight": (SIZE, SIZE),
+    "linear.bias": (SIZE,),
+    **{f"lstm.weight_ih_l{n}": (4 * SIZE, SIZE if n else MELS) for n in range(_LAYERS)},
+    **{f"lstm.weight_hh_l{n}": (4 * SIZE, SIZE) for n in range(_LAYERS)},
+    **{f"lstm.bias_{part}_l{n}": (4 * SIZE,) for part in ("ih", "hh") for n in range(_LAYERS)},
+}
+
+
+def _mel_filters() -> Floats:
+    """`[40, 201]`: triangles of area one on Slaney's mel scale from 0 to 8 kHz, as librosa's default."""
+    scale = np.linspace(0, 15 + 27 * np.log(SAMPLE_RATE / 2000) / np.log(6.4), MELS + 2)
+    edges = np.where(scale < 15, scale * 200 / 3, 1000 * np.exp((scale - 15) * np.log(6.4) / 27))[:, None]
+    bins = np.fft.rfftfreq(_WINDOW, 1 / SAMPLE_RATE)
+    rising = (bins - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    falling = (edges[2:] - bins) / (edges[2:] - edges[1:-1])
+    area = 2 / (edges[2:] - edges[:-2])
+    filters: Floats = (np.maximum(0, np.minimum(rising, falling)) * area).astype(np.float32)
+    return filters
+
+
+_FILTERS = _mel_filters()
+_HANN = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_WINDOW) / _WINDOW)).astype(np.float32)
+
+
+def mel_power(samples: Floats) -> Floats:
+    """`[T, 40]` mel power, no logarithm, of float32 `[n]`: frame t is centred on sample `200 + 160 * t`.
+
+    T is the number of whole frames of 400 samples; the caller pads.
+    """
+    frames = np.lib.stride_tricks.sliding_window_view(samples, _WINDOW)[::HOP] * _HANN
+    spectra = np.fft.rfft(frames, axis=1)
+    power: Floats = (np.abs(spectra) ** 2).astype(np.float32) @ _FILTERS.T
+    return power
+
+
+class VoiceEncoder:
+    """The network; safe to share.
+
+    On a GPU it runs in MLX. On a CPU it runs in numpy, whose tanh is some 50 times faster than MLX's there.
+    """
+
+    def __init__(self, tensors: Tensors, library: ModuleType | None = None) -> None:
+        """`library` is `mlx.core` or `numpy`. Raises WeightsMismatch where a tensor is not as it
+        should be.
+        """
+        for name, shape in _SHAPES.items():
+            if name not in tensors or tensors[name].shape != shape:
+                raise WeightsMismatch(f"the voice encoder needs a tensor {name} of the shape {shape}")
+        self._library: Any = library or (mx if mx.default_device().type == mx.DeviceType.gpu else np)
+        # sigmoid(v) = 0.5 * tanh(v / 2) + 0.5: with i, f and o halved here, one tanh serves all four gates.
+        halves = np.repeat(np.array([0.5, 0.5, 1.0, 0.5], np.float32), SIZE)[:, None]
+        self._layers = [
+            tuple(
+                self._library.array(array * halves)
+                for array in (
+                    tensors[f"lstm.weight_ih_l{n}"],
+                    tensors[f"lstm.weight_hh_l{n}"],
+                    (tensors[f"lstm.bias_ih_l{n}"] + tensors[f"lstm.bias_hh_l{n}"])[:, None],
+                )
+            )
+            for n in range(_LAYERS)
+        ]
+        self._weight, self._bias = tensors["linear.weight"].T, tensors["linear.bias"]
+
+    @classmethod
+    def load(cls, path: Path = WEIGHTS) -> Self:
+        """The encoder that comes with Spool, or other weights of the same shapes. Raises ModelError."""
+        return cls(read_float32(path))
+
+    def encode(self, mels: Floats) -> Floats:
+        """Voice prints `[N, 256]` of windows `[N, T, 40]`."""
+        # Windows are columns, so that each gate is one contiguous block of rows.
+        steps = self._library.array(np.ascontiguousarray(mels.transpose(1, 2, 0)))
+        states = [(self._library.zeros((SIZE, len(mels)), self._library.float32),) * 2] * _LAYERS
+        for rows in steps:
+            for layer, weights in enumerate(self._layers):
+                states[layer] = self._step(rows, *states[layer], *weights)
+                rows = states[layer][0]
+        raw = np.maximum(np.array(states[-1][0]).T @ self._weight + self._bias, 0)
+        lengths = np.linalg.norm(raw, axis=1, keepdims=True)
+        prints: Floats = raw / np.maximum(lengths, np.float32(1e-12))
+        return prints
+
+    def _step(
+        self, rows: Array, output: Array, memory: Array, weight: Array, recurrent: Array, bias: Array
+    ) -> tuple[Array, Array]:
+        """Output and memory `[256, N]` of an LSTM cell behind the input `rows` `[D, N]`; gates i, f, g, o."""
+        tanh = self._library.tanh
+        gates = weight @ rows
+        gates += recurrent @ output
+        gates += bias
+        gates = tanh(gates)
+        kept = (gates[SIZE : 2 * SIZE] + 1) * memory
+        memory = 0.5 * (kept + (gates[:SIZE] + 1) * gates[2 * SIZE : 3 * SIZE])
+        return 0.5 * (gates[3 * SIZE :] + 1) * tanh(memory), memory

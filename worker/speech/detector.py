@@ -1,0 +1,188 @@
+"""The speech detector: Silero VAD 6 at 16 kHz, one probability of speech for every 512 samples (32 ms).
+
+Owns the network and its state between blocks; leaves what the probabilities mean to `worker.speech.spans`.
+numpy alone, so it runs beside the engine or in any other process. All but one LSTM cell needs no state and is
+computed for many frames at once; the cell steps through time for all recordings of a call together.
+
+Source: github.com/snakers4/silero-vad, release 6.2.3, the file `silero_vad_16k_op15.onnx` (the release's own
+safetensors file holds other weights). Tensors: models/silero-vad/README.md.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import AudioNotFinite, WeightsMismatch
+from worker.audio.resample import SAMPLE_RATE
+from worker.speech.weights import MODELS, Tensors, read_float32
+
+Floats = NDArray[np.float32]
+State = NDArray[np.float64]
+
+FRAME = 512
+"""Samples a probability stands for."""
+FRAME_SECONDS = FRAME / SAMPLE_RATE
+WEIGHTS = MODELS / "silero-vad" / "model.safetensors"
+_CONTEXT = 64
+_WINDOW, _HOP, _BINS = 256, 128, 129
+_STRIDES = (1, 2, 2, 1)
+_UNITS = 128
+_AT_ONCE = 512
+"""Frames whose features are computed at once: some 10 MB of intermediate values."""
+_SHAPES = {
+    "stft_conv.weight": (2 * _BINS, 1, _WINDOW),
+    "conv1.weight": (128, _BINS, 3),
+    "conv2.weight": (64, 128, 3),
+    "conv3.weight": (64, 64, 3),
+    "conv4.weight": (128, 64, 3),
+    "lstm_cell.weight_ih": (4 * _UNITS, 128),
+    "lstm_cell.weight_hh": (4 * _UNITS, _UNITS),
+    "final_conv.weight": (1, _UNITS, 1),
+}
+
+
+class SpeechDetector:
+    """The network, without state: safe to share. `stream()` follows one recording block by block."""
+
+    def __init__(self, tensors: Tensors) -> None:
+        """Raises WeightsMismatch where a tensor is missing or has another shape."""
+        for name, shape in _SHAPES.items():
+            if name not in tensors or tensors[name].shape != shape:
+                raise WeightsMismatch(f"the speech detector needs a tensor {name} of the shape {shape}")
+        self._basis = np.ascontiguousarray(tensors["stft_conv.weight"][:, 0].T)
+        self._layers = [
+            (_columns(tensors[f"conv{layer}.weight"]), tensors[f"conv{layer}.bias"], stride)
+            for layer, stride in enumerate(_STRIDES, 1)
+        ]
+        # sigmoid(v) = 0.5 * tanh(v / 2) + 0.5: with i, f and o halved here, one tanh serves all four gates.
+        halves = np.repeat(np.array([0.5, 0.5, 1.0, 0.5], np.float32), _UNITS)
+        self._input = tensors["lstm_cell.weight_ih"].T * halves
+        self._recurrent = np.ascontiguousarray(tensors["lstm_cell.weight_hh"].T * halves)
+        self._bias = (tensors["lstm_cell.bias_ih"] + tensors["lstm_cell.bias_hh"]) * halves
+        self._output, self._offset = tensors["final_conv.weight"][0, :, 0], tensors["final_conv.bias"][0]
+
+    @classmethod
+    def load(cls, path: Path = WEIGHTS) -> Self:
+        """The detector that comes with Spool, or other weights of the same shapes. Raises ModelError."""
+        return cls(read_float32(path))
+
+    def probabilities(self, recordings: Sequence[Floats]) -> list[Floats]:
+        """`[ceil(n / 512)]` of each recording (float32 `[n]` at 16 kHz, up to 1.0), stepped through together.
+
+        A last frame that is not full is filled with zeros. Raises AudioNotFinite.
+        """
+        rows = [self._gates(_frames(_finite(samples))) for samples in recordings]
+        longest = max((len(row) for row in rows), default=0)
+        gates = np.zeros((longest, len(rows), 4 * _UNITS), np.float32)
+        for index, row in enumerate(rows):
+            gates[: len(row), index] = row
+        states, _ = self._steps(gates, np.zeros((2, len(rows), _UNITS)))
+        return [self._heads(states[: len(row), index]) for index, row in enumerate(rows)]
+
+    def stream(self) -> "DetectorStream":
+        """Follows one recording from its start."""
+        return DetectorStream(self)
+
+    def follow(self, blocks: Iterable[Floats]) -> tuple[Floats, int]:
+        """The probabilities of one recording that comes in `blocks` (float32 `[n]`), and its samples."""
+        stream = self.stream()
+        parts = [stream.push(block) for block in blocks]
+        return np.concatenate([*parts, stream.finish()]), stream.samples
+
+    def _gates(self, frames: Floats) -> Floats:
+        """`[N, 512]`: what the LSTM cell's gates get from the input, of frames `[N, 64 + 512]`."""
+        parts = [self._features(frames[at : at + _AT_ONCE]) for at in range(0, len(frames), _AT_ONCE)]
+        if not parts:
+            return np.zeros((0, 4 * _UNITS), np.float32)
+        gates: Floats = np.concatenate(parts) @ self._input + self._bias
+        return gates
+
+    def _features(self, frames: Floats) -> Floats:
+        """`[N, 128]`: magnitudes of four short-time spectra, then four convolutions that leave one step."""
+        padded = np.pad(frames, ((0, 0), (0, _CONTEXT)), mode="reflect")
+        starts = range(0, padded.shape[1] - _WINDOW + 1, _HOP)
+        spectra = np.stack([padded[:, at : at + _WINDOW] for at in starts], axis=1) @ self._basis
+        steps: NDArray[np.floating[Any]] = np.sqrt(spectra[..., :_BINS] ** 2 + spectra[..., _BINS:] ** 2)
+        for weight, bias, stride in self._layers:
+            around = np.pad(steps, ((0, 0), (1, 1), (0, 0)))
+            stop = around.shape[1] - 2
+            triples = np.concatenate([around[:, at : stop + at : stride] for at in range(3)], axis=2)
+            steps = np.maximum(triples @ weight + bias, 0)
+        return steps[:, 0].astype(np.float32)
+
+    def _steps(self, gates: Floats, state: State) -> tuple[Floats, State]:
+        """The cell's outputs `[T, B, 128]` and its state `[2, B, 128]` (output, memory) behind them."""
+        output, memory = state[0].astype(np.float32), state[1]
+        outputs = np.empty((*gates.shape[:2], _UNITS), np.float32)
+        for row, out in zip(gates, outputs, strict=True):
+            # In double precision: numpy's float32 tanh alone would move a probability by up to 8e-6.
+            squashed = np.tanh(output @ self._recurrent + row, dtype=np.float64)
+            doubled = squashed + 1.0
+            memory = 0.5 * (doubled[:, 128:256] * memory + doubled[:, :128] * squashed[:, 256:384])
+            np.multiply(0.5 * doubled[:, 384:], np.tanh(memory), out=out, casting="same_kind")
+            output = out
+        return outputs, np.stack([output.astype(np.float64), memory])
+
+    def _heads(self, states: Floats) -> Floats:
+        logits = np.maximum(states, 0) @ self._output + self._offset
+        probabilities: Floats = np.float32(0.5) * np.tanh(np.float32(0.5) * logits) + np.float32(0.5)
+        return probabilities
+
+
+class DetectorStream:
+    """One recording on its way; `samples` counts what came in."""
+
+    def __init__(self, detector: SpeechDetector) -> None:
+        self.samples = 0
+        self._detector = detector
+        self._held = np.zeros(_CONTEXT, np.float32)
+        self._state: State = np.zeros((2, 1, _UNITS))
+
+    def push(self, block: Floats) -> Floats:
+        """The probabilities of the frames that `block` (float32 `[n]`) completes. Raises AudioNotFinite."""
+        held = np.concatenate([self._held, _finite(block, self.samples)])
+        self.samples += len(block)
+        whole = (len(held) - _CONTEXT) // FRAME * FRAME
+        self._held = held[whole:]
+        return self._detect(held[: whole + _CONTEXT]) if whole else np.zeros(0, np.float32)
+
+    def finish(self) -> Floats:
+        """The probability of the last frame, filled with zeros; empty where the last frame was full."""
+        left = len(self._held) - _CONTEXT
+        return self._detect(np.pad(self._held, (0, FRAME - left))) if left else np.zeros(0, np.float32)
+
+    def _detect(self, samples: Floats) -> Floats:
+        """Of `samples` `[64 + N * 512]`, the first 64 being the frame's before."""
+        detector = self._detector
+        states, self._state = detector._steps(detector._gates(_with_context(samples))[:, None], self._state)
+        return detector._heads(states[:, 0])
+
+
+def _frames(samples: Floats) -> Floats:
+    """`[N, 64 + 512]` of a whole recording: zeros before the first frame and behind the last."""
+    missing = -len(samples) % FRAME
+    return _with_context(np.pad(samples, (_CONTEXT, missing)))
+
+
+def _with_context(samples: Floats) -> Floats:
+    if len(samples) < _CONTEXT + FRAME:
+        return np.zeros((0, _CONTEXT + FRAME), np.float32)
+    return np.lib.stride_tricks.sliding_window_view(samples, _CONTEXT + FRAME)[::FRAME]
+
+
+def _columns(weight: Floats) -> NDArray[np.float64]:
+    """A convolution's `[O, C, 3]` as a matrix `[3 * C, O]`; in double precision, which halves the error."""
+    return np.ascontiguousarray(weight.transpose(2, 1, 0).reshape(-1, len(weight)), np.float64)
+
+
+def _finite(samples: Floats, before: int = 0) -> Floats:
+    if samples.ndim != 1:
+        raise ValueError(f"the detector hears one channel, float32 [n], not an array of {samples.shape}")
+    bad = np.flatnonzero(~np.isfinite(samples))
+    if len(bad):
+        at = before + int(bad[0])
+        raise AudioNotFinite(f"sample {at} ({at / SAMPLE_RATE:.3f} s) is not a finite number")
+    return samples.astype(np.float32, copy=False)

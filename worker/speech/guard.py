@@ -1,0 +1,88 @@
+"""What the detector says of words: which were probably invented, and how much of the speech has words.
+
+Pure functions of words with times and the detector's probabilities; the caller keeps, marks or drops. A true
+word reaches a probability of 0.1 within 0.1 s of its time in 99.9 % of 6,224 cases (docs/speakers.md), so a
+word that does not is doubtful, and only a segment that holds no other word is worth dropping.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.audio.resample import SAMPLE_RATE
+from worker.speech.detector import FRAME_SECONDS
+from worker.speech.spans import Stretch
+
+DOUBT = 0.1
+MARGIN = 0.1
+
+
+class TimedWord(Protocol):
+    """Anything with a start and an end in seconds of the recording."""
+
+    @property
+    def start(self) -> float:
+        """Seconds."""
+        ...
+
+    @property
+    def end(self) -> float:
+        """Seconds."""
+        ...
+
+
+def doubtful_words(
+    words: Sequence[TimedWord],
+    probabilities: NDArray[np.float32],
+    threshold: float = DOUBT,
+    margin: float = MARGIN,
+) -> list[bool]:
+    """For each word whether the detector stays below `threshold` from `margin` before it to `margin` behind.
+
+    A word beyond the last probability is judged by the last one; without any, no word is doubtful.
+    """
+    last = len(probabilities) - 1
+    if last < 0:
+        return [False] * len(words)
+    verdicts = []
+    for word in words:
+        first = min(max(int((word.start - margin) / FRAME_SECONDS), 0), last)
+        stop = max(int(np.ceil((word.end + margin) / FRAME_SECONDS)), first + 1)
+        verdicts.append(bool(probabilities[first:stop].max() < threshold))
+    return verdicts
+
+
+def invented_segments(doubtful: Sequence[bool], segments: Sequence[range]) -> list[bool]:
+    """For each segment (a range of word indices) whether it holds words and all of them are doubtful."""
+    return [bool(segment) and all(doubtful[index] for index in segment) for segment in segments]
+
+
+def speech_coverage(
+    words: Sequence[TimedWord], stretches: Sequence[Stretch], reach: float = 0.5
+) -> float | None:
+    """The share of detected speech within `reach` seconds of a word; None where no speech was detected."""
+    covered = _union([(max(0.0, word.start - reach), word.end + reach) for word in words])
+    total = both = 0.0
+    at = 0
+    for first, last in stretches:
+        start, end = first / SAMPLE_RATE, last / SAMPLE_RATE
+        total += end - start
+        while at < len(covered) and covered[at][1] <= start:
+            at += 1
+        index = at
+        while index < len(covered) and covered[index][0] < end:
+            both += min(end, covered[index][1]) - max(start, covered[index][0])
+            index += 1
+    return both / total if total else None
+
+
+def _union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    joined: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined

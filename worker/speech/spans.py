@@ -1,0 +1,142 @@
+"""Stretches of a recording by the detector's probabilities: speech, no speech, and what is unclear.
+
+Owns the rules and their thresholds; leaves the network to `worker.speech.detector` and knows no engine. Two
+rules that are measured apart (docs/speakers.md) and leave room between them:
+
+- *speech*: Silero's own hysteresis. On at `threshold`, off once the probability has stayed below `release`
+  for `min_silence`; short stretches are dropped, the others padded.
+- *no speech*: below `NO_SPEECH` for 4 s or more, less a margin on both sides. Nothing of it needs decoding.
+  At the recording's ends there is nothing to keep a margin from.
+- *unclear*: all the rest, which the engine hears too.
+"""
+
+import itertools
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.audio.resample import SAMPLE_RATE
+from worker.speech.detector import FRAME
+
+Probabilities = NDArray[np.float32]
+Stretch = tuple[int, int]
+"""Start and end in samples at 16 kHz, the end not included."""
+
+
+class SpanLabel(StrEnum):
+    """What the detector says of a span."""
+
+    speech = "speech"
+    none = "no_speech"
+    unclear = "unclear"
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechSpan:
+    """One span in seconds of the recording."""
+
+    start: float
+    end: float
+    label: SpanLabel
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechOptions:
+    """When speech is on; durations in seconds. The default diarizer is measured with these values."""
+
+    threshold: float = 0.5
+    release: float = 0.35
+    min_speech: float = 0.25
+    min_silence: float = 0.3
+    pad: float = 0.06
+
+
+@dataclass(frozen=True, slots=True)
+class NoSpeechOptions:
+    """When a stretch needs no decoding; durations in seconds. 4 s lost no word of 6,224, 2 s did."""
+
+    threshold: float = 0.2
+    seconds: float = 4.0
+    margin: float = 0.5
+
+
+SPEECH = SpeechOptions()
+NO_SPEECH = NoSpeechOptions()
+
+
+def speech_stretches(
+    probabilities: Probabilities, samples: int, options: SpeechOptions = SPEECH
+) -> list[Stretch]:
+    """Where somebody speaks in a recording of `samples`, in order and without overlap."""
+    stretches: list[Stretch] = []
+    start: int | None = None
+    quiet: int | None = None
+    for index, probability in enumerate(probabilities.tolist()):
+        at = index * FRAME
+        if probability >= options.threshold:
+            quiet = None
+            start = at if start is None else start
+        elif probability < options.release and start is not None:
+            quiet = at if quiet is None else quiet
+            if at - quiet >= options.min_silence * SAMPLE_RATE:
+                if quiet - start > options.min_speech * SAMPLE_RATE:
+                    stretches.append((start, quiet))
+                start = quiet = None
+    if start is not None and samples - start > options.min_speech * SAMPLE_RATE:
+        stretches.append((start, samples))
+    return _padded(stretches, samples, int(options.pad * SAMPLE_RATE))
+
+
+def _padded(stretches: list[Stretch], samples: int, pad: int) -> list[Stretch]:
+    """Each stretch grown by `pad` on both sides, or by half of the gap where that is less."""
+    if not stretches:
+        return []
+    gaps = [after[0] - before[1] for before, after in itertools.pairwise(stretches)]
+    rooms = [min(pad, stretches[0][0]), *(min(pad, gap // 2) for gap in gaps), pad]
+    return [
+        (start - rooms[index], min(samples, end + rooms[index + 1]))
+        for index, (start, end) in enumerate(stretches)
+    ]
+
+
+def silent_stretches(
+    probabilities: Probabilities, samples: int, options: NoSpeechOptions = NO_SPEECH
+) -> list[Stretch]:
+    """Where nobody speaks for so long that nothing need be decoded, the margins left out."""
+    low = np.concatenate(([False], probabilities < options.threshold, [False]))
+    edges = np.flatnonzero(np.diff(low.astype(np.int8)))
+    margin = round(options.margin * SAMPLE_RATE)
+    stretches = []
+    for first, last in zip((edges[::2] * FRAME).tolist(), (edges[1::2] * FRAME).tolist(), strict=True):
+        end = min(last, samples)
+        if end - first >= options.seconds * SAMPLE_RATE:
+            stretches.append((first + margin if first else 0, end - margin if end < samples else end))
+    return stretches
+
+
+def label_spans(
+    probabilities: Probabilities,
+    samples: int,
+    speech: SpeechOptions = SPEECH,
+    silence: NoSpeechOptions = NO_SPEECH,
+) -> list[SpeechSpan]:
+    """The whole recording of `samples` as spans that neither overlap nor leave a gap."""
+    labelled = sorted(
+        [(*stretch, SpanLabel.speech) for stretch in speech_stretches(probabilities, samples, speech)]
+        + [(*stretch, SpanLabel.none) for stretch in silent_stretches(probabilities, samples, silence)]
+    )
+    spans: list[SpeechSpan] = []
+    reached = 0
+    for start, end, label in [*labelled, (samples, samples, SpanLabel.unclear)]:
+        if start > reached:
+            spans.append(_span(reached, start, SpanLabel.unclear))
+        if end > max(start, reached):
+            spans.append(_span(max(start, reached), end, label))
+        reached = max(reached, end)
+    return spans
+
+
+def _span(start: int, end: int, label: SpanLabel) -> SpeechSpan:
+    return SpeechSpan(start / SAMPLE_RATE, end / SAMPLE_RATE, label)
