@@ -136,14 +136,14 @@ def long_recording(
     model: NemoModel, path: Path, options: SearchOptions
 ) -> tuple[WordErrors, WordErrors, float]:
     """Errors through chunks and stitching, errors cut at the reference segments, median error of starts."""
-    told = json.loads(path.with_suffix(".json").read_text())
-    audio = read_audio(path.with_name(told["audio"]))
+    reference = json.loads(path.with_suffix(".json").read_text())
+    audio = read_audio(path.with_name(reference["audio"]))
     words, _ = through_chunks(model, audio, options)
-    whole = word_errors(told["text"], " ".join(word.text for word in words))
-    pieces = [audio[int(s["start"] * RATE) : int(s["end"] * RATE)] for s in told["segments"]]
+    errors = word_errors(reference["text"], " ".join(word.text for word in words))
+    pieces = [audio[int(s["start"] * RATE) : int(s["end"] * RATE)] for s in reference["segments"]]
     texts = decoded(model, pieces, options)
-    cut = total_errors(word_errors(s["text"], t) for s, t in zip(told["segments"], texts, strict=True))
-    return whole, cut, time_error(told["words"], words)
+    cut = total_errors(word_errors(s["text"], t) for s, t in zip(reference["segments"], texts, strict=True))
+    return errors, cut, time_error(reference["words"], words)
 
 
 def time_error(told: Sequence[dict[str, Any]], words: Sequence[Word]) -> float:
