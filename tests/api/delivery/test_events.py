@@ -175,7 +175,7 @@ def test_nobody_waits_in_silence(live: Live, recordings: Path, monkeypatch: pyte
     monkeypatch.setattr("api.delivery.sse.KEEP_ALIVE_S", 0.01)
     path = f"{live.url}/v1/jobs/{job_of(live, recordings)}/events"
     with httpx.Client(timeout=60, verify=False) as client, client.stream("GET", path) as response:
-        assert next(line for line in response.iter_lines() if line.startswith(":")) == ": still here"
+        assert next(line for line in response.iter_lines() if line.startswith(":")) == ": keep-alive"
 
 
 def test_a_stream_ends_with_its_key(
