@@ -1,6 +1,6 @@
-"""The FastAPI application: its middleware, its OpenAPI page, and what lives as long as the process.
+"""The FastAPI application: middleware, OpenAPI description, and the lifespan of its services.
 
-Which routes there are is in `api.routing`.
+The routes are in `api.routing`.
 """
 
 from collections.abc import AsyncIterator
@@ -26,14 +26,14 @@ from spool.settings import Settings
 
 
 class _App(FastAPI):
-    """FastAPI behind its guard, whose page also holds the form of its problems."""
+    """FastAPI behind our middleware, with the schema of problems in its OpenAPI description."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             page = super().openapi()
             described.add_problem_schema(page)
             if not must_ask(self.state.settings):
-                described.let_anybody_in(page)
+                described.make_keys_optional(page)
         return super().openapi()
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -49,7 +49,7 @@ class _App(FastAPI):
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application for these settings. Opens nothing until it is started."""
+    """The application for these settings. Opens no connection until it is started."""
     app = _App(
         title="Spool",
         version=__version__,

@@ -1,13 +1,12 @@
-"""Asks the parts that the API depends on for a sign of life, each with a time limit.
+"""Health checks of the parts that the API depends on, each with a time limit.
 
-A part that hangs keeps its own thread busy and nobody else's: while it hangs it counts as silent and is not
-asked a second time. Knows how to ask, not what the answer is for.
+A part that hangs occupies only its own thread. While it hangs it counts as failed and is not checked again.
 """
 
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as Silent
+from concurrent.futures import TimeoutError as CheckTimeout
 
 import structlog
 
@@ -20,38 +19,38 @@ TIMEOUT_S = 2.0
 
 
 class Probes:
-    """Named questions; each raises where its part is unwell."""
+    """Named checks; each raises if its part is unhealthy."""
 
-    def __init__(self, questions: Mapping[str, Callable[[], object]]) -> None:
-        self._questions = dict(questions)
+    def __init__(self, probes: Mapping[str, Callable[[], object]]) -> None:
+        self._probes = dict(probes)
         self._threads = {
-            name: ThreadPoolExecutor(1, thread_name_prefix=f"probe-{name}") for name in self._questions
+            name: ThreadPoolExecutor(1, thread_name_prefix=f"probe-{name}") for name in self._probes
         }
 
-    def ask(self, patience: float = TIMEOUT_S) -> dict[str, CheckOut]:
-        """Ask all at once; the whole takes at most `patience` seconds."""
+    def ask(self, timeout: float = TIMEOUT_S) -> dict[str, CheckOut]:
+        """Run all checks in parallel, for at most `timeout` seconds."""
         began = time.monotonic()
-        answers = {name: self._threads[name].submit(_timed, ask) for name, ask in self._questions.items()}
+        answers = {name: self._threads[name].submit(_timed, ask) for name, ask in self._probes.items()}
         checks = {}
         for name, answer in answers.items():
-            ok, detail, took = False, "", patience
+            ok, detail, took = False, "", timeout
             try:
-                took = answer.result(max(0.0, began + patience - time.monotonic()))
+                took = answer.result(max(0.0, began + timeout - time.monotonic()))
                 ok = True
-            except Silent:
+            except CheckTimeout:
                 answer.cancel()
-                detail = f"no answer in {patience:g} s"
+                detail = f"no answer in {timeout:g} s"
             except SpoolError as error:
                 detail, took = error.message, time.monotonic() - began
-            except Exception as error:  # noqa: BLE001 (whatever a client library raises: the part is unwell)
-                # The library's words may hold addresses and credentials; they go to the log alone.
-                log.warning("a part is unwell", part=name, error=repr(error))
+            except Exception as error:  # noqa: BLE001 (whatever a client library raises: the part is unhealthy)
+                # The library's message may contain addresses and credentials; it goes only to the log.
+                log.warning("a health check failed", part=name, error=repr(error))
                 detail, took = f"does not answer ({type(error).__name__})", time.monotonic() - began
             checks[name] = CheckOut(ok=ok, milliseconds=round(took * 1000), detail=detail)
         return checks
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop the threads."""
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
 

@@ -1,7 +1,7 @@
-"""Every error as `application/problem+json` (RFC 9457): which status a code answers with, and how it reads.
+"""Every error as `application/problem+json` (RFC 9457): the status of each code, and the text.
 
-Knows HTTP statuses and the ground's error tree. What was not foreseen is logged in full under an id and
-told to the caller as that id alone.
+Maps `spool.errors` to HTTP statuses. An unexpected error is logged in full under an id; the caller gets only
+the id.
 """
 
 import json
@@ -25,10 +25,10 @@ log = structlog.get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 20
 """Errors of one request that its answer lists: an answer stays below 64 KB, whatever was sent."""
-# Its clients look for the sentence in a member of their own.
+# OpenAI's clients read the message from the member `error`.
 OPENAI_PATH = "/v1/audio/transcriptions"
 
-# The most special class wins; a class that is not listed answers as its nearest listed parent.
+# The most specific class wins; a class that is not listed has the status of its nearest listed parent.
 STATUS: Mapping[type[errors.SpoolError], int] = {
     errors.SpoolError: 500,
     errors.InvalidRequest: 422,
@@ -60,7 +60,7 @@ _HTTP_CODES = {
 
 
 class Problem(Exception):
-    """An answer that only HTTP knows: a status, a stable code, a sentence, headers and members of its own."""
+    """An error that exists only in HTTP: status, stable code, message, headers, and extension members."""
 
     def __init__(
         self,
@@ -99,13 +99,13 @@ def problem_response(
     if request.url.path == OPENAI_PATH:
         body["error"] = {"message": body["detail"], "type": code, "code": code, "param": None}
     body |= {key: value for key, value in (members or {}).items() if key not in body}
-    # ASCII, so that half a surrogate pair in what was sent cannot spoil the answer about it.
+    # ASCII, since the request may have contained half a surrogate pair.
     text = json.dumps(body, separators=(",", ":"))
     return Response(text, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
 def status_of(error: errors.SpoolError) -> int:
-    """The HTTP status that an error of the ground answers with."""
+    """The HTTP status of an error."""
     for kind in type(error).__mro__:
         if kind in STATUS:
             return STATUS[kind]
@@ -113,13 +113,13 @@ def status_of(error: errors.SpoolError) -> int:
 
 
 def install(app: FastAPI) -> None:
-    """Let `app` answer every error as a problem."""
+    """Make `app` answer every error as a problem."""
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(errors.SpoolError, _on_spool_error)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
-    app.add_exception_handler(Exception, _on_unforeseen)
+    app.add_exception_handler(Exception, _on_unexpected)
 
 
 def _on_problem(request: Request, error: Exception) -> Response:
@@ -133,13 +133,13 @@ def _on_spool_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, errors.SpoolError)
     status = status_of(error)
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        return _on_unforeseen(request, error)
+        return _on_unexpected(request, error)
     headers = {}
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = "5"
-        log.warning("a store refused", **subject(), path=request.url.path, error=error.message)
+        log.warning("a store does not answer", **subject(), path=request.url.path, error=error.message)
     return problem_response(request, status, error.code, error.message, headers=headers)
 
 
@@ -172,7 +172,7 @@ def _on_http(request: Request, error: Exception) -> Response:
         detail = f"There is nothing at {request.url.path}."
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = ", ".join(_methods_at(request)) or (error.headers or {}).get("allow", "")
-        detail = f"{request.method} is not offered at {request.url.path}; {allowed} is."
+        detail = f"{request.method} is not allowed at {request.url.path}; allowed: {allowed}."
         return problem_response(request, error.status_code, code, detail, headers={"Allow": allowed})
     else:
         detail = f"{error.detail}."
@@ -180,19 +180,19 @@ def _on_http(request: Request, error: Exception) -> Response:
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Every method of the path. Each has a route of its own, and Starlette names the first one's alone."""
+    """Every method of the path. Each is a route of its own, and Starlette names only the first one's."""
     paths = request.app.openapi()["paths"].items()
-    found = [item for path, item in paths if compile_path(path)[0].match(request.url.path)]
-    return sorted(method.upper() for item in found for method in item)
+    matching = [item for path, item in paths if compile_path(path)[0].match(request.url.path)]
+    return sorted(method.upper() for item in matching for method in item)
 
 
 def _on_disconnect(request: Request, _error: Exception) -> Response:
-    # Nobody is there to read it; the answer only ends the request in an orderly way.
-    return problem_response(request, 400, "disconnected", "The request was cut off before its end.")
+    # Nobody reads it; the answer only completes the request.
+    return problem_response(request, 400, "disconnected", "The request broke off before its end.")
 
 
-def _on_unforeseen(request: Request, error: Exception) -> Response:
+def _on_unexpected(request: Request, error: Exception) -> Response:
     reference = f"err_{uuid.uuid4().hex[:12]}"
-    log.error("unforeseen error", **subject(), reference=reference, path=request.url.path, exc_info=error)
-    detail = f"Something went wrong inside; the server's log tells it under {reference}."
+    log.error("unexpected error", **subject(), reference=reference, path=request.url.path, exc_info=error)
+    detail = f"An unexpected error occurred. The server's log has the details under {reference}."
     return problem_response(request, 500, "internal", detail, members={"reference": reference})

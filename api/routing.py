@@ -1,7 +1,6 @@
-"""Every route on one screen: its method, path, handler, the scope it asks of its caller, and its
-documentation.
+"""Every route on one screen: its method, path, handler, required scope and documentation.
 
-A route that is not in this table lets nobody in; a test holds the table against the application.
+A route that is not in this table admits nobody; a test compares the table with the application.
 """
 
 from collections.abc import Callable
@@ -42,7 +41,7 @@ class Route(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """The heading it stands under on the OpenAPI page."""
+        """Its heading in the OpenAPI description."""
         noun = self.path.split("/")[1]
         return {"audio": "jobs", "overview": "fleet", "workers": "fleet", "models": "fleet"}.get(noun, noun)
 
@@ -62,7 +61,7 @@ ROUTES = (
     Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
     Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
     Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
-    # Submitting is enough to read this one: its answer is the transcript.
+    # The scope submit is enough here, though the answer is a transcript.
     Route("POST", "/audio/transcriptions", openai.transcribe, SUBMIT, page_docs.TRANSCRIBE),
     Route("POST", "/batches", batches.create, SUBMIT, batch_docs.CREATE),
     Route("GET", "/batches", batches.listed, READ, batch_docs.LIST),
@@ -71,7 +70,7 @@ ROUTES = (
     Route("GET", f"{_BATCH}/results", batches.results, READ, batch_docs.RESULTS),
     Route("POST", f"{_BATCH}/retry-failed", batches.retry_failed, SUBMIT, batch_docs.RETRY),
     Route("GET", f"{_BATCH}/events", events.of_batch, READ, webhook_docs.OF_BATCH),
-    # Reading needs the scope too: an endpoint's address may hold a secret of its receiver.
+    # Reading needs the scope submit too: a webhook's address may contain a secret of its receiver.
     Route("POST", "/webhooks", webhooks.create, SUBMIT, webhook_docs.CREATE),
     Route("GET", "/webhooks", webhooks.listed, SUBMIT, webhook_docs.LIST),
     Route("GET", _WEBHOOK, webhooks.one, SUBMIT, webhook_docs.ONE),
@@ -84,7 +83,7 @@ ROUTES = (
         "POST", f"{_WEBHOOK}/deliveries/{{delivery_id}}/replay", webhooks.replay, SUBMIT, webhook_docs.REPLAY
     ),
     Route("GET", "/costs", costs.costs, READ, docs.COSTS),
-    # Hosts and busy seconds reveal everybody's work.
+    # Hosts and busy times tell about every project's work.
     Route("GET", "/workers", fleet.workers, ADMIN, docs.WORKERS),
     Route("GET", "/models", fleet.models, None, docs.MODELS),
 )
@@ -92,21 +91,21 @@ ROUTES = (
 OPEN = frozenset({"GET /healthz", "GET /readyz", "GET /", "GET /docs"})
 """Routes that need no key, like the files of the page and the description of the API."""
 
-SCOPES: dict[str, Scope | None] = {f"{each.method} /v1{each.path}": each.scope for each in ROUTES} | {
+SCOPES: dict[str, Scope | None] = {f"{route.method} /v1{route.path}": route.scope for route in ROUTES} | {
     "GET /v1/jobs/{job_id}/audio": READ,
     "GET /metrics": ADMIN,
 }
-"""What each route that is not open asks for."""
+"""The scope that each other route requires."""
 
 
 def add_routes(app: FastAPI) -> None:
     """Add every route, and the page, to `app`."""
     app.state.scopes = SCOPES
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(let_in)], responses=docs.EVERYWHERE)
-    for each in ROUTES:
-        v1.add_api_route(each.path, each.handler, methods=[each.method], tags=[each.tag], **each.docs)
+    for route in ROUTES:
+        v1.add_api_route(route.path, route.handler, methods=[route.method], tags=[route.tag], **route.docs)
     app.include_router(v1)
-    # A player brings a signed link instead of a key.
+    # A player sends a signed link instead of a key.
     app.add_api_route(
         "/v1/jobs/{job_id}/audio",
         audio.audio,

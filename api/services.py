@@ -1,6 +1,6 @@
-"""What every request needs, opened once a process: settings, stores, queue, sweeper and probes.
+"""What requests need, opened once per process: settings, stores, queue, background threads and probes.
 
-Knows how they are opened and closed, in which order, and nothing of routes.
+Knows how they are opened and closed, and in which order; no route.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from spool.settings import Settings
 from spool.store import Database
 from spool.store.jobs import JobFilter, list_jobs
 
-# Wrong keys from one address. Nobody guesses 256 bits; this spares the database the questions.
+# Wrong keys from one address. Nobody guesses 256 bits; this spares the database the queries.
 _GUESSES, _GUESSES_A_SECOND = 60, 2.0
 
 
@@ -51,11 +51,11 @@ class Services:
 
     @property
     def upload_folder(self) -> Path:
-        """Where uploads wait until they are whole."""
+        """Where uploads are received."""
         return self.settings.home / "uploads"
 
     def close(self) -> None:
-        """Stop sweeping and let the connections go."""
+        """Stop the background threads and close the connections."""
         self.feed.stop()
         self.sender.stop()
         self.sweeper.stop()
@@ -67,14 +67,14 @@ class Services:
 
 
 def open_services(settings: Settings) -> Services:
-    """Open every part and start the sweeper. None has to answer yet; `/readyz` tells which do."""
+    """Open every part and start the background threads. They may answer later; `/readyz` reports which do."""
     database = Database(settings.database_url)
     objects = object_store(settings)
     queue = celery_app(settings)
     pool = queue_name(settings.pool)
 
     def ask_database() -> None:
-        # A database without its tables answers a ping, and no request.
+        # A database without tables answers a ping but no request.
         with database.read() as tx:
             list_jobs(tx, JobFilter(), limit=1)
 
@@ -116,7 +116,7 @@ def services_of(request: Request) -> Services:
 
 
 async def _services(request: Request) -> Services:
-    # A dependency that is no coroutine would be sent to a thread and back with each request.
+    # FastAPI runs a dependency that is no coroutine in a thread, for each request.
     return services_of(request)
 
 

@@ -69,11 +69,11 @@ def failpoint(name: str) -> None:
 def parse_failpoints(text: str) -> dict[str, tuple[str, float]]:
     """`name=action:argument;…` as {name: (action, argument)}. Raises ValueError for what is not known."""
     armed = {}
-    for one in filter(None, (part.strip() for part in text.split(";"))):
-        name, _, told = one.partition("=")
-        action, _, argument = told.partition(":")
+    for entry in filter(None, (part.strip() for part in text.split(";"))):
+        name, _, effect = entry.partition("=")
+        action, _, argument = effect.partition(":")
         if name not in NAMES or action not in {"kill", "stop", "raise", "sleep"}:
-            raise ValueError(f"{one!r} is no failpoint")
+            raise ValueError(f"{entry!r} is not a failpoint")
         armed[name] = (action, float(argument or 1))
     return armed
 

@@ -1,7 +1,6 @@
-"""Lets requests in: finds out who calls, whether their scopes allow the route, and how often they have asked.
+"""Authenticates requests and authorizes them: the caller, the scope that the route requires, the rate limits.
 
-The settings' `SPOOL_API_TOKEN` is the operator's, with every scope. Knows `Authorization` and the rule of the
-route; what is theirs to see is in `caller`.
+`SPOOL_API_TOKEN` is the operator's, with every scope. What a caller may see is in `principal`.
 """
 
 import hmac
@@ -22,13 +21,15 @@ from spool.domain.api_keys import Scope, key_id_of
 from spool.errors import Forbidden, Unauthorized
 from spool.store.api_keys import ApiKey
 
-_bearer = HTTPBearer(auto_error=False, description="An API key (`spool keys create`), where the server asks.")
+_bearer = HTTPBearer(
+    auto_error=False, description="An API key (`spool keys create`), if the server requires one."
+)
 
 
 async def let_in(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
-    """Who calls. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429 and 503."""
+    """The caller. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429 and 503."""
     address = _address(request)
     caller = await _identified(request, credentials.credentials if credentials else None, address)
     request.state.caller = caller
@@ -49,7 +50,7 @@ CallerDep = Annotated[Principal, Depends(let_in)]
 
 
 def rule_name(connection: HTTPConnection) -> str:
-    """The route of a request as `api.routing.SCOPES` names it."""
+    """The route of a request, named as in `api.routing.SCOPES`."""
     return f"{connection.scope['method']} {connection.scope['route'].path}"
 
 
@@ -60,8 +61,8 @@ async def _identified(request: Request, text: str | None, address: str) -> Princ
         return OPERATOR
     key_id = key_id_of(text) if text is not None else None
     if text is not None and key_id is not None:
-        key = key_cache.remembered(key_id, text) or await _found(services, key_id, text, address)
-        request.state.caller = principal_of(key)  # for the log, also where it is refused
+        key = key_cache.remembered(key_id, text) or await _find_key(services, key_id, text, address)
+        request.state.caller = principal_of(key)  # for the log, even if the key is refused
         if not key.alive:
             raise Unauthorized(f"The key {key.id} {'was revoked' if key.revoked_at else 'has expired'}.")
         key_cache.used(key.id)
@@ -74,8 +75,8 @@ async def _identified(request: Request, text: str | None, address: str) -> Princ
     raise _unknown()
 
 
-async def _found(services: Services, key_id: str, text: str, address: str) -> ApiKey:
-    """The key from the database. A caller that guesses is not let through to it for long."""
+async def _find_key(services: Services, key_id: str, text: str, address: str) -> ApiKey:
+    """The key from the database, which a caller that guesses keys soon no longer reaches."""
     if not services.key_cache.has_seen(key_id, text):
         _refuse_guesses(services.misses.take(address, cost=0))
     key = await run_in_threadpool(services.key_cache.find, key_id, text)
@@ -115,14 +116,14 @@ def _count_miss(misses: Buckets, address: str) -> None:
 def _refuse_guesses(allowance: Allowance | None) -> None:
     if allowance is not None and not allowance.allowed:
         headers = {"Retry-After": str(allowance.wait_seconds)}
-        raise Problem(429, "rate_limited", "Too many wrong keys came from this address.", headers)
+        raise Problem(429, "rate_limited", "Too many wrong keys from this address; try again later.", headers)
 
 
 def _check_scope(request: Request, caller: Principal) -> None:
     name = rule_name(request)
     scopes: Mapping[str, Scope | None] = request.app.state.scopes
     if name not in scopes:
-        raise Forbidden("This route has no rule for who may call it, so nobody may.")
+        raise Forbidden("This route has no access rule, so nobody may call it.")
     needed = scopes[name]
     if not caller.may(needed):
         raise Forbidden(f"This needs a key with the scope {needed}.")

@@ -1,8 +1,8 @@
-"""Which keys open this API, as the database has them, remembered for a few seconds.
+"""API keys as the database has them, cached for a few seconds.
 
-A request costs no query while its key is remembered, hence a key that is revoked elsewhere opens for another
-`REMEMBERED_S` at most. From the first key on, ever, nobody is let in without one: that is noticed within
-`LOOK_S`, and an answer that cannot be had from the database lets nobody in. Knows no route and no scope.
+A request with a cached key costs no query, so a key that is revoked elsewhere works for `REMEMBERED_S` more
+at most. Once there has ever been a key, every request needs one: that is noticed within `LOOK_S`, and if the
+database does not answer, nobody is admitted. Knows no route and no scope.
 """
 
 import threading
@@ -28,12 +28,12 @@ log = structlog.get_logger(__name__)
 
 
 def must_ask(settings: Settings) -> bool:
-    """Whether a key is asked for whatever the database holds."""
+    """Whether a key is required whatever the database contains."""
     return settings.api_token is not None or not is_loopback(settings.api_host)
 
 
 class KeyCache:
-    """The keys of one database; a thread watches for the first one."""
+    """The keys of one database. A thread watches for the first one."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -44,15 +44,15 @@ class KeyCache:
         self._noted: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="spool-key_cache", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="spool-key-cache", daemon=True)
         self._notes = ThreadPoolExecutor(1, thread_name_prefix="spool-key-use")
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._watcher.start()
 
     def close(self) -> None:
-        """Watch no more; uses that were noted are written."""
+        """Stop watching, and write the uses noted so far."""
         self._closing.set()
         self._notes.shutdown(wait=True)
         if self._watcher.is_alive():
@@ -60,16 +60,16 @@ class KeyCache:
 
     @property
     def asks(self) -> bool:
-        """Whether a key is asked for, as far as is known now. Asks no database."""
+        """Whether a key is required, as far as is known without a query."""
         return self._must or self._noticed
 
     @property
     def is_sure(self) -> bool:
-        """Whether `asks` was true or checked lately."""
+        """Whether `required` is true or was checked recently."""
         return self.asks or time.monotonic() - self._looked < _STALE_S
 
     def look(self) -> bool:
-        """Whether a key is asked for, by the database. Raises StorageError."""
+        """Whether a key is required, by the database. Raises StorageError."""
         if not self.asks:
             began = time.monotonic()
             with self._database.read() as tx:
@@ -78,19 +78,19 @@ class KeyCache:
         return self.asks
 
     def remembered(self, key_id: str, text: str) -> ApiKey | None:
-        """The key, alive or not, if it was seen lately; None means that the database has to be asked."""
+        """The key, valid or not, if it is cached; None if the database has to be queried."""
         known = self._known.get(key_id)
         if known is None or time.monotonic() - known[1] > REMEMBERED_S or not is_same(text, known[0].sha256):
             return None
         return known[0]
 
     def has_seen(self, key_id: str, text: str) -> bool:
-        """Whether this very key has ever been found: its bearer does not guess."""
+        """Whether this key was found before: its bearer does not guess."""
         known = self._known.get(key_id)
         return known is not None and is_same(text, known[0].sha256)
 
     def find(self, key_id: str, text: str) -> ApiKey | None:
-        """The key by the database, alive or not; None for one that never was. Raises StorageError."""
+        """The key from the database, valid or not; None if there is none. Raises StorageError."""
         began = time.monotonic()
         with self._database.read() as tx:
             key = find_key(tx, key_id)
@@ -105,7 +105,7 @@ class KeyCache:
         return key
 
     def used(self, key_id: str) -> None:
-        """Note that a key let somebody in; written in the background, once a minute."""
+        """Note the use of a key; written in the background, once a minute."""
         now = time.monotonic()
         if now - self._noted.get(key_id, float("-inf")) < USE_NOTED_SECONDS:
             return
@@ -119,12 +119,12 @@ class KeyCache:
             with self._database.begin() as tx:
                 note_use(tx, key_id)
         except SpoolError as error:
-            log.warning("the use of a key was not noted", key=key_id, error=error.message)
+            log.warning("the use of a key could not be recorded", key=key_id, error=error.message)
 
     def _watch(self) -> None:
         while not self._closing.is_set() and not self.asks:
             try:
                 self.look()
             except SpoolError as error:
-                log.warning("cannot see whether there are keys", error=error.message)
+                log.warning("cannot check whether there are keys", error=error.message)
             self._closing.wait(LOOK_S)

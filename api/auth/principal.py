@@ -1,7 +1,7 @@
-"""Who calls, and what is theirs: every look at a job or a batch goes through here.
+"""Callers and what they may see: every access to a job, batch or webhook goes through here.
 
-What belongs to another project is not there for a caller: the answer is that of an id that never was. Knows
-projects and scopes; how a caller became known is in `auth`.
+What belongs to another project answers like an id that does not exist. Knows projects and scopes; how a
+caller is identified is in `authentication`.
 """
 
 import re
@@ -27,44 +27,44 @@ DEFAULT_PROJECT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever sent the request."""
+    """The sender of a request."""
 
     name: str
-    """The id of the key; `operator` for the server's own token, `anybody` where no key is asked for."""
+    """The id of the key; `operator` for the server's own token, `anybody` if no key is required."""
     project: str | None
     """None: every project."""
     scopes: frozenset[Scope]
     sources: tuple[str, ...] | None = None
-    """Beginnings of addresses that may be read; None: whatever the settings allow."""
+    """Prefixes of addresses that may be read; None: whatever the settings allow."""
 
     @property
     def key_id(self) -> str | None:
-        """The key, if it came with one."""
+        """The id of the key, if there is one."""
         return self.name if is_id(self.name, "key") else None
 
     @property
     def is_anybody(self) -> bool:
-        """Whether it was let in where no key was asked for."""
+        """Whether it was admitted without a key because none is required."""
         return self.name == "anybody"
 
     def may(self, scope: Scope | None) -> bool:
-        """Whether it has the scope; None is what any caller has."""
+        """Whether it has the scope; every caller has None."""
         return scope is None or scope in self.scopes or Scope.ADMIN in self.scopes
 
     def sees(self, project: str) -> bool:
-        """Whether what belongs to this project is there for it."""
+        """Whether it may see this project."""
         return self.project is None or self.project == project
 
-    def project_for(self, asked: str | None) -> str:
-        """The project of what it hands in. Raises Forbidden for another one than its own."""
+    def project_for(self, requested: str | None) -> str:
+        """The project of what it submits. Raises Forbidden for a project other than its own."""
         if self.project is None:
-            return asked or DEFAULT_PROJECT
-        if asked not in (None, self.project):
-            raise Forbidden(f"This key hands in for the project {self.project} alone.")
+            return requested or DEFAULT_PROJECT
+        if requested not in (None, self.project):
+            raise Forbidden(f"This key may submit only for the project {self.project}.")
         return self.project
 
     def reaches(self, uri: str) -> bool:
-        """Whether its key lets it read sources there."""
+        """Whether its key may read sources at this address."""
         return self.sources is None or any(lies_below(uri, beginning) for beginning in self.sources)
 
 
@@ -73,22 +73,22 @@ OPERATOR = Principal("operator", None, frozenset({Scope.ADMIN}))
 
 
 def principal_of(key: ApiKey) -> Principal:
-    """Whoever bears this key."""
+    """The caller with this key."""
     return Principal(key.id, key.project, key.scopes, key.sources)
 
 
 def lies_below(address: str, beginning: str) -> bool:
-    """Whether an address is the other one or lies below it, part by part."""
+    """Whether an address equals the other one or is below it, compared by path segments."""
     if address == beginning:
         return True
     if address.startswith("https://") and _CLIMBS.search(address.partition("?")[0]):
-        return False  # the server that is asked may read the dots as a way up
+        return False  # the server may resolve the dots to a parent folder
     return address.startswith(beginning if beginning.endswith("/") else f"{beginning}/")
 
 
 def get_visible_job(tx: Connection, caller: Principal, job_id: str) -> Job:
-    """The caller's job. Raises NotFound, and for another project's in the same words."""
-    if is_id(job_id, "job"):  # SQL is not asked about anything else
+    """The caller's job. Raises NotFound, in the same words for another project's."""
+    if is_id(job_id, "job"):  # anything else is not worth a query
         job = get_job(tx, job_id)
         if caller.sees(job.project):
             concerns(job.ids)
@@ -97,7 +97,7 @@ def get_visible_job(tx: Connection, caller: Principal, job_id: str) -> Job:
 
 
 def get_visible_job_with_cost(tx: Connection, caller: Principal, job_id: str) -> tuple[Job, CostSums]:
-    """The caller's job and what it cost so far, in one statement. Raises as `get_visible_job`."""
+    """The caller's job and its cost so far, in one statement. Raises like `get_visible_job`."""
     if is_id(job_id, "job"):
         job, cost = job_with_cost(tx, job_id)
         if caller.sees(job.project):
@@ -107,7 +107,7 @@ def get_visible_job_with_cost(tx: Connection, caller: Principal, job_id: str) ->
 
 
 def get_visible_batch(tx: Connection, caller: Principal, batch_id: str) -> Batch:
-    """The caller's batch. Raises NotFound, and for another project's in the same words."""
+    """The caller's batch. Raises NotFound, in the same words for another project's."""
     if is_id(batch_id, "bat"):
         batch = get_batch(tx, batch_id)
         if caller.sees(batch.project):
@@ -117,7 +117,7 @@ def get_visible_batch(tx: Connection, caller: Principal, batch_id: str) -> Batch
 
 
 def get_visible_webhook(tx: Connection, caller: Principal, webhook_id: str) -> Webhook:
-    """The caller's webhook. Raises NotFound, and for another project's in the same words."""
+    """The caller's webhook. Raises NotFound, in the same words for another project's."""
     if is_id(webhook_id, "whk"):
         webhook = get_webhook(tx, webhook_id)
         if caller.sees(webhook.project):

@@ -31,11 +31,11 @@ class Allowance:
 
     def headers(self) -> dict[str, str]:
         """As the IETF's draft on RateLimit headers has them."""
-        told = {
+        headers = {
             "RateLimit-Policy": f'"requests";q={self.burst};w={self.window_seconds}',
             "RateLimit": f'"requests";r={self.left};t={self.full_seconds}',
         }
-        return told if self.allowed else told | {"Retry-After": str(self.wait_seconds)}
+        return headers if self.allowed else headers | {"Retry-After": str(self.wait_seconds)}
 
 
 class Buckets:

@@ -1,7 +1,7 @@
-"""Links that carry their own permission, for what cannot send a header: a player in a page.
+"""Signed links, for clients that cannot send a header, such as a player in a page.
 
-A link names the job, who asked for it and until when it holds, signed (HMAC-SHA256) by what the server keeps
-of that caller's key, which never leaves it. So every API process knows it, and it dies with the key.
+A link names the job, the caller and an expiry, signed (HMAC-SHA256) with the stored hash of the caller's
+key. So every API process can verify it, and it becomes invalid with the key.
 """
 
 import hashlib
@@ -18,20 +18,20 @@ HOLDS_SECONDS = 12 * 3600
 
 
 def signed_link(services: Services, caller: Principal, path: str) -> tuple[str, int]:
-    """`path` with what lets its bearer in, and until when (seconds since 1970)."""
+    """`path` with its signature, and when that expires (seconds since 1970)."""
     until = int(time.time()) + HOLDS_SECONDS
     secret = _secret(services, caller.name)
     if secret is None:
         return path, until
-    asked = {"by": caller.name, "until": until, "signature": _signature(secret, path, until)}
-    return f"{path}?{urlencode(asked)}", until
+    query = {"by": caller.name, "until": until, "signature": _signature(secret, path, until)}
+    return f"{path}?{urlencode(query)}", until
 
 
 def bearer_of(services: Services, path: str, by: str, until: int, signature: str) -> Principal:
-    """Who asked for this link. Raises Unauthorized when it was altered, has run out or lost its key."""
+    """The caller who created the link. Raises Unauthorized if it was altered, has expired or lost its key."""
     secret = _secret(services, by)
     if secret is None or not hmac.compare_digest(_signature(secret, path, until), signature):
-        raise Unauthorized("The link is not one that this server made, or its key is gone.")
+        raise Unauthorized("The link is invalid, or its key was revoked. Request a new link.")
     if until < time.time():
         raise Unauthorized("The link has run out; ask for another.")
     if by == OPERATOR.name:

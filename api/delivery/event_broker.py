@@ -1,7 +1,7 @@
-"""The one thread of a process that reads the log of events, for all open streams together.
+"""The one thread of a process that reads the event log, for all open streams together.
 
-It also gives events their numbers and forgets old ones, as any API process may. A stream that waits costs no
-thread and no query of its own. Knows streams and the store; knows no HTTP.
+It also numbers events and deletes old ones, as any API process may. A waiting stream costs no thread and no
+query of its own. Knows streams and the store; no HTTP.
 """
 
 import random
@@ -29,7 +29,7 @@ from spool.store.event_log import (
 log = structlog.get_logger(__name__)
 
 WATCHED_S, IDLE_S = 0.25, 1.0
-"""Between two looks at the log, with open streams and without."""
+"""Seconds between two reads of the log, with open streams and without."""
 _PROGRESS_S = 1.0
 _KEYS_S = 4.0
 _PRUNE_S = 600.0
@@ -38,12 +38,12 @@ _PAGE = 500
 
 
 class EventBroker(threading.Thread):
-    """Reads the log until stopped. `placed` is called after events got their numbers here."""
+    """Reads the log until stopped. `placed` is called after this thread numbered events."""
 
     def __init__(
         self, database: Database, settings: Settings, asks: Callable[[], bool], placed: Callable[[], None]
     ) -> None:
-        super().__init__(name="spool-feed", daemon=True)
+        super().__init__(name="spool-events", daemon=True)
         self._database = database
         self._settings = settings
         self._asks = asks
@@ -54,15 +54,15 @@ class EventBroker(threading.Thread):
         self._stopping = threading.Event()
         self._position: int | None = None
         self._touched: set[str] = set()
-        self._told: dict[str, dict[str, object]] = {}
+        self._sent: dict[str, dict[str, object]] = {}
         self._next = dict.fromkeys(("progress", "keys", "prune"), 0.0)
 
     def attach(self, stream: Stream) -> bool:
-        """Let it have all that is numbered from now on; False when there are too many streams."""
+        """Send it every event numbered from now on; False if there are too many streams."""
         with self._lock:
             own = sum(other.caller.key_id == stream.caller.key_id for other in self._streams)
             most = self._settings.event_streams
-            # One key shall not have them all.
+            # One key must not take them all.
             if len(self._streams) >= most or (stream.caller.key_id and own >= max(1, most // 2)):
                 return False
             self._streams.add(stream)
@@ -70,17 +70,17 @@ class EventBroker(threading.Thread):
         return True
 
     def detach(self, stream: Stream) -> None:
-        """It is read no more."""
+        """Stop sending to a stream."""
         with self._lock:
             self._streams.discard(stream)
 
     def close_streams(self) -> None:
-        """End every stream; their readers come again, here or at another process."""
+        """End every stream; clients reconnect, here or to another process."""
         for stream in self._open():
             stream.close()
 
     def wake(self) -> None:
-        """Something was committed: look at once."""
+        """Read the log at once, after a commit."""
         self._wake.set()
 
     def stop(self, timeout: float = 30.0) -> None:
@@ -91,36 +91,36 @@ class EventBroker(threading.Thread):
             self.join(timeout)
 
     def run(self) -> None:
-        """Look at the log again and again; what is down is waited out."""
+        """Read the log again and again; retry while the database is down."""
         while not self._stopping.is_set():
             self._wake.clear()
             pause = WATCHED_S if self._open() else IDLE_S
             try:
                 self.look()
-            except Exception as error:  # noqa: BLE001 - every stream of the process rests on this thread
+            except Exception as error:  # noqa: BLE001 - every stream of the process depends on this thread
                 detail = error.message if isinstance(error, SpoolError) else repr(error)
-                log.warning("the log of events cannot be read", error=detail)
+                log.warning("the event log cannot be read", error=detail)
                 self._stopping.wait(_BACK_OFF_S * random.uniform(0.5, 1))  # noqa: S311 - spreads load
             self._wake.wait(pause)
 
     def look(self) -> None:
-        """Number what was committed, pass on what was numbered, and see to what is due now and then."""
+        """Number new events, send them to streams, and do the periodic work that is due."""
         self._number()
         with self._database.read() as tx:
             position = last_event(tx)
-        # Whoever attaches after this look reads the log itself up to here and beyond.
+        # A stream that attaches after this reads the log up to here by itself.
         streams = self._open()
         if self._position is None:
             for stream in streams:
                 stream.fall_behind()
         if self._position is None or not streams:
-            self._position, self._told = position, {}
+            self._position, self._sent = position, {}
         elif position > self._position:
             self._position = self._pass_on(self._position, position)
         if streams and self._is_due("progress", _PROGRESS_S):
-            self._tell_progress(streams)
+            self._send_progress(streams)
         if streams and self._is_due("keys", _KEYS_S):
-            self._close_unwelcome(streams)
+            self._close_unauthorized(streams)
         if self._is_due("prune", _PRUNE_S):
             self._prune()
 
@@ -135,14 +135,14 @@ class EventBroker(threading.Thread):
                 self._placed()
 
     def _pass_on(self, after: int, position: int) -> int:
-        """Tell the streams what they want up to `position`; how far that was."""
+        """Send the streams their events up to `position`; returns how far that went."""
         while after < position and not self._stopping.is_set():
             with self._database.read() as tx:
                 block = read_events(tx, after, _PAGE, until=position)
             streams = self._open()
             for stream in streams:
-                if mine := [event for event in block if stream.wants(event)]:
-                    stream.offer(mine)
+                if wanted := [event for event in block if stream.wants(event)]:
+                    stream.offer(wanted)
             watched = {stream.batch_id for stream in streams}
             self._touched |= {
                 event.batch_id for event in block if event.batch_id in watched and event.batch_id
@@ -150,22 +150,25 @@ class EventBroker(threading.Thread):
             after = block[-1].id if len(block) == _PAGE else position
         return after
 
-    def _tell_progress(self, streams: Collection[Stream]) -> None:
+    def _send_progress(self, streams: Collection[Stream]) -> None:
         jobs = {stream.job_id for stream in streams if stream.job_id}
         with self._database.read() as tx:
-            now = {job_id: ("job.progress", told) for job_id, told in jobs_progress(tx, sorted(jobs)).items()}
+            now = {
+                job_id: ("job.progress", progress)
+                for job_id, progress in jobs_progress(tx, sorted(jobs)).items()
+            }
             for batch_id, counts in batch_counts(tx, sorted(self._touched)).items():
-                told = {"jobs": {state.value: number for state, number in counts.items()}}
-                now[batch_id] = ("batch.progress", told)
+                states = {state.value: number for state, number in counts.items()}
+                now[batch_id] = ("batch.progress", {"jobs": states})
         self._touched.clear()
         for stream in streams:
-            one = stream.job_id or stream.batch_id or ""
-            if one in now and self._told.get(one) != now[one][1]:
-                stream.offer([Progress(*now[one])])
-        self._told |= {one: told for one, (_, told) in now.items()}
+            subject = stream.job_id or stream.batch_id or ""
+            if subject in now and self._sent.get(subject) != now[subject][1]:
+                stream.offer([Progress(*now[subject])])
+        self._sent |= {subject: progress for subject, (_, progress) in now.items()}
 
-    def _close_unwelcome(self, streams: Collection[Stream]) -> None:
-        """End the streams of keys that are dead, and of nobody where a key is asked for by now."""
+    def _close_unauthorized(self, streams: Collection[Stream]) -> None:
+        """End streams whose key is no longer valid, and those without a key if one is required by now."""
         ids = {stream.caller.key_id for stream in streams if stream.caller.key_id}
         with self._database.read() as tx:
             alive = alive_keys(tx, sorted(ids))

@@ -1,7 +1,7 @@
-"""One open stream of server-sent events: what waits for it, and its text.
+"""One open stream of server-sent events: its queue and its text.
 
-Knows the format of the HTML standard (`id`, `event`, `data`, comments) and that a thread gives and an event
-loop takes. What is given stays small: a reader that is too slow reads on from the log. Knows no route.
+The format is that of the HTML standard (`id`, `event`, `data`, comments). A thread offers events, the event
+loop sends them. The queue stays small: a slow reader continues from the log. Knows no route.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from spool.store.event_log import read_events
 
 MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE_S = 15.0
-"""A stream says at least so often that it is there."""
+"""Seconds between two heartbeats on an idle stream."""
 PAGE = 500
 _HELD = 1000
 _WRITE_S = 60.0
@@ -31,7 +31,7 @@ _END = "event: end\ndata: {}\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job or batch is just now; not in the log, hence without a number."""
+    """The present progress of a job or batch; not in the log, hence without a number."""
 
     kind: str
     data: dict[str, Any]
@@ -39,41 +39,41 @@ class Progress:
 
 @dataclass(eq=False)
 class Stream:
-    """What one reader follows. Made in its event loop; `offer` and `close` may come from any thread."""
+    """What one reader follows. Created in its event loop; any thread may call `offer` and `close`."""
 
     caller: Principal
     job_id: str | None
     batch_id: str | None
     loop: asyncio.AbstractEventLoop
     behind: bool = False
-    """It has to read from the log before it takes what is offered."""
+    """Whether it has to read the log before the queue."""
     closed: bool = False
     _held: list[Event | Progress] = field(default_factory=list)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wants(self, event: Event) -> bool:
-        """Whether the event is of what it follows."""
+        """Whether the event belongs to what it follows."""
         return (self.job_id is not None and event.job_id == self.job_id) or (
             self.batch_id is not None and event.batch_id == self.batch_id
         )
 
     def is_end(self, event: Event) -> bool:
-        """Whether nothing comes after this event unless a person asks for it."""
+        """Whether this event ends the job or batch, unless somebody retries it."""
         return event.type == BATCH_DONE if self.job_id is None else event.type in JOB_ENDS
 
     def offer(self, items: Sequence[Event | Progress]) -> None:
-        """Give it what happened."""
+        """Queue events or progress."""
         self._soon(self._take, items)
 
     def close(self) -> None:
-        """End it at once; its reader comes again if it likes."""
+        """End it at once; the client may reconnect."""
         self._soon(self._close)
 
-    async def taken(self, patience: float) -> list[Event | Progress]:
-        """What was offered since; empty when nothing came for so many seconds, or it was closed."""
+    async def taken(self, timeout: float) -> list[Event | Progress]:
+        """What was queued since; empty if nothing was for `timeout` seconds, or the stream was closed."""
         if not self._held and not self.closed:
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(timeout):
                     await self._woken.wait()
             except TimeoutError:
                 return []
@@ -82,7 +82,7 @@ class Stream:
         return items
 
     def fall_behind(self) -> None:
-        """Let it read the log: what is offered from now on may not go on where it stands."""
+        """Make it read the log: there may be a gap before what is offered next."""
         self._soon(self._lose)
 
     def _soon(self, call: Any, *given: Any) -> None:  # noqa: ANN401 - a bound method and what it takes
@@ -107,15 +107,15 @@ class Stream:
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a stream begins: after the number `seen`, with the present state unless it is resumed."""
+    """Where a stream begins: after event `seen`, with the present state unless it is resumed."""
 
     seen: int
     state: Progress | None
     ended: bool
-    """Whether it has nothing to wait for."""
+    """Whether nothing more will happen."""
 
 
-async def told(database: Database, stream: Stream, begin: Beginning) -> AsyncIterator[str]:
+async def stream_text(database: Database, stream: Stream, begin: Beginning) -> AsyncIterator[str]:
     """The text of a stream, until what it follows has ended or it is closed."""
     seen = begin.seen
     yield _RETRY
@@ -134,7 +134,7 @@ async def told(database: Database, stream: Stream, begin: Beginning) -> AsyncIte
         else:
             block, over = await stream.taken(KEEP_ALIVE_S), False
             if not block:
-                yield ": still here\n\n"
+                yield ": keep-alive\n\n"
         last = None
         for item in block:
             if isinstance(item, Progress):
@@ -149,7 +149,7 @@ async def told(database: Database, stream: Stream, begin: Beginning) -> AsyncIte
 
 
 class EventResponse(StreamingResponse):
-    """A stream that gives up a reader who does not read."""
+    """A stream that ends if the client does not read."""
 
     media_type = MEDIA_TYPE
 
@@ -163,7 +163,7 @@ class EventResponse(StreamingResponse):
         try:
             await super().stream_response(patient)
         except TimeoutError:
-            return  # the server ends the connection, since the answer is not whole
+            return  # uvicorn closes the connection, since the answer is incomplete
 
 
 def _read(database: Database, stream: Stream, seen: int) -> list[Event]:

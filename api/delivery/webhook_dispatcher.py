@@ -1,8 +1,8 @@
-"""Sends webhooks: one thread with an event loop, in which many deliveries wait side by side.
+"""Sends webhooks: one thread with an event loop, in which many deliveries run concurrently.
 
-Each endpoint has few places and one that fails has one, in a half of its own, so that a slow or dead receiver
-holds up nobody else. What a process takes is its own for a while; what it does not finish another one sends.
-Knows the store and HTTP; when and how often is in `spool.domain.webhooks`.
+Each endpoint has few slots and a failing one has one, in a half of its own, so that a slow or dead receiver
+delays nobody else. A process leases what it takes; what it does not finish another one sends. The retry
+schedule is in `spool.domain.webhooks`.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ from spool.store.webhooks import (
 
 log = structlog.get_logger(__name__)
 
-PLACES, PLACES_EACH = 512, 4
-"""Deliveries under way in one process, and to one endpoint; one that fails has one, and where places become
-scarce each has."""
+SLOTS, SLOTS_EACH = 512, 4
+"""Deliveries in flight in one process, and to one endpoint: a failing endpoint has one slot, and so has each
+when slots become scarce."""
 ANSWER_S = 20.0
 _CONNECT_S = 5.0
-# Names looked up at once: those that nobody answers for must not hold up the others.
+# Names resolved at once: slow ones must not delay the others.
 _RESOLVERS = 32
 _LEASE_S = 90.0
 _LOOK_S = 1.0
@@ -52,7 +52,7 @@ _GONE = 410
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one try: a status, or why there is none."""
+    """The result of one attempt: a status, or why there is none."""
 
     status: int | None
     error: str | None
@@ -60,12 +60,12 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether the receiver has it."""
+        """Whether the receiver accepted it."""
         return self.status is not None and 200 <= self.status < 300
 
 
 class WebhookDispatcher(threading.Thread):
-    """Sends what is due until stopped. `wake()` after a commit has it sent at once."""
+    """Sends what is due until stopped; `wake()` after a commit sends it at once."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         super().__init__(name="spool-webhooks", daemon=True)
@@ -80,12 +80,12 @@ class WebhookDispatcher(threading.Thread):
         self._queries = ThreadPoolExecutor(4, thread_name_prefix="spool-webhook-query")
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Look for due deliveries at once."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._woken.set)
 
     def stop(self, timeout: float = 30.0) -> None:
-        """Stop soon; what is under way is sent again by whoever looks after a while."""
+        """Stop soon; another process sends what is in flight after its lease."""
         self._stopping = True
         self.wake()
         if self.is_alive():
@@ -93,7 +93,7 @@ class WebhookDispatcher(threading.Thread):
         self._queries.shutdown(wait=True)
 
     def run(self) -> None:
-        """Send again and again."""
+        """Send until stopped."""
         asyncio.run(self._send_all())
 
     async def _send_all(self) -> None:
@@ -108,8 +108,8 @@ class WebhookDispatcher(threading.Thread):
                     busy = Counter(self._busy)
                     for taken in await self._loop.run_in_executor(self._queries, self._take, busy):
                         self._begin(client, taken)
-                except Exception as error:  # noqa: BLE001 - every webhook rests on this loop
-                    log.warning("webhooks cannot be looked for", error=_words(error))
+                except Exception as error:  # noqa: BLE001 - every webhook depends on this loop
+                    log.warning("due webhooks cannot be read", error=_describe(error))
                     pause = 5 * _LOOK_S * random.uniform(0.5, 1)  # noqa: S311 - spreads load
                 try:
                     async with asyncio.timeout(pause):
@@ -121,7 +121,7 @@ class WebhookDispatcher(threading.Thread):
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _take(self, busy: Counter[str]) -> list[Taken]:
-        """What this process has places for now, fairly over the endpoints."""
+        """Lease due deliveries for the free slots, fairly over the endpoints."""
         if time.monotonic() >= self._prune_at:
             self._prune_at = time.monotonic() + _PRUNE_S
             self._prune()
@@ -129,19 +129,19 @@ class WebhookDispatcher(threading.Thread):
             due = due_webhooks(tx)
         random.shuffle(due)
         taken: list[Taken] = []
-        # Two halves: however many receivers are dead, the others have places.
-        room = dict.fromkeys((True, False), PLACES // 2)
-        for one in due:
-            room[one.failing] -= busy[one.webhook_id]
-        for one in due:
-            is_scarce = room[one.failing] < PLACES // 4
-            most = (1 if one.failing or is_scarce else PLACES_EACH) - busy[one.webhook_id]
-            if (places := min(most, room[one.failing])) <= 0:
+        # Two halves: however many receivers are dead, the others have slots.
+        room = dict.fromkeys((True, False), SLOTS // 2)
+        for endpoint in due:
+            room[endpoint.failing] -= busy[endpoint.webhook_id]
+        for endpoint in due:
+            is_scarce = room[endpoint.failing] < SLOTS // 4
+            free = (1 if endpoint.failing or is_scarce else SLOTS_EACH) - busy[endpoint.webhook_id]
+            if (slots := min(free, room[endpoint.failing])) <= 0:
                 continue
             with self._database.begin() as tx:
-                mine = take_deliveries(tx, one.webhook_id, places, _LEASE_S)
-            room[one.failing] -= len(mine)
-            taken += mine
+                leased = take_deliveries(tx, endpoint.webhook_id, slots, _LEASE_S)
+            room[endpoint.failing] -= len(leased)
+            taken += leased
         return taken
 
     def _begin(self, client: httpx.AsyncClient, taken: Taken) -> None:
@@ -159,8 +159,10 @@ class WebhookDispatcher(threading.Thread):
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._queries, self._note, taken, answer, milliseconds)
         except SpoolError as error:
-            # It is due again when its time is up: once more is better than never.
-            log.warning("what came of a webhook was not noted", webhook=webhook_id, error=error.message)
+            # It is due again after its lease: twice is better than never.
+            log.warning(
+                "the result of a webhook could not be recorded", webhook=webhook_id, error=error.message
+            )
         finally:
             self._busy[webhook_id] -= 1
             if not self._busy[webhook_id]:
@@ -185,24 +187,23 @@ class WebhookDispatcher(threading.Thread):
                 webhook = get_webhook(tx, tried.webhook_id)
             except NotFound:
                 return
-            told = answer.error or f"status {answer.status}"
+            result = answer.error or f"status {answer.status}"
             if gone:
-                disable_webhook(tx, webhook.id, "The receiver answered 410: it wants no more.")
-            elif webhook.failing_since and now - webhook.failing_since > self._patience:
-                reason = (
-                    f"Nothing has arrived since {webhook.failing_since:%Y-%m-%d %H:%M} UTC; last: {told}."
-                )
+                disable_webhook(tx, webhook.id, "The receiver answered 410 (Gone).")
+            elif webhook.failing_since and now - webhook.failing_since > self._disable_after:
+                since = f"{webhook.failing_since:%Y-%m-%d %H:%M} UTC"
+                reason = f"Every delivery has failed since {since}; last: {result}."
                 disable_webhook(tx, webhook.id, reason)
         log.info(
             "a webhook failed",
             webhook=tried.webhook_id,
             delivery=tried.id,
-            reason=told,
+            reason=result,
             again_in_seconds=wait,
         )
 
     @property
-    def _patience(self) -> timedelta:
+    def _disable_after(self) -> timedelta:
         return timedelta(days=self._settings.webhook_disable_days)
 
     def _prune(self) -> None:
@@ -213,7 +214,7 @@ class WebhookDispatcher(threading.Thread):
 
 
 async def _posted(client: httpx.AsyncClient, taken: Taken) -> Answer:
-    """Send it once, signed for now. What the receiver says beside its status is not read."""
+    """Send it once, signed with the present time. Only the status of the answer is read."""
     body, timestamp = taken.delivery.body.encode(), int(time.time())
     headers = {
         "content-type": "application/json",
@@ -227,11 +228,13 @@ async def _posted(client: httpx.AsyncClient, taken: Taken) -> Answer:
             asyncio.timeout(ANSWER_S),
             client.stream("POST", taken.url, content=body, headers=headers) as response,
         ):
-            told = response.headers.get("retry-after", "")
+            retry_after = response.headers.get("retry-after", "")
             error = None
             if response.is_redirect:
                 error = "redirects are not followed"
-            return Answer(response.status_code, error, float(told) if told.isdecimal() else None)
+            return Answer(
+                response.status_code, error, float(retry_after) if retry_after.isdecimal() else None
+            )
     except HostRefused as error:
         return Answer(None, str(error))
     except (TimeoutError, httpx.TimeoutException):
@@ -240,5 +243,5 @@ async def _posted(client: httpx.AsyncClient, taken: Taken) -> Answer:
         return Answer(None, f"cannot be reached ({type(error).__name__})")
 
 
-def _words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return error.message if isinstance(error, SpoolError) else repr(error)

@@ -1,7 +1,7 @@
-"""Child processes by their commands: started in their own groups, stopped, and looked for afterwards.
+"""Child processes: started in groups of their own, stopped, and searched for afterwards.
 
-Knows processes and their logs; knows nothing of what they do. Each child leads a group of its own, so a
-Ctrl-C in the terminal reaches only the one who starts them, and a whole family can be found by its group.
+Each child leads a process group, so Ctrl-C in the terminal reaches only the parent, and a child's own
+children are found by its group. Knows processes and their logs; not what they do.
 """
 
 import contextlib
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from spool.settings.home import make_private, make_private_file
 
 _POLL_S = 0.1
@@ -22,7 +24,7 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Survivor:
-    """A process that should be gone."""
+    """A process that should have ended."""
 
     pid: int
     group: int
@@ -30,7 +32,7 @@ class Survivor:
 
 
 class Child:
-    """One process that was started, with the log that its output goes to."""
+    """A process that was started, and the log of its output."""
 
     def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         self.name = name
@@ -49,22 +51,22 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; None while it runs."""
+        """Its exit code; None while it runs."""
         return self._process.poll()
 
-    def stop(self, patience: float) -> bool:
-        """Ask it to end (SIGTERM) and wait, at most `patience` seconds. True: it ended by itself."""
+    def stop(self, timeout: float) -> bool:
+        """Send SIGTERM and wait at most `timeout` seconds, then kill it. True if it ended by itself."""
         if self._process.poll() is None:
             self._process.terminate()
         try:
-            self._process.wait(patience)
+            self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.kill()
             return False
         return True
 
     def kill(self) -> None:
-        """End it and its whole group at once."""
+        """Kill it and its whole group."""
         kill_group(self.group)
         self._process.wait()
 
@@ -76,36 +78,40 @@ class Child:
 
 
 def remember(record: Path, children: Sequence[Child]) -> None:
-    """Write down which children there are, for whoever comes after us if we are killed."""
+    """Record the children, for the next run in case this one is killed."""
     draft = record.with_name(f"{record.name}.draft")
     draft.write_text(json.dumps([[child.group, child.command] for child in children]))
     draft.replace(record)
 
 
-def end_remains(record: Path, patience: float) -> int:
-    """End the children that `record` tells of and that outlived who started them; how many there were.
+def end_remains(record: Path, timeout: float) -> int:
+    """End the recorded children that outlived their parent; returns how many there were.
 
-    A process counts as one of them when it leads the group and runs the command that was written down.
+    A process is one of them if it leads the group and runs the command on record.
     """
     try:
-        told = {(int(group), str(command)) for group, command in json.loads(record.read_text())}
+        recorded = {(int(group), str(command)) for group, command in json.loads(record.read_text())}
     except (FileNotFoundError, ValueError, TypeError):
         return 0
-    groups = [group for group, _ in told]
+    groups = [group for group, _ in recorded]
 
     def leaders() -> list[Survivor]:
-        return [one for one in survivors(groups) if one.pid == one.group and (one.group, one.command) in told]
+        return [
+            process
+            for process in survivors(groups)
+            if process.pid == process.group and (process.group, process.command) in recorded
+        ]
 
-    found = leaders()
-    for one in found:
+    left = leaders()
+    for process in left:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(one.pid, signal.SIGTERM)
-    deadline = time.monotonic() + patience
+            os.kill(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout
     while leaders() and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    for one in found:
-        kill_group(one.group)
-    return len(found)
+    for process in left:
+        kill_group(process.group)
+    return len(left)
 
 
 def _start(command: Sequence[str], env: Mapping[str, str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -120,49 +126,26 @@ def _start(command: Sequence[str], env: Mapping[str, str], output: IO[bytes]) ->
 
 
 def kill_group(group: int) -> None:
-    """End every process of a group at once; none left is fine."""
+    """Kill every process of a group, if there is any."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 
 
 def survivors(groups: Collection[int]) -> list[Survivor]:
-    """Processes of these groups that still run (the dead whom nobody has buried yet do not count)."""
-    return [row for row in _all() if row.group in groups]
+    """Processes of these groups that still run; zombies do not count."""
+    remaining = []
+    for process in psutil.process_iter(["status", "cmdline"]):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            group = os.getpgid(process.pid)
+            if group in groups and process.info["status"] != psutil.STATUS_ZOMBIE:
+                command = " ".join(process.info["cmdline"] or ())
+                remaining.append(Survivor(process.pid, group, command))
+    return remaining
 
 
 def is_alive(pid: int) -> bool:
-    """Whether this process still runs."""
-    return any(row.pid == pid for row in _all())
-
-
-def _all() -> list[Survivor]:
-    return _from_proc() if Path("/proc/self/stat").exists() else _from_ps()
-
-
-def _from_proc() -> list[Survivor]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            stat = (entry / "stat").read_text()
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # it ended while we looked
-            continue
-        # The name in parentheses may hold anything; the fields after the last one are state, parent, group.
-        state, _parent, group = stat.rpartition(")")[2].split()[:3]
-        if state not in "ZX":
-            found.append(Survivor(int(entry.name), int(group), command.strip()))
-    return found
-
-
-def _from_ps() -> list[Survivor]:
-    listing = subprocess.run(
-        ["ps", "-A", "-o", "pid=,pgid=,stat=,command="], capture_output=True, text=True, check=True
-    )
-    found = []
-    for line in listing.stdout.splitlines():
-        pid, group, state, command = line.split(None, 3)
-        if not state.startswith("Z"):
-            found.append(Survivor(int(pid), int(group), command))
-    return found
+    """Whether this process still runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,8 +1,8 @@
-"""Who asked for what, and what came of it: one log line a request, with the key's id and never the key.
+"""The access log: one line per request, with the id of the key and never the key.
 
-Every request that came with a key is told; without keys, where nobody knows who asks, what changed something
-is. Answers with 401 and 403 are told as warnings. What changes something is a step of its client's trace.
-Knows what `auth` left in the request's state.
+Every request with a key is logged; without keys, only those that change something. Answers 401 and 403 are
+warnings. A request that changes something is a span of its client's trace. The caller is what `auth` left in
+the request's state.
 """
 
 import time
@@ -30,16 +30,16 @@ class AccessLog:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and tell when the answer begins."""
+        """Pass on, and log when the answer begins."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         scope.setdefault("state", {})
         began = time.perf_counter()
 
-        async def send_told(message: Message) -> None:
+        async def send_logged(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _tell(scope, message["status"], time.perf_counter() - began)
+                _log(scope, message["status"], time.perf_counter() - began)
                 status = int(message["status"])
                 trace.note(**subject(), status=status)
                 if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -47,31 +47,31 @@ class AccessLog:
             await send(message)
 
         with request_subject(), _traced(scope) as trace:
-            await self._app(scope, receive, send_told)
+            await self._app(scope, receive, send_logged)
 
 
 @contextmanager
 def _traced(scope: Scope) -> Iterator[Span]:
-    """The request's step of its client's trace; of what only reads nothing is told."""
+    """The request's span in its client's trace; requests that only read have none."""
     if scope["method"] in _READING:
         yield Span()
         return
-    came = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
+    parent = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
     name = f"{scope['method']} {scope['path']}"
-    with span(name, parent=came.decode("latin-1"), kind="server") as one:
-        yield one
+    with span(name, parent=parent.decode("latin-1"), kind="server") as step:
+        yield step
         if (route := scope.get("route")) is not None:
-            one.rename(f"{scope['method']} {route.path}")
+            step.rename(f"{scope['method']} {route.path}")
 
 
-def _tell(scope: Scope, status: int, seconds: float) -> None:
+def _log(scope: Scope, status: int, seconds: float) -> None:
     caller: Principal | None = scope["state"].get("caller")
     refused = status in (401, 403, 421)
     named = caller is not None and caller != ANYBODY
     if not (refused or named or (caller is not None and scope["method"] not in _READING)):
         return
-    tell = log.warning if refused else log.info
-    tell(
+    write = log.warning if refused else log.info
+    write(
         "refused" if refused else "answered",
         method=scope["method"],
         path=scope["path"],

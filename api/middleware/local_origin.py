@@ -1,9 +1,9 @@
-"""What the API asks of a request before any route sees it, and says to browsers with each answer.
+"""Protection against other sites' pages, and the security headers of every answer.
 
-Without keys, loopback is the only fence, and every web page that is open in a browser on this machine
-stands inside it: by a name that it makes mean 127.0.0.1 (DNS rebinding), or by a form that it posts here. A
-request has to name this machine in `Host`, and one that a browser sends for another site is refused. No CORS
-header is ever sent. Knows headers alone.
+If no key is required, loopback is the only barrier, and every web page open in a browser on this machine is
+inside: by a name that it resolves to 127.0.0.1 (DNS rebinding), or by a form that it posts. So a request must
+name this machine in `Host`, and one that a browser sends for another site is refused. No CORS header is ever
+sent.
 """
 
 import ipaddress
@@ -61,22 +61,22 @@ class LocalOriginGuard:
     def _refusal(self, headers: Headers) -> tuple[int, str, str] | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_this_machine(hosts[0]):
-            return 421, "misdirected", "This server asks for no key and answers to localhost alone."
+            return 421, "misdirected", "This server requires no key and answers only requests to localhost."
         if any(_is_elsewhere(origin, hosts[0]) for origin in headers.getlist("origin")) or _is_cross_site(
             headers.getlist("sec-fetch-site"), headers.get("sec-fetch-mode")
         ):
             return (
                 403,
                 "cross_origin",
-                "This server asks for no key and takes no requests from other sites' pages.",
+                "This server requires no key and refuses requests from other sites' pages.",
             )
         return None
 
     def _is_this_machine(self, host: str) -> bool:
-        found = _HOST.fullmatch(host)
-        if found is None:
+        match = _HOST.fullmatch(host)
+        if match is None:
             return False
-        name = found["name"].strip("[]").lower()
+        name = match["name"].strip("[]").lower()
         if name in ("localhost", self._own):
             return True
         try:
@@ -90,7 +90,7 @@ def _is_elsewhere(origin: str, host: str) -> bool:
 
 
 def _is_cross_site(sites: Iterable[str], mode: str | None) -> bool:
-    # A person who follows a link from another page to the documentation navigates; that reads nothing.
+    # Following a link from another page to the documentation is a navigation, which reads nothing.
     return mode != "navigate" and any(site not in ("same-origin", "none") for site in sites)
 
 
@@ -100,5 +100,5 @@ def _add_headers(headers: MutableHeaders, path: str) -> None:
     is_page = headers.get("content-type", "").startswith("text/html")
     headers.setdefault("content-security-policy", _PAGE_POLICY if is_page else _DATA_POLICY)
     if path.startswith("/v1/"):
-        # What people said is for who asked, and for no disk on the way.
+        # Transcripts must not be stored on the way.
         headers.setdefault("cache-control", "no-store")

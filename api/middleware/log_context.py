@@ -1,7 +1,7 @@
-"""Which job or batch a request is about, for the lines and traces that tell of it.
+"""The job or batch that a request is about, for its log lines and traces.
 
-A handler says it where it finds out (`concerns`); the holder is made once a request, so that what a handler's
-thread says is seen by whoever tells of the request.
+A handler calls `concerns` once it knows. The holder is created once per request, so that what a handler's
+thread sets is visible to the access log.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ _subject: ContextVar[dict[str, str] | None] = ContextVar("api_subject", default=
 
 @contextlib.contextmanager
 def request_subject() -> Iterator[dict[str, str]]:
-    """A new request begins; what it will be about."""
+    """The subject of one request, for the duration of the block."""
     holder: dict[str, str] = {}
     before = _subject.set(holder)
     try:
@@ -23,12 +23,12 @@ def request_subject() -> Iterator[dict[str, str]]:
 
 
 def concerns(ids: dict[str, str]) -> None:
-    """The request is about this: `job_id`, `batch_id` or both."""
+    """Set the subject: `job_id`, `batch_id` or both."""
     holder = _subject.get()
     if holder is not None:
         holder |= ids
 
 
 def subject() -> dict[str, str]:
-    """What is known of it so far."""
+    """The subject, as far as it is known."""
     return dict(_subject.get() or {})

@@ -1,4 +1,4 @@
-"""What the OpenAPI page says of the routes of batches. Words only, as in `described`."""
+"""The OpenAPI texts of the routes of batches."""
 
 import json
 
@@ -14,7 +14,7 @@ _BODY: Words = {
         "required": True,
         "content": {
             NDJSON: {
-                "schema": {"type": "string", "description": "One source a line, as JSON."},
+                "schema": {"type": "string", "description": "One source per line, as JSON."},
                 "example": examples.MANIFEST,
             },
             "application/json": {
@@ -38,14 +38,17 @@ _BODY: Words = {
 }
 
 CREATE: Words = {
-    "summary": "Hand in a batch",
+    "summary": "Submit a batch",
     "status_code": 202,
     "response_model": BatchDetail,
     "openapi_extra": _BODY,
     "responses": {
         **answer(202, "Accepted; `Location` names the batch.", BatchDetail, examples.BATCH_DETAIL),
         **answer(
-            200, "This key was used for the same request: its batch.", BatchDetail, examples.BATCH_DETAIL
+            200,
+            "The idempotency key was used for the same request before: its batch.",
+            BatchDetail,
+            examples.BATCH_DETAIL,
         ),
         **problems(
             "malformed",
@@ -73,9 +76,9 @@ LIST: Words = {
 }
 
 ONE: Words = {
-    "summary": "Look at a batch",
+    "summary": "Show a batch",
     "responses": {
-        **answer(200, "The batch, how far it is and what it cost.", BatchDetail, examples.BATCH_DETAIL),
+        **answer(200, "The batch with its progress and cost.", BatchDetail, examples.BATCH_DETAIL),
         **problems("not_found"),
     },
 }
@@ -86,10 +89,10 @@ RESULTS: Words = {
     "response_class": StreamingResponse,
     "responses": {
         200: {
-            "description": "One line of JSON a job.",
+            "description": "One line of JSON per job.",
             "content": {
                 NDJSON: {
-                    "schema": {"type": "string", "description": "Lines such as the example."},
+                    "schema": {"type": "string", "description": "Lines like the example."},
                     "example": json.dumps(examples.RESULT),
                 }
             },
@@ -98,7 +101,7 @@ RESULTS: Words = {
     },
 }
 RETRY: Words = {
-    "summary": "Try a batch's failed jobs again",
+    "summary": "Retry a batch's failed jobs",
     "status_code": 202,
     "responses": {
         **answer(202, "How many were queued again.", BatchRetried, examples.BATCH_RETRIED),
@@ -109,7 +112,7 @@ RETRY: Words = {
 CANCEL: Words = {
     "summary": "Cancel a batch",
     "responses": {
-        **answer(200, "The batch, cancelled or about to be.", BatchDetail, examples.BATCH_DETAIL),
+        **answer(200, "The batch, cancelled or about to stop.", BatchDetail, examples.BATCH_DETAIL),
         **problems("not_found", "conflict"),
     },
 }

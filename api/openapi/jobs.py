@@ -1,6 +1,6 @@
-"""What the OpenAPI page says of each route: summaries, an example for each answer, problems to expect.
+"""The OpenAPI texts of the routes: summaries, an example of each answer, the problems to expect.
 
-Words only; what the routes do is in their own modules.
+Texts only; what the routes do is in their own modules.
 """
 
 from typing import Any
@@ -17,11 +17,11 @@ Words = dict[str, Any]
 Answers = dict[int | str, Words]
 
 DESCRIPTION = """
-Hand in recordings, follow them, fetch their words, and see what they cost.
+Submit recordings, follow them, fetch their transcripts, and see what they cost.
 
-A job is submitted with an address (`s3://`, `https://`, `file://`) or with the recording itself. It goes
-`queued → running → done | failed | cancelled`. Every error is an `application/problem+json` document whose
-`code` is stable.
+A job is submitted with an address (`s3://`, `https://`, `file://`) or with the recording itself. Its states
+are `queued → running → done | failed | cancelled`. Every error is an `application/problem+json` document
+(RFC 9457) with a stable `code`.
 """
 
 _DETAILS = {
@@ -33,35 +33,35 @@ _DETAILS = {
     "not_done": (409, f"Job {jobs.JOB_ID} is running."),
     "not_ended": (409, f"Job {jobs.JOB_ID} is running; cancel it first."),
     "deleted": (410, f"The transcript of job {jobs.JOB_ID} was deleted on 2026-11-20 14:03 UTC."),
-    "not_here": (409, "The recording lies at a web address; listen to it there."),
+    "not_here": (409, "The recording is at a web address; play it there."),
     "conflict": (409, f"Job {jobs.JOB_ID} is done and cannot be cancelled."),
     "too_slow": (408, "The request's body arrives too slowly."),
     "too_large": (413, "The file is larger than the 4294967296 bytes allowed here."),
     "unsupported_media_type": (415, "Send application/json or multipart/form-data."),
     "no_such_range": (416, "The recording has no such bytes."),
     "invalid_request": (422, "query.limit: Input should be less than or equal to 200"),
-    "bad_lines": (422, "3 of 5000 lines are bad, and the batch is strict: none runs."),
+    "bad_lines": (422, "3 of 5000 lines are invalid. The batch is strict, so no job was created."),
     "source_missing": (422, "There is no folder /archive/1974."),
     "unknown_model": (422, "There is no model 'parakeet-9'. Available models: demo."),
     "rate_limited": (429, "Too many requests; try again in 1 s."),
     "storage": (503, "The database does not answer."),
     "overloaded": (503, "The server has too many requests under way; try again in a moment."),
-    "too_many_streams": (503, "Too many streams of events are open here; ask again."),
+    "too_many_streams": (503, "Too many event streams are open; try again later."),
     "too_long": (504, "The recording was not done within 900 s; submit it as a job."),
     "disk_full": (507, "No space is left where uploads are received."),
 }
-# What is named apart here for its status, and has the code of another.
+# Examples with the code of another one and a status or text of their own.
 _CODES = {"malformed": "invalid_request", "not_ended": "conflict"}
 
 
 def add_problem_schema(page: Words) -> None:
-    """Put the schema of problems on the page: a route's `model` would offer them as plain JSON too."""
+    """Add the schema of problems; declared as a route's `model` they would also appear as plain JSON."""
     schema = ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}")
     page["components"]["schemas"] |= schema.pop("$defs") | {"ProblemOut": schema}
 
 
-def let_anybody_in(page: Words) -> None:
-    """Say on the page of a server without keys that it asks for none; one may be sent."""
+def make_keys_optional(page: Words) -> None:
+    """Declare keys as optional, for a server without keys."""
     operations = (operation for path in page["paths"].values() for operation in path.values())
     for operation in operations:
         if "security" in operation:
@@ -69,7 +69,7 @@ def let_anybody_in(page: Words) -> None:
 
 
 def problem_codes() -> tuple[str, ...]:
-    """The codes of problems that routes may answer with."""
+    """The codes of the problems that routes answer with."""
     return tuple(code for code in _DETAILS if code not in _CODES)
 
 
@@ -88,7 +88,7 @@ def problem_example(code: str) -> Words:
 
 
 def problems(*codes: str) -> Answers:
-    """Answers by status for these codes, each with its example."""
+    """The responses for these codes by status, each with its example."""
     by_status: dict[int, Words] = {}
     for code in codes:
         example = problem_example(code)
@@ -105,12 +105,12 @@ def problems(*codes: str) -> Answers:
 
 
 def answer(status: int, description: str, model: Any, example: Words) -> Answers:  # noqa: ANN401 (a class)
-    """One answer with its example."""
+    """One response with its example."""
     content = {"application/json": {"example": example}}
     return {status: {"model": model, "description": description, "content": content}}
 
 
-# Every route under /v1 may answer so.
+# Every route under /v1 may answer with these.
 EVERYWHERE: Answers = problems(
     "malformed", "unauthorized", "forbidden", "invalid_request", "rate_limited", "overloaded", "storage"
 )
@@ -146,7 +146,12 @@ CREATE: Words = {
     "openapi_extra": _BODY,
     "responses": {
         **answer(202, "Accepted; `Location` names the job.", JobDetail, jobs.JOB_QUEUED),
-        **answer(200, "This key was used for the same request: its job.", JobDetail, jobs.JOB_DETAIL),
+        **answer(
+            200,
+            "The idempotency key was used for the same request before: the job of that request.",
+            JobDetail,
+            jobs.JOB_DETAIL,
+        ),
         **problems(
             "malformed",
             "forbidden",
@@ -171,7 +176,7 @@ LIST: Words = {
 }
 
 ONE: Words = {
-    "summary": "Look at a job",
+    "summary": "Show a job",
     "responses": {
         **answer(200, "The job with its cost so far.", JobDetail, jobs.JOB_DETAIL),
         **problems("not_found"),
@@ -181,17 +186,22 @@ ONE: Words = {
 CANCEL: Words = {
     "summary": "Cancel a job",
     "responses": {
-        **answer(200, "The job, cancelled or about to be.", JobDetail, jobs.JOB_CANCELLED),
+        **answer(200, "The job, cancelled or about to stop.", JobDetail, jobs.JOB_CANCELLED),
         **problems("not_found", "conflict"),
     },
 }
 
 RETRY: Words = {
-    "summary": "Try a failed or cancelled job again",
+    "summary": "Retry a failed or cancelled job",
     "status_code": 202,
     "responses": {
         **answer(202, "The job, queued again.", JobDetail, jobs.JOB_QUEUED),
-        **answer(200, "This key was used for the same retry: the job now.", JobDetail, jobs.JOB_DETAIL),
+        **answer(
+            200,
+            "The idempotency key was used for the same retry before: the job as it is now.",
+            JobDetail,
+            jobs.JOB_DETAIL,
+        ),
         **problems("not_found", "conflict", "deleted"),
     },
 }
@@ -201,7 +211,7 @@ TRANSCRIPT: Words = {
     "response_model": None,
     "responses": {
         200: {
-            "description": "The words of the recording, or each chunk's lattice.",
+            "description": "The transcript in the format asked for, or the lattice of each chunk.",
             "model": Transcript | list[Lattice],
             "content": {
                 "application/json": {
@@ -223,11 +233,11 @@ TRANSCRIPT: Words = {
 }
 
 COSTS: Words = {
-    "summary": "What a period cost",
+    "summary": "Show costs",
     "responses": {
         200: {
             "model": CostReportOut,
-            "description": "Cost by group, in all, and idle; as JSON, a table or a plot.",
+            "description": "Costs by group, in total, and of idle workers; as JSON, CSV or SVG.",
             "content": {
                 "application/json": {"example": costs.COSTS},
                 "text/csv": {"schema": {"type": "string"}, "example": costs.CSV},
@@ -239,7 +249,7 @@ COSTS: Words = {
 
 WORKERS: Words = {
     "summary": "List workers",
-    "responses": answer(200, "Workers, most recently heard of first.", WorkerList, jobs.WORKERS),
+    "responses": answer(200, "Workers, most recently seen first.", WorkerList, jobs.WORKERS),
 }
 
 MODELS: Words = {
@@ -248,14 +258,14 @@ MODELS: Words = {
 }
 
 HEALTHZ: Words = {
-    "summary": "Does the process live?",
-    "responses": answer(200, "It does.", Health, jobs.HEALTH),
+    "summary": "Check liveness",
+    "responses": answer(200, "The process is alive.", Health, jobs.HEALTH),
 }
 
 READYZ: Words = {
-    "summary": "Does everything it needs answer?",
+    "summary": "Check readiness",
     "responses": {
-        **answer(200, "All parts answer.", Readiness, jobs.READY),
-        **answer(503, "A part does not answer.", Readiness, jobs.NOT_READY),
+        **answer(200, "Database, broker and object store answer.", Readiness, jobs.READY),
+        **answer(503, "At least one of them does not answer.", Readiness, jobs.NOT_READY),
     },
 }

@@ -1,4 +1,4 @@
-"""The examples of lattices on the OpenAPI page. Pure data; a test holds each against its schema."""
+"""The examples of lattices in the OpenAPI description. A test checks each against its schema."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the OpenAPI page says of the overview, the metrics, the recordings and OpenAI's own route."""
+"""The OpenAPI texts of the overview, the metrics, recordings and OpenAI's route."""
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
@@ -9,8 +9,8 @@ from spool.schemas.fleet import Overview
 from spool.schemas.jobs import AudioLink
 
 OVERVIEW: Words = {
-    "summary": "See where everything stands",
-    "responses": answer(200, "Counts, queues and today's sums.", Overview, jobs.OVERVIEW),
+    "summary": "Show the overview",
+    "responses": answer(200, "Counts, queues and today's totals.", Overview, jobs.OVERVIEW),
 }
 
 AUDIO_LINK: Words = {
@@ -23,12 +23,12 @@ AUDIO_LINK: Words = {
 _SOUND: Words = {"audio/*": {"schema": {"type": "string", "format": "binary"}, "example": "RIFF…"}}
 
 AUDIO: Words = {
-    "summary": "Listen to the recording",
+    "summary": "Fetch the recording",
     "response_class": StreamingResponse,
     "responses": EVERYWHERE
     | {
         200: {"description": "The recording.", "content": _SOUND},
-        206: {"description": "The part of it that `Range` asked for.", "content": _SOUND},
+        206: {"description": "The part of it that `Range` asks for.", "content": _SOUND},
     }
     | problems("unauthorized", "not_found", "not_here", "deleted", "no_such_range"),
 }
@@ -39,7 +39,7 @@ METRICS: Words = {
     "responses": EVERYWHERE
     | {
         200: {
-            "description": "Prometheus' text form.",
+            "description": "Metrics in the Prometheus text format.",
             "content": {
                 "text/plain": {
                     "schema": {"type": "string"},
@@ -55,18 +55,21 @@ _FORM: Words = {
     "required": ["file"],
     "properties": {
         "file": {"type": "string", "format": "binary"},
-        "model": {"type": "string", "description": "A model of this server; the default one unless given."},
+        "model": {
+            "type": "string",
+            "description": "A model of this server. Default: the server's default model.",
+        },
         "response_format": {"type": "string", "enum": ["json", "text", "srt", "verbose_json", "vtt"]},
         "timestamp_granularities[]": {
             "type": "array",
             "items": {"type": "string", "enum": ["word", "segment"]},
         },
-        "prompt": {"type": "string", "description": "Words and phrases to favour, with commas between."},
+        "prompt": {"type": "string", "description": "Words and phrases to favour, separated by commas."},
     },
 }
 
 TRANSCRIBE: Words = {
-    "summary": "Transcribe as OpenAI's clients ask for it",
+    "summary": "Transcribe (compatible with OpenAI's API)",
     "response_class": Response,
     "openapi_extra": {
         "requestBody": {
@@ -81,7 +84,7 @@ TRANSCRIBE: Words = {
     },
     "responses": {
         200: {
-            "description": "The words, in the form that was asked for.",
+            "description": "The transcript in the format asked for.",
             "content": {
                 "application/json": {
                     "schema": {"type": "object", "properties": {"text": {"type": "string"}}},

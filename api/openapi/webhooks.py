@@ -1,7 +1,4 @@
-"""What the OpenAPI page says of the routes of webhooks. Words only, as in `described`.
-
-What the OpenAPI page says of the streams of events.
-"""
+"""The OpenAPI texts of webhooks and event streams."""
 
 from fastapi.responses import StreamingResponse
 
@@ -26,47 +23,47 @@ _BODY: Words = {
 }
 
 CREATE: Words = {
-    "summary": "Have events sent",
+    "summary": "Create a webhook",
     "status_code": 201,
     "response_model": WebhookSecret,
     "openapi_extra": _BODY,
     "responses": {
-        **answer(201, "The endpoint with its secret.", WebhookSecret, examples.MADE),
+        **answer(201, "The webhook with its secret.", WebhookSecret, examples.MADE),
         **problems("malformed", "unsupported_media_type", "too_slow", "too_large", "not_found", "conflict"),
     },
 }
 CREATE["responses"][201]["headers"] = {
-    "Location": {"description": "The endpoint's path.", "schema": {"type": "string"}}
+    "Location": {"description": "The webhook's path.", "schema": {"type": "string"}}
 }
 
 LIST: Words = {
     "summary": "List webhooks",
-    "responses": answer(200, "Every endpoint.", WebhookList, examples.LIST),
+    "responses": answer(200, "Every webhook.", WebhookList, examples.LIST),
 }
 
 ONE: Words = {
-    "summary": "Look at a webhook",
-    "responses": answer(200, "The endpoint.", WebhookOut, examples.WEBHOOK) | problems("not_found"),
+    "summary": "Show a webhook",
+    "responses": answer(200, "The webhook.", WebhookOut, examples.WEBHOOK) | problems("not_found"),
 }
 
 REMOVE: Words = {
     "summary": "Remove a webhook",
     "status_code": 204,
-    "responses": {204: {"description": "It is removed."}, **problems("not_found")},
+    "responses": {204: {"description": "The webhook was removed."}, **problems("not_found")},
 }
 
 ROTATE: Words = {
     "summary": "Rotate a webhook's secret",
-    "responses": answer(200, "The endpoint with its new secret.", WebhookSecret, examples.ROTATED)
+    "responses": answer(200, "The webhook with its new secret.", WebhookSecret, examples.ROTATED)
     | problems("not_found"),
 }
 
 ENABLE: Words = {
     "summary": "Enable a webhook again",
-    "responses": answer(200, "The endpoint.", WebhookOut, examples.WEBHOOK) | problems("not_found"),
+    "responses": answer(200, "The webhook.", WebhookOut, examples.WEBHOOK) | problems("not_found"),
 }
 
-_SENT: Answers = answer(202, "The delivery, about to be tried.", DeliveryOut, examples.DELIVERY)
+_SENT: Answers = answer(202, "The delivery, about to be sent.", DeliveryOut, examples.DELIVERY)
 
 TEST: Words = {
     "summary": "Test a webhook",
@@ -111,7 +108,7 @@ def _words(summary: str) -> Words:
         "response_class": StreamingResponse,
         "responses": {
             200: {"description": "Events as they happen, until the end.", "content": stream},
-            204: {"description": "It has ended, and everything after that event was told."},
+            204: {"description": "The job or batch has ended, and there is no event after that one."},
             **problems("not_found", "too_many_streams"),
         },
     }

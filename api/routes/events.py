@@ -1,7 +1,6 @@
-"""The routes of events: a job's and a batch's, as a stream that can be resumed (server-sent events).
+"""The routes of events: those of a job or batch as a resumable stream (server-sent events).
 
-A new stream begins with the present state; one that is resumed with what came after `Last-Event-ID`. Knows
-requests; what is told is in `streams`, by whom in `feed`.
+A new stream begins with the present state, a resumed one with the events after `Last-Event-ID`.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from sqlalchemy import Connection
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_batch, get_visible_job
-from api.delivery.sse import Beginning, EventResponse, Progress, Stream, told
+from api.delivery.sse import Beginning, EventResponse, Progress, Stream, stream_text
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from spool.store.batch_progress import batch_counts, jobs_progress
@@ -28,12 +27,16 @@ LastEventId = Annotated[
         alias="Last-Event-ID",
         ge=0,
         le=_MOST,
-        description="Go on after this event; browsers send it by themselves when a stream breaks off.",
+        description="Resume after this event. Browsers send it when they reconnect.",
     ),
 ]
 After = Annotated[
     int | None,
-    Query(ge=0, le=_MOST, description="The same for who cannot send the header; 0: from the beginning."),
+    Query(
+        ge=0,
+        le=_MOST,
+        description="The same, for clients that cannot send the header. 0: from the beginning.",
+    ),
 ]
 
 
@@ -67,16 +70,16 @@ async def _answer(request: Request, services: Services, stream: Stream, after: i
     await run_in_threadpool(_check, services, stream.caller, stream)
     if not services.feed.attach(stream):
         wait = {"Retry-After": "10"}
-        raise Problem(503, "too_many_streams", "Too many streams of events are open here; ask again.", wait)
+        raise Problem(503, "too_many_streams", "Too many event streams are open; try again later.", wait)
     try:
-        # Attached first: what happens from here on comes by the feed, what was before is read now.
+        # Attached first: the broker sends what happens from now on, and what was before is read here.
         begin = await run_in_threadpool(_beginning, services, stream, after)
     except BaseException:
         services.feed.detach(stream)
         raise
     if begin is None:
         services.feed.detach(stream)
-        return Response(status_code=204)  # which tells a browser not to come again
+        return Response(status_code=204)  # tells a browser not to reconnect
     request.state.ticket.release()  # streams have a limit of their own
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return EventResponse(_until_left(services, stream, begin), headers=headers)
@@ -84,7 +87,7 @@ async def _answer(request: Request, services: Services, stream: Stream, after: i
 
 async def _until_left(services: Services, stream: Stream, begin: Beginning) -> AsyncIterator[str]:
     try:
-        async for text in told(services.database, stream, begin):
+        async for text in stream_text(services.database, stream, begin):
             yield text
     finally:
         services.feed.detach(stream)
@@ -99,7 +102,7 @@ def _check(services: Services, caller: Principal, stream: Stream) -> None:
 
 
 def _beginning(services: Services, stream: Stream, after: int | None) -> Beginning | None:
-    """Where to begin; None for one that is resumed and has nothing left to be told."""
+    """Where to begin; None if it is resumed after the last event."""
     which = {"job_id": stream.job_id} if stream.job_id else {"batch_id": stream.batch_id}
     with services.database.read() as tx:
         position = last_event(tx)

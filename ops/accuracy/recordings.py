@@ -79,7 +79,7 @@ def through(model: NemoModel, recording: Recording, options: SearchOptions, long
     """The recording as the worker hears it, in chunks of at most that many seconds."""
     words, chunks = through_chunks(model, recording.audio, options, lengths(longest))
     errors = word_errors(recording.text, " ".join(word.text for word in words))
-    cuts = [a.core_end / RATE for a, b in pairwise(chunks) if a.speech or b.speech]
+    cuts = [a.span.core_end / RATE for a, b in pairwise(chunks) if a.speech or b.speech]
     return Outcome(
         errors,
         at_seams(recording, words, cuts),
@@ -92,8 +92,8 @@ def covered(chunks: Sequence[Chunk], samples: int) -> float:
     """The share of the samples that lies in exactly one core."""
     count = np.zeros(samples + 1, np.int64)
     for chunk in chunks:
-        count[chunk.core_start] += 1
-        count[chunk.core_end] -= 1
+        count[chunk.span.core_start] += 1
+        count[chunk.span.core_end] -= 1
     return float((np.cumsum(count)[:samples] == 1).mean()) if samples else 1.0
 
 

@@ -29,14 +29,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--corpus", type=Path, default=Path("var/fuzz/corpus"))
     parser.add_argument("--keep", type=Path, default=Path("var/fuzz"))
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     import atheris
 
     with atheris.instrument_imports(include=["worker", "spool"]), tempfile.TemporaryDirectory() as scratch:
-        seeds, read = TARGETS[told.target](Path(scratch))
-        corpus = told.corpus / told.target
+        seeds, read = TARGETS[arguments.target](Path(scratch))
+        corpus = arguments.corpus / arguments.target
         corpus.mkdir(parents=True, exist_ok=True)
-        told.keep.mkdir(parents=True, exist_ok=True)
+        arguments.keep.mkdir(parents=True, exist_ok=True)
         for seed in seeds:
             (corpus / f"seed-{seed.name}").write_bytes(seed.content)
 
@@ -45,8 +45,12 @@ def main() -> None:
                 return bytes(atheris.Mutate(data, most))
             return damaged(data, seeds, number)[:most]
 
-        options = [f"-max_total_time={told.seconds}", f"-rss_limit_mb={MEMORY_MIB}", f"-timeout={SILENT_S}"]
-        options += [f"-artifact_prefix={told.keep / told.target}-", "-print_final_stats=1"]
+        options = [
+            f"-max_total_time={arguments.seconds}",
+            f"-rss_limit_mb={MEMORY_MIB}",
+            f"-timeout={SILENT_S}",
+        ]
+        options += [f"-artifact_prefix={arguments.keep / arguments.target}-", "-print_final_stats=1"]
         atheris.Setup([sys.argv[0], *options, str(corpus)], _checked(read), custom_mutator=mutate)
         atheris.Fuzz()
 

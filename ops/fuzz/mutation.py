@@ -100,7 +100,7 @@ def _write_number(content: bytearray, at: int, chance: random.Random) -> None:
 
 def _write_text_number(content: bytearray, at: int, chance: random.Random) -> None:
     """Another number where digits stand: configurations and JSON headers hold theirs as text."""
-    found = re.compile(rb"\d+").search(bytes(content[at : at + 4096]))
-    if found is not None:
+    number = re.compile(rb"\d+").search(bytes(content[at : at + 4096]))
+    if number is not None:
         digits = str(chance.choice((*_LONG_NUMBERS, -1, 3, 17, 1000))).encode()
-        content[at + found.start() : at + found.end()] = digits
+        content[at + number.start() : at + number.end()] = digits

@@ -126,8 +126,10 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first file")
     parser.add_argument("--count", type=int, help="files to try at most")
     parser.add_argument("--keep", type=Path, default=Path("var/fuzz"), help="where findings are kept")
-    told = parser.parse_args()
-    return fuzz(told.target, told.seconds, told.seed, told.keep, told.first, told.count)
+    arguments = parser.parse_args()
+    return fuzz(
+        arguments.target, arguments.seconds, arguments.seed, arguments.keep, arguments.first, arguments.count
+    )
 
 
 if __name__ == "__main__":

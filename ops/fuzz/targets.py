@@ -36,7 +36,7 @@ def recordings(folder: Path) -> list[Seed]:
     from ops.testbed.bad_audio import write_av
 
     own = [path for path in sorted((ROOT / "samples" / "demo-tdt").rglob("*")) if path.suffix in _SUFFIXES]
-    found = [path for path in own if path.stat().st_size < 200_000]
+    small = [path for path in own if path.stat().st_size < 200_000]
     speech, rate = soundfile.read(
         next(path for path in own if path.suffix in {".flac", ".wav"}), dtype="float32"
     )
@@ -46,10 +46,10 @@ def recordings(folder: Path) -> list[Seed]:
         path = folder / name
         sound, hertz = (at_48k, 48_000) if subtype == "OPUS" else (speech, rate)
         soundfile.write(path, np.stack([sound, sound], 1), hertz, format=container, subtype=subtype)
-        found.append(path)
+        small.append(path)
     for name, container, codec in _BY_FFMPEG:
-        found.append(write_av(folder / name, container, codec, at_48k, 48_000))
-    return [Seed.of(path) for path in found]
+        small.append(write_av(folder / name, container, codec, at_48k, 48_000))
+    return [Seed.of(path) for path in small]
 
 
 _SUFFIXES = {".wav", ".flac", ".ogg", ".opus", ".mp3", ".m4a", ".mp4", ".webm", ".aac"}
@@ -167,7 +167,7 @@ def small_archives(folder: Path) -> list[Seed]:
     )
     with tarfile.open(GOLDEN / "hybrid.nemo") as real:
         kept = {m.name: _content(real, m) for m in real if m.isfile() and "weights" not in m.name}
-    found = []
+    seeds = []
     for mode in ("w", "w:gz"):
         path = folder / f"small.{mode[2:] or 'tar'}.nemo"
         with tarfile.open(path, mode) as archive:
@@ -175,8 +175,8 @@ def small_archives(folder: Path) -> list[Seed]:
                 entry = tarfile.TarInfo(name)
                 entry.size = len(raw)
                 archive.addfile(entry, io.BytesIO(raw))
-        found.append(Seed.of(path))
-    return found
+        seeds.append(Seed.of(path))
+    return seeds
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -193,9 +193,9 @@ def read_archive(path: Path) -> None:
     with open_nemo(path) as archive:
         for name in archive.weights.shapes:
             archive.weights.read(name)
-        found = archive.tokenizer(None)
-        if found is not None:
-            Tokenizer.from_bytes(found[1], found[0])
+        tokenizer = archive.tokenizer(None)
+        if tokenizer is not None:
+            Tokenizer.from_bytes(tokenizer[1], tokenizer[0])
         parse_config(archive.config, "config")
 
 

@@ -45,8 +45,8 @@ def words_of(shop: Shop, job_id: str) -> str:
         return "no transcript"
     record = json.loads(shop.read(key))
     words = [word | {"confidence": round(word["confidence"], 3)} for word in record["words"]]
-    said = json.dumps([words, record["coverage"]], sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    summary = json.dumps([words, record["coverage"]], sort_keys=True)
+    return hashlib.sha256(summary.encode()).hexdigest()
 
 
 def run_all(shop: Shop, files: list[tuple[str, bytes]]) -> list[str]:
@@ -93,7 +93,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # a log a job would be thousands
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
@@ -115,7 +115,7 @@ def main() -> int:
         engine = Engine(EngineOptions(slots=16, limits=limits)).start()
         try:
             shop = Shop(settings, database, engine, home / "archive")
-            return fuzz(shop, recordings(home / "seeds"), told.count, told.seed)
+            return fuzz(shop, recordings(home / "seeds"), arguments.count, arguments.seed)
         finally:
             engine.close()
             database.close()

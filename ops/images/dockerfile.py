@@ -68,11 +68,11 @@ def steps_of(text: str, target: str) -> list[Step]:
     steps: list[Step] = []
     for step in read_steps(text):
         if step.word == "FROM":
-            found = re.fullmatch(r"(\S+)(?: AS (\S+))?", step.rest)
-            if found is None:
+            match = re.fullmatch(r"(\S+)(?: AS (\S+))?", step.rest)
+            if match is None:
                 raise NotUnderstood(f"line {step.line}: FROM {step.rest}")
             steps = []
-            stages[found[2] or "last"] = (found[1], steps)
+            stages[match[2] or "last"] = (match[1], steps)
         else:
             steps.append(step)
     if target not in stages:

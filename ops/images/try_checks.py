@@ -35,8 +35,8 @@ def check_jobs(root: Path, image: Image, token: str) -> None:
         command = command_in(root, image, ["spool", *words], **base)
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
-    found = ask("submit", "/var/lib/spool/sample.flac", "--wait", "--json")
-    jobs = json.loads(found)
+    answer = ask("submit", "/var/lib/spool/sample.flac", "--wait", "--json")
+    jobs = json.loads(answer)
     job = jobs[0] if isinstance(jobs, list) else jobs
     step(f"job: {job.get('id')} {job.get('state')}")
     words = ask("transcript", job["id"], "--format", "txt").strip()
@@ -70,11 +70,11 @@ def check_told() -> None:
     """Prometheus knows Alertmanager, and a person is told of an alert at the address in the secret."""
     with urllib.request.urlopen("http://127.0.0.1:9090/api/v1/alertmanagers") as answer:
         known = json.load(answer)["data"]["activeAlertmanagers"]
-    told: SimpleQueue[str] = SimpleQueue()
+    received: SimpleQueue[str] = SimpleQueue()
 
     class Person(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            told.put(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            received.put(self.rfile.read(int(self.headers["Content-Length"])).decode())
             self.send_response(200)
             self.end_headers()
 
@@ -87,7 +87,7 @@ def check_told() -> None:
             {"Content-Type": "application/json"},
         )
         urllib.request.urlopen(request).close()
-        message = told.get(timeout=SECONDS)
+        message = received.get(timeout=SECONDS)
         person.shutdown()
     if "It is tried." not in message or not known:
         raise SystemExit(f"told {message!r}; Prometheus knows {known}")

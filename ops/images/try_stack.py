@@ -144,15 +144,15 @@ def make_servers_alike(stack: Stack) -> None:
         f"/usr/lib/postgresql/{p.name}/bin" for p in (root / "usr/lib/postgresql").iterdir()
     )
     # The image's entry point does this on an empty volume.
-    told = database.environment
-    password = told["POSTGRES_PASSWORD_FILE"]
-    arguments = shlex.split(told["POSTGRES_INITDB_ARGS"])
+    environment = database.environment
+    password = environment["POSTGRES_PASSWORD_FILE"]
+    arguments = shlex.split(environment["POSTGRES_INITDB_ARGS"])
     begin = [
         "initdb",
         "-D",
         "/var/lib/postgresql/data",
         "-U",
-        told["POSTGRES_USER"],
+        environment["POSTGRES_USER"],
         f"--pwfile={password}",
         "--encoding=UTF8",
         *arguments,

@@ -1,6 +1,6 @@
 """The faults of a soak, done to the real processes of a `ops.testbed.stack.Stack`, and who mends them.
 
-`LatticeRecorder` is the service manager: what died is started again. `Faults` injects one fault at a time and
+`Supervisor` is the service manager: what died is started again. `Faults` injects one fault at a time and
 sees to it that what it broke comes back; it knows nothing of jobs, and no law.
 """
 
@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.3
 PATIENCE_SECONDS = 300.0
 
 
-class LatticeRecorder(threading.Thread):
+class Supervisor(threading.Thread):
     """Starts a dead worker or API again, as launchd or systemd would, until it is told to stop."""
 
     def __init__(self, stack: Stack, workers: tuple[str, ...], port: int) -> None:
@@ -67,7 +67,7 @@ class Faults:
     """Does to `stack` what it is told by name. `stopped` are the spans in which a worker did not run."""
 
     stack: Stack
-    keeper: LatticeRecorder
+    supervisor: Supervisor
     postgres: PostgresServer | None = None
     s3: FaultyS3 | None = None
     stopped: list[tuple[float, float]] = field(default_factory=list)
@@ -123,26 +123,26 @@ class Faults:
     def _worker(self, name: str) -> "subprocess.Popen[bytes]":
         """The running worker of this name, ready to work."""
         self._ready(lambda: self._is_ready(name))
-        return self.keeper.workers[name]
+        return self.supervisor.workers[name]
 
     def _is_ready(self, name: str) -> bool:
-        process = self.keeper.workers[name]
+        process = self.supervisor.workers[name]
         with contextlib.suppress(Exception):
             pids = {worker.info.pid for worker in self.stack.workers() if worker.state == "ready"}
             return process.poll() is None and process.pid in pids
         return False
 
     def _engine(self, worker: "subprocess.Popen[bytes]") -> psutil.Process:
-        found: list[psutil.Process] = []
+        engines: list[psutil.Process] = []
 
         def look() -> bool:
             with contextlib.suppress(psutil.Error):
                 children = psutil.Process(worker.pid).children()
-                found.extend(child for child in children if "spawn_main" in " ".join(child.cmdline()))
-            return bool(found)
+                engines.extend(child for child in children if "spawn_main" in " ".join(child.cmdline()))
+            return bool(engines)
 
         self._ready(look)
-        return found[-1]
+        return engines[-1]
 
     def _ready(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS

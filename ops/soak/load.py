@@ -47,11 +47,11 @@ def recordings(folder: Path, jobs: int, long: int, long_seconds: float, seed: in
 
 
 def _speech() -> NDArray[np.float32]:
-    found = [soundfile.read(path, dtype="float32") for path in sorted(SPEECH.glob("digits/*.flac"))]
-    assert found, "the samples are there"
-    assert all(rate == RATE for _, rate in found)
+    recordings = [soundfile.read(path, dtype="float32") for path in sorted(SPEECH.glob("digits/*.flac"))]
+    assert recordings, "the samples are there"
+    assert all(rate == RATE for _, rate in recordings)
     pause = np.zeros(RATE // 2, np.float32)
-    return np.concatenate([part for samples, _ in found for part in (samples, pause)])
+    return np.concatenate([part for samples, _ in recordings for part in (samples, pause)])
 
 
 def _written(
@@ -132,16 +132,16 @@ class Load:
         return {"model": self.model, "decoder": "greedy"}
 
     def _until_accepted(self, path: str, key: str, **request: object) -> dict[str, object]:
-        told = {**HEADERS, "Idempotency-Key": key, **request.pop("headers", {})}  # type: ignore[dict-item]
+        headers = {**HEADERS, "Idempotency-Key": key, **request.pop("headers", {})}  # type: ignore[dict-item]
         while True:
             try:
                 with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:
-                    answer = client.post(path, headers=told, **request)  # type: ignore[arg-type]
+                    answer = client.post(path, headers=headers, **request)  # type: ignore[arg-type]
             except httpx.HTTPError:
                 answer = None
             if answer is not None and answer.status_code in {200, 202}:
-                found: dict[str, object] = answer.json()
-                return found
+                body: dict[str, object] = answer.json()
+                return body
             if answer is not None and answer.status_code not in PASSING:
                 raise RuntimeError(f"{path} {key}: {answer.status_code} {answer.text[:300]}")
             with self._lock:

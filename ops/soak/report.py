@@ -120,8 +120,8 @@ def summary(outcome: Outcome) -> str:
     ]
     for name, ones in sorted(kinds.items()):
         waits = sorted(one[4] for one in ones if one[4] is not None)
-        told = f"{waits[len(waits) // 2]:.1f}, {waits[-1]:.1f}" if waits else "never seen"
-        lines.append(f"| {name} | {len(ones)} | {told} |")
+        waited = f"{waits[len(waits) // 2]:.1f}, {waits[-1]:.1f}" if waits else "never seen"
+        lines.append(f"| {name} | {len(ones)} | {waited} |")
     repeats = outcome.repeats
     again = repeats.in_flight + repeats.besides
     wasted = outcome.wasted_ns / max(1, outcome.billable_ns + outcome.wasted_ns)

@@ -25,7 +25,7 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 import migrations
-from ops.soak.faults import Faults, LatticeRecorder, answers
+from ops.soak.faults import Faults, Supervisor, answers
 from ops.soak.load import Load, recordings
 from ops.soak.report import Outcome, repeated_decodings, summary
 from ops.soak.schedule import Planned, meanings, schedule
@@ -43,7 +43,7 @@ from spool.tables import chunks, cost_lines, jobs
 
 WORKERS = ("alpha", "beta")
 STALL_SECONDS = 600.0
-MODELS = {"demo": str(Path(__file__).parents[2] / "models" / "demo"), "tones": "sleep=0.05"}
+MODELS = {"demo-tdt": str(Path(__file__).parents[2] / "models" / "demo"), "tones": "sleep=0.05"}
 
 
 @dataclass
@@ -130,7 +130,7 @@ def servers(database: str, objects: str, lease: float) -> Iterator[tuple[Stack, 
         redis = EmbeddedRedis(redis_home)
         redis.start()
         stop.callback(redis.stop)
-        told: dict[str, str] = {}
+        environment: dict[str, str] = {}
         parts: dict[str, object] = {}
         if database == "postgresql":
             postgres = PostgresServer()
@@ -143,9 +143,9 @@ def servers(database: str, objects: str, lease: float) -> Iterator[tuple[Stack, 
         migrations.upgrade(url)
         if objects == "s3":
             proxy = stop.enter_context(FaultyS3(stop.enter_context(_s3()).endpoint))
-            told |= _s3_settings(proxy.url)
+            environment |= _s3_settings(proxy.url)
             parts["s3"] = proxy
-        told |= {
+        environment |= {
             "SPOOL_LEASE_SECONDS": str(lease),
             "SPOOL_HEARTBEAT_SECONDS": "1",
             "SPOOL_SWEEP_SECONDS": "0.5",
@@ -153,7 +153,7 @@ def servers(database: str, objects: str, lease: float) -> Iterator[tuple[Stack, 
             "SPOOL_MAX_BATCH": "8",
             "SPOOL_MAX_CRASHES": "20",
         }
-        stack = Stack(home, url, redis, models=MODELS, **told)
+        stack = Stack(home, url, redis, models=MODELS, **environment)
         stop.callback(stack.close)
         stack.log = home / "log"
         yield stack, parts
@@ -167,10 +167,10 @@ def _s3() -> Iterator[S3Server]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    found = S3Server(f"http://{host}:{port}")
-    found.client().create_bucket(Bucket="soak")
+    server_of_s3 = S3Server(f"http://{host}:{port}")
+    server_of_s3.client().create_bucket(Bucket="soak")
     try:
-        yield found
+        yield server_of_s3
     finally:
         server.stop()
 
@@ -188,9 +188,9 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
     """Run it all, drain the workers, audit; what came of it."""
     files = list(recordings(stack.home / "in", args.jobs, args.long, args.long_seconds, args.seed))
     url = stack.serve()
-    keeper = LatticeRecorder(stack, WORKERS, int(url.rpartition(":")[2]))
-    keeper.start()
-    faults = Faults(stack, keeper, **parts)  # type: ignore[arg-type]
+    supervisor = Supervisor(stack, WORKERS, int(url.rpartition(":")[2]))
+    supervisor.start()
+    faults = Faults(stack, supervisor, **parts)  # type: ignore[arg-type]
     chosen = args.faults.split(",") if args.faults else list(meanings(args.database, args.objects))
     number = args.number or max(len(chosen), args.jobs // 30)
     plan = schedule(args.seed, len(files), chosen, number, WORKERS)
@@ -203,7 +203,7 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
             print("\n".join(stack.log.read_text().splitlines()[-40:]) if stack.log else "", file=sys.stderr)
         raise
     seconds = time.monotonic() - soak.began
-    keeper.stop()
+    supervisor.stop()
     assert answers(url) or stack.serve(port=int(url.rpartition(":")[2]))
     stack.stop_workers()
     # What an API left that died between an upload and its row is no breach for an hour; here it is time now.
@@ -227,7 +227,7 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
         answered_otherwise=[key for key, job in load.jobs.items() if known[key].id != job],
         again=load.again,
         injected=[(one.planned.fault, one.done, one.at, one.took, one.recovered) for one in soak.injected],
-        crashes=len(keeper.crashes),
+        crashes=len(supervisor.crashes),
         seconds=seconds,
         audio_seconds=sum(one.seconds for one in files),
         saved=saved,
@@ -250,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--number", type=int, default=0, help="how many are injected; else one each 30 jobs")
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
     parser.add_argument("--objects", choices=("s3", "folder"), default="s3")
-    parser.add_argument("--model", choices=tuple(MODELS), default="demo")
+    parser.add_argument("--model", choices=tuple(MODELS), default="demo-tdt")
     parser.add_argument("--lease", type=float, default=10.0)
     parser.add_argument("--most-repeated", type=float, default=0.02)
     parser.add_argument("--json", action="store_true", help="the outcome as JSON, for machines")

@@ -93,10 +93,10 @@ class FakeRecognizer:
         for samples in utterances:
             if float(samples.min(initial=0)) < -0.995:
                 raise ValueError("a sample I cannot stand")
-        found = [_recognition(samples) for samples in utterances]
+        answers = [_recognition(samples) for samples in utterances]
         if self._hears_asks:
-            return [_asked(answer, ask) for answer, ask in zip(found, asks, strict=True)]
-        return found
+            return [_asked(answer, ask) for answer, ask in zip(answers, asks, strict=True)]
+        return answers
 
 
 def _asked(answer: Recognition | Failure, ask: DecodeRequest) -> Recognition | Failure:
@@ -105,8 +105,8 @@ def _asked(answer: Recognition | Failure, ask: DecodeRequest) -> Recognition | F
         return answer
     said, best, before = [], answer.hypotheses[0], ask.context
     for word, token in zip(answer.words, best.tokens, strict=True):
-        told = "+".join((word.text, *ask.phrases, str(before[-1]) if before else "first"))
-        said.append(word.model_copy(update={"text": told}))
+        text = "+".join((word.text, *ask.phrases, str(before[-1]) if before else "first"))
+        said.append(word.model_copy(update={"text": text}))
         before = (*before, token)
     texts = (" ".join(word.text for word in said), "nothing")
     both = (best, replace(best, score=best.score - 1.0))

@@ -33,6 +33,7 @@ class Fleet:
     def __init__(self, home: Path, database_url: str, redis_url: str, **environment: str) -> None:
         self.environment = {
             "SPOOL_HOME": str(home),
+            "SPOOL_MODELS": f"demo-tdt={ROOT}/models/demo",
             "SPOOL_DATABASE_URL": database_url,
             "SPOOL_REDIS_URL": redis_url,
             "SPOOL_SOURCE_ROOTS": str(home),
@@ -127,12 +128,12 @@ def children(pid: int) -> list[int]:
 
 def engines_of(pid: int) -> list[int]:
     """The running engines among the worker's children; the other child looks after shared memory."""
-    found = []
+    engines = []
     for child in psutil.Process(pid).children():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
             if "spawn_main" in " ".join(child.cmdline()):
-                found.append(child.pid)
-    return found
+                engines.append(child.pid)
+    return engines
 
 
 def engine_of(pid: int) -> int:

@@ -65,8 +65,8 @@ class Fault:
         print(line)
         if path := os.environ.get(LOG):
             with open(path, "a", encoding="utf-8") as log:
-                told = {name: getattr(self, name) for name in TOLD}
-                log.write(json.dumps(told) + "\n")
+                entry = {name: getattr(self, name) for name in TOLD}
+                log.write(json.dumps(entry) + "\n")
 
 
 TOKEN = "token-of-the-testbed"
@@ -296,10 +296,10 @@ class Stack(Fleet):
 def in_the_middle(stack: Stack, jobs: int = 3, seconds: float = 200) -> list[str]:
     """Jobs of which one chunk each is saved, and many are not."""
     recordings = [stack.record(seconds) for _ in range(jobs)]
-    made = [stack.submit_stored(recording, "slow") for recording in recordings]
-    until(lambda: all(stack.chunks(job_id) for job_id in made), "a chunk of each saved")
-    assert not stack.ended(made)
-    return made
+    job_ids = [stack.submit_stored(recording, "slow") for recording in recordings]
+    until(lambda: all(stack.chunks(job_id) for job_id in job_ids), "a chunk of each saved")
+    assert not stack.ended(job_ids)
+    return job_ids
 
 
 def post_upload(url: str, path: Path, key: str, model: str = "plain") -> httpx.Response:

@@ -1,12 +1,8 @@
-"""The laws as rules over what is stored: what a breach is, and how it is told from work that goes on.
+"""The laws as rules over what is stored: what counts as a breach, and what is merely work in progress.
 
-Pure: facts in, breaches out. `spool.audit.runner` walks a live database and object store with these rules,
+Pure: facts in, breaches out. `spool.audit.runner` applies these rules to a live database and object store;
 the queries are in `spool.store.audit`. Every rule holds after each commit, whatever died in between, so a
-breach is a defect of ours or a hand in the tables, never bad luck.
-
-The rules of deletion, beside the laws of `spool.audit.rules`: what should be gone is gone, and in time.
-
-Pure: facts in, breaches out.
+breach is a defect of Spool or a change by hand, never bad luck.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,8 +42,8 @@ class Breach(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grace:
-    """How long work that goes on may look unowned: a hint is recent for `hint_seconds`; workers give a sign
-    of life each `beat_seconds`; sweeps, heartbeats and clocks may be late by `grace_seconds`; an upload may
+    """How long work that goes on may look unowned: a hint is recent for `hint_seconds`; workers send a
+    heartbeat each `beat_seconds`; sweeps, heartbeats and clocks may be late by `grace_seconds`; an upload may
     take `upload_seconds` to get its row."""
 
     hint_seconds: float = 30.0
@@ -154,21 +150,21 @@ class WorkerDay(NamedTuple):
     last_sign: datetime
 
 
-def owned(job: JobFacts, sweeping: bool, patience: Grace) -> Iterator[Breach]:
+def owned(job: JobFacts, sweeping: bool, grace: Grace) -> Iterator[Breach]:
     """`sweeping`: some process holds the sweep's lock or did a moment ago, so that what is due goes out."""
     if job.state.terminal:
         return
-    grace = timedelta(seconds=patience.grace_seconds)
+    allowance = timedelta(seconds=grace.grace_seconds)
     if job.state is JobState.RUNNING:
         late = job.now - (job.lease_until or job.queued_at)
-        if late > grace:
+        if late > allowance:
             seconds = late.total_seconds()
             yield Breach("owned", job.id, f"Its lease ran out {seconds:.0f} s ago and nobody took it back.")
         return
-    told = job.hinted_at or job.queued_at
-    recent = job.now - told <= grace + timedelta(seconds=patience.hint_seconds)
+    sent = job.hinted_at or job.queued_at
+    recent = job.now - sent <= allowance + timedelta(seconds=grace.hint_seconds)
     if not (job.in_outbox or recent or sweeping):
-        yield Breach("owned", job.id, f"It waits since {told:%Y-%m-%d %H:%M:%S} UTC and nobody sweeps.")
+        yield Breach("owned", job.id, f"It waits since {sent:%Y-%m-%d %H:%M:%S} UTC and nobody sweeps.")
 
 
 def ended(job: JobFacts) -> Iterator[Breach]:
@@ -257,7 +253,7 @@ def busy(worker: WorkerFacts) -> Iterator[Breach]:
         yield Breach("busy", worker.id, message)
 
 
-def lost(worker: WorkerFacts, patience: Grace) -> Lost:
+def lost(worker: WorkerFacts, grace: Grace) -> Lost:
     """What a worker's engine did that nobody is charged for.
 
     While it lives, and when it stopped, that is what it says: batches that raised are measured; batches that
@@ -268,11 +264,11 @@ def lost(worker: WorkerFacts, patience: Grace) -> Lost:
     if not worker.gone:
         return Lost(0, worker.unbilled_ns)
     finished = max(0, worker.engine_busy_ns - worker.busy_ns)
-    silent = round(patience.beat_seconds * NANOS_PER_SECOND)
+    silent = round(grace.beat_seconds * NANOS_PER_SECOND)
     return Lost(finished, max(0, worker.engine_busy_ns + worker.unbilled_ns + silent - worker.busy_ns))
 
 
-def periods(days: Iterable[WorkerDay], patience: Grace) -> Iterator[Breach]:
+def periods(days: Iterable[WorkerDay], grace: Grace) -> Iterator[Breach]:
     """An engine does one thing at a time: up to the end of any day, no more was billed than it was up.
 
     `days` in order of worker and day.
@@ -283,7 +279,7 @@ def periods(days: Iterable[WorkerDay], patience: Grace) -> Iterator[Breach]:
             worker, so_far = day.worker_id, 0
         so_far += day.engine_ns
         midnight = datetime.combine(day.day + timedelta(days=1), time(), tzinfo=UTC)
-        up = (min(midnight, day.last_sign) - day.started_at).total_seconds() + patience.grace_seconds
+        up = (min(midnight, day.last_sign) - day.started_at).total_seconds() + grace.grace_seconds
         if so_far > up * NANOS_PER_SECOND:
             seconds = so_far / NANOS_PER_SECOND
             yield Breach(

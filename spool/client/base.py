@@ -23,16 +23,16 @@ class Session:
         self, url: str | None = None, key: str | None = None, *, retries: Retries | None = None
     ) -> None:
         self.url = (url or os.environ.get("SPOOL_URL") or DEFAULT_URL).rstrip("/")
-        found = key or _key_of_environment()
-        self._headers = {"Authorization": f"Bearer {found}"} if found else {}
+        token = key or _key_of_environment()
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._contact = Contact(retries or Retries())
 
 
 def as_method(method: Method) -> Method:
     """So that help() and editors show the call's own parameters behind `self`."""
-    told = inspect.signature(method)
-    own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *told.parameters.values()]
-    method.__signature__ = told.replace(parameters=own)  # type: ignore[attr-defined]
+    signature = inspect.signature(method)
+    own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *signature.parameters.values()]
+    method.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
     return method
 
 

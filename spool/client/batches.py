@@ -1,4 +1,4 @@
-"""The calls about batches: hand in an archive, see how far it is, read its results, retry, cancel."""
+"""The calls about batches: submit an archive, see its progress, read its results, retry, cancel."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +31,7 @@ def submit_batch(
     idempotency_key: str | None = None,
     sent: Sent | None = None,
 ) -> Flow[BatchDetail]:
-    """Hand in many recordings at once and return their batch; `bad_lines` says which lines make no job.
+    """Submit many recordings at once and return their batch; `bad_lines` says which lines make no job.
 
     `source`: an address that the server lists or reads (`s3://bucket/prefix/`, `file:///folder/`, a manifest
     that ends in `.jsonl`); a manifest here, which is sent, with `sent(bytes, of)` called as it goes; a folder
@@ -41,7 +41,7 @@ def submit_batch(
     Raises OSError for a manifest that cannot be read; InvalidRequest (`code` `bad_lines`) when no line is
     good, or with `strict` when one is bad; Refused and Unreachable.
     """
-    told = {
+    values = {
         "name": name,
         "project": project,
         "pool": pool,
@@ -49,9 +49,9 @@ def submit_batch(
         "strict": strict,
         "reuse": reuse,
     }
-    request: dict[str, Any] = {field: value for field, value in told.items() if value is not None}
+    request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
     request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
-    ask = _handing_in(source, request, idempotency_key or new_key(), sent)
+    ask = _submission(source, request, idempotency_key or new_key(), sent)
     return (yield from read(ask, BatchDetail))
 
 
@@ -108,7 +108,7 @@ def cancel_batch(batch_id: str) -> Flow[BatchDetail]:
     return (yield from read(Ask("DELETE", f"/v1/batches/{batch_id}", slow=True), BatchDetail))
 
 
-def _handing_in(
+def _submission(
     source: str | Path | Iterable[Mapping[str, Any]], request: dict[str, Any], key: str, sent: Sent | None
 ) -> Ask:
     path = "/v1/batches"
@@ -117,12 +117,12 @@ def _handing_in(
     if not isinstance(source, str | Path):
         lines = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in source).encode()
         return Ask("POST", path, upload=Upload(request, lines, "manifest.jsonl", _NDJSON), key=key)
-    here = Path(source)
-    if here.is_dir():
-        address = f"{here.resolve().as_uri()}/"
+    local = Path(source)
+    if local.is_dir():
+        address = f"{local.resolve().as_uri()}/"
         return Ask("POST", path, json={"source": address, **request}, key=key, slow=True)
-    named = request if "name" in request else request | {"name": here.name}
-    return Ask("POST", path, upload=Upload(named, here, here.name, _NDJSON, sent), key=key)
+    named = request if "name" in request else request | {"name": local.name}
+    return Ask("POST", path, upload=Upload(named, local, local.name, _NDJSON, sent), key=key)
 
 
 def _results(batch_id: str, *, words: bool, state: JobState | str | None) -> Ask:

@@ -48,9 +48,9 @@ class Retries:
 
     def pause(self, failures: int, response: httpx.Response | None) -> float:
         """Seconds to wait after so many failures, the last of which may have been an answer."""
-        told = None if response is None else _told_seconds(response.headers.get("retry-after", ""))
+        requested = None if response is None else _retry_after(response.headers.get("retry-after", ""))
         backed_off = self.first_s * 2 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-        return min(self.longest_s, backed_off if told is None else told)
+        return min(self.longest_s, backed_off if requested is None else requested)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +99,16 @@ class Ask:
     @contextmanager
     def parts(self) -> Iterator[dict[str, Any]]:
         """The request as httpx takes it, a file in it open for as long as the block lasts."""
-        told: dict[str, Any] = {
-            "params": {name: each for name, each in self.params.items() if each is not None}
+        arguments: dict[str, Any] = {
+            "params": {name: value for name, value in self.params.items() if value is not None}
         }
-        told["timeout"] = SLOW if self.slow or self.upload else TIMEOUT
-        told["headers"] = {"Idempotency-Key": self.key} if self.key else {}
+        arguments["timeout"] = SLOW if self.slow or self.upload else TIMEOUT
+        arguments["headers"] = {"Idempotency-Key": self.key} if self.key else {}
         if self.upload is None:
-            yield told if self.json is None else told | {"json": self.json}
+            yield arguments if self.json is None else arguments | {"json": self.json}
             return
         with self.upload.opened() as form:
-            yield told | {"files": form}
+            yield arguments | {"files": form}
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +212,8 @@ def read(ask: Ask, kind: type[Answer]) -> Flow[Answer]:
     try:
         return kind.model_validate_json(response.content)
     except ValidationError:
-        told = f"What {response.url} answered is not what Spool answers there."
-        raise ServerFailed(response.status_code, "http", told, {}) from None
+        detail = f"{response.url} did not answer like a Spool server; check the URL."
+        raise ServerFailed(response.status_code, "http", detail, {}) from None
 
 
 def kind_of(path: Path) -> str:
@@ -235,7 +235,7 @@ class _Watched(BufferedReader):
         return block
 
 
-def _told_seconds(text: str) -> float | None:
+def _retry_after(text: str) -> float | None:
     """`Retry-After`: seconds, or a date."""
     if text.strip().isdecimal():
         return float(text)

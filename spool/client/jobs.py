@@ -1,4 +1,4 @@
-"""The calls about jobs: hand in, look at, wait for, fetch the words, cancel, try again, delete.
+"""The calls about jobs: submit, look at, wait for, fetch the words, cancel, try again, delete.
 
 Each is a generator of steps (`spool.client.exchange`); `Spool` and `AsyncSpool` have it as a method.
 """
@@ -39,7 +39,7 @@ def submit(
     idempotency_key: str | None = None,
     sent: Sent | None = None,
 ) -> Flow[JobDetail]:
-    """Hand in one recording and return its job, which has yet to run.
+    """Submit one recording and return its job, which has yet to run.
 
     `source`: an address (`https://…`, `s3://bucket/key`, `file:///…` as the server sees it), which workers
     fetch; or a file here, which is uploaded, with `sent(bytes, of)` called as it goes. What is not given has
@@ -48,8 +48,8 @@ def submit(
 
     Raises OSError for a file that cannot be read; Refused and Unreachable.
     """
-    told = {"name": name, "project": project, "pool": pool, "worker": worker, "reuse": reuse}
-    request: dict[str, Any] = {field: value for field, value in told.items() if value is not None}
+    values = {"name": name, "project": project, "pool": pool, "worker": worker, "reuse": reuse}
+    request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
     request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
     key = idempotency_key or new_key()
     if isinstance(source, str) and "://" in source:

@@ -1,4 +1,4 @@
-"""The calls of webhooks: who is told of events, what they were sent, and once more."""
+"""The calls of webhooks: created, listed, tested and removed, with their deliveries."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ def add_webhook(
     description: str = "",
 ) -> Flow[WebhookSecret]:
     """Have events sent to an address: every end unless `events` names others. Its secret is shown once."""
-    told = {"events": list(events) if events else None, "project": project, "batch": batch}
-    asked = {"url": url, "description": description} | {
-        name: value for name, value in told.items() if value is not None
+    values = {"events": list(events) if events else None, "project": project, "batch": batch}
+    body = {"url": url, "description": description} | {
+        name: value for name, value in values.items() if value is not None
     }
-    return (yield from read(Ask("POST", _ALL, json=asked), WebhookSecret))
+    return (yield from read(Ask("POST", _ALL, json=body), WebhookSecret))
 
 
 def webhooks(*, project: str | None = None) -> Flow[list[WebhookOut]]:

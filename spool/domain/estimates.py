@@ -118,11 +118,11 @@ def per_audio_hour(cost: Decimal, audio_samples: int) -> Decimal | None:
 def projected(report: CostReport) -> Projection | None:
     """A million hours at what the period's audio cost, idle time included; None without any audio."""
     total = report.total
-    whole = total.billable_cost + total.wasted_cost + (report.idle_cost or 0)
-    each = per_audio_hour(whole, total.audio_samples)
+    cost = total.billable_cost + total.wasted_cost + (report.idle_cost or 0)
+    each = per_audio_hour(cost, total.audio_samples)
     if each is None:
         return None
-    exact = whole * 3600 * SAMPLE_RATE * MILLION / total.audio_samples
+    exact = cost * 3600 * SAMPLE_RATE * MILLION / total.audio_samples
     parts = "billable and wasted" if report.idle_cost is None else "billable, wasted and idle"
     basis = f"{total.audio_seconds / 3600:.2f} h of audio: {parts} cost together."
     return Projection(each, exact.quantize(Decimal("0.01")), basis)

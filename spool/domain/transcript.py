@@ -99,7 +99,7 @@ class Word(_Record):
     end: Seconds
     confidence: Share
     channel: int = 0
-    alternatives: Annotated[tuple[Alternative, ...], Field(exclude_if=lambda told: not told)] = ()
+    alternatives: Annotated[tuple[Alternative, ...], Field(exclude_if=lambda value: not value)] = ()
 
 
 class NbestText(_Record):
@@ -181,5 +181,5 @@ class Transcript(_Record):
     segments: tuple[Segment, ...]
     nbest: tuple[ChunkNbest, ...] = ()
     """Each searched chunk's hypotheses, where more than one was asked for; chunks may overlap a little."""
-    lattice: Annotated[tuple[Lattice, ...], Field(exclude_if=lambda told: not told)] = ()
+    lattice: Annotated[tuple[Lattice, ...], Field(exclude_if=lambda value: not value)] = ()
     """Each searched chunk's lattice, where it was asked for, by time and channel."""

@@ -1,7 +1,7 @@
-"""A transcript in every form that is asked for. Pure: text in, text out.
+"""A transcript in every format. Pure: text in, text out.
 
-The JSON is the record; it and the common ones (`STORED`) lie in the object store, the rest are rendered when
-asked for.
+The JSON is the record; it and the common formats (`STORED`) are in the object store, the others are rendered
+on request.
 """
 
 from collections.abc import Callable

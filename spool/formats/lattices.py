@@ -19,33 +19,32 @@ _UNSAFE = re.compile(r"\s+")
 
 def lattice(transcript: Transcript) -> str:
     """A JSON array, one lattice a chunk, by time and channel."""
-    return (
-        json.dumps([told.model_dump(mode="json") for told in _asked(transcript)], ensure_ascii=False) + "\n"
-    )
+    items = [item.model_dump(mode="json") for item in _requested(transcript)]
+    return json.dumps(items, ensure_ascii=False) + "\n"
 
 
 def kaldi(transcript: Transcript) -> str:
     """A Kaldi text archive, one lattice a chunk; each is named by recording, channel and hundredths of a
     second."""
     name = _UNSAFE.sub("_", transcript.audio.name) or "recording"
-    return "".join(archived(told, name) for told in _asked(transcript))
+    return "".join(archived(item, name) for item in _requested(transcript))
 
 
-def archived(told: Lattice, name: str) -> str:
+def archived(chunk: Lattice, name: str) -> str:
     """One lattice as an entry of the archive."""
-    span = f"{round(told.start * 100):07}-{round(told.end * 100):07}"
-    lines = [f"{name}-{told.channel}-{span}", *_lines(told)]
+    span = f"{round(chunk.start * 100):07}-{round(chunk.end * 100):07}"
+    lines = [f"{name}-{chunk.channel}-{span}", *_lines(chunk)]
     return "".join(line + "\n" for line in lines) + "\n"
 
 
-def _lines(told: Lattice) -> Iterator[str]:
-    frames = [round((time - told.start) / told.frame_seconds) for time in told.times]
-    last = max(round((told.end - told.start) / told.frame_seconds), *frames)
-    for arc in told.arcs:
+def _lines(chunk: Lattice) -> Iterator[str]:
+    frames = [round((time - chunk.start) / chunk.frame_seconds) for time in chunk.times]
+    last = max(round((chunk.end - chunk.start) / chunk.frame_seconds), *frames)
+    for arc in chunk.arcs:
         spent = frames[arc.target] - frames[arc.source]
         word = _UNSAFE.sub("_", arc.word) or EPSILON
         yield f"{arc.source} {arc.target} {word} {_cost(arc.lm, arc.acoustic, spent)}"
-    for end in told.ends:
+    for end in chunk.ends:
         yield f"{end.state} {_cost(end.lm, end.acoustic, last - frames[end.state])}"
 
 
@@ -54,7 +53,7 @@ def _cost(lm: float, acoustic: float, frames: int) -> str:
     return f"{-lm + 0.0:.7g},{-acoustic + 0.0:.7g},{'_'.join('1' * frames)}"
 
 
-def _asked(transcript: Transcript) -> tuple[Lattice, ...]:
+def _requested(transcript: Transcript) -> tuple[Lattice, ...]:
     if not transcript.lattice and transcript.options.get("lattice") is None:
-        raise NotFound("There is no lattice: the options did not ask for one.")
+        raise NotFound("There is no lattice: submit the job with the option `lattice`.")
     return transcript.lattice

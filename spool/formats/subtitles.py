@@ -130,9 +130,9 @@ def _breath(words: Sequence[Word]) -> int:
 
 def _lines(texts: Sequence[str], width: int) -> tuple[str, ...] | None:
     """One line, or the two of most equal length; None where two lines do not hold `texts`."""
-    whole = " ".join(texts)
-    if len(whole) <= width:
-        return (whole,)
+    text = " ".join(texts)
+    if len(text) <= width:
+        return (text,)
     halves = [(" ".join(texts[:at]), " ".join(texts[at:])) for at in range(1, len(texts))]
     fitting = [half for half in halves if len(half[0]) <= width and len(half[1]) <= width]
     return min(fitting, key=lambda half: abs(len(half[0]) - len(half[1]))) if fitting else None

@@ -1,4 +1,4 @@
-"""Tables for other tools: TSV, a segment a line, and CTM, a word a line."""
+"""Tables for other tools: TSV with one segment a line, and CTM with one word a line."""
 
 from spool.domain.transcript import Transcript
 from spool.formats.text import has_channels

@@ -1,20 +1,17 @@
-"""Text to read: a line a segment, or whole paragraphs.
-
-When a transcript's channels are told apart, and how each is named to a reader.
-"""
+"""Plain text: one line for each segment, or whole paragraphs. Also when and how channels are labelled."""
 
 from collections.abc import Iterator
 
 from spool.domain.transcript import Segment, Transcript
 
-# A pause that a reader takes for a new thought, and the length (characters) at which a paragraph tires.
+# A pause that begins a new paragraph, and the length (characters) from which one ends with its sentence.
 PAUSE_SECONDS = 2.0
 PARAGRAPH_CHARACTERS = 700
 _SENTENCE_ENDS = (".", "?", "!", "…")
 
 
 def txt(transcript: Transcript) -> str:
-    """A line a segment."""
+    """One line for each segment."""
     many = has_channels(transcript)
     return "".join(label(segment.channel, many) + segment.text + "\n" for segment in transcript.segments)
 
@@ -50,11 +47,11 @@ def _turns(group: list[Segment], following: Segment) -> bool:
 
 
 def has_channels(transcript: Transcript) -> bool:
-    """Whether more than one channel was transcribed by itself."""
+    """Whether more than one channel was transcribed separately."""
     separate = transcript.options.get("channels") == "separate" and transcript.audio.channels > 1
     return separate or any(segment.channel for segment in transcript.segments)
 
 
 def label(channel: int, many: bool) -> str:
-    """What stands before a line of this channel; nothing where there is one channel only."""
+    """The prefix of a line of this channel; empty with one channel only."""
     return f"Channel {channel + 1}: " if many else ""

@@ -1,9 +1,8 @@
-"""Which hosts may be asked for what users name, and at which of their addresses (SSRF, DNS rebinding).
+"""Which hosts users may have us connect to, and at which of their addresses (SSRF, DNS rebinding).
 
-Knows names, IP addresses and the special ranges of IANA's registries. `AddressRules.resolved` is called for
-each connection, and the connection goes to an address that it returned: what a name means later
-plays no part.
-Opens no connection; knows no HTTP and no job.
+Owns the rules for names, IP addresses and the special ranges of IANA's registries. `AddressRules.resolved` is
+called for each connection, which then goes to one of the addresses it returned, whatever the name resolves to
+later. Leaves connections and HTTP to `spool.net.pinned_http`.
 """
 
 import ipaddress
@@ -17,7 +16,7 @@ Lookup = Callable[[str, int], Sequence[tuple[Any, ...]]]
 
 # The only range of IPv6 from which unicast addresses are given out (RFC 4291, IANA).
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-# An IPv4 address in the clothes of DNS64 (RFC 6052): what counts is the address within.
+# An IPv4 address as DNS64 embeds it (RFC 6052): the embedded address decides.
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 # Within ranges that count as global: 6to4 reaches any IPv4 address, the others are no hosts of the internet.
 _NEVER = tuple(
@@ -50,7 +49,7 @@ class HostUnknown(Exception):
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address is a host's on the public internet, whatever it is wrapped in."""
+    """Whether the address belongs to the public internet, also where it embeds an IPv4 address."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
             return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
@@ -83,7 +82,7 @@ def normal_host(host: str) -> str:
 
 
 def matches(host: str, pattern: str) -> bool:
-    """Whether a normal host is the pattern, or for `*.example.org` lies below it."""
+    """Whether a normal host equals the pattern, or is a subdomain for `*.example.org`."""
     if pattern.startswith("*."):
         return host.endswith(pattern[1:]) and len(host) > len(pattern) - 1
     return host == pattern
@@ -91,14 +90,14 @@ def matches(host: str, pattern: str) -> bool:
 
 @dataclass(frozen=True)
 class AddressRules:
-    """`hosts`: patterns of hosts that may be asked (empty: any public one); `private`: may be private too."""
+    """`hosts`: patterns of allowed hosts (empty: any public one); `private`: hosts that may be private."""
 
     hosts: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
     lookup: Lookup = field(default=lambda host, port: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
     def check_name(self, host: str) -> str:
-        """The normal host, if what can be told without DNS allows it. Raises HostRefused."""
+        """The normal host, if the rules allow it as far as can be decided without DNS. Raises HostRefused."""
         try:
             normal = normal_host(host)
         except ValueError:
@@ -124,15 +123,15 @@ class AddressRules:
             answers = self.lookup(normal, port)
         except (OSError, UnicodeError) as error:
             raise HostUnknown(f"{normal} cannot be resolved.") from error
-        found: dict[str, None] = {}
-        for *_, place in answers:
-            address = ipaddress.ip_address(str(place[0]))
+        addresses: dict[str, None] = {}
+        for *_, endpoint in answers:
+            address = ipaddress.ip_address(str(endpoint[0]))
             if not self._allows(address, is_private):
                 raise _not_public(normal)
-            found[str(address)] = None
-        if not found:
+            addresses[str(address)] = None
+        if not addresses:
             raise HostUnknown(f"{normal} has no address.")
-        return list(found)
+        return list(addresses)
 
     def _allows(self, address: Address, is_private: bool) -> bool:
         return is_public(address) or (is_private and may_be_private(address))

@@ -62,7 +62,7 @@ class ObjectStore(Protocol):
         """All objects whose key starts with `prefix`, by key."""
 
     def check(self) -> None:
-        """Ask the store for a sign of life. Raises StorageError."""
+        """Raise StorageError if the store does not answer."""
 
 
 def checked_key(key: str) -> str:

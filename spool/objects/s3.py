@@ -194,8 +194,8 @@ class _Body(io.RawIOBase):
         super().__init__()
         self._store = store
         self._key = key
-        asked = {"IfMatch": etag} if etag else {}
-        answer = store.call("get_object", key, **asked, **({"Range": f"bytes={start}-"} if start else {}))
+        condition = {"IfMatch": etag} if etag else {}
+        answer = store.call("get_object", key, **condition, **({"Range": f"bytes={start}-"} if start else {}))
         self.size: int = start + answer["ContentLength"]
         self.etag: str = etag or answer["ETag"]
         self._refuse_other(answer)

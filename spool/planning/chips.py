@@ -70,7 +70,7 @@ def chip_named(name: str, gpu_cores: int | None = None) -> Chip | None:
 def parse_fleet(text: str) -> tuple[tuple[int, str], ...]:
     """`4xM4, 1 x M3 Ultra` (or with a times sign) as counts and names, the names as the table has them; `this
     machine` stays. Raises InvalidRequest for a chip that the table does not have."""
-    found: list[tuple[int, str]] = []
+    fleet: list[tuple[int, str]] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         match = _PART.fullmatch(part)
         assert match is not None  # the second group takes anything
@@ -78,13 +78,13 @@ def parse_fleet(text: str) -> tuple[tuple[int, str], ...]:
         if not 1 <= count <= FLEET_MAX:
             raise InvalidRequest(f"A fleet has 1 to {FLEET_MAX} of a machine, not {count} ({part!r}).")
         if name.lower() == THIS_MACHINE:
-            found.append((count, THIS_MACHINE))
+            fleet.append((count, THIS_MACHINE))
             continue
         chip = chip_named(name)
         if chip is None:
-            known = ", ".join(one.name for one in CHIPS)
+            known = ", ".join(chip.name for chip in CHIPS)
             raise InvalidRequest(f"There is no chip {name!r} in the table; it has {known}.")
-        found.append((count, chip.name))
-    if not found:
+        fleet.append((count, chip.name))
+    if not fleet:
         raise InvalidRequest("A fleet is a list such as '4xM4, 1xM3 Ultra', or 'this machine'.")
-    return tuple(found)
+    return tuple(fleet)

@@ -1,6 +1,6 @@
-"""Which machines a plan is for: chips by name at a share of their roofline, or machines that were measured.
+"""The machines of a plan: chips by name at a share of their roofline, or machines that were measured.
 
-What was measured goes before what is assumed: a calibration run (`spool-worker bench --calibrate --json`),
+Measurements take precedence over assumptions: a calibration run (`spool-worker bench --calibrate --json`),
 then the ledger's engine time, then half of the roofline.
 """
 
@@ -61,7 +61,7 @@ def read_calibration(path: Path) -> Calibration:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidRequest(
-            f"{path} is nothing that `spool-worker bench --calibrate --json` printed."
+            f"{path} is not the output of `spool-worker bench --calibrate --json`."
         ) from error
 
 
@@ -97,7 +97,7 @@ def _this_machine(count: int, shape: ModelShape, known: Known) -> Machine:
                 f"measures it, --calibration this.json uses that. The ledger has less than "
                 f"{LEDGER_SECONDS:.0f} s of audio with the model {shape.name}."
             )
-        best = max(usable, key=lambda one: one.audio_seconds)
+        best = max(usable, key=lambda item: item.audio_seconds)
         pace, name = _from_ledger(RooflinePace(UNIT, 1.0), shape, best), best.chip
     return Machine(f"{THIS_MACHINE} ({name})", count, pace, known.price_per_hour, known.watts)
 
@@ -112,7 +112,7 @@ def _of_chip(count: int, name: str, shape: ModelShape, ownership: Ownership, kno
     elif known.efficiency is not None:
         pace = RooflinePace(chip, known.efficiency, f"{known.efficiency:.0%} of the chip's roofline, as told")
     elif usable:
-        pace = _from_ledger(RooflinePace(chip, 1.0), shape, max(usable, key=lambda one: one.audio_seconds))
+        pace = _from_ledger(RooflinePace(chip, 1.0), shape, max(usable, key=lambda item: item.audio_seconds))
     else:
         pace = RooflinePace(chip, ASSUMED_EFFICIENCY)
     return Machine(chip.name, count, pace, ownership.per_hour(chip), chip.watts, chip.notes)
@@ -120,20 +120,20 @@ def _of_chip(count: int, name: str, shape: ModelShape, ownership: Ownership, kno
 
 def _usable(ledger: Sequence[Measured], shape: ModelShape, chip: Chip | None) -> list[Measured]:
     return [
-        one
-        for one in ledger
-        if one.model == shape.name
-        and one.audio_seconds >= LEDGER_SECONDS
-        and one.engine_seconds > 0
-        and (chip is None or chip_named(one.chip) == chip)
+        item
+        for item in ledger
+        if item.model == shape.name
+        and item.audio_seconds >= LEDGER_SECONDS
+        and item.engine_seconds > 0
+        and (chip is None or chip_named(item.chip) == chip)
     ]
 
 
-def _from_ledger(pace: Pace, shape: ModelShape, found: Measured) -> Pace:
+def _from_ledger(pace: Pace, shape: ModelShape, measured: Measured) -> Pace:
     """The pace at which the model's work takes the time that the ledger has."""
-    batch = Batch(CHUNK_SECONDS, 16, found.decoder, found.beam)
+    batch = Batch(CHUNK_SECONDS, 16, measured.decoder, measured.beam)
     modelled = batch.audio_seconds / pace.parts(shape, batch).seconds
-    measured = found.audio_seconds / found.engine_seconds
-    hours = found.audio_seconds / 3600
-    basis = f"RTFx {measured:.0f} over {hours:.1f} h of audio in the ledger ({found.chip})"
-    return ScaledPace(pace, measured / modelled, basis)
+    rtfx = measured.audio_seconds / measured.engine_seconds
+    hours = measured.audio_seconds / 3600
+    basis = f"RTFx {rtfx:.0f} over {hours:.1f} h of audio in the ledger ({measured.chip})"
+    return ScaledPace(pace, rtfx / modelled, basis)

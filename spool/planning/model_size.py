@@ -80,22 +80,22 @@ def read_shape(model: str) -> ModelShape:
 
     Raises InvalidRequest for what is neither, or has no sizes.
     """
-    place = Path(model).expanduser()
-    if place.is_dir():
-        path = place / CONFIG_NAME
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        path = folder / CONFIG_NAME
         try:
             tree = json.loads(path.read_text(encoding="utf-8"))
-            return _shape_of(tree, place.resolve().name)
+            return _shape_of(tree, folder.resolve().name)
         except OSError as error:
             raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidRequest(f"{path} does not tell the model's sizes: {error!r}.") from error
-    found = next((known for short, known in _SHORT.items() if short in model.lower()), None)
-    if found is None:
+    name = next((known for short, known in _SHORT.items() if short in model.lower()), None)
+    if name is None:
         raise InvalidRequest(
             f"The model {model!r} is no folder with a {CONFIG_NAME}, and none of {', '.join(KNOWN)}."
         )
-    return KNOWN[found]
+    return KNOWN[name]
 
 
 def _shape_of(tree: Mapping[str, Any], name: str) -> ModelShape:
@@ -130,8 +130,8 @@ def _channels(encoder: Mapping[str, Any]) -> int:
 
 def _labels(tree: Mapping[str, Any]) -> int:
     for section, key in (("decoder", "vocab_size"), ("joint", "num_classes"), ("decoder", "num_classes")):
-        found = (tree.get(section) or {}).get(key)
-        if isinstance(found, int) and found > 0:
-            return found
+        size = (tree.get(section) or {}).get(key)
+        if isinstance(size, int) and size > 0:
+            return size
     words = (tree.get("joint") or tree["decoder"]).get("vocabulary")
     return len(words) if words else 1024

@@ -1,7 +1,7 @@
-"""The plan itself: how long a fleet takes, what that costs, what binds, and what else one might do.
+"""The plan: how long a fleet takes, what that costs, what limits it, and what changes would do.
 
-Every number follows from its arguments; who has them from where is said by `basis` of each machine's pace.
-Speeds are seconds of audio a second (RTFx); money is in the currency of its prices.
+Every number follows from the arguments; `basis` of a machine's pace says where its figures come from. Speeds
+are seconds of audio a second (RTFx); money is in the currency of its prices.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,12 +39,12 @@ class Workload:
 
     def batches(self) -> tuple[tuple[Batch, float], ...]:
         """The batches that it comes to, each with its share of the audio."""
-        found = []
+        batches = []
         for seconds, share in self.lengths.chunks(self.chunk_seconds):
             fitting = int(self.frame_budget / (seconds * FRAMES_A_SECOND))
             utterances = max(1, min(self.max_batch, fitting))
-            found.append((Batch(seconds, utterances, self.decoder, self.beam), share))
-        return tuple(found)
+            batches.append((Batch(seconds, utterances, self.decoder, self.beam), share))
+        return tuple(batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +240,11 @@ def _limits(
     bandwidths = [(speed.machine.count, speed.bandwidth_rtfx) for speed in speeds]
     network = around.network_mbit * 1000 / workload.lengths.kbit
     store = around.store_mbit * 1e6 / 8 / around.transcript_bytes
-    found = [("compute", compute), ("network", network), ("object store", store)]
-    told = [count * rtfx for count, rtfx in bandwidths if rtfx is not None]
-    if len(told) == len(bandwidths):
-        found.append(("memory bandwidth", sum(told)))
-    return tuple(sorted(found, key=lambda limit: limit[1]))
+    limits = [("compute", compute), ("network", network), ("object store", store)]
+    known = [count * rtfx for count, rtfx in bandwidths if rtfx is not None]
+    if len(known) == len(bandwidths):
+        limits.append(("memory bandwidth", sum(known)))
+    return tuple(sorted(limits, key=lambda limit: limit[1]))
 
 
 def _sum(amounts: Iterable[float | None]) -> float | None:

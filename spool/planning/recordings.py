@@ -40,17 +40,17 @@ class Lengths:
 
     def chunks(self, chunk_seconds: float = CHUNK_SECONDS) -> tuple[tuple[float, float], ...]:
         """Lengths of the pieces, and the share of the audio that is in pieces of that length."""
-        whole = WHOLE_SECONDS * chunk_seconds / CHUNK_SECONDS
-        found: defaultdict[float, float] = defaultdict(float)
+        longest = WHOLE_SECONDS * chunk_seconds / CHUNK_SECONDS
+        shares: defaultdict[float, float] = defaultdict(float)
         for length, share in self.shares:
-            count = 1 if length <= whole else round(length / chunk_seconds)
-            found[round(length / max(1, count), 2)] += share
-        return tuple(sorted(found.items()))
+            count = 1 if length <= longest else round(length / chunk_seconds)
+            shares[round(length / max(1, count), 2)] += share
+        return tuple(sorted(shares.items()))
 
 
 def parse_lengths(text: str) -> Lengths:
     """`45m`, or lengths with their shares of the audio: `20s:10%,5m:40%,1h:50%`. Raises InvalidRequest."""
-    found: list[tuple[float, float]] = []
+    shares: list[tuple[float, float]] = []
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:
         length, _, share = part.partition(":")
@@ -59,21 +59,21 @@ def parse_lengths(text: str) -> Lengths:
         if match is None or float(match[1]) <= 0 or (len(parts) > 1 and not weight):
             raise InvalidRequest(f"{part!r} is no length such as 45m, nor one with a share such as 5m:40%.")
         try:
-            found.append((float(match[1]) * _UNITS[match[2]], float(weight) if weight else 1.0))
+            shares.append((float(match[1]) * _UNITS[match[2]], float(weight) if weight else 1.0))
         except ValueError as error:
             raise InvalidRequest(f"{share!r} is no share of the audio such as 40%.") from error
-    return _normalised(found)
+    return _normalised(shares)
 
 
 def read_lengths(path: Path) -> Lengths:
     """What `spool-worker measure --json` printed. Raises InvalidRequest."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
-        return measured([(float(one["seconds"]), int(one["bytes"])) for one in tree["recordings"]])
+        return measured([(float(item["seconds"]), int(item["bytes"])) for item in tree["recordings"]])
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidRequest(f"{path} is nothing that `spool-worker measure --json` printed.") from error
+        raise InvalidRequest(f"{path} is not the output of `spool-worker measure --json`.") from error
 
 
 def measured(recordings: Iterable[tuple[float, int]]) -> Lengths:

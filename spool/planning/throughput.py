@@ -6,7 +6,7 @@ for the model it was measured with.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Protocol
 
 from spool.errors import InvalidRequest
@@ -125,8 +125,7 @@ class ScaledPace:
     def parts(self, shape: ModelShape, batch: Batch) -> Parts:
         """How long a batch takes."""
         parts = self.pace.parts(shape, batch)
-        found = (parts.compute, parts.bandwidth, parts.search_compute, parts.search_bandwidth, parts.overhead)
-        return Parts(*(part / self.factor for part in found))
+        return Parts(*(seconds / self.factor for seconds in astuple(parts)))
 
 
 def terms(shape: ModelShape, batch: Batch) -> tuple[float, ...]:
@@ -152,8 +151,8 @@ def fit(shape: ModelShape, runs: Sequence[Run], basis: str = "measured") -> Fitt
     rows = [[count / run.seconds for count in terms(shape, run.batch)] for run in runs]
     scales = [max(row[at] for row in rows) or 1.0 for at in range(len(TERMS))]
     scaled = [[value / scale for value, scale in zip(row, scales, strict=True)] for row in rows]
-    found = _least_squares(scaled)
-    return FittedPace(tuple(cost / scale for cost, scale in zip(found, scales, strict=True)), basis)
+    costs = _least_squares(scaled)
+    return FittedPace(tuple(cost / scale for cost, scale in zip(costs, scales, strict=True)), basis)
 
 
 def _least_squares(rows: list[list[float]]) -> list[float]:
@@ -161,16 +160,16 @@ def _least_squares(rows: list[list[float]]) -> list[float]:
     size = len(rows[0])
     square = [[sum(row[a] * row[b] for row in rows) for b in range(size)] for a in range(size)]
     target = [sum(row[a] for row in rows) for a in range(size)]
-    found = [0.0] * size
+    x = [0.0] * size
     for _ in range(SWEEPS):
         moved = 0.0
         for at in range(size):
             if not square[at][at]:
                 continue
-            rest = target[at] - sum(square[at][other] * found[other] for other in range(size) if other != at)
+            rest = target[at] - sum(square[at][other] * x[other] for other in range(size) if other != at)
             value = max(0.0, rest / square[at][at])
-            moved = max(moved, abs(value - found[at]))
-            found[at] = value
+            moved = max(moved, abs(value - x[at]))
+            x[at] = value
         if moved < SETTLED:
             break
-    return found
+    return x

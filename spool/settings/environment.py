@@ -1,4 +1,4 @@
-"""Settings as the environment gives them: `SPOOL_*` variables, and secrets from files."""
+"""Reads the settings from the environment: `SPOOL_*` variables, and secrets from files."""
 
 import os
 from collections.abc import Mapping

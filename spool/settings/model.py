@@ -1,8 +1,8 @@
-"""Every setting of Spool in one frozen object, read from `SPOOL_*` variables.
+"""Every setting of Spool in one frozen object, with its type and default.
 
 The defaults are the embedded stack on one machine: SQLite, a folder as object store and a Redis on a Unix
-socket, all under `SPOOL_HOME`. Secrets may come from files (`SPOOL_API_TOKEN_FILE`). Settings that contradict
-each other refuse with one sentence (`checks`). Knows names, types and defaults; opens no connection.
+socket, all under `SPOOL_HOME`. `environment` reads the variables and secret files, `validation` refuses
+contradictions. Opens no connection.
 """
 
 import json
@@ -48,7 +48,9 @@ def _default_store() -> Path:
 
 def _plain_name(value: str) -> str:
     if not _NAME.fullmatch(value):
-        raise ValueError("is part of a queue's name: letters, digits, '.', '_' and '-' only")
+        raise ValueError(
+            "must consist of letters, digits, '.', '_' and '-', since it is part of a queue's name"
+        )
     return value
 
 
@@ -62,7 +64,7 @@ def _host_name() -> str:
 
 
 class Settings(BaseModel):
-    """What this process was told, as `load_settings` read it. Frozen; secrets are not in its repr."""
+    """The settings of this process, as `load_settings` read them. Frozen; secrets are not in its repr."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
@@ -88,13 +90,13 @@ class Settings(BaseModel):
     api_processes: int = Field(1, ge=1, le=64)
     """Processes that answer requests, all on the one port."""
     api_token: SecretStr | None = None
-    """The operator's own, with every right; other callers have keys (`spool keys`)."""
+    """The operator's token, with every right; other callers have keys (`spool keys`)."""
     api_key: SecretStr | None = None
-    """What the `spool` command shows a server."""
+    """The key that the `spool` command sends."""
     rate_limit: float = Field(200.0, ge=0)
     """Requests a second by each key, or each address without one, to one API process; 0: no limit."""
     rate_burst: int = Field(2000, ge=1)
-    """So many at once after a pause."""
+    """Requests at once after a pause."""
     concurrent_requests: int = Field(400, ge=1)
     """Requests that one API process has under way, event streams apart; more are refused, reads first."""
     concurrent_requests_per_key: int = Field(100, ge=1)
@@ -106,36 +108,41 @@ class Settings(BaseModel):
     disk_floor_bytes: int = Field(256 * 2**20, ge=0)
     """Bytes of the home's disk that a worker leaves free; with fewer it takes no jobs."""
     max_clock_skew_seconds: Seconds = 600.0
-    """How far a worker's clock may be from the database's; S3 refuses signatures that are 15 minutes off."""
+    """How far a worker's clock may differ from the database's; S3 rejects signatures 15 minutes off."""
     unwell_retry_seconds: Seconds = 60.0
-    """How often a worker that took itself out of service tests whether it is well again."""
+    """How often an unwell worker checks whether it can return to service."""
     unwell_exit: bool = False
-    """Whether it ends with exit code 1 instead, for whoever supervises it."""
+    """Whether an unwell worker exits with code 1 instead, for its supervisor."""
     max_job_seconds: Seconds = 24 * 3600.0
     """How long workers may run one job, over all its attempts since it was submitted or retried."""
 
     event_days: float = Field(30.0, gt=0)
-    """How long it stays known what happened to jobs and batches."""
+    """How long events of jobs and batches are kept."""
     event_streams: int = Field(200, ge=1)
     """Streams of events that one API process keeps open."""
     webhook_private_hosts: tuple[str, ...] = ()
     """Hosts that webhooks may reach at private addresses and without TLS, such as a server of one's own."""
     webhook_disable_days: float = Field(5.0, gt=0)
-    """After so long with failures alone an endpoint is disabled."""
+    """A webhook is disabled after this long without a success."""
 
-    models: dict[str, str] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
-    """Model names that jobs may ask for, each a folder, a `.nemo` file or a hub id `owner/name`."""
-    default_model: str = "demo"
+    models: dict[str, str] = Field(
+        default_factory=lambda: {"whisper-tiny.en": "whisper-tiny.en", "demo-tdt": str(_DEMO_MODEL)}
+    )
+    """Model names that jobs may ask for: each a name of the catalogue (`spool models list`), a folder, a
+    `.nemo` file or a hub id `owner/name`."""
+    default_model: str = ""
+    """What a job gets that names no model; `whisper-tiny.en`, or the first of `models` where that is not
+    there."""
     model_store: Path = Field(default_factory=_default_store)
     """Where models of the catalogue are kept (`spool models`); one folder for all of a machine's workers."""
     model_store_bytes: int = Field(20 * 2**30, gt=0)
     """What the store may hold; beyond it the models not used for longest are removed."""
     pinned_models: tuple[str, ...] = ()
-    """Models that a worker loads when it starts and never lets go."""
+    """Models that a worker loads when it starts and keeps loaded."""
     model_memory_bytes: int | None = Field(None, gt=0)
-    """What the weights of loaded models may take; a quarter of the machine's memory unless told."""
+    """Memory for the weights of loaded models. Default: a quarter of the machine's memory."""
     model_stay_seconds: float = Field(20.0, ge=0)
-    """How long a loaded model with work stays, though jobs of one for which there is no room wait."""
+    """How long a model with work stays loaded while jobs of a model without room wait."""
     language_models: dict[str, str] = Field(default_factory=dict)
     """Language models that jobs may ask for, each an ARPA file over the acoustic model's tokens."""
 
@@ -151,19 +158,19 @@ class Settings(BaseModel):
     max_batch: int | None = Field(None, ge=1)
     """Utterances in one batch; None: as the memory allows."""
     work_hours: str = ""
-    """When to work by this machine's clock (`19:00-07:00,sat,sun`); empty: always."""
+    """When to work, by this machine's clock (`19:00-07:00,sat,sun`); empty: always."""
     work_share: float = Field(1.0, gt=0, le=1)
-    """Of the time within these hours, the share that the engine may be busy."""
+    """The share of that time in which the engine may be busy."""
     engine_slots: int = Field(32, ge=1)
-    """Chunks that may wait in the engine before job threads are held back."""
+    """Chunks that may wait in the engine before job threads block."""
     yield_seconds: Seconds = 600.0
-    """After so long a running job goes back into the queue if others wait."""
+    """After this long a running job returns to the queue if others wait."""
     shares: dict[str, Share] = Field(default_factory=dict)
-    """A project's weight where projects wait for the same pool; 1 unless named."""
+    """A project's weight where projects wait for the same pool. Default: 1."""
     quotas: dict[str, Quota] = Field(default_factory=dict)
-    """What a project may use; the rest of its jobs is held. `*`: each project that is not named."""
+    """What a project may use; further jobs are held. `*`: every project without its own quota."""
     aging_seconds: Seconds = 3600.0
-    """After so long a waiting job may go before those of a higher priority, one claim in ten."""
+    """After this long a queued job may go before those of a higher priority, in one claim of ten."""
 
     lease_seconds: Seconds = 20.0
     heartbeat_seconds: Seconds = 5.0
@@ -178,20 +185,27 @@ class Settings(BaseModel):
     rate_card: dict[str, Rate] = Field(default_factory=dict)
     """By worker or pool: a rent, a machine that was bought, or prices by day."""
     budgets: dict[str, Decimal] = Field(default_factory=dict)
-    """What a project may cost in a UTC month; more is told, nothing is stopped."""
+    """A project's budget for a UTC month: exceeding it is reported and stops nothing."""
     retention: dict[str, Retention] = Field(default_factory=dict)
-    """How long a project's recordings and transcripts are kept, `*` for the others; for ever unless said."""
+    """How long a project's recordings and transcripts are kept; `*` for the others. Default: forever."""
     retention_sweep_seconds: Seconds = 60.0
-    """How often what has been kept long enough is looked for."""
+    """How often expired recordings and transcripts are deleted."""
     cloud_prices: CloudPrices = CLOUDS
-    """What a report is held against."""
+    """Prices that a cost report is compared with."""
     currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
     log_json: bool = False
     log_file: Path | None = None
-    """Where a worker writes what it says; opened anew after SIGUSR1."""
+    """A worker's log file; reopened after SIGUSR1."""
     otlp_endpoint: str | None = Field(None, pattern=r"^https?://\S+$", repr=False)
     """Where traces are sent as OTLP over HTTP; `/v1/traces` is added. None: OTEL_EXPORTER_OTLP_ENDPOINT, if
     set."""
+
+    @model_validator(mode="after")
+    def _first_model(self) -> "Settings":
+        if not self.default_model and self.models:
+            first = "whisper-tiny.en" if "whisper-tiny.en" in self.models else next(iter(self.models))
+            object.__setattr__(self, "default_model", first)  # frozen for everybody else
+        return self
 
     @model_validator(mode="before")
     @classmethod

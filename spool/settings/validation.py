@@ -1,8 +1,7 @@
-"""Which settings contradict each other. Every refusal is one sentence that names the variable.
+"""Which settings contradict each other, and which `SPOOL_*` variables are not settings.
 
-`SPOOL_*` variables that nobody reads: a misspelt setting would otherwise be ignored in silence.
-
-A warning and no refusal, since a wrapper of one's own may keep variables of that name.
+A contradiction is refused with one sentence that names the variable. An unknown variable gets only a warning,
+since it may be misspelt, or belong to a wrapper script.
 """
 
 import difflib
@@ -15,10 +14,10 @@ from spool.domain.pricing import price_micros, prices_in
 from spool.errors import SettingsError
 from spool.settings.model import PREFIX, SECRETS, Settings
 
-# Feature frames (10 ms) of the longest chunk that the chunk plan makes, overlaps included.
+# Feature frames (10 ms) of the longest chunk, overlaps included.
 LONGEST_CHUNK_FRAMES = 4_000
 FRAME_BUDGET = 48_000
-"""Feature frames in a batch where memory is not the limit: more has not been found to be faster."""
+"""Feature frames in a device batch where memory is not the limit: larger ones were no faster."""
 MAX_BATCH = 64
 
 
@@ -53,7 +52,7 @@ def _check_stores(settings: Settings) -> None:
 
 def _check_api(settings: Settings) -> None:
     if settings.api_token is not None and len(settings.api_token.get_secret_value()) < 16:
-        raise SettingsError("SPOOL_API_TOKEN is too short to keep anybody out: at least 16 characters.")
+        raise SettingsError("SPOOL_API_TOKEN is too short to be safe: use at least 16 characters.")
 
 
 def _check_worker(settings: Settings) -> None:
@@ -81,7 +80,7 @@ def _check_money(settings: Settings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """Whether only this machine can connect to this address."""
     if host == "localhost":
         return True
     try:
@@ -91,12 +90,12 @@ def is_loopback(host: str) -> bool:
 
 
 ELSEWHERE = {"URL", "KERNELS", "KERNEL_CACHE", "KERNEL_THREADS", "FAILPOINTS", "FAILPOINTS_FIRED"}
-"""Read by the client command, by `kernels` and by `spool.failpoints`, and no settings."""
+"""Variables that the client command, `kernels` and `spool.failpoints` read, which are not settings."""
 ALIKE = 0.75
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> Iterator[str]:
-    """One sentence for each variable that looks like a setting and is none."""
+    """One sentence for each variable that looks like a setting and is not one."""
     environ = os.environ if environ is None else environ
     known = {PREFIX + name.upper() for name in Settings.model_fields} | {PREFIX + name for name in ELSEWHERE}
     known |= {f"{PREFIX}{name.upper()}_FILE" for name in SECRETS}

@@ -78,8 +78,8 @@ def note_cancelled(tx: Connection, batch_id: str, finished_at: datetime) -> None
 
 def last_event(tx: Connection) -> int:
     """The number that the log has reached; 0 at its beginning."""
-    found = tx.scalar(select(event_position.c.value).where(event_position.c.name == POSITION))
-    return int(found or 0)
+    number = tx.scalar(select(event_position.c.value).where(event_position.c.name == POSITION))
+    return int(number or 0)
 
 
 def any_unplaced(tx: Connection, job_id: str | None = None, batch_id: str | None = None) -> bool:

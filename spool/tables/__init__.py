@@ -1,8 +1,8 @@
 """The SQL tables, as SQLAlchemy Core. Alembic's migrations end exactly here (a test compares them).
 
-Knows names, types, constraints and indexes; knows no query. Instants are UTC, sample counts are at 16 kHz,
-engine time is whole nanoseconds and money is whole nano-units of the currency, so every sum is exact on both
-databases.
+Names, types, constraints and indexes only; queries are in `spool.store`. Instants are UTC, sample counts are
+at 16 kHz, engine time is whole nanoseconds and money is whole nano-units of the currency, so every sum is
+exact on both databases.
 """
 
 from spool.tables.admin import api_keys, audits, counters

@@ -1,7 +1,4 @@
-"""Who may call.
-
-What is kept for whoever watches: rare events of the whole house, and what audits found.
-"""
+"""API keys, counters of rare events, and the results of audits."""
 
 from sqlalchemy import (
     JSON,
@@ -15,7 +12,7 @@ from sqlalchemy import (
 
 from spool.tables.base import ID, NAME, UtcDateTime, metadata
 
-# Rows stay when a key is revoked: once there was one, nobody is let in without.
+# Rows stay when a key is revoked: once a key exists, every request needs one.
 api_keys = Table(
     "api_keys",
     metadata,
@@ -31,7 +28,7 @@ api_keys = Table(
     Column("used_at", UtcDateTime),
 )
 
-# Grows only. For what happens rarely: every writer locks the same row.
+# Counts that only grow, of rare events: every writer locks the same row.
 counters = Table(
     "counters",
     metadata,
@@ -45,7 +42,7 @@ audits = Table(
     metadata,
     Column("id", ID, primary_key=True),
     Column("ended_at", UtcDateTime, nullable=False),
-    # Whether the object store was looked at too.
+    # Whether the object store was audited too.
     Column("objects", Boolean, nullable=False),
     Column("looked_at", JSON, nullable=False),
     Column("breaches", JSON, nullable=False),

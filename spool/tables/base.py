@@ -1,11 +1,7 @@
 """What all tables share: one registry with named constraints, and the columns' common types.
 
-Time as the database tells it, so that machines whose clocks disagree still agree on leases.
-
 `UtcDateTime` is the only column type for instants: timezone-aware UTC in Python, `timestamptz` on PostgreSQL
-and fixed-width text on SQLite, where text order is time order. On PostgreSQL the clock is
-`statement_timestamp()`: unlike `now()` it moves on within a transaction, and unlike `clock_timestamp()` an
-index can be searched by it.
+and fixed-width text on SQLite, where text order is time order. The database's clock is in `spool.store.sql`.
 """
 
 from datetime import UTC, datetime
@@ -28,7 +24,7 @@ NAME = String(200)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An instant. Refuses naive datetimes; always answers in UTC."""
+    """An instant. Rejects naive datetimes; returns aware ones in UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -47,7 +43,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         value: datetime | None,
         dialect: Dialect,  # noqa: ARG002 - SQLAlchemy's signature
     ) -> datetime | None:
-        """Give back an aware UTC datetime."""
+        """Return an aware UTC datetime."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

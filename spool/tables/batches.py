@@ -1,4 +1,4 @@
-"""Batches: many jobs handed in at once."""
+"""Batches of jobs."""
 
 from sqlalchemy import (
     JSON,
@@ -34,15 +34,15 @@ batches = Table(
     Column("request_hash", String(64), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
-    # When the last line had been read; before that more jobs may come.
+    # When the last line had been read; until then more jobs may come.
     Column("closed_at", UtcDateTime),
     Column("cancelled_at", UtcDateTime),
-    # When it was seen that all of its jobs had ended; none again after a retry.
+    # When it was noticed that all of its jobs had ended; NULL again after a retry.
     Column("ended_at", UtcDateTime),
     Column("key_id", ID),
     Column("priority", SmallInteger, nullable=False, server_default=text(str(NORMAL))),
     Column("deadline", UtcDateTime),
-    # By the last reckoning: whether the deadline is out of reach, when the batch will end, and the grounds.
+    # The last forecast: whether the deadline is out of reach, when the batch will end, and the basis.
     Column("late", Boolean, nullable=False, server_default=false()),
     Column("expected_at", UtcDateTime),
     Column("expected_basis", Text),

@@ -1,4 +1,4 @@
-"""What was deleted on purpose: the log of it, and what the bills of deleted chunks rest on."""
+"""Deletions on request or by retention, and the sums that verify the bills of deleted chunks."""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, text
 
@@ -11,13 +11,13 @@ deletions = Table(
     Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("project", NAME, nullable=False),
     Column("content", String(16), nullable=False),
-    # `retention`, or the key that asked for it.
+    # `retention`, or the key that requested it.
     Column("asked_by", NAME, nullable=False),
     Column("objects", Integer, nullable=False, server_default=text("0")),
     Column("created_at", UtcDateTime, nullable=False),
     # When the last of its objects was gone.
     Column("done_at", UtcDateTime),
-    # When the object store is to be looked through (again); none when that is over.
+    # When its objects are to be deleted (again); NULL when that is done.
     Column("due_at", UtcDateTime),
     CheckConstraint("content IN ('source', 'transcript')", name="content"),
     Index(
@@ -28,7 +28,7 @@ deletions = Table(
     ),
 )
 
-# What the deleted chunks of one attempt came to: the bill is still proved by them.
+# The sums of the deleted chunks of one attempt, by which its bill can still be verified.
 chunk_sums = Table(
     "chunk_sums",
     metadata,

@@ -1,4 +1,4 @@
-"""What happened: the inbox that commits write to, the log in order of visibility, and who is told of it."""
+"""Events: the inbox that commits write to, and the log in order of visibility."""
 
 from sqlalchemy import (
     JSON,
@@ -15,8 +15,8 @@ from spool.tables.base import ID, NAME, UtcDateTime, metadata
 
 _COUNT = BigInteger().with_variant(Integer, "sqlite")
 
-# Written in the commit of what happened. Its ids are given out before commits and so may become visible out
-# of order; a row moves on to `events` under the next number, by one process at a time.
+# Written in the commit of the change. Its ids are assigned before commits and so may become visible out of
+# order; one process at a time moves rows to `events` under the next number.
 event_inbox = Table(
     "event_inbox",
     metadata,
@@ -24,7 +24,7 @@ event_inbox = Table(
     Column("at", UtcDateTime, nullable=False),
     Column("type", String(32), nullable=False),
     Column("project", NAME, nullable=False),
-    # No foreign keys: what happened stays told when the job is gone.
+    # No foreign keys: events outlive their jobs.
     Column("job_id", ID),
     Column("batch_id", ID),
     Column("custom_id", String(200)),

@@ -1,4 +1,4 @@
-"""Jobs, their saved chunks and the phrases they ask for."""
+"""Jobs, their saved chunks, and the phrase lists that they use."""
 
 from sqlalchemy import (
     JSON,

@@ -1,4 +1,4 @@
-"""What happened: the inbox that commits write to, the log in order of visibility, and who is told of it."""
+"""Webhooks and their deliveries."""
 
 from sqlalchemy import (
     JSON,
@@ -16,7 +16,7 @@ from sqlalchemy import (
 
 from spool.tables.base import ID, NAME, UtcDateTime, metadata
 
-# A row stays when its endpoint is removed, without address and secrets: the counts go on.
+# A removed webhook keeps its row, without address and secrets, for the counts.
 webhooks = Table(
     "webhooks",
     metadata,
@@ -26,7 +26,7 @@ webhooks = Table(
     Column("types", JSON, nullable=False),
     Column("batch_id", ID),
     Column("description", Text, nullable=False),
-    # As they are, since they sign: see docs/security.md.
+    # In plain text, since they sign: see docs/security.md.
     Column("secret", Text, nullable=False),
     Column("old_secret", Text),
     Column("old_secret_until", UtcDateTime),
@@ -53,7 +53,7 @@ webhook_deliveries = Table(
     Column("body", Text, nullable=False),
     Column("state", String(16), nullable=False),
     Column("tries", Integer, nullable=False, server_default=text("0")),
-    # When it is to be tried next; while it is being tried, when its process is given up.
+    # When the next attempt is due; during an attempt, when its process is presumed dead.
     Column("due_at", UtcDateTime, nullable=False),
     Column("log", JSON, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),

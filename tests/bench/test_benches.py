@@ -18,17 +18,17 @@ def test_operations_of_one_layer_by_hand() -> None:
     config = EncoderConfig(
         8, 1, 4, subsampling_factor=8, subsampling_conv_channels=2, conv_kernel_size=3, ff_expansion_factor=2
     )
-    found = needed(config, 80)
+    work = needed(config, 80)
     square = 2 * 10 * 4 * 4
-    assert found.feed_forward == 2 * (square * 2 + square * 2)
-    assert found.projections == 4 * square
-    assert found.attention == 3 * (2 * 10 * 10 * 4)
-    assert found.convolution == square * 2 + square + 2 * 3 * 10 * 4
+    assert work.feed_forward == 2 * (square * 2 + square * 2)
+    assert work.projections == 4 * square
+    assert work.attention == 3 * (2 * 10 * 10 * 4)
+    assert work.convolution == square * 2 + square + 2 * 3 * 10 * 4
     strided = 2 * 9 * 2 * (40 * 4 + 20 * 2 + 10 * 1)
     pointwise = 2 * 2 * 2 * (20 * 2 + 10 * 1)
-    assert found.subsampling == strided + pointwise + 2 * 10 * 2 * 4
-    assert found.total == sum(
-        (found.feed_forward, found.projections, found.attention, found.convolution, found.subsampling)
+    assert work.subsampling == strided + pointwise + 2 * 10 * 2 * 4
+    assert work.total == sum(
+        (work.feed_forward, work.projections, work.attention, work.convolution, work.subsampling)
     )
 
 

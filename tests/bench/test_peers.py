@@ -36,10 +36,10 @@ def test_batches_hold_every_utterance_once() -> None:
 
 
 def test_utterances_are_read_as_they_were_written(tmp_path: Path) -> None:
-    made = [np.ones(3, np.float32), np.zeros(0, np.float32), np.full(5, 0.25, np.float32)]
-    write_utterances(tmp_path / "audio.npz", made)
+    utterances = [np.ones(3, np.float32), np.zeros(0, np.float32), np.full(5, 0.25, np.float32)]
+    write_utterances(tmp_path / "audio.npz", utterances)
     read = read_utterances(tmp_path / "audio.npz")
-    assert [each.tolist() for each in read] == [each.tolist() for each in made]
+    assert [each.tolist() for each in read] == [each.tolist() for each in utterances]
 
 
 def slow_differences(a: list[int], b: list[int]) -> int:

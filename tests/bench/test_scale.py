@@ -29,12 +29,12 @@ ROWS = 2000
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """Where the benches keep their PostgreSQL; below a folder that every user may pass."""
-    made = Path(tempfile.mkdtemp(prefix="spool-stock-"))
-    made.chmod(0o755)
+    folder = Path(tempfile.mkdtemp(prefix="spool-stock-"))
+    folder.chmod(0o755)
     try:
-        yield made / "pg"
+        yield folder / "pg"
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def ran(*arguments: str) -> str:
@@ -63,25 +63,25 @@ def test_the_stock_is_what_it_says_and_is_filled_once(folder: Path) -> None:
 
 
 def test_the_bench_of_the_api_prints_a_row_for_each_target(folder: Path) -> None:
-    told = ran(
+    output = ran(
         "ops.bench.queue.api_speed",
         *("--folder", str(folder), "--rows", str(ROWS), "--seconds", "0.3", "--connections", "2"),
         *("--processes", "1"),
     )
-    rows = [line for line in told.splitlines() if line.startswith("| ")]
+    rows = [line for line in output.splitlines() if line.startswith("| ")]
     for name in ("status reads", "single submissions", "costs by batch", "overview, one project", "metrics"):
         (row,) = [line for line in rows if line.startswith(f"| {name} |")]
         assert "| pass |" in row or "| MISS |" in row
 
 
 def test_a_fleet_of_two_finishes_jobs(folder: Path) -> None:
-    told = ran(
+    output = ran(
         "ops.bench.queue.fleet",
         *("--folder", str(folder), "--rows", str(ROWS), "--workers", "2", "--seconds", "1", "--audio", "3"),
         *("--processes", "1", "--top", "1", "--rtfx", "100"),
     )
-    (row,) = [line for line in told.splitlines() if line.startswith(f"| {ROWS:,} | 2 x 100 |")]
-    assert float(row.split("|")[3]) > 0, told
+    (row,) = [line for line in output.splitlines() if line.startswith(f"| {ROWS:,} | 2 x 100 |")]
+    assert float(row.split("|")[3]) > 0, output
 
 
 def test_idle_is_what_the_engines_did_not_do_while_jobs_waited() -> None:

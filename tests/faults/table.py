@@ -23,9 +23,9 @@ def rows(lines: Iterable[str]) -> list[str]:
     table = ["| fault | jobs | recovered in (s) | repeated, of all decodings |", "|---|---|---|---|"]
     for line in filter(str.strip, lines):
         fault: Mapping[str, Any] = json.loads(line)
-        told = "; ".join(filter(None, (fault["states"], fault["note"])))
+        note = "; ".join(filter(None, (fault["states"], fault["note"])))
         again = f"{fault['repeated']} of {fault['decoded']}" if fault["repeated"] else "nothing"
-        table.append(f"| {fault['name']} | {told} | {fault['seconds']:.1f} | {again} |")
+        table.append(f"| {fault['name']} | {note} | {fault['seconds']:.1f} | {again} |")
     return table
 
 
@@ -53,10 +53,10 @@ def conditions(faults: int) -> str:
 
 def main(log: str, page: str) -> None:
     """Write the log's faults into the page."""
-    told = Path(log).read_text(encoding="utf-8").splitlines()
-    table = [conditions(len(told)), "", *rows(told)]
+    lines = Path(log).read_text(encoding="utf-8").splitlines()
+    table = [conditions(len(lines)), "", *rows(lines)]
     Path(page).write_text(replaced(Path(page).read_text(encoding="utf-8"), table), encoding="utf-8")
-    print(f"{len(told)} faults written into {page}")
+    print(f"{len(lines)} faults written into {page}")
 
 
 if __name__ == "__main__":

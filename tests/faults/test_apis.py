@@ -48,17 +48,17 @@ def test_two_apis_are_sent_the_same_uploads_at_once(request: pytest.FixtureReque
     before = number_of_jobs(stack)
     with stack.redis.client() as client:
         client.flushall()
-    told = f"5 uploads, each twice to each of two APIs at once ({stack.db.dialect})"
-    with stack.fault(told) as fault:
+    title = f"5 uploads, each twice to each of two APIs at once ({stack.db.dialect})"
+    with stack.fault(title) as fault:
         asked = [(url, key) for key in recordings for url in urls for _ in range(2)]
         with ThreadPoolExecutor(6) as pool:
             answers = list(pool.map(lambda ask: post_upload(ask[0], recordings[ask[1]], ask[1]), asked))
         assert {answer.status_code for answer in answers} <= {200, 202}, [a.text for a in answers]
-        made = {(key, answer.json()["id"]) for (_, key), answer in zip(asked, answers, strict=True)}
-        assert len(made) == len(recordings) == number_of_jobs(stack) - before, "a job a key"
+        created = {(key, answer.json()["id"]) for (_, key), answer in zip(asked, answers, strict=True)}
+        assert len(created) == len(recordings) == number_of_jobs(stack) - before, "a job a key"
         until(lambda: not waiting_hints(stack), "both relays sent what there was")
         assert waiting_messages(stack) == len(recordings), "and sent it once"
-        fault.jobs = [job_id for _, job_id in sorted(made)]
+        fault.jobs = [job_id for _, job_id in sorted(created)]
         fault.note = f"{len(answers)} requests"
         stack.worker(SPOOL_LEASE_SECONDS="60")  # so that a second attempt is no slow machine's
     stack.assert_done(fault.jobs)

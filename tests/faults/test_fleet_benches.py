@@ -20,10 +20,10 @@ def ran(*arguments: str) -> str:
 
 
 def test_an_upgrade_under_work_loses_no_job() -> None:
-    told = ran("ops.bench.queue.rolling", "HEAD", "--seconds", "40")
-    jobs, states, lost = re.findall(r"^(\d+) jobs, (\{.*\}), (\d+) lost$", told, re.MULTILINE)[0]
+    output = ran("ops.bench.queue.rolling", "HEAD", "--seconds", "40")
+    jobs, states, lost = re.findall(r"^(\d+) jobs, (\{.*\}), (\d+) lost$", output, re.MULTILINE)[0]
     assert (states, lost) == (f"{{'done': {jobs}}}", "0")
-    interrupted = re.findall(r"old worker stopped \(exit 0\) after (\d+) chunks, new one goes on", told)
+    interrupted = re.findall(r"old worker stopped \(exit 0\) after (\d+) chunks, new one goes on", output)
     assert len(interrupted) == 1
 
 

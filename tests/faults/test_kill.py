@@ -178,7 +178,7 @@ def test_sigterm_repeats_nothing(request: pytest.FixtureRequest, kind: str) -> N
 def test_every_failpoint_is_killed_somewhere_here() -> None:
     from spool.failpoints import NAMES
 
-    here = Path(__file__).parent
-    deletions = here.parent / "spool" / "background" / "test_content_deleter.py"
-    text = "".join(path.read_text() for path in [*sorted(here.glob("test_*.py")), deletions])
+    folder = Path(__file__).parent
+    deletions = folder.parent / "spool" / "background" / "test_content_deleter.py"
+    text = "".join(path.read_text() for path in [*sorted(folder.glob("test_*.py")), deletions])
     assert [name for name in NAMES if f'"{name}"' not in text] == []

@@ -37,8 +37,8 @@ def behind(
     migrations.upgrade(url)
     home: Path = tmp_path_factory.mktemp("behind")
     with FaultyS3(s3_server.endpoint) as proxy:
-        told = {**s3_settings(s3_server, "spool-behind"), "SPOOL_S3_ENDPOINT_URL": proxy.url}
-        stack = Stack(home, url, broker, **told)
+        settings = {**s3_settings(s3_server, "spool-behind"), "SPOOL_S3_ENDPOINT_URL": proxy.url}
+        stack = Stack(home, url, broker, **settings)
         yield Behind(stack, proxy)
         stack.close()
 

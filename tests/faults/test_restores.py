@@ -21,11 +21,11 @@ DATABASE = "spool-test-restores"
 
 def copied(stack: Stack, prefix: str = "") -> dict[str, bytes]:
     """All objects, as a bucket's copy would have them."""
-    found = {}
+    by_key = {}
     for item in stack.objects.list(prefix):
         with stack.objects.open(item.key) as stream:
-            found[item.key] = stream.read()
-    return found
+            by_key[item.key] = stream.read()
+    return by_key
 
 
 def test_a_lost_bucket(stack: Stack) -> None:

@@ -29,27 +29,27 @@ def test_repeats_on_a_device_that_died_stand_apart() -> None:
     again += [Decoding("asleep", 10, 3, 10 * SECOND), Decoding("other", 10, 2, 21 * SECOND)]
     again += [Decoding("more", 10, 2, 22 * SECOND), Decoding("other", 10, 2, 23 * SECOND)]
 
-    found = repeated_decodings([*first, *again], stopped=[(5.0, 9.0)])
+    repeated = repeated_decodings([*first, *again], stopped=[(5.0, 9.0)])
 
-    assert (found.decodings, found.samples) == (10, 100)
-    assert found.in_flight == 2, "`two` was in the last batches of its process, `asleep` around a sleep"
-    assert (found.besides, found.besides_samples) == (2, 20), (
+    assert (repeated.decodings, repeated.samples) == (10, 100)
+    assert repeated.in_flight == 2, "`two` was in the last batches of its process, `asleep` around a sleep"
+    assert (repeated.besides, repeated.besides_samples) == (2, 20), (
         "`early` could have been saved, `other` was no death"
     )
 
 
 @pytest.mark.timeout(600)
 def test_a_short_soak_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    told = ["--jobs", "16", "--long", "1", "--long-seconds", "100", "--number", "6", "--seed", "5"]
+    arguments = ["--jobs", "16", "--long", "1", "--long-seconds", "100", "--number", "6", "--seed", "5"]
     kinds = "worker-kill,engine-kill,api-kill,redis-flush,failpoint,database-lock"
     stack = ["--database", "sqlite", "--objects", "folder", "--model", "tones", "--lease", "6"]
     # A busy machine may not save a chunk within a lease, and of so few recordings one is much.
     stack += ["--most-repeated", "0.3"]
 
-    code = main([*told, *stack, "--faults", kinds])
+    code = main([*arguments, *stack, "--faults", kinds])
 
-    said = capsys.readouterr().out
-    assert code == 0, said
-    assert "17 recordings" in said
-    assert "lost: 0; double: 0" in said
-    assert "every law holds" in said
+    output = capsys.readouterr().out
+    assert code == 0, output
+    assert "17 recordings" in output
+    assert "lost: 0; double: 0" in output
+    assert "every law holds" in output

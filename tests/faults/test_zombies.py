@@ -172,16 +172,16 @@ def test_poison_fails_alone(stack: Stack) -> None:
     bad = write_wav(stack.home / "bad.wav", poisoned(speechlike(30, 0.25), ABORT))
     recordings = [stack.record(60) for _ in range(8)]
     with stack.fault("one utterance among nine jobs aborts the engine, as Metal does") as fault:
-        made = [stack.submit_stored(recording) for recording in recordings]
-        made.insert(3, stack.submit_stored(bad))
-        fault.jobs = made
+        job_ids = [stack.submit_stored(recording) for recording in recordings]
+        job_ids.insert(3, stack.submit_stored(bad))
+        fault.jobs = job_ids
         fault.injected = time.monotonic()
-    poison = made.pop(3)
-    stack.assert_done(made)
+    poison = job_ids.pop(3)
+    stack.assert_done(job_ids)
     job = stack.job(poison)
     assert (job.state, job.error_code, job.attempt) == (JobState.FAILED, "engine_crashed", 1)
     with stack.db.read() as tx:
-        costs = [job_cost(tx, job_id) for job_id in made]
+        costs = [job_cost(tx, job_id) for job_id in job_ids]
     assert all(cost.wasted_cost == 0 for cost in costs), "the others pay nothing for it"
     assert all(cost.audio_seconds == 60 for cost in costs)
 
@@ -211,9 +211,9 @@ def test_clocks_that_disagree(stack: Stack) -> None:
     stack.stop_workers()
     workers = []
     # Leases that a busy machine cannot lose by being slow: what might end them here is a clock alone.
-    told = {"SPOOL_LEASE_SECONDS": "15"}
+    environment = {"SPOOL_LEASE_SECONDS": "15"}
     for name, shift in (("ahead", 600), ("behind", -600)):
-        workers.append(stack.launch(name, SPOOL_TEST_CLOCK_SHIFT=str(shift), **told))
+        workers.append(stack.launch(name, SPOOL_TEST_CLOCK_SHIFT=str(shift), **environment))
     until(lambda: all(map(stack.is_ready, workers)), "both ready")
     stack.stop_apis()
     url = stack.serve("fast", SPOOL_TEST_CLOCK_SHIFT="1200")

@@ -29,7 +29,7 @@ class Pooler:
         assert PGBOUNCER is not None
         self.folder = Path(tempfile.mkdtemp(prefix="spool-pgb-"))
         self.folder.chmod(0o777)  # it refuses to run as root
-        told = {
+        options = {
             "pool_mode": "transaction",
             "default_pool_size": connections,
             "max_client_conn": 1000,
@@ -38,7 +38,7 @@ class Pooler:
             "listen_port": 6432,
             "logfile": self.folder / "log",
         }
-        lines = [f"{name} = {value}" for name, value in told.items()]
+        lines = [f"{name} = {value}" for name, value in options.items()]
         (self.folder / "pgbouncer.ini").write_text(
             f"[databases]\n* = host={server.folder} user=spool\n[pgbouncer]\n" + "\n".join(lines) + "\n"
         )

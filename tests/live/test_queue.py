@@ -122,21 +122,21 @@ def test_a_relay_empties_the_outbox_into_the_right_queues(
 def test_redis_holds_no_more_than_the_window(
     db: Database, celery: Celery, redis_server: EmbeddedRedis
 ) -> None:
-    made = [queued(db).id for _ in range(5)]
+    job_ids = [queued(db).id for _ in range(5)]
 
     assert relay_once(db, celery, window=3) == 3
     assert relay_once(db, celery, window=3) == 0
     with redis_server.client() as client:
         client.rpop(QUEUE)
     assert relay_once(db, celery, window=3) == 1
-    assert messages(redis_server) == made[1:4]
+    assert messages(redis_server) == job_ids[1:4]
     assert relay_once(db, celery, limit=1) == 1
 
 
 def test_two_relays_at_once_send_each_job_once(
     db: Database, celery: Celery, redis_server: EmbeddedRedis
 ) -> None:
-    made = [queued(db).id for _ in range(30)]
+    job_ids = [queued(db).id for _ in range(30)]
     start = threading.Barrier(3)
 
     def relay() -> None:
@@ -149,14 +149,14 @@ def test_two_relays_at_once_send_each_job_once(
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(messages(redis_server)) == sorted(made)
+    assert sorted(messages(redis_server)) == sorted(job_ids)
 
 
 def test_without_redis_nothing_is_lost_and_nothing_hangs(
     db: Database, make_settings: MakeSettings, own_server: EmbeddedRedis
 ) -> None:
     app = celery_app(make_settings(redis_url=own_server.url))
-    made = [queued(db).id for _ in range(2)]
+    job_ids = [queued(db).id for _ in range(2)]
     own_server.kill()
 
     with pytest.raises(StorageError, match="Redis"):
@@ -168,7 +168,7 @@ def test_without_redis_nothing_is_lost_and_nothing_hangs(
     own_server.start()
 
     assert relay_once(db, app) == 2
-    assert messages(own_server) == made
+    assert messages(own_server) == job_ids
     app.close()
 
 
@@ -190,23 +190,23 @@ def test_losing_all_of_redis_loses_no_job(
     db: Database, sweeping: Sweeper, redis_server: EmbeddedRedis
 ) -> None:
     # Given jobs whose messages are in Redis
-    made = {queued(db).id for _ in range(5)}
+    job_ids = {queued(db).id for _ in range(5)}
     sweeping.wake()
-    until(lambda: set(messages(redis_server)) == made)
+    until(lambda: set(messages(redis_server)) == job_ids)
 
     # When all of it is gone
     with redis_server.client() as client:
         client.flushall()
 
     # Then one sweep later they are there again, without anybody's help
-    until(lambda: set(messages(redis_server)) == made)
+    until(lambda: set(messages(redis_server)) == job_ids)
 
 
 def test_a_long_queue_is_not_filled_with_repeats(
     db: Database, celery: Celery, redis_server: EmbeddedRedis, make_settings: MakeSettings
 ) -> None:
     settings = make_settings(hint_stale_seconds=0.001)
-    made = [queued(db).id for _ in range(4)]
+    job_ids = [queued(db).id for _ in range(4)]
     relay_once(db, celery)
     with db.begin() as tx:
         tx.execute(update(jobs).values(hinted_at=seconds_from_now(-3600)))
@@ -220,7 +220,7 @@ def test_a_long_queue_is_not_filled_with_repeats(
     report = sweep_once(db, celery, settings, "swp_a")
     assert report is not None
     assert len(report.rehinted) == 1, "one is missing"
-    assert set(report.rehinted) <= set(made)
+    assert set(report.rehinted) <= set(job_ids)
 
 
 def test_a_dead_workers_job_is_queued_and_sent(

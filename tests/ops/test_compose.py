@@ -32,24 +32,24 @@ def test_the_schema_allows_it(content: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_service_is_careful(name: str) -> None:
-    told = SERVICES[name]
-    assert told["read_only"] is True
-    assert told["cap_drop"] == ["ALL"]
-    assert told["security_opt"] == ["no-new-privileges:true"]
-    assert re.fullmatch(r"\d+[mg]", told["mem_limit"])
-    assert told["pids_limit"] > 0
-    assert ("healthcheck" in told) is (name not in ONCE)
-    assert ("user" in told) is (name not in OF_ITS_IMAGE)
-    assert told.get("user") != "root"
-    assert told["restart"] == ("no" if name in ONCE else "unless-stopped")
-    for port in told.get("ports", []):
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
+    assert service["pids_limit"] > 0
+    assert ("healthcheck" in service) is (name not in ONCE)
+    assert ("user" in service) is (name not in OF_ITS_IMAGE)
+    assert service.get("user") != "root"
+    assert service["restart"] == ("no" if name in ONCE else "unless-stopped")
+    for port in service.get("ports", []):
         assert port.startswith("127.0.0.1:"), "reachable from other machines"
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_what_a_service_names_exists(name: str) -> None:
-    told = SERVICES[name]
-    for volume in told.get("volumes", []):
+    service = SERVICES[name]
+    for volume in service.get("volumes", []):
         source, target = volume.split(":")[:2]
         if source.startswith("."):
             assert (ROOT / source).exists(), source
@@ -57,14 +57,14 @@ def test_what_a_service_names_exists(name: str) -> None:
         else:
             assert source in COMPOSE["volumes"]
         assert target.startswith("/")
-    assert set(told.get("secrets", [])) <= set(COMPOSE["secrets"])
-    assert set(told.get("depends_on", {})) <= set(SERVICES)
-    for other, wanted in told.get("depends_on", {}).items():
+    assert set(service.get("secrets", [])) <= set(COMPOSE["secrets"])
+    assert set(service.get("depends_on", {})) <= set(SERVICES)
+    for other, wanted in service.get("depends_on", {}).items():
         expected = "service_completed_successfully" if other in ONCE else "service_healthy"
         assert wanted["condition"] == expected
-    for variable, value in told.get("environment", {}).items():
+    for variable, value in service.get("environment", {}).items():
         if variable.endswith("_FILE"):
-            assert value.removeprefix("/run/secrets/") in told["secrets"], "a secret that is not mounted"
+            assert value.removeprefix("/run/secrets/") in service["secrets"], "a secret that is not mounted"
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -128,10 +128,10 @@ def test_every_secret_is_made_at_random_and_once(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_the_broker_keeps_what_it_has_and_refuses_what_it_cannot(tmp_path: Path) -> None:
     _write_secrets(tmp_path)
-    told = (tmp_path / "secrets/broker.conf").read_text().splitlines()
-    assert {"appendonly yes", "maxmemory-policy noeviction"} <= set(told)
-    assert any(line.startswith("requirepass ") and len(line) > 40 for line in told)
-    most = next(int(line.split()[1].removesuffix("mb")) for line in told if line.startswith("maxmemory "))
+    lines = (tmp_path / "secrets/broker.conf").read_text().splitlines()
+    assert {"appendonly yes", "maxmemory-policy noeviction"} <= set(lines)
+    assert any(line.startswith("requirepass ") and len(line) > 40 for line in lines)
+    most = next(int(line.split()[1].removesuffix("mb")) for line in lines if line.startswith("maxmemory "))
     assert most < int(SERVICES["broker"]["mem_limit"].removesuffix("m"))
 
 

@@ -56,8 +56,8 @@ class Mac:
 
     def calls(self, program: str) -> list[list[str]]:
         file = self.standin / "calls"
-        found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-        return [words[1:] for words in found if words[0] == program]
+        calls = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return [words[1:] for words in calls if words[0] == program]
 
     @property
     def pid(self) -> int:
@@ -67,8 +67,10 @@ class Mac:
     def worker(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """The release's own command."""
         command = ["sh", self.app / "current/ops/mac/worker.sh", *arguments]
-        told = {**self.environment, "SPOOL_APP": str(self.app)}
-        return subprocess.run(command, env=told, capture_output=True, text=True, timeout=120, check=False)
+        environment = {**self.environment, "SPOOL_APP": str(self.app)}
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
 
 
 @pytest.fixture
@@ -156,8 +158,8 @@ def test_installed_upgraded_gone_back_and_removed(
 
 
 def test_a_dry_run_changes_nothing(mac: Mac, settings: Path) -> None:
-    told = ("--settings", str(settings), "--model", "m=owner/name", "--sha256", "0" * 64, "--dry-run")
-    done = mac.script("install", *told, PYTHON=sys.executable)
+    options = ("--settings", str(settings), "--model", "m=owner/name", "--sha256", "0" * 64, "--dry-run")
+    done = mac.script("install", *options, PYTHON=sys.executable)
     assert done.returncode == 0, done.stderr
     for words in ("environment.sh", "curl --fail", f"would write: {mac.plist}", "launchctl bootstrap system"):
         assert words in done.stdout
@@ -210,15 +212,17 @@ def test_the_property_list_is_one(tmp_path: Path) -> None:
     draft.write_text(filled(f"{LABEL}.plist"))
     _need("plistutil")
     binary = subprocess.run(["plistutil", "-i", draft, "-f", "bin"], check=True, capture_output=True).stdout
-    told: dict[str, Any] = plistlib.loads(binary)
-    assert told == plistlib.loads(draft.read_bytes())
-    assert told["Label"] == LABEL
-    assert told["ProgramArguments"] == ["/bin/sh", "/usr/local/spool/current/ops/mac/worker.sh", "run"]
-    assert told["UserName"] == "ann"
-    assert told["Umask"] == 0o27
-    assert told["KeepAlive"] is told["RunAtLoad"] is True
-    assert told["ExitTimeOut"] >= 120, "time to hand the jobs back"
-    assert not [name for name in told["EnvironmentVariables"] if name != "SPOOL_APP"], "everybody can read it"
+    properties: dict[str, Any] = plistlib.loads(binary)
+    assert properties == plistlib.loads(draft.read_bytes())
+    assert properties["Label"] == LABEL
+    assert properties["ProgramArguments"] == ["/bin/sh", "/usr/local/spool/current/ops/mac/worker.sh", "run"]
+    assert properties["UserName"] == "ann"
+    assert properties["Umask"] == 0o27
+    assert properties["KeepAlive"] is properties["RunAtLoad"] is True
+    assert properties["ExitTimeOut"] >= 120, "time to hand the jobs back"
+    assert not [name for name in properties["EnvironmentVariables"] if name != "SPOOL_APP"], (
+        "everybody can read it"
+    )
     draft.write_text("<plist><dict><key>Label</dict></plist>")
     refused = subprocess.run(["plistutil", "-i", draft, "-f", "bin"], check=False, capture_output=True)
     assert not refused.stdout.startswith(b"bplist"), "plistutil lets everything pass"

@@ -29,7 +29,7 @@ def test_home_is_var_and_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_variables_and_overrides(tmp_path: Path) -> None:
     environ = {
-        "SPOOL_MODELS": "demo=/m/demo,big=mlx-community/parakeet",
+        "SPOOL_MODELS": "demo-tdt=/m/demo,big=mlx-community/parakeet",
         "SPOOL_DEFAULT_MODEL": "big",
         "SPOOL_RATE_CARD": '{"mini-3": 0.1, "metal": "0.25"}',
         "SPOOL_SOURCE_ROOTS": f"{tmp_path}:/archive",
@@ -40,7 +40,7 @@ def test_variables_and_overrides(tmp_path: Path) -> None:
     }
     settings = load_settings(environ, concurrency=5)
 
-    assert settings.models == {"demo": "/m/demo", "big": "mlx-community/parakeet"}
+    assert settings.models == {"demo-tdt": "/m/demo", "big": "mlx-community/parakeet"}
     assert settings.rate_card == {"mini-3": Decimal("0.1"), "metal": Decimal("0.25")}
     assert settings.source_roots == (tmp_path, Path("/archive"))
     assert (settings.concurrency, settings.log_json) == (5, True)
@@ -101,7 +101,7 @@ def test_secrets_come_from_files_and_stay_secret(tmp_path: Path) -> None:
         ({"SPOOL_S3_ACCESS_KEY_ID": "a"}, "both or none"),
         ({"SPOOL_REDIS_URL": "redis://10.0.0.1", "SPOOL_OBJECTS": "s3://b"}, "use PostgreSQL"),
         ({"SPOOL_DEFAULT_MODEL": "no"}, "SPOOL_MODELS"),
-        ({"SPOOL_LEASE_SECONDS": "20"}, "twice SPOOL_HEARTBEAT_SECONDS"),
+        ({"SPOOL_LEASE_SECONDS": "10", "SPOOL_HEARTBEAT_SECONDS": "5"}, "twice SPOOL_HEARTBEAT_SECONDS"),
         ({"SPOOL_FRAME_BUDGET": "100"}, "long chunk"),
         ({"SPOOL_PRICE_PER_HOUR": "0.00000001"}, "6 decimals"),
         ({"SPOOL_RATE_CARD": "metal=-1"}, "price"),

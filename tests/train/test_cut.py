@@ -10,9 +10,9 @@ BLANK = 3
 
 def scores(path: list[int]) -> np.ndarray:
     """Log-probabilities in which that path stands out."""
-    found = np.full((len(path), BLANK + 1), np.log(0.01), np.float32)
-    found[np.arange(len(path)), path] = np.log(0.97)
-    return found
+    scores = np.full((len(path), BLANK + 1), np.log(0.01), np.float32)
+    scores[np.arange(len(path)), path] = np.log(0.97)
+    return scores
 
 
 def test_tokens_are_placed_where_they_are_first_out() -> None:

@@ -37,8 +37,8 @@ def test_a_voice_that_the_program_lacks_gives_nothing() -> None:
 
 
 def test_texts_are_shared_among_the_engines_that_are_there() -> None:
-    said = (synth.utter((3, number, TEXT)) for number in range(60))
-    voices = {voice for voice, _ in filter(None, said)}
+    clips = (synth.utter((3, number, TEXT)) for number in range(60))
+    voices = {voice for voice, _ in filter(None, clips)}
     of_espeak = {voice for voice in voices if "+" in voice}
     assert len(of_espeak) > 20
     assert bool(voices & set(FLITE)) == engines.has_flite()

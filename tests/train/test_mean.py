@@ -10,10 +10,10 @@ from ops.train.model.mean import mean
 def test_each_tensor_is_the_mean_of_the_two_in_their_type() -> None:
     first = save({"a": np.array([1, 3], np.float16), "b": np.ones((1, 2), np.float32)})
     second = save({"a": np.array([2, -3], np.float16), "b": np.zeros((1, 2), np.float32)})
-    found = load(mean(first, second))
-    assert found["a"].dtype == np.float16
-    assert found["a"].tolist() == [1.5, 0]
-    assert found["b"].tolist() == [[0.5, 0.5]]
+    weights = load(mean(first, second))
+    assert weights["a"].dtype == np.float16
+    assert weights["a"].tolist() == [1.5, 0]
+    assert weights["b"].tolist() == [[0.5, 0.5]]
 
 
 def test_other_shapes_are_refused() -> None:

@@ -15,13 +15,13 @@ SMALL = Shape(width=16, layers=2, heads=2, channels=4, prediction=8, joint=8, vo
 @pytest.fixture
 def network() -> Network:
     torch.manual_seed(0)
-    made = Network(SMALL).eval()
-    for layer in made.encoder.layers:
+    network = Network(SMALL).eval()
+    for layer in network.encoder.layers:
         layer.conv.batch_norm.running_mean.normal_()
         layer.conv.batch_norm.running_var.uniform_(0.5, 2.0)
         layer.self_attn.pos_bias_u.data.normal_()
         layer.self_attn.pos_bias_v.data.normal_()
-    return made
+    return network
 
 
 def test_padding_changes_nothing(network: Network) -> None:

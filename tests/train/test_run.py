@@ -60,9 +60,13 @@ def encode() -> Encode:
 
 
 def test_the_cache_gives_back_what_was_written(folder: Path) -> None:
-    found = cache.FeatureSet(folder, "train")
-    assert [c.text for c in found if c.domain == "digits"] == TEXTS["digits"]
-    assert [found.mels(c).shape for c in found if c.domain == "digits"] == [(130, 80), (139, 80), (148, 80)]
+    features = cache.FeatureSet(folder, "train")
+    assert [c.text for c in features if c.domain == "digits"] == TEXTS["digits"]
+    assert [features.mels(c).shape for c in features if c.domain == "digits"] == [
+        (130, 80),
+        (139, 80),
+        (148, 80),
+    ]
 
 
 @pytest.mark.parametrize("kind", sorted(OPEN))
@@ -108,10 +112,10 @@ def test_a_round_is_the_same_each_time_and_fits_its_limits(folder: Path, encode:
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_of_the_utterances_is_masked(folder: Path, encode: Encode, share: float) -> None:
     options = BatchOptions(seed=3, seconds=20.0, round=24, longest=900, masked=share)
-    made = one_round(Mixture(folder), encode, options, 0)
+    round_batches = one_round(Mixture(folder), encode, options, 0)
     blank = [
         bool((row[:frames] == 0).all(1).any() or (row[:frames] == 0).all(0).any())
-        for batch in made
+        for batch in round_batches
         for row, frames in zip(batch.features, batch.frames.tolist(), strict=True)
     ]
     assert sum(blank) == 0 if share == 0 else sum(blank) > 12
@@ -124,9 +128,9 @@ def test_batches_can_be_entered_in_the_middle(folder: Path, encode: Encode) -> N
     round_, within, _ = seen[4]
     entered = batches(Mixture(folder), encode, options, round_, within)
     for expected in seen[4:]:
-        found = next(entered)
-        assert found[:2] == expected[:2]
-        assert torch.equal(found[2].features, expected[2].features)
+        batch = next(entered)
+        assert batch[:2] == expected[:2]
+        assert torch.equal(batch[2].features, expected[2].features)
     whole.close()
     entered.close()
 
@@ -213,13 +217,13 @@ def test_a_speaker_in_two_splits_is_refused() -> None:
 
 def test_batches_made_in_a_process_of_their_own_are_the_same(folder: Path, encode: Encode) -> None:
     options = BatchOptions(seed=3, seconds=20.0, round=12, longest=900)
-    here = batches(Mixture(folder), encode, options)
+    stream = batches(Mixture(folder), encode, options)
     there = batches(Mixture(folder), encode, replace(options, process=True))
     for _ in range(3):
-        ours, theirs = next(here), next(there)
+        ours, theirs = next(stream), next(there)
         assert ours[:2] == theirs[:2]
         assert torch.equal(ours[2].features, theirs[2].features)
-    here.close()
+    stream.close()
     there.close()
 
 

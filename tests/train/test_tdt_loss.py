@@ -52,8 +52,8 @@ def brute_force(logits: Tensor, targets: list[int], durations: tuple[int, ...], 
 
 def test_alignments_of_a_tiny_case_are_the_known_ones() -> None:
     # One label, two frames, durations 0 and 1: the label at frame 0 or 1, of duration 0 or 1, blanks of 1.
-    found = [[(t, is_label, k) for t, _, is_label, k in path] for path in alignments(2, 1, (0, 1))]
-    assert sorted(found) == sorted(
+    paths = [[(t, is_label, k) for t, _, is_label, k in path] for path in alignments(2, 1, (0, 1))]
+    assert sorted(paths) == sorted(
         [
             [(0, True, 0), (0, False, 1), (1, False, 1)],
             [(0, True, 1), (1, False, 1)],
@@ -69,15 +69,15 @@ def test_equals_the_sum_over_all_alignments_in_a_batch_of_unequal_lengths(sigma:
     logits = logits.double().requires_grad_()
     frames, labels = torch.tensor([6, 4, 3, 1]), torch.tensor([3, 2, 0, 2])
     targets = torch.tensor([[0, 4, 2], [1, 1, 0], [0, 0, 0], [3, 2, 0]])
-    found = tdt_log_likelihood(logits, targets, frames, labels, DURATIONS, sigma)
+    likelihood = tdt_log_likelihood(logits, targets, frames, labels, DURATIONS, sigma)
     expected = torch.stack(
         [
             brute_force(logits[b, : frames[b]], targets[b, : labels[b]].tolist(), DURATIONS, sigma)
             for b in range(4)
         ]
     )
-    assert torch.allclose(found.double(), expected, atol=1e-5)
-    (ours,) = torch.autograd.grad(found.sum(), logits)
+    assert torch.allclose(likelihood.double(), expected, atol=1e-5)
+    (ours,) = torch.autograd.grad(likelihood.sum(), logits)
     (theirs,) = torch.autograd.grad(expected.sum(), logits)
     assert torch.allclose(ours, theirs, atol=1e-5)
 
@@ -128,9 +128,11 @@ def test_scores_made_twice_give_the_loss_and_gradients_of_the_written_out_lattic
     sizes = list(zip(lengths.tolist(), (labels + 1).tolist(), strict=True))
     blank, label, spans = joint_scores(*leaves, targets, sizes, VOCABULARY)
     moves = (scores - 0.02 + spans.permute(3, 0, 1, 2) for scores in (blank, label))
-    found = lattice_log_likelihood(*moves, lengths, labels, DURATIONS)
-    assert torch.allclose(found, expected, rtol=1e-5)
+    likelihood = lattice_log_likelihood(*moves, lengths, labels, DURATIONS)
+    assert torch.allclose(likelihood, expected, rtol=1e-5)
     for ours, theirs in zip(
-        torch.autograd.grad(found.sum(), leaves), torch.autograd.grad(expected.sum(), leaves), strict=True
+        torch.autograd.grad(likelihood.sum(), leaves),
+        torch.autograd.grad(expected.sum(), leaves),
+        strict=True,
     ):
         assert torch.allclose(ours, theirs, atol=1e-5)

@@ -56,10 +56,10 @@ def test_two_processes_take_the_steps_of_one_with_both_batches(tmp_path: Path) -
         """The mean of both batches' gradients, without processes."""
 
         def average_gradients(self, parameters: object) -> None:
-            mine = [p.grad.clone() for p in alone.network.parameters()]
+            gradients = [p.grad.clone() for p in alone.network.parameters()]
             alone.network.zero_grad()
             Run.learn(other, batch_of(1))
-            for p, a, b in zip(alone.network.parameters(), mine, grads, strict=True):
+            for p, a, b in zip(alone.network.parameters(), gradients, grads, strict=True):
                 p.grad = (a + b) / 2
 
     class Kept(Team):

@@ -23,11 +23,11 @@ def promtool(*arguments: str | Path) -> str:
 def test_prometheus_takes_the_configuration(tmp_path: Path) -> None:
     # Its key lies in a container's secrets, which are not here: everything but that file has to be there.
     (tmp_path / "key").write_text("a key")
-    told = yaml.safe_load((WATCH / "prometheus.yml").read_text())
-    (scrape,) = told["scrape_configs"]
+    config = yaml.safe_load((WATCH / "prometheus.yml").read_text())
+    (scrape,) = config["scrape_configs"]
     assert Path(scrape["authorization"]["credentials_file"]).parent == Path("/run/secrets")
     scrape["authorization"]["credentials_file"] = "key"
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(told))
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
     (tmp_path / "alerts.yml").write_bytes((WATCH / "alerts.yml").read_bytes())
     assert "rules found" in promtool("check", "config", tmp_path / "prometheus.yml")
 

@@ -49,13 +49,13 @@ def told() -> Iterator[tuple[str, "Queue[dict[str, Any]]"]]:
 @contextmanager
 def alertmanager(folder: Path, url: str) -> Iterator[httpx.Client]:
     """With the stack's configuration and flags, but the secret elsewhere and no half minute's patience."""
-    told = yaml.safe_load((WATCH / "alertmanager.yml").read_text())
-    (slack,) = told["receivers"][0]["slack_configs"]
+    config = yaml.safe_load((WATCH / "alertmanager.yml").read_text())
+    (slack,) = config["receivers"][0]["slack_configs"]
     assert slack["api_url_file"] == "/run/secrets/alert_url"
     (folder / "alert_url").write_text(url)
     slack["api_url_file"] = str(folder / "alert_url")
-    told["route"] |= {"group_wait": "0s", "group_interval": "1s"}
-    (folder / "alertmanager.yml").write_text(yaml.safe_dump(told))
+    config["route"] |= {"group_wait": "0s", "group_interval": "1s"}
+    (folder / "alertmanager.yml").write_text(yaml.safe_dump(config))
     flags = {flag.partition("=")[0] for flag in COMPOSE["services"]["alertmanager"]["command"]}
     assert flags == {"--config.file", "--storage.path", "--cluster.listen-address"}
     address = f"127.0.0.1:{free_port()}"
@@ -109,9 +109,9 @@ def test_an_alert_reaches_somebody_with_its_runbook_and_so_does_its_end(
 
 
 def test_prometheus_and_alertmanager_name_the_same_address() -> None:
-    told = yaml.safe_load((WATCH / "prometheus.yml").read_text())
+    config = yaml.safe_load((WATCH / "prometheus.yml").read_text())
     ((target,),) = [
-        each["targets"] for one in told["alerting"]["alertmanagers"] for each in one["static_configs"]
+        each["targets"] for one in config["alerting"]["alertmanagers"] for each in one["static_configs"]
     ]
     service, port = target.split(":")
     assert COMPOSE["services"][service]["ports"] == [f"127.0.0.1:{port}:{port}"]

@@ -66,7 +66,7 @@ def collector() -> Iterator[Collector]:
                     for one in resource.resource.attributes
                     if one.key == "service.name"
                 )
-                found.spans += [(service, one) for scope in resource.scope_spans for one in scope.spans]
+                collector.spans += [(service, one) for scope in resource.scope_spans for one in scope.spans]
             self.send_response(200)
             self.end_headers()
 
@@ -74,10 +74,10 @@ def collector() -> Iterator[Collector]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found = Collector(f"http://127.0.0.1:{server.server_port}")
+    collector = Collector(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield found
+    yield collector
     server.shutdown()
     thread.join()
     server.server_close()
@@ -87,12 +87,12 @@ def collector() -> Iterator[Collector]:
 def stack(
     tmp_path: Path, sqlite_url: str, redis_url: str, redis_server: EmbeddedRedis, collector: Collector
 ) -> Iterator[Stack]:
-    told = {
+    environment = {
         "SPOOL_OTLP_ENDPOINT": collector.url,
         "OTEL_BSP_SCHEDULE_DELAY": "100",
         "SPOOL_LEASE_SECONDS": "60",
     }
-    stack = Stack(tmp_path / "home", sqlite_url, redis_server, **told)
+    stack = Stack(tmp_path / "home", sqlite_url, redis_server, **environment)
     stack.log = tmp_path / "log"
     yield stack
     stack.close()
@@ -159,8 +159,8 @@ def test_a_job_is_one_trace_and_every_line_about_it_says_so(stack: Stack, collec
     # And every line that names one of these jobs carries its ids, and the worker's its trace
     batch_of = {job: None} | dict.fromkeys(others, batch)
     assert stack.log is not None
-    told = [json.loads(line) for line in stack.log.read_text().splitlines()]
-    about = [(line, each) for line in told for each in batch_of if each in json.dumps(line)]
+    entries = [json.loads(line) for line in stack.log.read_text().splitlines()]
+    about = [(line, each) for line in entries for each in batch_of if each in json.dumps(line)]
     for line, each in about:
         assert (line.get("job_id"), line.get("batch_id")) == (each, batch_of[each]), line
     assert {line["event"] for line, _ in about} >= {"answered", "done", "failed"}

@@ -6,7 +6,7 @@ stay in the file (ISO/IEC 14496-12, boxes stts, stsc, stsz and stco or co64) and
 Only the plain case is known: one self-contained AAC or ALAC track, not fragmented, with at most one edit. For
 anything else `find_track` gives None and FFmpeg's demuxer has to do. Decodes nothing.
 
-Plain MP4 and M4A: packets found by `worker.audio.mp4`, decoded by FFmpeg's codec, in flat memory.
+Plain MP4 and M4A: packets by_kind by `worker.audio.mp4`, decoded by FFmpeg's codec, in flat memory.
 """
 
 import os
@@ -229,7 +229,7 @@ def _aac_config(data: bytes) -> bytes | None:
 
 def _boxes(file: BinaryIO, start: int, end: int) -> dict[bytes, list[Box]]:
     """The boxes of `[start, end)` by kind; what does not fit is left out."""
-    found: dict[bytes, list[Box]] = {}
+    by_kind: dict[bytes, list[Box]] = {}
     for _ in range(_MAX_BOXES):
         if start + 8 > end:
             break
@@ -243,9 +243,9 @@ def _boxes(file: BinaryIO, start: int, end: int) -> dict[bytes, list[Box]]:
             size = end - start
         if size < body - start or (start + size > end and kind != b"mdat"):
             break
-        found.setdefault(kind, []).append(Box(kind, body, start + size))
+        by_kind.setdefault(kind, []).append(Box(kind, body, start + size))
         start += size
-    return found
+    return by_kind
 
 
 def _table(file: BinaryIO, box: Box, row: str) -> Table:

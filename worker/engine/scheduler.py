@@ -12,11 +12,15 @@ padding under a share of the whole and its bytes within the budget. What an utte
 say. Nothing waits for a better batch: an idle device is the worst padding of all.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from worker.models.base import BatchCost
+
+BATCH_SECONDS = 5.0
+FIRST_SAMPLES = 60 * 16_000  # in the first batch of a group, whose pace nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,25 @@ class _Batch:
         return True
 
 
+class BatchPace:
+    """How much audio a batch may hold to be done in `seconds`, by what earlier ones of its group took: a
+    process that is killed then loses no more than that. On a fast device other limits are reached first."""
+
+    def __init__(self, seconds: float = BATCH_SECONDS) -> None:
+        self._seconds = seconds
+        self._samples_a_second: dict[Hashable, float] = {}
+
+    def measured(self, group: Hashable, samples: int, ns: int) -> None:
+        """A batch of so many samples, padding included, took so long."""
+        pace = samples * 1e9 / max(ns, 1)
+        self._samples_a_second[group] = 0.5 * (self._samples_a_second.get(group, pace) + pace)
+
+    def most_samples(self, group: Hashable) -> float:
+        """What the next batch may hold, padding included."""
+        pace = self._samples_a_second.get(group)
+        return FIRST_SAMPLES if pace is None else pace * self._seconds
+
+
 class UtteranceQueue:
     """The utterances of all jobs that wait for the device. Not thread-safe: its owner holds a lock."""
 
@@ -119,10 +142,14 @@ class UtteranceQueue:
         return dropped
 
     def next_batch(
-        self, first: Callable[[Hashable], bool] | None = None, cost: Cost = cost_by_length
+        self,
+        first: Callable[[Hashable], bool] | None = None,
+        cost: Cost = cost_by_length,
+        most_samples: Callable[[Hashable], float] = lambda _: math.inf,
     ) -> list[QueuedUtterance]:
         """Take out the next batch, in the order it was filled; empty only when nothing waits. Jobs whose
-        group `first` holds for go before all others, which lose nothing of what they are owed."""
+        group `first` holds for go before all others, which lose nothing of what they are owed. `most_samples`
+        bounds the padded size by group, besides the limits."""
         if self._suspects:
             return [self._suspects.popleft()]
         if not self._queues:
@@ -130,7 +157,8 @@ class UtteranceQueue:
         self._level = min(self._served[job] for job in self._queues)
         among = [job for job, queue in self._queues.items() if first is None or first(queue[0].group)]
         seed = self._queues[min(among or self._queues, key=self._turn)][0]
-        batch = _Batch(self._limits, cost)
+        most = min(self._limits.samples, most_samples(seed.group))
+        batch = _Batch(replace(self._limits, samples=int(most)), cost)
         for item in self._fair_order(seed):
             if len(batch.items) >= self._limits.utterances:
                 break

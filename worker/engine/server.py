@@ -47,7 +47,7 @@ from worker.engine.protocol import (
     Unloaded,
     Utterance,
 )
-from worker.engine.scheduler import QueuedUtterance, UtteranceQueue, split_exactly
+from worker.engine.scheduler import BatchPace, QueuedUtterance, UtteranceQueue, split_exactly
 from worker.models.base import BatchCost
 
 Loader = Callable[[str], Recognizer]
@@ -71,7 +71,7 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     reports.send(Ready(os.getpid()))
     try:
         while True:
-            work = inbox.next(device.may_serve, device.cost)
+            work = inbox.next(device)
             if isinstance(work, Describe):
                 device.describe(work)
             else:
@@ -139,11 +139,10 @@ class _Inbox:
                 self._errands.append(request)
             self._arrived.notify()
 
-    def next(
-        self, may_serve: Callable[[str], bool], cost: Callable[[QueuedUtterance], BatchCost]
-    ) -> Describe | list[Utterance]:
+    def next(self, device: "BatchRunner") -> Describe | list[Utterance]:
         """Wait for something to do: an errand, or the best batch there is now. What needs a model that may
         not be served yet comes last."""
+        may_serve = device.may_serve
         with self._arrived:
             self._arrived.wait_for(self._anything)
             if not self._servable(may_serve):
@@ -154,7 +153,9 @@ class _Inbox:
                 if may_serve(errand.model):
                     self._errands.remove(errand)
                     return errand
-            batch = self._waiting.next_batch(lambda group: may_serve(cast("_Group", group)[0]), cost)
+            batch = self._waiting.next_batch(
+                lambda group: may_serve(cast("_Group", group)[0]), device.cost, device.pace.most_samples
+            )
             if not batch:
                 return self._errands.popleft()
             return [self._utterances.pop(item.ticket) for item in batch]
@@ -179,6 +180,7 @@ class BatchRunner:
         self.may_serve = self._shelf.may_serve
         self._busy_total_ns = 0
         self.worked_ns = 0
+        self.pace = BatchPace()
 
     def cost(self, item: QueuedUtterance) -> BatchCost:
         """What an utterance takes of the device; of a model that is not loaded yet, more than there is, so
@@ -231,6 +233,8 @@ class BatchRunner:
         try:
             found = model.recognize(audio, options, [utterance.ask for utterance in batch])
             busy_ns = time.monotonic_ns() - begun
+            samples = max(utterance.samples for utterance in batch) * len(batch)
+            self.pace.measured((batch[0].model, options), samples, busy_ns)
             if len(found) != len(batch):
                 raise EngineError(f"The model answered {len(found)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process

@@ -40,9 +40,10 @@ from worker.jobs.lease import Lease
 from worker.jobs.request import JobRequest
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
-from worker.jobs.transcript import DecodedChunk, Piece
+from worker.jobs.transcript import DecodedChunk
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
+from worker.segmentation.spans import ChunkSpan
 from worker.service.context import WorkerContext
 
 Tail = tuple[tuple[int, int], ...]
@@ -55,11 +56,11 @@ class Context:
     def __init__(self) -> None:
         self._tails: dict[int, Tail] = {}
 
-    def before(self, piece: Piece) -> tuple[int, ...]:
+    def before(self, piece: ChunkSpan) -> tuple[int, ...]:
         """The tokens before the piece's first sample, oldest first."""
         return tuple(token for token, sample in self._heard(piece))
 
-    def after(self, piece: Piece, best: Hypothesis, samples_a_frame: float) -> Tail:
+    def after(self, piece: ChunkSpan, best: Hypothesis, samples_a_frame: float) -> Tail:
         """What there is to go on from once the piece was heard as `best`."""
         own = [
             (token, piece.start + round(frame * samples_a_frame))
@@ -71,11 +72,11 @@ class Context:
         """Go on from here."""
         self._tails[channel] = tail
 
-    def _heard(self, piece: Piece) -> Tail:
+    def _heard(self, piece: ChunkSpan) -> Tail:
         return tuple(heard for heard in self._tails.get(piece.channel, ()) if heard[1] < piece.start)
 
 
-def chunk_of(piece: Piece, result: UtteranceResult | None) -> SavedChunk:
+def chunk_of(piece: ChunkSpan, result: UtteranceResult | None) -> SavedChunk:
     """The piece with what was heard in it, in seconds of the recording; without a result it is silence."""
     offset, last = piece.start / SAMPLE_RATE, piece.end / SAMPLE_RATE
     words = tuple(
@@ -179,7 +180,7 @@ class Attempt:
     _kept: int = 0
     heard: list[DecodedChunk] = field(default_factory=list)
     _context: Context = field(default_factory=Context)
-    _flying: dict[Future[UtteranceResult], Piece] = field(default_factory=dict)
+    _flying: dict[Future[UtteranceResult], ChunkSpan] = field(default_factory=dict)
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
     _asked: float = field(default_factory=time.monotonic)
@@ -213,15 +214,7 @@ class Attempt:
         """
         for chunk in chunks:
             self.check()
-            piece = Piece(
-                chunk.channel,
-                chunk.index,
-                chunk.core_start,
-                chunk.core_end,
-                chunk.start,
-                chunk.end,
-                chunk.speech,
-            )
+            piece = chunk.span
             while self.asking.carries and any(
                 each.channel == piece.channel for each in self._flying.values()
             ):
@@ -290,7 +283,7 @@ class Attempt:
 
     # --- steps ----------------------------------------------------------------------------------------------
 
-    def _is_saved(self, piece: Piece) -> bool:
+    def _is_saved(self, piece: ChunkSpan) -> bool:
         saved = self._saved.get((piece.channel, piece.index))
         if saved is None:
             return False
@@ -309,7 +302,7 @@ class Attempt:
         self._take(piece, saved)
         return True
 
-    def _submit(self, chunk: Chunk, piece: Piece) -> None:
+    def _submit(self, chunk: Chunk, piece: ChunkSpan) -> None:
         ask = self.asking.ask
         if self.asking.carries:
             ask = replace(ask, context=self._context.before(piece))
@@ -343,12 +336,12 @@ class Attempt:
         if seconds:
             self.check()
 
-    def _named(self, error: SpoolError, piece: Piece) -> SpoolError:
+    def _named(self, error: SpoolError, piece: ChunkSpan) -> SpoolError:
         """The error with the recording's name and the place in it."""
         place = f"{piece.core_start / SAMPLE_RATE:.1f} to {piece.core_end / SAMPLE_RATE:.1f} s"
         return type(error)(f"{self.claim.job.name}: at {place}: {error.message}")
 
-    def _save(self, piece: Piece, result: UtteranceResult | None) -> None:
+    def _save(self, piece: ChunkSpan, result: UtteranceResult | None) -> None:
         """Keep what was heard and bill the time in one commit; where that fails for good, the time is wasted.
 
         Without a result the piece is silence. Raises WeightsChanged where others spoke than were asked.
@@ -376,7 +369,7 @@ class Attempt:
             self._context.keep(piece.channel, chunk.tail)
         self._take(piece, chunk)
 
-    def _take(self, piece: Piece, chunk: SavedChunk) -> None:
+    def _take(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
         self.heard.append(DecodedChunk(piece, chunk.words, chunk.nbest, chunk.lattice))
         self.done_samples += piece.core
 

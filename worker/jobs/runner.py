@@ -162,7 +162,7 @@ class JobRunner:
                 audio.samples_read,
                 _audio_facts(self._job.name, audio),
                 ModelFacts(name=info.name, sha256=info.sha256),
-                self._job.options,
+                self._job.options.model_dump(mode="json"),
                 _language_model(self._job.options.language_model, info),
             )
 

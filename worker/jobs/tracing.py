@@ -14,7 +14,7 @@ from spool.store.queue.leases import Claim
 from spool.tracing import Span, Value, begin, within
 from worker.audio import SAMPLE_RATE
 from worker.decode.types import UtteranceResult
-from worker.jobs.transcript import Piece
+from worker.segmentation.spans import ChunkSpan
 
 
 @contextlib.contextmanager
@@ -43,7 +43,7 @@ def attempted(claim: Claim, worker: str) -> Iterator[Span]:
         yield one
 
 
-def follow(future: "Future[UtteranceResult]", piece: Piece, ids: dict[str, str]) -> None:
+def follow(future: "Future[UtteranceResult]", piece: ChunkSpan, ids: dict[str, str]) -> None:
     """A step for the chunk, from here until the engine answers."""
     seconds = piece.core / SAMPLE_RATE
     about: dict[str, Value | None] = {

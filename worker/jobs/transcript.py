@@ -6,7 +6,8 @@ Pure: knows numbers and words; knows no audio, no engine and no store.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spool.domain.options import JobOptions
+from pydantic import JsonValue
+
 from spool.domain.transcript import (
     AudioFacts,
     ChunkNbest,
@@ -21,33 +22,16 @@ from spool.domain.transcript import (
 from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE
 from worker.segmentation.segments import segments_of
+from worker.segmentation.spans import ChunkSpan
 from worker.segmentation.stitch import ChunkWords, stitch
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """One chunk's place in the recording, without its samples. Positions are samples at 16 kHz."""
-
-    channel: int
-    index: int
-    core_start: int
-    core_end: int
-    start: int
-    end: int
-    speech: bool
-
-    @property
-    def core(self) -> int:
-        """Samples that this chunk answers for."""
-        return self.core_end - self.core_start
-
-
-@dataclass(frozen=True, slots=True)
 class DecodedChunk:
-    """A piece and the words heard in it, in seconds of the recording; its hypotheses and its lattice, where
-    asked for."""
+    """A chunk's place and the words heard in it, in seconds of the recording; its hypotheses and its lattice,
+    where asked for."""
 
-    piece: Piece
+    span: ChunkSpan
     words: tuple[Word, ...]
     nbest: tuple[NbestText, ...] = ()
     lattice: Lattice | None = None
@@ -59,28 +43,22 @@ def transcript_of(
     samples: int,
     audio: AudioFacts,
     model: ModelFacts,
-    options: JobOptions,
+    options: dict[str, JsonValue],
     language_model: ModelFacts | None = None,
 ) -> Transcript:
     """The transcript of a recording of `samples` samples a channel. Raises SpoolError where a sample is in
     no core or in two: that is our own fault, and never a silence."""
-    coverage = coverage_of([item.piece for item in heard], samples)
+    coverage = coverage_of([item.span for item in heard], samples)
     if coverage.ratio != 1 or coverage.gaps:
         raise SpoolError(f"{audio.name}: the chunks do not cover the recording: {coverage.gaps[:3]}.")
-    words = stitch(
-        [
-            ChunkWords(p.core_start, p.core_end, p.start, p.end, item.words, p.channel)
-            for item in heard
-            for p in (item.piece,)
-        ]
-    )
-    in_order = sorted(heard, key=lambda item: (item.piece.start, item.piece.channel))
+    words = stitch([ChunkWords(item.span, item.words) for item in heard])
+    in_order = sorted(heard, key=lambda item: (item.span.start, item.span.channel))
     return Transcript(
         job=job_id,
         audio=audio,
         model=model,
         language_model=language_model,
-        options=options.model_dump(mode="json"),
+        options=options,
         coverage=coverage,
         text=" ".join(word.text for word in words),
         words=tuple(words),
@@ -91,7 +69,7 @@ def transcript_of(
 
 
 def _nbest_of(item: DecodedChunk) -> ChunkNbest:
-    place = item.piece
+    place = item.span
     return ChunkNbest(
         start=place.start / SAMPLE_RATE,
         end=place.end / SAMPLE_RATE,
@@ -100,7 +78,7 @@ def _nbest_of(item: DecodedChunk) -> ChunkNbest:
     )
 
 
-def coverage_of(pieces: Sequence[Piece], samples: int) -> Coverage:
+def coverage_of(pieces: Sequence[ChunkSpan], samples: int) -> Coverage:
     """What of `samples` samples a channel lies in a core, averaged over the channels that the pieces name."""
     channels = sorted({piece.channel for piece in pieces}) or [0]
     covered = speech = 0

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from spool.domain.transcript import (
     AudioFacts,
-    ChunkNbest,
-    Coverage,
     Lattice,
     ModelFacts,
     NbestText,
@@ -32,13 +31,12 @@ from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
 from worker.decode.words import SCORE_DIGITS
 from worker.jobs.attempt import Context
-from worker.jobs.transcript import Piece
+from worker.jobs.transcript import DecodedChunk, transcript_of
 from worker.local.report import FileResult
 from worker.models.base import SpeechModel
 from worker.models.load import load_model
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_chunks
-from worker.segmentation.segments import segments_of
-from worker.segmentation.stitch import ChunkWords, stitch
+from worker.segmentation.spans import ChunkSpan
 
 CHUNKS_AT_ONCE = 16
 NOTHING = DecodeRequest()
@@ -120,10 +118,11 @@ def _go_on(
 ) -> None:
     """Search the chunk from where the one before it left off."""
     chunk = heard.chunk
-    place = Piece(0, chunk.index, chunk.core_start, chunk.core_end, chunk.start, chunk.end, chunk.speech)
-    _decode(model, [heard], options, replace(ask, context=context.before(place)))
+    _decode(model, [heard], options, replace(ask, context=context.before(chunk.span)))
     if heard.hypotheses:
-        context.keep(0, context.after(place, heard.hypotheses[0], model.info.frame_seconds * SAMPLE_RATE))
+        context.keep(
+            0, context.after(chunk.span, heard.hypotheses[0], model.info.frame_seconds * SAMPLE_RATE)
+        )
 
 
 def _read(state: _File, plan: Callable[[Blocks], Iterator[Chunk]]) -> Iterator[_Heard]:
@@ -146,7 +145,7 @@ def _whole(blocks: Blocks) -> Iterator[Chunk]:
     pieces = list(blocks)
     samples = np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
     size = len(samples)
-    yield Chunk(0, core_start=0, core_end=size, start=0, end=size, samples=samples, speech=True)
+    yield Chunk(ChunkSpan(0, 0, core_start=0, core_end=size, start=0, end=size), samples)
 
 
 def _facts(path: Path, stream: AudioStream) -> AudioFacts:
@@ -170,26 +169,14 @@ def _decode(
     answers = decode_utterances(model, samples, options, [ask] * len(waiting))
     for heard, answer in zip(waiting, answers, strict=True):
         heard.hypotheses = answer.hypotheses
-        start = _seconds(heard.chunk.start)
+        start = _seconds(heard.chunk.span.start)
         if answer.hypotheses:
             heard.words = answer.words(model.tokenizer, model.info.frame_seconds, start, ask.alternatives)
         if ask.lattice is not None:
             seconds = _seconds(len(heard.chunk.samples))
             lattice = answer.lattice(ask.lattice, model.info.frame_seconds, seconds)
             heard.lattice = lattice and lattice.moved(start, channel=0)
-        heard.chunk = _without_samples(heard.chunk)
-
-
-def _without_samples(chunk: Chunk) -> Chunk:
-    return Chunk(
-        chunk.index,
-        chunk.core_start,
-        chunk.core_end,
-        chunk.start,
-        chunk.end,
-        np.zeros(0, np.float32),
-        chunk.speech,
-    )
+        heard.chunk = Chunk(heard.chunk.span, np.zeros(0, np.float32))
 
 
 def _result(model: SpeechModel, state: _File, options: SearchOptions, ask: DecodeRequest) -> FileResult:
@@ -202,33 +189,17 @@ def _result(model: SpeechModel, state: _File, options: SearchOptions, ask: Decod
         try:
             best.append(best_of(heard.hypotheses))
         except EngineError as error:
-            place = f"{_seconds(heard.chunk.core_start):.1f} to {_seconds(heard.chunk.core_end):.1f} s"
+            place = (
+                f"{_seconds(heard.chunk.span.core_start):.1f} to {_seconds(heard.chunk.span.core_end):.1f} s"
+            )
             return FileResult(name, error=EngineError(f"{state.path.name}: at {place}: {error.message}"))
-    words = _words(spoken)
-    frames = model.cost(state.samples).frames
+    transcript = _transcript(model, state, options, ask)
     whole = len(state.heard) == len(spoken) == 1
     hypotheses = spoken[0].hypotheses if whole else [_joined(spoken, best, model.info.frame_seconds)]
-    nbest = tuple(
-        (hypothesis, model.tokenizer.decode(hypothesis.tokens).strip()) for hypothesis in hypotheses
-    )
-    text = nbest[0][1] if whole else " ".join(word.text for word in words)
-    transcript = _transcript(model, state, options, ask, words, text)
-    return FileResult(name, None, transcript, frames, nbest)
-
-
-def _words(spoken: Sequence[_Heard]) -> list[Word]:
-    """The words of all chunks in the file's seconds, each once."""
-    heard = [
-        ChunkWords(
-            core_start=part.chunk.core_start,
-            core_end=part.chunk.core_end,
-            start=part.chunk.start,
-            end=part.chunk.end,
-            words=part.words,
-        )
-        for part in spoken
-    ]
-    return list(heard[0].words) if len(heard) == 1 else stitch(heard)
+    nbest = tuple((each, model.tokenizer.decode(each.tokens).strip()) for each in hypotheses)
+    if whole:  # what the search wrote, marks without words included
+        transcript = transcript.model_copy(update={"text": nbest[0][1]})
+    return FileResult(name, None, transcript, model.cost(state.samples).frames, nbest)
 
 
 def _joined(spoken: Sequence[_Heard], best: Sequence[Hypothesis], frame_seconds: float) -> Hypothesis:
@@ -236,8 +207,11 @@ def _joined(spoken: Sequence[_Heard], best: Sequence[Hypothesis], frame_seconds:
     samples_a_frame = frame_seconds * SAMPLE_RATE
     rows = []
     for heard, hypothesis in zip(spoken, best, strict=True):
-        shift = round(heard.chunk.start / samples_a_frame)
-        first, end = heard.chunk.core_start / samples_a_frame, heard.chunk.core_end / samples_a_frame
+        shift = round(heard.chunk.span.start / samples_a_frame)
+        first, end = (
+            heard.chunk.span.core_start / samples_a_frame,
+            heard.chunk.span.core_end / samples_a_frame,
+        )
         columns = (hypothesis.tokens, hypothesis.times, hypothesis.durations, hypothesis.confidences)
         for token, time, duration, confidence in zip(*columns, strict=True):
             if first <= time + shift < end or len(spoken) == 1:
@@ -246,57 +220,34 @@ def _joined(spoken: Sequence[_Heard], best: Sequence[Hypothesis], frame_seconds:
     return Hypothesis(tokens, sum(h.score for h in best), times, durations, confidences)
 
 
-def _transcript(
-    model: SpeechModel,
-    state: _File,
-    options: SearchOptions,
-    ask: DecodeRequest,
-    words: list[Word],
-    text: str,
-) -> Transcript:
+def _transcript(model: SpeechModel, state: _File, options: SearchOptions, ask: DecodeRequest) -> Transcript:
     assert state.facts is not None
-    covered = sum(heard.chunk.core_end - heard.chunk.core_start for heard in state.heard)
-    speech = sum(h.chunk.core_end - h.chunk.core_start for h in state.heard if h.chunk.speech)
-    return Transcript(
-        audio=state.facts,
-        model=ModelFacts(name=model.info.name, sha256=model.info.sha256),
-        options={
-            "decoder": options.decoder,
-            "beam": options.beam,
-            "nbest": options.nbest,
-            "head": resolve_head(model, options),
-            "alternatives": ask.alternatives,
-            "lattice": ask.lattice,
-        },
-        coverage=Coverage(
-            audio_seconds=state.facts.duration,
-            covered_seconds=_seconds(covered),
-            speech_seconds=_seconds(speech),
-            ratio=covered / state.samples if state.samples else 1.0,
-        ),
-        text=text,
-        words=tuple(words),
-        segments=tuple(segments_of(words)),
-        nbest=_nbest(model, state) if options.nbest > 1 else (),
-        lattice=tuple(heard.lattice for heard in state.heard if heard.lattice is not None),
-    )
-
-
-def _nbest(model: SpeechModel, state: _File) -> tuple[ChunkNbest, ...]:
-    """What the search found in each chunk."""
-    return tuple(
-        ChunkNbest(
-            start=_seconds(heard.chunk.start),
-            end=_seconds(heard.chunk.end),
-            hypotheses=tuple(
-                NbestText(
-                    text=model.tokenizer.decode(each.tokens).strip(), score=round(each.score, SCORE_DIGITS)
-                )
-                for each in heard.hypotheses
-            ),
+    asked: dict[str, JsonValue] = {
+        "decoder": options.decoder,
+        "beam": options.beam,
+        "nbest": options.nbest,
+        "head": resolve_head(model, options),
+        "alternatives": ask.alternatives,
+        "lattice": ask.lattice,
+    }
+    chunks = [
+        DecodedChunk(
+            heard.chunk.span,
+            tuple(heard.words),
+            _nbest(model, heard) if options.nbest > 1 else (),
+            heard.lattice,
         )
         for heard in state.heard
-        if heard.chunk.speech
+    ]
+    facts = ModelFacts(name=model.info.name, sha256=model.info.sha256)
+    return transcript_of(None, chunks, state.samples, state.facts, facts, asked)
+
+
+def _nbest(model: SpeechModel, heard: _Heard) -> tuple[NbestText, ...]:
+    """What the search found in a chunk."""
+    return tuple(
+        NbestText(text=model.tokenizer.decode(each.tokens).strip(), score=round(each.score, SCORE_DIGITS))
+        for each in heard.hypotheses
     )
 
 

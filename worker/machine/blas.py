@@ -52,11 +52,6 @@ def preload_blas() -> BlasReport:
     return _from_wheel()
 
 
-def blas_status() -> str:
-    """One line for a person: which BLAS is in use and why."""
-    return str(preload_blas())
-
-
 def _slow(reason: str) -> BlasReport:
     return BlasReport("MLX's reference BLAS", None, False, f"slow: {reason}")
 
@@ -74,8 +69,8 @@ def _from_wheel() -> BlasReport:
     except ImportError:
         return _slow(f"neither {SYSTEM_LIBRARY} nor the wheel scipy-openblas32 is installed")
     folder = Path(scipy_openblas32.get_lib_dir())
-    found = next(iter(sorted(folder.glob("libscipy_openblas*.so*"))), None)
-    if found is None or _load(str(found)) is None:
+    library = next(iter(sorted(folder.glob("libscipy_openblas*.so*"))), None)
+    if library is None or _load(str(library)) is None:
         return _slow(f"the wheel scipy-openblas32 holds no library that loads ({folder})")
     if platform.machine() != "x86_64":
         return _slow(
@@ -83,7 +78,7 @@ def _from_wheel() -> BlasReport:
         )
     if not _load_shim():
         return _slow("the shim over scipy-openblas32 does not load")
-    return BlasReport("OpenBLAS", str(found), True, "the wheel scipy-openblas32")
+    return BlasReport("OpenBLAS", str(library), True, "the wheel scipy-openblas32")
 
 
 def _load_shim() -> bool:

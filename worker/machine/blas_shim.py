@@ -62,10 +62,10 @@ def shim_library(jumps: Mapping[str, str], soname: str) -> bytes:
     _put(image, HEADER_SIZE, b"".join(_program_header(*header) for header in headers))
     _put(image, hash_at, hash_table)
     wanted = [_symbol(offsets[target], 0, 0) for target in targets]
-    given = [
+    exported = [
         _symbol(offsets[name], code_at + index * STUB_SIZE, STUB_SIZE) for index, name in enumerate(names)
     ]
-    _put(image, symbols_at, bytes(SYMBOL_SIZE) + b"".join(wanted + given))
+    _put(image, symbols_at, bytes(SYMBOL_SIZE) + b"".join(wanted + exported))
     _put(image, strings_at, strings)
     for index in range(count):
         slot, stub = slots_at + 8 * index, code_at + STUB_SIZE * index

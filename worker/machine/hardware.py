@@ -1,4 +1,7 @@
-"""What this machine is, told without touching MLX: chip, cores, memory, and whether it has an Apple GPU."""
+"""What this machine is, without touching MLX: chip, cores, memory, and whether it has an Apple GPU.
+
+psutil knows no name of a chip, so that one comes from the system itself.
+"""
 
 import os
 import platform
@@ -6,6 +9,8 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from spool.errors import SettingsError
 
@@ -25,7 +30,7 @@ class Hardware:
     memory: int
     apple_gpu: bool
     gpu_cores: int | None = None
-    """Of the Apple GPU; None where there is none, or it does not tell."""
+    """Of the Apple GPU; None where there is none, or it does not say."""
 
     def __str__(self) -> str:
         gpu = f", {self.gpu_cores} GPU cores" if self.gpu_cores else ""
@@ -42,7 +47,7 @@ def this_machine() -> Hardware:
         machine=machine,
         chip=_chip(system) or machine or "unknown",
         cores=_cores(),
-        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        memory=psutil.virtual_memory().total,
         apple_gpu=system == "Darwin" and machine == "arm64",
         gpu_cores=_gpu_cores(system),
     )
@@ -76,8 +81,8 @@ def _gpu_cores(system: str) -> int | None:
     answer = subprocess.run(
         ["ioreg", "-r", "-c", "AGXAccelerator", "-d", "1"], capture_output=True, text=True, check=False
     )
-    found = re.search(r'"gpu-core-count"\s*=\s*(\d+)', answer.stdout)
-    return int(found[1]) if found else None
+    match = re.search(r'"gpu-core-count"\s*=\s*(\d+)', answer.stdout)
+    return int(match[1]) if match else None
 
 
 def _cores() -> int:

@@ -35,6 +35,7 @@ from worker.segmentation.levels import (
     levels_of,
     quietest,
 )
+from worker.segmentation.spans import ChunkSpan
 
 Samples = NDArray[np.float32]
 
@@ -59,20 +60,15 @@ class ChunkOptions:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """One piece of one channel; positions are samples at 16 kHz from the start of the recording.
+    """One piece of one channel: its place, and the samples of core and context (float32 `[end - start]`)."""
 
-    `samples` (float32, `[end - start]`) hold the core and its context: start <= core_start < core_end <=
-    end.
-    """
-
-    index: int
-    core_start: int
-    core_end: int
-    start: int
-    end: int
+    span: ChunkSpan
     samples: Samples
-    speech: bool
-    channel: int = 0
+
+    @property
+    def speech(self) -> bool:
+        """Whether the engine is to be asked."""
+        return self.span.speech
 
 
 def plan_chunks(blocks: Iterable[Samples], options: ChunkOptions | None = None) -> Iterator[Chunk]:
@@ -129,16 +125,16 @@ class ChunkPlanner:
         cut = _Decision(ahead, ended, self._lead, self._options).cut()
         lead = self._lead if cut.speech else 0
         stop = self._lead + cut.length + cut.after
-        chunk = Chunk(
+        span = ChunkSpan(
+            channel=self._channel,
             index=self._index,
             core_start=self._core,
             core_end=self._core + cut.length,
             start=self._core - lead,
             end=self._core + cut.length + cut.after,
-            samples=np.array(held[self._lead - lead : stop], dtype=np.float32),
             speech=cut.speech,
-            channel=self._channel,
         )
+        chunk = Chunk(span, np.array(held[self._lead - lead : stop], dtype=np.float32))
         keep = self._lead + cut.length - cut.after
         self._parts = [held[keep:].copy()]  # a view would keep all of it
         self._held = len(self._parts[0])

@@ -20,6 +20,7 @@ from itertools import pairwise
 
 from spool.domain.transcript import Word
 from worker.audio.resample import SAMPLE_RATE
+from worker.segmentation.spans import ChunkSpan
 
 SAME_SECONDS = 0.5
 OTHER_SECONDS = 0.25
@@ -29,14 +30,10 @@ _FRAME_SECONDS = 0.08
 
 @dataclass(frozen=True)
 class ChunkWords:
-    """What was heard in one chunk: samples at 16 kHz, and words by start in seconds of the recording."""
+    """What was heard in one chunk: words by start, in seconds of the recording."""
 
-    core_start: int
-    core_end: int
-    start: int
-    end: int
+    span: ChunkSpan
     words: Sequence[Word]
-    channel: int = 0
 
 
 def stitch(chunks: Sequence[ChunkWords]) -> list[Word]:
@@ -47,15 +44,15 @@ def stitch(chunks: Sequence[ChunkWords]) -> list[Word]:
     the words heard beyond the core are kept.
     """
     words: list[Word] = []
-    for channel in sorted({chunk.channel for chunk in chunks}):
-        mine = sorted((c for c in chunks if c.channel == channel), key=lambda c: c.core_start)
-        words += _in_order(_one_channel(mine), channel)
+    for channel in sorted({chunk.span.channel for chunk in chunks}):
+        own = sorted((c for c in chunks if c.span.channel == channel), key=lambda c: c.span.core_start)
+        words += _in_order(_one_channel(own), channel)
     return words
 
 
 def _one_channel(chunks: Sequence[ChunkWords]) -> list[Word]:
     lists = [list(chunk.words) for chunk in chunks]
-    for index, (left, right) in enumerate(pairwise(chunks)):
+    for index, (left, right) in enumerate(pairwise(chunk.span for chunk in chunks)):
         seam = left.core_end
         if right.core_start == seam and (left.end > seam or right.start < seam):
             span = (right.start / SAMPLE_RATE, left.end / SAMPLE_RATE)

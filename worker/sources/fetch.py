@@ -1,7 +1,7 @@
 """From a job's source to a file on this machine that the audio reader can open.
 
-Knows the four kinds of source and how each may fail: what is gone, forbidden or changed fails the job at
-once, a store or a server that does not answer is worth a retry. Knows no audio and no state of a job.
+Owns the four kinds of source and how each may fail: what is missing, forbidden or changed fails the job at
+once; a store or a server that does not answer is worth a retry. Knows no audio and no state of a job.
 """
 
 import contextlib
@@ -90,7 +90,7 @@ class Sources:
         return settings.source_max_bytes if source.kind in {"s3", "file"} else settings.upload_max_bytes
 
     def _file(self, source: Source, name: str) -> Path:
-        """A file where it lies. Links are resolved first: what counts is where the bytes are."""
+        """The path of a `file://` source. Links are resolved: the rules apply to where the bytes are."""
         parts = urlsplit(source.uri)
         # Through bytes, since a name on disk need not be UTF-8; the address holds it percent-encoded.
         path = Path(os.fsdecode(unquote_to_bytes(parts.path)) if parts.scheme == "file" else source.uri)
@@ -98,12 +98,12 @@ class Sources:
             real = path.resolve(strict=True)
         except FileNotFoundError:
             raise SourceMissing(f"{name}: {path} is not there (any more).") from None
-        except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links
+        except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
             raise SourceForbidden(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
         if not any(real.is_relative_to(root) for root in self._settings.source_roots):
-            raise SourceForbidden(f"{name}: {path} lies outside the folders that SPOOL_SOURCE_ROOTS allows.")
+            raise SourceForbidden(f"{name}: {path} is outside the folders that SPOOL_SOURCE_ROOTS allows.")
         if any(real.is_relative_to(own.resolve()) for own in self._settings.own_folders):
-            raise SourceForbidden(f"{name}: {path} lies where Spool keeps its own things.")
+            raise SourceForbidden(f"{name}: {path} is in a folder of Spool's own.")
         if not real.is_file():
             raise SourceForbidden(f"{name}: {path} is not a regular file.")
         size = real.stat().st_size

@@ -66,9 +66,13 @@ class Letters:
 @dataclass(frozen=True)
 class HeadAlone:
     transducer: Transducer
-    heads: frozenset[str]
-    ctc: None = None
+    kind: str
     tokenizer: Letters = Letters()
+
+    @property
+    def heads(self) -> dict[str, Transducer]:
+        """The one head, by its name."""
+        return {self.kind: self.transducer}
 
 
 def write_arpa(path: Path, pairs: int = 20_000) -> str:
@@ -117,16 +121,16 @@ def random_head(kind: str) -> HeadAlone:
     joint.joint_net[2].weight = draw(3 * HIDDEN**-0.5, outputs, HIDDEN)
     joint.joint_net[2].bias = mx.where(mx.arange(outputs) == VOCABULARY, BLANK_BIAS[kind], 0.0)
     config = JointConfig(HIDDEN, durations=durations)
-    return HeadAlone(Transducer(prediction, joint, config, VOCABULARY), frozenset([kind]))
+    return HeadAlone(Transducer(prediction, joint, config, VOCABULARY), kind)
 
 
 def best_of(repeats: int, run: Callable[[], list[list[Hypothesis]]]) -> tuple[float, list[list[Hypothesis]]]:
-    seconds, found = [], run()
+    seconds, result = [], run()
     for _ in range(repeats):
         begun = time.process_time()
-        found = run()
+        result = run()
         seconds.append(time.process_time() - begun)
-    return min(seconds), found
+    return min(seconds), result
 
 
 def report(name: str, seconds: float, audio: float, base: float, note: str = "") -> None:
@@ -157,9 +161,9 @@ def measure(
             for name, fusion in FUSIONS.items()
         ]
     for name, options, asked in rows:
-        seconds, found = best_of(repeats, lambda o=options, a=asked: search(model, encoded, o, a))  # type: ignore[misc, arg-type]
+        seconds, result = best_of(repeats, lambda o=options, a=asked: search(model, encoded, o, a))  # type: ignore[misc, arg-type]
         base = base or seconds
-        tokens = sum(len(row[0].tokens) for row in found) / encoded.lengths.sum()
+        tokens = sum(len(row[0].tokens) for row in result) / encoded.lengths.sum()
         report(f"{heading} {name}", seconds, audio, base, f"{tokens:.2f} tokens a frame")
 
 

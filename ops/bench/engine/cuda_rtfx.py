@@ -67,7 +67,7 @@ def fastest(rounds: int, call: Callable[[], object]) -> float:
     return min(taken)
 
 
-class WorkerContext:
+class GpuBench:
     """One backend on the default device."""
 
     def __init__(self, tiny: bool, rounds: int) -> None:
@@ -134,7 +134,7 @@ def measure(chosen: argparse.Namespace) -> None:
     from worker.machine.blas import preload_blas
 
     preload_blas()
-    bench = WorkerContext(chosen.tiny, chosen.rounds)
+    bench = GpuBench(chosen.tiny, chosen.rounds)
     print(bench.agreement(chosen.seconds))
     names = ["encoder", *SEARCHES, "with beam 8"]
     print(

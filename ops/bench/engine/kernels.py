@@ -61,9 +61,9 @@ SMALL = Shape(batch=8, frames=125, width=144, heads=4, channels=144, mels=80)
 
 
 def random(*shape: int) -> mx.array:
-    made = mx.random.normal(shape)
-    mx.eval(made)
-    return made
+    array = mx.random.normal(shape)
+    mx.eval(array)
+    return array
 
 
 def _dense(s: Shape) -> list[Row]:
@@ -121,8 +121,8 @@ def _convolutions(s: Shape) -> list[Row]:
 
     def plain_glu() -> mx.array:
         value, gate = mx.split(x, 2, axis=-1)
-        made = mx.conv1d(value * mx.sigmoid(gate), kernel1d, padding=4, groups=s.width) + shift
-        return made * mx.sigmoid(made)
+        output = mx.conv1d(value * mx.sigmoid(gate), kernel1d, padding=4, groups=s.width) + shift
+        return output * mx.sigmoid(output)
 
     images, image_full = (
         random(2, 2 * s.frames, s.mels // 4, s.channels),

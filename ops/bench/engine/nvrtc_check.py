@@ -38,13 +38,13 @@ struct Strides { int64_t size[10]; int64_t operator[](int i) const { return size
 
 def launches() -> list[tuple[str, Launched]]:
     patch = pytest.MonkeyPatch()
-    found = []
+    kernels_seen = []
     for case in CASES:
         for dtype in DTYPES:
             with recorded(patch) as seen:
                 case.run(*case.make(9, DTYPES[dtype]))
-            found += [(f"{case.name} {dtype}", each) for each in seen]
-    return found
+            kernels_seen += [(f"{case.name} {dtype}", each) for each in seen]
+    return kernels_seen
 
 
 def compile_with(nvrtc: ctypes.CDLL, source: str, options: list[str]) -> tuple[bool, str]:

@@ -57,30 +57,33 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--beam", type=int, default=8)
     parser.add_argument("--turns", type=int, default=7)
-    told = parser.parse_args()
-    with open_audio(told.recording) as stream:
+    arguments = parser.parse_args()
+    with open_audio(arguments.recording) as stream:
         audio = np.concatenate([block[:, 0] for block in stream.blocks()])
-    audio = np.resize(audio, int(told.seconds * SAMPLE_RATE))
+    audio = np.resize(audio, int(arguments.seconds * SAMPLE_RATE))
     chance = random.Random(7)
-    lists = [words(chance, told.phrases) for _ in range(told.jobs)]
+    lists = [words(chance, arguments.phrases) for _ in range(arguments.jobs)]
     kinds = {
-        "none": [NOTHING] * told.jobs,
-        "one list for all": [DecodeRequest(phrases=lists[0])] * told.jobs,
+        "none": [NOTHING] * arguments.jobs,
+        "one list for all": [DecodeRequest(phrases=lists[0])] * arguments.jobs,
         "a list a job": [DecodeRequest(phrases=each) for each in lists],
     }
-    limits = BatchLimits(utterances=told.jobs, samples=told.jobs * len(audio))
-    options = EngineOptions(slots=told.jobs, slot_samples=len(audio), limits=limits)
+    limits = BatchLimits(utterances=arguments.jobs, samples=arguments.jobs * len(audio))
+    options = EngineOptions(slots=arguments.jobs, slot_samples=len(audio), limits=limits)
     engine = Engine(options).start()
     try:
-        engine.describe(told.model).result()
+        engine.describe(arguments.model).result()
         taken: dict[str, list[float]] = {kind: [] for kind in kinds}
-        for _ in range(told.turns + 1):
+        for _ in range(arguments.turns + 1):
             for kind, asks in kinds.items():
-                taken[kind].append(batch_seconds(engine, told.model, audio, asks, told.beam))
+                taken[kind].append(batch_seconds(engine, arguments.model, audio, asks, arguments.beam))
     finally:
         engine.close()
     plain = min(taken["none"][1:])
-    print(f"{told.jobs} jobs x {told.seconds:g} s, beam {told.beam}, {told.phrases} phrases a list")
+    print(
+        f"{arguments.jobs} jobs x {arguments.seconds:g} s, beam {arguments.beam}, "
+        f"{arguments.phrases} phrases a list"
+    )
     for kind, (first, *rest) in taken.items():
         print(f"{kind:17} {min(rest):7.3f} s  x{min(rest) / plain:.2f}   first {first:.3f} s")
 

@@ -23,7 +23,7 @@ FACTOR = 1.5
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("models", nargs="*", default=["demo", "random"])
+    parser.add_argument("models", nargs="*", default=["demo-tdt", "random"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--clock", choices=["processor", "wall"], default="processor")
@@ -46,10 +46,10 @@ class Check:
         others = self._others()
         calibration = [replace(each, seconds=1) for each in BATCHES] if self._tiny else list(BATCHES)
         # One after the other in each round, so that a busier minute is everybody's.
-        found = measure(recognizer, speech, [*calibration, *others], self._rounds)  # type: ignore[arg-type]
+        measured = measure(recognizer, speech, [*calibration, *others], self._rounds)  # type: ignore[arg-type]
         runs = [
             replace(run, seconds=run.processor_seconds) if self._clock == "processor" else run
-            for run in found
+            for run in measured
         ]
         usual = statistics.median(run.tokens for run in runs if run.batch.decoder == "greedy")
         speaks = [usual / FACTOR <= run.tokens <= usual * FACTOR for run in runs]
@@ -99,7 +99,7 @@ class Check:
         from worker.diagnostics.bench import made_up_speech, speech_of
         from worker.engine.recognizer import ModelRecognizer, load_recognizer
 
-        if name == "demo":
+        if name == "demo-tdt":
             return (
                 load_recognizer("models/demo"),
                 read_shape("models/demo"),

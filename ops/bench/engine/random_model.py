@@ -66,9 +66,13 @@ class HeadAlone:
     """A transducer as a search takes a model."""
 
     transducer: Transducer
-    heads: frozenset[str]
-    ctc: None = None
+    kind: str
     tokenizer: None = None
+
+    @property
+    def heads(self) -> dict[str, Transducer]:
+        """The one head, by its name."""
+        return {self.kind: self.transducer}
 
 
 def random_encoder(config: EncoderConfig, dtype: mx.Dtype = mx.float32) -> ConformerEncoder:
@@ -123,7 +127,7 @@ def random_head(size: Size, kind: str = "tdt", dtype: mx.Dtype = mx.float32) -> 
     joint.joint_net[2].weight = draw(3 * hidden**-0.5, outputs, hidden)
     joint.joint_net[2].bias = mx.zeros(outputs, dtype)
     mx.eval(prediction.parameters(), joint.parameters())
-    head = HeadAlone(Transducer(prediction, joint, config, labels), frozenset([kind]))
+    head = HeadAlone(Transducer(prediction, joint, config, labels), kind)
     settle_rate(head, joint, random_frames(4, 4.0, width, dtype), kind)
     return head
 
@@ -140,9 +144,9 @@ def settle_rate(head: HeadAlone, joint: JointNetwork, sample: Frames, kind: str 
     low, high, seen = -5.0, 40.0, []
     for _ in range(10):
         middle = (low + high) / 2
-        found = rate(middle)
-        seen.append((abs(found - TOKENS_A_FRAME), middle))
-        low, high = (middle, high) if found > TOKENS_A_FRAME else (low, middle)
+        measured = rate(middle)
+        seen.append((abs(measured - TOKENS_A_FRAME), middle))
+        low, high = (middle, high) if measured > TOKENS_A_FRAME else (low, middle)
     rate(min(seen)[1])
 
 

@@ -40,13 +40,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def best(rounds: int, call: Callable[[], Made]) -> tuple[float, Made]:
     """Least processor seconds, and what came of it; `rounds` >= 1."""
     begun = time.process_time()
-    made = call()
+    result = call()
     taken = [time.process_time() - begun]
     for _ in range(rounds - 1):
         begun = time.process_time()
-        made = call()
+        result = call()
         taken.append(time.process_time() - begun)
-    return min(taken), made
+    return min(taken), result
 
 
 class Tables:
@@ -141,9 +141,9 @@ class Tables:
         from worker.decode.types import SearchOptions
 
         options = SearchOptions(head=kind) if beam is None else SearchOptions("beam", beam=beam, head=kind)
-        taken, found = best(self.rounds, lambda: search(head, frames, options))  # type: ignore[arg-type]
+        taken, result = best(self.rounds, lambda: search(head, frames, options))  # type: ignore[arg-type]
         milliseconds = 1e3 * taken / float(frames.lengths.sum()) / FRAME_SECONDS  # type: ignore[attr-defined]
-        return f"{milliseconds:.2f} ({tokens_a_frame(found, frames):.2f})"  # type: ignore[arg-type]
+        return f"{milliseconds:.2f} ({tokens_a_frame(result, frames):.2f})"  # type: ignore[arg-type]
 
 
 def _row(name: str, cells: dict[str, str]) -> None:

@@ -44,7 +44,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @dataclass
-class WorkerContext:
+class ApiBench:
     """A running API and what asks it."""
 
     url: str
@@ -103,7 +103,7 @@ class WorkerContext:
         return lambda: request("POST", "/v1/jobs", headers, body)
 
 
-def reads(bench: WorkerContext) -> None:
+def reads(bench: ApiBench) -> None:
     """Looks at single jobs, any of all there are."""
     of_project = max(1, bench.rows // PROJECTS - 1)
 
@@ -116,14 +116,14 @@ def reads(bench: WorkerContext) -> None:
     bench.say("status reads", f"≥ {READS:.0f}/s, p99 ≤ {READ_MS:.0f} ms", figure, held, note)
 
 
-def submissions(bench: WorkerContext) -> None:
+def submissions(bench: ApiBench) -> None:
     """Single submissions of a file, each with its key; the relay sends their hints meanwhile."""
     load, note = bench.measured(bench.posts)
     figure = f"{load.per_second:.0f}/s, p50 {load.percentile(0.5):.0f} ms, p99 {load.percentile(0.99):.0f} ms"
     bench.say("single submissions", f"≥ {SUBMISSIONS:.0f}/s", figure, load.per_second >= SUBMISSIONS, note)
 
 
-def reports(bench: WorkerContext) -> None:
+def reports(bench: ApiBench) -> None:
     """The cost report of all lines, by each grouping, of all projects; the slower of two."""
     end = datetime.now(UTC).date() + timedelta(days=1)
     for group in GROUPS:
@@ -132,7 +132,7 @@ def reports(bench: WorkerContext) -> None:
         bench.say(f"costs by {group}", f"≤ {REPORT_S:.0f} s", f"{took:.2f} s", took <= REPORT_S)
 
 
-def pages(bench: WorkerContext) -> None:
+def pages(bench: ApiBench) -> None:
     """Lists with filters, a batch, the overview and the metrics."""
     since = (datetime.now(UTC) - timedelta(days=9)).strftime("%Y-%m-%dT%H:%M:%SZ")
     asked = {
@@ -153,21 +153,21 @@ def pages(bench: WorkerContext) -> None:
     bench.say("metrics", f"≤ {REPORT_S:.0f} s", f"{took:.2f} s", took <= REPORT_S, "kept for 5 s and more")
 
 
-def _slowest(bench: WorkerContext, path: str, *, admin: bool, times: int = 2) -> float:
+def _slowest(bench: ApiBench, path: str, *, admin: bool, times: int = 2) -> float:
     """Seconds of the slowest of a few, after one that nobody counts."""
-    found = []
+    times_seen = []
     for number in range(times + (times > 1)):
         load, _ = bench.measured(bench.gets(lambda _dice, _project: path, admin=admin), 1, 0.001)
-        found.append(load.seconds[0])
+        times_seen.append(load.seconds[0])
         del number
-    return max(found[1:] or found)
+    return max(times_seen[1:] or times_seen)
 
 
 PARTS = {"reads": reads, "submissions": submissions, "reports": reports, "pages": pages}
 
 
 @contextlib.contextmanager
-def running(url: str, postgres: psutil.Process, arguments: argparse.Namespace) -> Iterator[WorkerContext]:
+def running(url: str, postgres: psutil.Process, arguments: argparse.Namespace) -> Iterator[ApiBench]:
     """The API over this database, with keys of its own; what it was asked to write is removed again."""
     database, home = Database(url), temporary_home()
     source = home / "in" / "reel.wav"
@@ -181,7 +181,7 @@ def running(url: str, postgres: psutil.Process, arguments: argparse.Namespace) -
             EmbeddedRedis(home) as redis,
             _api(url, redis.url, source.parent, home, arguments) as (api, address),
         ):
-            yield WorkerContext(
+            yield ApiBench(
                 address,
                 api,
                 postgres,
@@ -206,7 +206,7 @@ def _api(
     url: str, redis: str, sources: Path, home: Path, arguments: argparse.Namespace
 ) -> Iterator[tuple[psutil.Process, str]]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOL_")}
-    told = {
+    environment = {
         "SPOOL_HOME": str(home),
         "SPOOL_DATABASE_URL": url,
         "SPOOL_REDIS_URL": redis,
@@ -217,7 +217,7 @@ def _api(
     announced, log = home / "api.json", home / "api.log"
     command = [sys.executable, "-m", "api", "--port", "0", "--announce", str(announced)]
     with log.open("wb") as output:
-        process = subprocess.Popen(command, env=kept | told, cwd=ROOT, stdout=output, stderr=output)
+        process = subprocess.Popen(command, env=kept | environment, cwd=ROOT, stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + 120
         while not announced.exists():

@@ -77,8 +77,8 @@ def host(told: Told, parent: "Connection[Any, Any]") -> None:
     seen.sweeps.clear()
     time.sleep(told.seconds)
     after = [worker.done for worker in workers]
-    found = Seen([new - old for new, old in zip(after, before, strict=True)], [*seen.claims], [*seen.sweeps])
-    parent.send(found)
+    result = Seen([new - old for new, old in zip(after, before, strict=True)], [*seen.claims], [*seen.sweeps])
+    parent.send(result)
     parent.recv()
     # All at once: each waits for the batch at hand.
     for worker in workers:

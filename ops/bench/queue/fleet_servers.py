@@ -98,7 +98,7 @@ def grounded(folder: Path, rows: int, audio: float, concurrency: int) -> Iterato
             if counts:
                 database.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
             assert redis.process is not None
-            told = {
+            environment = {
                 "SPOOL_HOME": str(home),
                 "SPOOL_DATABASE_URL": url,
                 "SPOOL_REDIS_URL": redis.url,
@@ -109,11 +109,11 @@ def grounded(folder: Path, rows: int, audio: float, concurrency: int) -> Iterato
                 "SPOOL_CONCURRENCY": str(concurrency),
             }
             processes = psutil.Process(server.pid), psutil.Process(redis.process.pid)
-            found = Ground(database, *processes, told, sound, counts)
+            ground = Ground(database, *processes, environment, sound, counts)
             try:
-                yield found
+                yield ground
             finally:
-                found.clear()
+                ground.clear()
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -123,5 +123,5 @@ def _counts_statements() -> bool:
     config = find_binaries() / "pg_config"
     if not config.exists():
         return False
-    told = subprocess.run([config, "--sharedir"], capture_output=True, text=True, check=False)
-    return (Path(told.stdout.strip()) / "extension" / "pg_stat_statements.control").exists()
+    config_output = subprocess.run([config, "--sharedir"], capture_output=True, text=True, check=False)
+    return (Path(config_output.stdout.strip()) / "extension" / "pg_stat_statements.control").exists()

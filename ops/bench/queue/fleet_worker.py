@@ -218,9 +218,9 @@ class FleetWorker:
         queues = [queue_name(settings.pool, settings.worker_name), queue_name(settings.pool)]
         with redis_client(settings.redis_url) as broker:
             while not self._stopping.is_set():
-                found = broker.brpop(queues, timeout=POP_SECONDS)
-                if found is not None:
-                    self._work(_job_of(found[1]))
+                message = broker.brpop(queues, timeout=POP_SECONDS)
+                if message is not None:
+                    self._work(_job_of(message[1]))
 
     def _work(self, hinted: str | None) -> None:
         """What the task of `worker.app` does."""

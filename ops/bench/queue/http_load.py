@@ -42,10 +42,10 @@ class Load:
 
 def request(method: str, path: str, headers: dict[str, str], body: bytes = b"") -> Request:
     """The bytes of a request."""
-    told = {"Host": "localhost", **headers}
+    all_headers = {"Host": "localhost", **headers}
     if body:
-        told["Content-Length"] = str(len(body))
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in told.items())]
+        all_headers["Content-Length"] = str(len(body))
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in all_headers.items())]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 

@@ -108,12 +108,12 @@ def manifest(lines: int) -> Iterator[bytes]:
 
 
 def _line(number: int) -> bytes:
-    told = {
+    entry = {
         "source": f"s3://archive/1974/reel-{number:06}.flac",
         "custom_id": f"reel-{number}",
         "tags": {"box": str(number // 100)},
     }
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(entry).encode() + b"\n"
 
 
 def _peak_mb() -> int:

@@ -61,15 +61,19 @@ def main() -> None:
     parser.add_argument("--sqlite", action="store_true")
     parser.add_argument("--explain", action="store_true")
     parser.add_argument("--overtake", type=int, default=0)
-    told = parser.parse_args()
-    found: dict[str, object] = {}
-    for rows in told.rows:
-        with database(sqlite=told.sqlite) as db:
-            found[f"{rows} waiting"] = costs(db, rows, told.others, told.claims, explain=told.explain)
-    if told.overtake:
-        with database(sqlite=told.sqlite) as db:
-            found[f"high behind {told.overtake} low"] = overtaken(db, told.overtake, told.others)
-    print(json.dumps(found, indent=2))
+    arguments = parser.parse_args()
+    results: dict[str, object] = {}
+    for rows in arguments.rows:
+        with database(sqlite=arguments.sqlite) as db:
+            results[f"{rows} waiting"] = costs(
+                db, rows, arguments.others, arguments.claims, explain=arguments.explain
+            )
+    if arguments.overtake:
+        with database(sqlite=arguments.sqlite) as db:
+            results[f"high behind {arguments.overtake} low"] = overtaken(
+                db, arguments.overtake, arguments.others
+            )
+    print(json.dumps(results, indent=2))
 
 
 @contextmanager
@@ -105,13 +109,13 @@ def fill(
         now=now,
         numbers=_NUMBERS[db.dialect],
     )
-    told = (options or JobOptions()).model_dump_json()
+    options_json = (options or JobOptions()).model_dump_json()
     if postgresql:
         statement = statement.replace(":options", "CAST(:options AS json)")
     with db.begin() as tx:
         if postgresql:
             tx.execute(text("SET LOCAL statement_timeout = 0"))
-        tx.execute(text(statement), {"rows": rows, "uri": uri, "options": told})
+        tx.execute(text(statement), {"rows": rows, "uri": uri, "options": options_json})
         tx.execute(
             text(f"INSERT INTO outbox (job_id, queue, due_at) SELECT id, 'spool.cpu', {now} FROM jobs")
         )

@@ -57,9 +57,9 @@ class Watch:
             ).all()
         if states.get(JobState.QUEUED.value):
             for name, seen, busy in rows:
-                found = self.samples.setdefault(name, [])
-                if busy and (not found or found[-1][0] != seen):
-                    found.append((seen, int(busy)))
+                values = self.samples.setdefault(name, [])
+                if busy and (not values or values[-1][0] != seen):
+                    values.append((seen, int(busy)))
         return sum(number for state, number in states.items() if not JobState(state).terminal)
 
     @property
@@ -129,7 +129,7 @@ def through_queue(fleet: Fleet, files: Sequence[Recording], count: int, decoder:
 
 def _through(fleet: Fleet, files: Sequence[Recording], decoder: str) -> tuple[float, Watch]:
     for one in files:
-        fleet.submit(one.path, "demo", decoder=decoder)
+        fleet.submit(one.path, "demo-tdt", decoder=decoder)
     watch, deadline = Watch(), time.monotonic() + PATIENCE_SECONDS
     while watch.look(fleet.db):
         if time.monotonic() > deadline:
@@ -154,7 +154,7 @@ def stack(server: PostgresServer, sources: Path, concurrency: int) -> Iterator[F
     home = temporary_home()
     url = server.create_database("queue_cost")
     migrations.upgrade(url)
-    told = {
+    environment = {
         "SPOOL_SOURCE_ROOTS": str(sources),
         "SPOOL_LEASE_SECONDS": "60",
         "SPOOL_SWEEP_SECONDS": "5",
@@ -165,7 +165,7 @@ def stack(server: PostgresServer, sources: Path, concurrency: int) -> Iterator[F
     }
     try:
         with EmbeddedRedis(home) as redis:
-            fleet = Fleet(home, url, redis.url, **told, **THREADS)
+            fleet = Fleet(home, url, redis.url, **environment, **THREADS)
             try:
                 yield fleet
             finally:
@@ -188,14 +188,21 @@ def compared(
         speed = audio / took
         first = first or speed
         idle = watch.idle
-        told = "too short" if idle is None else f"{idle:.1%} {'pass' if idle <= TARGET else 'MISS'}"
+        verdict = "too short" if idle is None else f"{idle:.1%} {'pass' if idle <= TARGET else 'MISS'}"
         if idle is not None and idle > TARGET:
             missed.append(f"{name}, {count} workers: idle")
         against = ""
         if count == 2 * arguments.workers[0]:
             against = f"{speed / first:.2f} {'pass' if speed / first >= TWICE else 'MISS'}"
             missed += [f"{name}: {count} workers"] if speed / first < TWICE else []
-        row(name, f"{count} worker{'s' * (count > 1)}", speed, told, f"{speed * alone / audio:.2f}", against)
+        row(
+            name,
+            f"{count} worker{'s' * (count > 1)}",
+            speed,
+            verdict,
+            f"{speed * alone / audio:.2f}",
+            against,
+        )
     return missed
 
 
@@ -225,11 +232,11 @@ def main() -> int:
         print("|---|---|---|---|---|---|---|")
         for name, short, long in (("short", arguments.short, 0), ("long", 0, arguments.long)):
             # One long one comes before a short one each.
-            made = list(recordings(folder / name, max(short, long, 1), long, arguments.long_seconds, 1))
-            files = [one for one in made if one.long == bool(long)]
+            paths = list(recordings(folder / name, max(short, long, 1), long, arguments.long_seconds, 1))
+            files = [one for one in paths if one.long == bool(long)]
             assert len(files) == (long or max(short, 1))
             if short or long:
-                least = next(one.path for one in made if not one.long)
+                least = next(one.path for one in paths if not one.long)
                 missed += compared(server, name, files, least, arguments)
     finally:
         server.close()

@@ -90,7 +90,7 @@ class Site:
         return process.wait(PATIENCE)
 
     def submit(self, version: str, *recordings: Path) -> list[str]:
-        found = []
+        job_ids = []
         for recording in recordings:
             with recording.open("rb") as file:
                 headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -98,8 +98,8 @@ class Site:
                     f"{self.urls[version]}/v1/jobs", headers=headers, files={"file": file}, timeout=60
                 )
             answer.raise_for_status()
-            found.append(str(answer.json()["id"]))
-        return found
+            job_ids.append(str(answer.json()["id"]))
+        return job_ids
 
     def ask(self, query: str, *values: object) -> list[tuple[object, ...]]:
         with self.postgres.connect(DATABASE) as connection:
@@ -226,17 +226,17 @@ def _site(old: str) -> Iterator[Site]:
         postgres.start()
         stop.callback(postgres.close)
         redis = stop.enter_context(EmbeddedRedis(home))
-        told = {
+        environment = {
             "SPOOL_HOME": str(home),
             "SPOOL_DATABASE_URL": postgres.create_database(DATABASE),
             "SPOOL_REDIS_URL": redis.url,
             "SPOOL_OBJECTS": (Path(folder) / "objects").as_uri(),
-            "SPOOL_MODELS": f"demo={ROOT / 'models' / 'demo'}",
+            "SPOOL_MODELS": f"demo-tdt={ROOT / 'models' / 'demo'}",
             "SPOOL_DISK_FLOOR_BYTES": "0",
             "SPOOL_LEASE_SECONDS": "120",
             "SPOOL_API_TOKEN": TOKEN,
         }
-        site = Site({"old": tree, "new": ROOT}, told, postgres, Path(folder))
+        site = Site({"old": tree, "new": ROOT}, environment, postgres, Path(folder))
         stop.callback(site.close)
         try:
             yield site

@@ -80,9 +80,11 @@ def pauses(mels: Mels, peaks: list[int], starts: list[int]) -> list[tuple[int, i
     low, high = np.percentile(level, (5, 75))
     quiet = np.concatenate([[False], level < low + QUIET * (high - low), [False]])
     edges = np.flatnonzero(quiet[1:] != quiet[:-1]).reshape(-1, 2)
-    found = enumerate(between_words(mels, peaks, starts), start=1)
+    utterances = enumerate(between_words(mels, peaks, starts), start=1)
     return [
-        (before, frame) for before, frame in found if any(a <= frame < b and b - a >= PAUSE for a, b in edges)
+        (before, frame)
+        for before, frame in utterances
+        if any(a <= frame < b and b - a >= PAUSE for a, b in edges)
     ]
 
 
@@ -136,7 +138,7 @@ def find_pauses(folder: Path, network: Network, encode: Callable[[str], list[int
     """Writes `pauses.json` about the set `train`, unless it is there: by clip, what `pauses` gives."""
     path = folder / "pauses.json"
     if not path.exists():
-        found = dict(_pauses(network, FeatureSet(folder, "train"), encode))
-        path.with_suffix(".part").write_text(json.dumps(found))
+        pauses = dict(_pauses(network, FeatureSet(folder, "train"), encode))
+        path.with_suffix(".part").write_text(json.dumps(pauses))
         path.with_suffix(".part").replace(path)
-        print(f"pauses: {sum(map(len, found.values()))} in {len(found)} recordings", flush=True)
+        print(f"pauses: {sum(map(len, pauses.values()))} in {len(pauses)} recordings", flush=True)

@@ -100,8 +100,8 @@ def in_turn(pieces: Sequence[Piece], pauses: Sequence[float], rng: Rng, bed: flo
     parts: list[Audio] = []
     for piece, pause in zip(pieces, pauses, strict=True):
         parts += [np.zeros(int(pause * RATE), np.float32), levelled(piece.audio)]
-    whole = np.concatenate([*parts, np.zeros(RATE // 2, np.float32)])
-    return (whole + 10 ** (bed / 20) * rng.standard_normal(len(whole))).astype(np.float32)
+    audio = np.concatenate([*parts, np.zeros(RATE // 2, np.float32)])
+    return (audio + 10 ** (bed / 20) * rng.standard_normal(len(audio))).astype(np.float32)
 
 
 def single_words(kinds: dict[str, list[Piece]]) -> list[Sample]:
@@ -136,26 +136,26 @@ def oddities(kinds: dict[str, list[Piece]], rng: Rng) -> list[Sample]:
     pauses = [float(rng.uniform(0.6, 2.0)) for _ in turns]
     for place in rng.choice(np.arange(1, len(turns)), 4, replace=False):
         pauses[int(place)] = float(rng.uniform(4.0, 8.0))
-    found = [Sample("long/pauses.flac", in_turn(turns, pauses, rng), text_of(turns), both)]
+    samples = [Sample("long/pauses.flac", in_turn(turns, pauses, rng), text_of(turns), both)]
     dialled = kinds["digit"][:12]
     phone = in_turn(dialled, [0.25] * len(dialled), rng, -50.0)
-    found.append(
+    samples.append(
         Sample("share-alike/phone.wav", phone, text_of(dialled), frozenset({"digits"}), 8_000, "ULAW")
     )
     row = kinds["digit"][12:20]
-    found.append(
+    samples.append(
         Sample(
             "share-alike/row.flac", in_turn(row, [0.2] * len(row), rng), text_of(row), frozenset({"digits"})
         )
     )
     studio = mixed_turns(kinds, 12, 3, 1, rng)
     audio = in_turn(studio, [0.4] * len(studio), rng, -80.0)
-    found.append(Sample("formats/studio-96k-24bit.flac", audio, text_of(studio), both, 96_000, "PCM_24"))
+    samples.append(Sample("formats/studio-96k-24bit.flac", audio, text_of(studio), both, 96_000, "PCM_24"))
     player = mixed_turns(kinds, 16, 6, 2, rng)
-    found.append(
+    samples.append(
         Sample("formats/player.m4a", in_turn(player, [0.5] * len(player), rng), text_of(player), both)
     )
-    return [*found, two_channels(kinds, rng)]
+    return [*samples, two_channels(kinds, rng)]
 
 
 def two_channels(kinds: dict[str, list[Piece]], rng: Rng) -> Sample:

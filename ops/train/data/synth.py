@@ -83,20 +83,22 @@ def foreign(texts: dict[str, list[str]], rng: Rng) -> Audio | None:
     """One to three sentences of a language that is in no test, in one voice; None where espeak-ng fails."""
     language = str(rng.choice(sorted(texts)))
     lines = texts[language]
-    said = ". ".join(lines[int(rng.integers(len(lines)))] for _ in range(int(rng.integers(1, 4))))
+    text = ". ".join(lines[int(rng.integers(len(lines)))] for _ in range(int(rng.integers(1, 4))))
     voice = PICO_FOREIGN.get(language)
     if voice and rng.random() < PICO_FOREIGN_SHARE and engines.has_pico():
-        samples = engines.say_pico(said, voice, rng)
+        samples = engines.say_pico(text, voice, rng)
     else:
-        samples = say(said, f"{language}+{rng.choice(VARIANTS)}", rng)
+        samples = say(text, f"{language}+{rng.choice(VARIANTS)}", rng)
     return None if samples is None else placed(samples[: 20 * RATE], rng)
 
 
 def foreign_texts() -> dict[str, list[str]]:
     """Sentences by espeak-ng's name of the language."""
-    found = {voice: messages(folder) for voice, folder in TRAINED_LANGUAGES.items()}
+    by_voice = {voice: messages(folder) for voice, folder in TRAINED_LANGUAGES.items()}
     return {
-        voice: lines + FOREIGN.get(voice, []) for voice, lines in found.items() if lines or voice in FOREIGN
+        voice: lines + FOREIGN.get(voice, [])
+        for voice, lines in by_voice.items()
+        if lines or voice in FOREIGN
     }
 
 
@@ -116,10 +118,10 @@ def wordless(speech: Path, minutes: float, seed: int) -> Iterator[tuple[str, Aud
         if kind == "babble":
             samples = noises.babble(count, rng, voices)
         elif kind == "foreign":
-            said = foreign(texts, rng)
-            if said is None:
+            text = foreign(texts, rng)
+            if text is None:
                 continue
-            samples = said
+            samples = text
         else:
             samples = noises.KINDS[kind](count, rng)
         left -= len(samples) / RATE

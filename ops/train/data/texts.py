@@ -66,8 +66,8 @@ def names(path: Path = NAMES) -> list[str]:
     """People and places: the capitalised words of the list, lower case."""
     if not path.exists():
         return []
-    found = (line.strip() for line in path.read_text().splitlines())
-    return [w.lower() for w in found if re.fullmatch(r"[A-Z][a-z]{2,9}", w)]
+    stripped = (line.strip() for line in path.read_text().splitlines())
+    return [w.lower() for w in stripped if re.fullmatch(r"[A-Z][a-z]{2,9}", w)]
 
 
 def outside(texts: Iterable[str], held: set[str]) -> list[str]:
@@ -132,7 +132,7 @@ def _span(text: str, rng: Rng) -> str:
 
 def messages(language: str, folder: Path = MESSAGES) -> list[str]:
     """Programs' messages in that language, three to thirty words each, without placeholders."""
-    found: set[str] = set()
+    seen: set[str] = set()
     for path in sorted((folder / language / "LC_MESSAGES").glob("*.mo")):
         try:
             with path.open("rb") as file:
@@ -142,5 +142,5 @@ def messages(language: str, folder: Path = MESSAGES) -> list[str]:
         for entry in vars(catalogue).get("_catalog", {}).values():
             for sentence in re.split(r"[\n.;:]", str(entry)):
                 if 3 <= len(sentence.split()) <= 30 and not re.search(r"[%<>={}_/\\\d|\a-]", sentence):
-                    found.add(" ".join(sentence.split()))
-    return sorted(found)
+                    seen.add(" ".join(sentence.split()))
+    return sorted(seen)

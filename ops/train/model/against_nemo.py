@@ -91,12 +91,12 @@ def loss() -> float:
     torch.Tensor.cuda = lambda self: self  # its reference form asks for a GPU that it does not need
     reference = TDTLossPytorch(blank=7, durations=durations, reduction="sum", sigma=sigma)
     expected = reference(theirs, targets, frames, labels)
-    found = -tdt_log_likelihood(ours, targets, frames, labels, durations, sigma).sum()
+    computed = -tdt_log_likelihood(ours, targets, frames, labels, durations, sigma).sum()
     expected.backward()
-    found.backward()
+    computed.backward()
     assert ours.grad is not None
     assert theirs.grad is not None
-    return max(_difference(found, expected), _difference(ours.grad, theirs.grad))
+    return max(_difference(computed, expected), _difference(ours.grad, theirs.grad))
 
 
 def main() -> None:

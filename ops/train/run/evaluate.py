@@ -30,9 +30,9 @@ from ops.train.data.synth import placed
 from ops.train.data.voices import FOREIGN, HELD_LANGUAGES, HELD_VARIANTS
 from spool.domain.transcript import Word
 from spool.wer import WordErrors, total_errors, word_errors
-from worker.decode.search import best_of, search
+from worker.decode.search import best_of
 from worker.decode.types import SearchOptions
-from worker.decode.words import words_of
+from worker.decode.utterances import NOTHING, decode_utterances
 from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_chunks
@@ -110,9 +110,9 @@ def decoded(model: NemoModel, audio: Sequence[Audio], options: SearchOptions) ->
         batch.append(i)
         last = place + 1 == len(order)
         if last or (len(batch) + 1) * len(audio[order[place + 1]]) > FRAMES_AT_ONCE:
-            found = search(model, model.encode([audio[k] for k in batch]), options)
-            for k, hypotheses in zip(batch, found, strict=True):
-                texts[k] = model.tokenizer.decode(best_of(hypotheses).tokens)
+            found = decode_utterances(model, [audio[k] for k in batch], options, [NOTHING] * len(batch))
+            for k, answer in zip(batch, found, strict=True):
+                texts[k] = model.tokenizer.decode(best_of(answer.hypotheses).tokens)
             batch = []
             mx.clear_cache()
     return texts
@@ -122,13 +122,13 @@ def through_chunks(
     model: NemoModel, audio: Audio, options: SearchOptions, lengths: ChunkOptions | None = None
 ) -> tuple[list[Word], list[Chunk]]:
     """The words of a recording as the worker hears it, chunk by chunk and stitched, and the chunks."""
-    heard, chunks = [], list(plan_chunks([audio], lengths))
+    chunks = list(plan_chunks([audio], lengths))
+    heard = []
     for chunk in chunks:
-        words = []
         if chunk.speech:
-            (hypotheses,) = search(model, model.encode([chunk.samples]), options)
-            words = words_of(best_of(hypotheses), model.tokenizer, model.frame_seconds, chunk.start / RATE)
-        heard.append(ChunkWords(chunk.core_start, chunk.core_end, chunk.start, chunk.end, words))
+            (answer,) = decode_utterances(model, [chunk.samples], options, [NOTHING])
+            words = answer.words(model.tokenizer, model.frame_seconds, chunk.span.start / RATE)
+            heard.append(ChunkWords(chunk.span, words))
     return stitch(heard), chunks
 
 
@@ -136,14 +136,14 @@ def long_recording(
     model: NemoModel, path: Path, options: SearchOptions
 ) -> tuple[WordErrors, WordErrors, float]:
     """Errors through chunks and stitching, errors cut at the reference segments, median error of starts."""
-    told = json.loads(path.with_suffix(".json").read_text())
-    audio = read_audio(path.with_name(told["audio"]))
+    reference = json.loads(path.with_suffix(".json").read_text())
+    audio = read_audio(path.with_name(reference["audio"]))
     words, _ = through_chunks(model, audio, options)
-    whole = word_errors(told["text"], " ".join(word.text for word in words))
-    pieces = [audio[int(s["start"] * RATE) : int(s["end"] * RATE)] for s in told["segments"]]
+    errors = word_errors(reference["text"], " ".join(word.text for word in words))
+    pieces = [audio[int(s["start"] * RATE) : int(s["end"] * RATE)] for s in reference["segments"]]
     texts = decoded(model, pieces, options)
-    cut = total_errors(word_errors(s["text"], t) for s, t in zip(told["segments"], texts, strict=True))
-    return whole, cut, time_error(told["words"], words)
+    cut = total_errors(word_errors(s["text"], t) for s, t in zip(reference["segments"], texts, strict=True))
+    return errors, cut, time_error(reference["words"], words)
 
 
 def time_error(told: Sequence[dict[str, Any]], words: Sequence[Word]) -> float:

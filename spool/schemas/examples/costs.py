@@ -1,8 +1,8 @@
 """Examples of costs for the OpenAPI page."""
 
-from typing import Any
+from spool.schemas.examples.jobs import Example
 
-_ROW: dict[str, Any] = {
+_ROW: Example = {
     "key": "2026-11-20",
     "audio_seconds": 147813.2,
     "engine_seconds": 2988.5,
@@ -12,7 +12,7 @@ _ROW: dict[str, Any] = {
     "per_audio_hour": "0.008087",
 }
 
-COSTS: dict[str, Any] = {
+COSTS: Example = {
     "start": "2026-11-20",
     "end": "2026-11-21",
     "group_by": "day",

@@ -1,8 +1,6 @@
 """The examples of the OpenAPI page about webhooks. Pure data; a test holds each against its schema."""
 
-from typing import Any
-
-Example = dict[str, Any]
+from spool.schemas.examples.jobs import Example
 
 WEBHOOK_ID = "whk_01JD5TB0M3V7C1X5Z9Q2W6E8R4"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, exists, func, literal, or_, select, true, update
 
-from spool.domain.jobs import Job, JobState, queue_name
+from spool.domain.jobs import TERMINAL, Job, JobState, queue_name
 from spool.store.queue.leases import MAX_CRASHES, take_back
 from spool.store.queue.queues import IN_ORDER, QUEUED, distinct_values, in_lane, lanes_waiting
 from spool.store.rows import add_hints
@@ -153,6 +153,7 @@ def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
     requeued = [job for job in taken if job.state is JobState.QUEUED]
     add_hints(tx, [(job.id, job.pool, job.worker) for job in requeued])
     _forget_refusals(tx, limits.batch)
+    _drop_ended(tx, limits.batch)
     rehinted = _hint_again(tx, limits)
     oldest = seconds_from_now(-IDEMPOTENCY_SECONDS)
     tx.execute(delete(idempotency).where(idempotency.c.created_at < oldest))
@@ -163,6 +164,26 @@ def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
         rehinted=tuple(rehinted),
         taken=tuple(taken),
     )
+
+
+def _drop_ended(tx: Connection, limit: int) -> None:
+    """Delete hints of jobs that have ended. A worker takes jobs without a message while there are any, so
+    these gather at the front of each queue; what stands behind other hints gets there as those are sent."""
+    for queue in tx.scalars(_QUEUES).all():
+        while True:
+            front = (
+                select(outbox.c.id, outbox.c.job_id)
+                .where(outbox.c.queue == queue)
+                .order_by(outbox.c.due_at, outbox.c.id)
+                .limit(limit)
+                .subquery()
+            )
+            ended = select(front.c.id).join(jobs, jobs.c.id == front.c.job_id)
+            ended = ended.where(jobs.c.state.in_([state.value for state in TERMINAL]))
+            ids = tx.scalars(ended).all()
+            tx.execute(delete(outbox).where(outbox.c.id.in_(ids)))
+            if len(ids) < limit:
+                break
 
 
 def _forget_refusals(tx: Connection, limit: int) -> None:

@@ -67,9 +67,9 @@ def test_a_batch_from_first_to_last(spool: Any, live: Live, manifest: Path, tmp_
 
 def test_what_goes_wrong_has_its_exit_code(spool: Any, manifest: Path, recordings: Path) -> None:
     assert "no file" in spool("submit", "gone.jsonl", code=2)[1]
-    assert "is a folder" in spool("submit", str(recordings), code=2)[1]
+    assert "is a local folder" in spool("submit", str(recordings), code=2)[1]
     assert "NAME=VALUE" in spool("submit", str(manifest), "--tag", "box", code=2)[1]
-    assert "none runs" in spool("submit", str(manifest), "--strict", code=4)[1]
+    assert "no job was created" in spool("submit", str(manifest), "--strict", code=4)[1]
     assert "no batch" in spool("status", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=4)[1]
     assert "no batch" in spool("results", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=4)[1]
 
@@ -92,7 +92,7 @@ def test_transcripts_become_files_below_the_folder_and_nowhere_else(
     for line in spool("results", batch)[0].splitlines():
         worker.finish(json.loads(line)["job"])
     folder = tmp_path / "out" / "transcripts"
-    assert "5 written" in spool("transcripts", batch, "-o", str(folder), "--format", "srt")[0]
+    assert "5 transcripts written" in spool("transcripts", batch, "-o", str(folder), "--format", "srt")[0]
     written = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.srt"))
     assert [name for name in written if not name.startswith("job_")] == [
         "away.srt",

@@ -49,13 +49,13 @@ def test_a_webhook_from_first_to_last(spool: Any) -> None:
         assert "answered 500" in listed
         assert "webhook.test" in listed
         spool("replay", hook["id"], code=2)
-        assert "1 will be sent again" in spool("replay", hook["id"], "--failed")
+        assert "will be sent again" in spool("replay", hook["id"], "--failed")
         new = json.loads(spool("rotate", hook["id"], "--json"))["secret"]
         again = receiver.at("/hook", 3)[-1]
         assert again.id == receiver.at("/hook")[1].id
         assert new != secret
-        assert "is enabled" in spool("enable", hook["id"])
-        assert "is removed" in spool("remove", hook["id"])
+        assert " enabled" in spool("enable", hook["id"])
+        assert " removed" in spool("remove", hook["id"])
         assert "no webhooks" in spool("list")
         spool("remove", hook["id"], code=4)
     finally:

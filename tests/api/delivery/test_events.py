@@ -143,7 +143,8 @@ def test_a_stream_that_is_cut_goes_on_with_nothing_lost_or_doubled(
             for one in told:
                 heard.append(one)
                 last = one.number or last
-                if len(heard) % 7 == 0:
+                # After the batch's last event there is nothing to come back for: the answer would be 204.
+                if len(heard) % 7 == 0 and one.kind != "batch.done":
                     break
         if heard[-1].kind == "end":
             break
@@ -174,7 +175,7 @@ def test_nobody_waits_in_silence(live: Live, recordings: Path, monkeypatch: pyte
     monkeypatch.setattr("api.delivery.sse.KEEP_ALIVE_S", 0.01)
     path = f"{live.url}/v1/jobs/{job_of(live, recordings)}/events"
     with httpx.Client(timeout=60, verify=False) as client, client.stream("GET", path) as response:
-        assert next(line for line in response.iter_lines() if line.startswith(":")) == ": still here"
+        assert next(line for line in response.iter_lines() if line.startswith(":")) == ": keep-alive"
 
 
 def test_a_stream_ends_with_its_key(

@@ -42,7 +42,7 @@ def gone(group: int) -> bool:
 
 def test_what_a_child_leaves_behind_is_found_by_its_group(tmp_path: Path) -> None:
     one = child(tmp_path, LEAVES_ONE_BEHIND)
-    assert one.stop(patience=20)
+    assert one.stop(timeout=20)
 
     (left,) = survivors([one.group])
     assert left.pid != one.pid
@@ -55,7 +55,7 @@ def test_what_a_child_leaves_behind_is_found_by_its_group(tmp_path: Path) -> Non
 def test_a_child_that_will_not_stop_is_ended(tmp_path: Path) -> None:
     one = child(tmp_path, STUBBORN)
     assert one.exit_code is None
-    assert not one.stop(patience=0.2)
+    assert not one.stop(timeout=0.2)
     assert one.exit_code == -9
     assert gone(one.group)
 
@@ -63,7 +63,7 @@ def test_a_child_that_will_not_stop_is_ended(tmp_path: Path) -> None:
 def test_a_child_that_has_ended_leaves_its_last_words(tmp_path: Path) -> None:
     one = child(tmp_path, "print('started'); print('no disk'); raise SystemExit(3)")
     until(lambda: one.exit_code is not None, "the child's end")
-    assert one.stop(patience=20)
+    assert one.stop(timeout=20)
     assert one.exit_code == 3
     assert one.last_words(1) == "no disk"
 

@@ -41,18 +41,19 @@ Parameters = dict[str, str] | None
 
 
 @pytest.fixture
-def settings(settings: Settings, s3_server: S3Server) -> Settings:
-    """With an object store that the examples' addresses lead to."""
+def settings(settings: Settings, database_url: str, s3_server: S3Server) -> Settings:
+    """On each database, with an object store that the addresses of the examples lead to."""
     client = s3_server.client()
     client.create_bucket(Bucket="archive")
     for number in range(3):
         client.put_object(Bucket="archive", Key=f"1974/reel-{number:04}.flac", Body=b"fLaC")
-    told = {
+    overrides = {
+        "database_url": database_url,
         "s3_endpoint_url": s3_server.endpoint,
         "s3_access_key_id": SecretStr(s3_server.access_key),
         "s3_secret_access_key": SecretStr(s3_server.secret_key),
     }
-    return settings.model_copy(update=told)
+    return settings.model_copy(update=overrides)
 
 
 def attempt(operation: Any, mode: GenerationMode, known: Parameters) -> set[int]:

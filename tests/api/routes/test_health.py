@@ -83,7 +83,7 @@ def test_a_part_that_hangs_holds_up_nobody() -> None:
     probes = Probes({"slow": hang, "quick": lambda: None})
     try:
         for _ in range(3):
-            checks = probes.ask(patience=0.05)
+            checks = probes.ask(timeout=0.05)
             assert checks["quick"].ok
             assert not checks["slow"].ok
             assert checks["slow"].detail == "no answer in 0.05 s"
@@ -119,7 +119,7 @@ def test_costs_are_grouped_and_their_groups_sum_to_the_total(
     report = http.get("/v1/costs", params={"group_by": group_by}).json()
 
     today = datetime.now(UTC).date().isoformat()
-    keys = {"day": [today], "project": ["a", "b"], "model": ["demo"], "worker": ["studio-1", "studio-2"]}
+    keys = {"day": [today], "project": ["a", "b"], "model": ["demo-tdt"], "worker": ["studio-1", "studio-2"]}
     assert [row["key"] for row in report["rows"]] == keys[group_by]
     assert report["total"] == {
         "key": "total",
@@ -162,14 +162,14 @@ def test_a_period_of_costs_is_whole_days_and_half_open(
 
 def test_workers_and_models_show_who_can_do_what(live: Live, http: httpx.Client) -> None:
     assert http.get("/v1/workers").json() == {"items": []}
-    assert http.get("/v1/models").json() == {"items": [{"name": "demo", "default": True, "workers": 0}]}
+    assert http.get("/v1/models").json() == {"items": [{"name": "demo-tdt", "default": True, "workers": 0}]}
 
     worker = live.work()
 
     (shown,) = http.get("/v1/workers").json()["items"]
     assert shown["id"] == worker.info.id
     assert (shown["name"], shown["state"], shown["alive"]) == ("studio-1", "ready", True)
-    assert (shown["models"], shown["price_per_hour"], shown["busy_seconds"]) == (["demo"], "3.6", 0.0)
+    assert (shown["models"], shown["price_per_hour"], shown["busy_seconds"]) == (["demo-tdt"], "3.6", 0.0)
     assert http.get("/v1/models").json()["items"][0]["workers"] == 1
 
 
@@ -194,7 +194,7 @@ def test_the_same_holds_over_postgresql_and_s3(
     running = start(settings)
     try:
         with httpx.Client(base_url=running.live.url, timeout=30) as http:
-            assert http.get("/readyz").json()["ready"] is True
+            until(lambda: http.get("/readyz").json()["ready"], "the stores' answers")
             headers = {"Idempotency-Key": "k"}
             job = http.post("/v1/jobs", files={"file": ("a.wav", b"RIFF")}, headers=headers).json()
             again = http.post("/v1/jobs", files={"file": ("a.wav", b"RIFF")}, headers=headers)

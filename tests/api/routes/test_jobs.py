@@ -35,7 +35,7 @@ def test_a_job_is_accepted_named_and_sent_to_the_queue(
         "reel 1.wav",
         "cpu",
     )
-    told = {"model": "demo", "decoder": "beam", "beam": 4, "channels": "mix", "nbest": 1, "boost": None}
+    told = {"model": "demo-tdt", "decoder": "beam", "beam": 4, "channels": "mix", "nbest": 1, "boost": None}
     assert told.items() <= job["options"].items()
     assert job["source"]["size"] == 44
     assert job["cost"]["billable"] == "0"
@@ -150,7 +150,7 @@ def test_a_lattice_is_fetched_where_it_was_asked_for(
     expected = archived(lattice, "reel") if form == "kaldi" else json.dumps([LATTICE]) + "\n"
     assert found.text == expected
     assert (asked["options"]["lattice"], asked["options"]["alternatives"]) == (5.0, 2)
-    assert "did not ask for one" in problem(missing, 404, "not_found")["detail"]
+    assert "submit the job with the option `lattice`" in problem(missing, 404, "not_found")["detail"]
     refused = http.post("/v1/jobs", json=file_job(recordings, options={"lattice": 5.0}))
     assert "greedy decoder knows one path" in refused.text
 

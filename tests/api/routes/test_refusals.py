@@ -221,7 +221,7 @@ def test_unknown_paths_and_methods_are_problems_too(http: httpx.Client) -> None:
     response = http.put("/v1/jobs")
     body = problem(response, 405, "method_not_allowed")
     assert response.headers["allow"] == "GET, POST"
-    assert body["detail"] == "PUT is not offered at /v1/jobs; GET, POST is."
+    assert body["detail"] == "PUT is not allowed at /v1/jobs; allowed: GET, POST."
     one = http.options("/v1/jobs/job_1")
     problem(one, 405, "method_not_allowed")
     assert one.headers["allow"] == "DELETE, GET"
@@ -272,5 +272,5 @@ def test_with_a_token_every_route_but_health_asks_for_it(settings: Settings, rec
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "127.example.org"])
 def test_another_address_than_loopback_needs_a_key(settings: Settings, host: str) -> None:
-    with pytest.raises(SettingsError, match="make a key first"):
+    with pytest.raises(SettingsError, match="Create a key first"):
         serve(settings.model_copy(update={"api_host": host, "api_port": 0}))

@@ -149,7 +149,7 @@ def test_no_redirect_and_no_name_leads_inside(
     (once,) = ended(http, gone)
     assert (once["state"], len(once["tries"])) == (FAILED, 1)
     shown = http.get(f"/v1/webhooks/{gone['id']}").json()
-    assert (shown["state"], shown["reason"]) == ("disabled", "The receiver answered 410: it wants no more.")
+    assert (shown["state"], shown["reason"]) == ("disabled", "The receiver answered 410 (Gone).")
     problem(http.post(f"/v1/webhooks/{gone['id']}/test"), 409, "conflict")
     assert http.post(f"/v1/webhooks/{gone['id']}/enable").json()["state"] == "enabled"
 
@@ -189,7 +189,7 @@ def test_an_address_inside_or_without_tls_is_refused_at_once(live: Live, http: h
 def test_a_slow_receiver_holds_up_nobody_else(
     live: Live, http: httpx.Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.delivery.webhook_dispatcher.PLACES", 12)
+    monkeypatch.setattr("api.delivery.webhook_dispatcher.SLOTS", 12)
     slow, quick = made(live, receiver.url("/slow")), made(live, receiver.url("/quick"))
     for _ in range(12):
         http.post(f"/v1/webhooks/{slow['id']}/test")
@@ -223,5 +223,5 @@ def test_an_endpoint_that_fails_for_days_is_disabled(
         http.post(f"/v1/webhooks/{hook['id']}/test")
         until(lambda: http.get(f"/v1/webhooks/{hook['id']}").json()["state"] == "disabled")
         told = http.get(f"/v1/webhooks/{hook['id']}").json()["reason"]
-    assert told.startswith("Nothing has arrived since ")
+    assert told.startswith("Every delivery has failed since ")
     assert told.endswith("last: status 500.")

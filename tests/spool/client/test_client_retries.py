@@ -137,7 +137,7 @@ def test_a_server_that_was_never_there_is_given_up_sooner(script: Script) -> Non
 
 def test_an_answer_that_is_not_spools_is_told(script: Script) -> None:
     script.will(200, "<h1>Welcome</h1>")
-    with Spool(script.url) as spool, pytest.raises(ServerFailed, match="not what Spool answers"):
+    with Spool(script.url) as spool, pytest.raises(ServerFailed, match="did not answer like a Spool server"):
         spool.job("job_x")
 
 

@@ -58,7 +58,7 @@ def lattice() -> Lattice:
 def transcript(*lattices: Lattice, asked: float | None = 5.0) -> Transcript:
     return Transcript(
         audio=AudioFacts(name="reel 42.flac", format="FLAC", sample_rate=16000, channels=1, duration=30.0),
-        model=ModelFacts(name="demo", sha256="0" * 64),
+        model=ModelFacts(name="demo-tdt", sha256="0" * 64),
         options={"decoder": "beam"} | ({} if asked is None else {"lattice": asked}),
         coverage=Coverage(audio_seconds=30.0, covered_seconds=30.0, speech_seconds=30.0, ratio=1),
         text="",
@@ -155,6 +155,6 @@ def test_the_record_holds_lattices_and_alternatives_only_where_there_are_some() 
 
 @pytest.mark.parametrize("form", ["lattice", "kaldi"])
 def test_a_lattice_that_nobody_asked_for_is_not_found(form: str) -> None:
-    with pytest.raises(NotFound, match="did not ask"):
+    with pytest.raises(NotFound, match="submit the job with the option"):
         render(transcript(asked=None), form)
     assert render(transcript(), form) in ("[]\n", "")

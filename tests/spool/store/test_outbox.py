@@ -69,6 +69,17 @@ def test_hints_come_in_the_order_of_submission_and_go_once(db: Database) -> None
         assert [row.job_id for row in tx.execute(select(outbox))] == made[2:]
 
 
+def test_hints_of_jobs_that_ended_are_swept(db: Database) -> None:
+    ended = [claimed(db) for _ in range(5)]
+    waiting, running = queued(db).id, claimed(db).job.id
+    for claim in ended:
+        with db.begin() as tx:
+            fail_job(tx, claim, "audio", "No.")
+    swept(db, batch=2)
+    with db.read() as tx:
+        assert sorted(tx.scalars(select(outbox.c.job_id))) == sorted([waiting, running])
+
+
 def test_hints_of_a_relay_that_died_or_failed_are_due_again(db: Database) -> None:
     job = queued(db)
     hints = take(db)

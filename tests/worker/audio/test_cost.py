@@ -92,7 +92,7 @@ for path in sorted(folder.iterdir()):
         try:
             with open_audio(path, channels=channels, max_seconds=float(sys.argv[4])) as stream:
                 for chunk in plan_channels(watched(stream.blocks()), stream.channels):
-                    seconds += (chunk.core_end - chunk.core_start) / 16000
+                    seconds += chunk.span.core / 16000
         except SpoolError as refusal:
             error = [refusal.code, refusal.message]
         spent, grown = time.process_time() - begun, max(peak, process.memory_info().rss) - before >> 20

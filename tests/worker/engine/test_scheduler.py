@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.engine.scheduler import BatchLimits, QueuedUtterance, UtteranceQueue, split_exactly
+from worker.engine.scheduler import (
+    FIRST_SAMPLES,
+    BatchLimits,
+    BatchPace,
+    QueuedUtterance,
+    UtteranceQueue,
+    split_exactly,
+)
 from worker.models.base import BatchCost
 
 LIMITS = BatchLimits(utterances=8, samples=8 * 100, padding=0.25)
@@ -168,3 +175,17 @@ def test_an_utterance_that_costs_more_than_there_is_comes_alone() -> None:
         queue.add(QueuedUtterance(ticket, "job", "model", 10))
 
     assert len(queue.next_batch(cost=lambda _: BatchCost(1, 40))) == 1
+
+
+def test_a_slow_device_gets_batches_of_a_few_seconds() -> None:
+    pace = BatchPace(seconds=5.0)
+    assert pace.most_samples("m") == FIRST_SAMPLES
+    pace.measured("m", samples=1_000, ns=1_000_000_000)  # 1,000 samples a second
+    line = filled([waiting(ticket, length=1_000) for ticket in range(40)], BatchLimits())
+    assert len(line.next_batch(most_samples=pace.most_samples)) == 5
+    pace.measured("m", samples=5_000, ns=10_000_000_000)
+    assert len(line.next_batch(most_samples=pace.most_samples)) == 3
+    assert len(line.next_batch(most_samples=lambda _: 1)) == 1, "one goes whatever it takes"
+    assert pace.most_samples("n") == FIRST_SAMPLES
+    pace.measured("fast", samples=10**9, ns=1_000_000_000)
+    assert len(line.next_batch(most_samples=lambda _: pace.most_samples("fast"))) == 31

@@ -43,17 +43,17 @@ def check_tiling(chunks: list[Chunk], samples: Samples, options: ChunkOptions) -
     """Law 6, and what every chunk promises."""
     at = 0
     for index, chunk in enumerate(chunks):
-        assert chunk.index == index
-        assert chunk.core_start == at
-        assert chunk.start <= chunk.core_start < chunk.core_end <= chunk.end
-        assert chunk.end - chunk.start <= round(options.max * RATE)
-        np.testing.assert_array_equal(chunk.samples, samples[chunk.start : chunk.end])
-        at = chunk.core_end
+        assert chunk.span.index == index
+        assert chunk.span.core_start == at
+        assert chunk.span.start <= chunk.span.core_start < chunk.span.core_end <= chunk.span.end
+        assert chunk.span.end - chunk.span.start <= round(options.max * RATE)
+        np.testing.assert_array_equal(chunk.samples, samples[chunk.span.start : chunk.span.end])
+        at = chunk.span.core_end
     assert at == len(samples)
 
 
 def seconds(chunks: list[Chunk]) -> list[float]:
-    return [(chunk.core_end - chunk.core_start) / RATE for chunk in chunks]
+    return [(chunk.span.core_end - chunk.span.core_start) / RATE for chunk in chunks]
 
 
 def split(samples: Samples, sizes: list[int]) -> Iterator[Samples]:
@@ -75,8 +75,8 @@ def test_cuts_fall_into_the_longest_pause() -> None:
     sound = np.concatenate([steady(22), silence(0.25), steady(4), silence(0.6), steady(14)])
     chunks = plan(sound)
     assert seconds(chunks) == [pytest.approx(22 + 0.25 + 4 + 0.3, abs=0.02), pytest.approx(14.3, abs=0.02)]
-    assert chunks[0].end == chunks[0].core_end
-    assert chunks[1].start == chunks[1].core_start
+    assert chunks[0].span.end == chunks[0].span.core_end
+    assert chunks[1].span.start == chunks[1].span.core_start
 
 
 @pytest.mark.parametrize("floor", [-70.0, -50.0, -35.0])
@@ -90,7 +90,7 @@ def test_pauses_are_found_above_the_noise_of_the_recording(floor: float) -> None
 def test_the_plan_of_speech_does_not_hang_on_how_loud_it_is(gain: float) -> None:
     speech = np.concatenate([babble(24), silence(0.5), babble(30, seed=1), silence(0.5), babble(20, seed=2)])
     reference, quiet = plan(speech), plan((speech * gain).astype(np.float32))
-    assert [c.core_end for c in quiet] == [c.core_end for c in reference]
+    assert [c.span.core_end for c in quiet] == [c.span.core_end for c in reference]
     assert all(chunk.speech for chunk in quiet)
 
 
@@ -98,9 +98,9 @@ def test_without_a_pause_both_sides_hear_across_the_cut() -> None:
     chunks = plan(steady(100))
     assert len(chunks) >= 4
     for left, right in pairwise(chunks):
-        assert left.end == left.core_end + 2 * RATE
-        assert right.start == right.core_start - 2 * RATE
-        assert 20 * RATE <= left.core_end - left.core_start <= 30 * RATE
+        assert left.span.end == left.span.core_end + 2 * RATE
+        assert right.span.start == right.span.core_start - 2 * RATE
+        assert 20 * RATE <= left.span.core_end - left.span.core_start <= 30 * RATE
 
 
 @pytest.mark.parametrize("rest", [0.001, 0.5, 2.0, 4.9])
@@ -143,7 +143,7 @@ def test_quiet_speech_is_kept(gain: float, noise: float | None) -> None:
         sound = sound + hiss(len(sound) / RATE, noise)
     chunks = plan(sound.astype(np.float32))
     for start, end in ((10, 13), (23, 24)):
-        covering = [c for c in chunks if c.core_start < end * RATE and c.core_end > start * RATE]
+        covering = [c for c in chunks if c.span.core_start < end * RATE and c.span.core_end > start * RATE]
         assert all(chunk.speech for chunk in covering)
     assert sum(seconds([chunk for chunk in chunks if not chunk.speech])) > 15
 
@@ -151,8 +151,8 @@ def test_quiet_speech_is_kept(gain: float, noise: float | None) -> None:
 def test_a_word_after_a_hush_keeps_the_moment_before_it() -> None:
     sound = np.concatenate([silence(20), babble(2), silence(20)])
     (spoken,) = [chunk for chunk in plan(sound) if chunk.speech]
-    assert spoken.core_start <= 19.6 * RATE
-    assert spoken.core_end >= 22.4 * RATE
+    assert spoken.span.core_start <= 19.6 * RATE
+    assert spoken.span.core_end >= 22.4 * RATE
 
 
 @st.composite
@@ -174,16 +174,18 @@ def test_every_sample_is_in_one_core_and_blocks_decide_nothing(sound: Samples, s
     whole = plan(sound, SMALL)
     pieces = list(plan_chunks(split(sound, sizes), SMALL))
     check_tiling(pieces, sound, SMALL)
-    facts = [(c.core_start, c.core_end, c.start, c.end, c.speech) for c in whole]
-    assert [(c.core_start, c.core_end, c.start, c.end, c.speech) for c in pieces] == facts
+    facts = [(c.span.core_start, c.span.core_end, c.span.start, c.span.end, c.speech) for c in whole]
+    assert [(c.span.core_start, c.span.core_end, c.span.start, c.span.end, c.speech) for c in pieces] == facts
 
 
 @settings(max_examples=30, deadline=None)
 @given(sound=recordings(), more=recordings())
 def test_what_comes_later_changes_no_chunk_that_was_given_out(sound: Samples, more: Samples) -> None:
     planner = ChunkPlanner(SMALL)
-    early = [(chunk.core_start, chunk.core_end, chunk.speech) for chunk in planner.push(sound)]
-    later = [(c.core_start, c.core_end, c.speech) for c in plan(np.concatenate([sound, more]), SMALL)]
+    early = [(chunk.span.core_start, chunk.span.core_end, chunk.speech) for chunk in planner.push(sound)]
+    later = [
+        (c.span.core_start, c.span.core_end, c.speech) for c in plan(np.concatenate([sound, more]), SMALL)
+    ]
     assert later[: len(early)] == early
 
 
@@ -203,10 +205,10 @@ def test_channels_are_planned_alone() -> None:
     blocks = [both[at : at + RATE] for at in range(0, len(both), RATE)]
     chunks = list(plan_channels(blocks, 2))
     for channel, samples in enumerate((left, right)):
-        mine = [chunk for chunk in chunks if chunk.channel == channel]
+        mine = [chunk for chunk in chunks if chunk.span.channel == channel]
         check_tiling(mine, samples, ChunkOptions())
         alone = plan(samples)
-        assert [c.core_end for c in mine] == [c.core_end for c in alone]
+        assert [c.span.core_end for c in mine] == [c.span.core_end for c in alone]
 
 
 def test_lengths_that_leave_no_place_to_cut_are_refused() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spool.domain.transcript import Word
+from worker.segmentation.spans import ChunkSpan
 from worker.segmentation.stitch import ChunkWords, stitch
 
 RATE = 16_000
@@ -22,7 +23,7 @@ def chunk(
     core: tuple[float, float], span: tuple[float, float], words: list[Word], channel: int = 0
 ) -> ChunkWords:
     ends = [round(second * RATE) for second in (*core, *span)]
-    return ChunkWords(*ends, words=words, channel=channel)
+    return ChunkWords(ChunkSpan(channel, 0, *ends), words)
 
 
 def seam(left: list[Word], right: list[Word]) -> list[str]:

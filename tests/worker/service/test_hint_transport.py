@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from ops.testbed.jobs import speechlike, until, write_wav
+from ops.testbed.jobs import speechlike, write_wav
 from ops.testbed.processes import Fleet, drained
+from ops.testbed.waiting import until
 from spool.broker.celery_app import TASK, celery_app
 from spool.domain.jobs import JobState
 from spool.ids import new_id

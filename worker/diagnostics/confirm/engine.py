@@ -1,16 +1,16 @@
 """The steps that live with a running engine: memory over a time, a child that dies, a Mac that sleeps.
 
-Knows the engine from outside, as a job's thread does, and its process by `ps`.
+Knows the engine from outside, as a job's thread does, and its process by psutil.
 """
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from spool.settings import Settings
@@ -84,9 +84,8 @@ def _round(engine: Engine, model: str, search: SearchOptions, utterances: list[N
 
 
 def resident_bytes(pid: int | None) -> int:
-    """What a process has in memory, by `ps` of macOS and Linux. Raises ValueError for one that is gone."""
-    answer = subprocess.run(["ps", "-o", "rss=", "-p", f"{pid}"], capture_output=True, text=True, check=False)
-    return int(answer.stdout) * 1024
+    """The resident memory of a process. Raises psutil.NoSuchProcess for one that is gone."""
+    return int(psutil.Process(pid).memory_info().rss)
 
 
 def crashes(settings: Settings, model: str) -> Outcome:

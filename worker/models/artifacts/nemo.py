@@ -1,6 +1,6 @@
 """Reads a `.nemo` file without PyTorch: a tar of `model_config.yaml`, `model_weights.ckpt` and a tokenizer.
 
-The weights are PyTorch's zip: a pickle that says which tensor lies where, and one record of plain numbers a
+The weights are PyTorch's zip: a pickle that says where each tensor is, and a record of plain numbers for each
 storage. A pickle can call any function it names, so this one is read by an unpickler that can build tensors
 and ordered dicts and nothing else; whatever else it names is refused before it is touched. Nothing is ever
 extracted to a path that the archive chooses. Knows no names of weights.
@@ -86,7 +86,7 @@ class Storage(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """Where a tensor lies in its storage; all counted in elements."""
+    """Where a tensor is in its storage; all counted in elements."""
 
     storage: Storage
     offset: int
