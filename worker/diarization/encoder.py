@@ -124,7 +124,7 @@ class VoiceEncoder:
                 rows = states[layer][0]
         raw[:last] = np.array(states[-1][0]).T
         raw = np.maximum(raw @ self._weight + self._bias, 0)
-        prints = np.empty_like(raw)
+        prints: Floats = np.empty_like(raw)
         prints[order] = raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), np.float32(1e-12))
         return prints
 
