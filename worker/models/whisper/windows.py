@@ -3,7 +3,8 @@
 A chunk is one window at first. With times the model reads over pauses, but may open a last segment and not
 read it, so what follows the last closed time is asked again; without times it stops at the first long pause.
 Both modes are asked on one encoding. Of the answers that are no loop the one without times is taken, unless
-the other is longer by two words or more; where both loop, the halves are asked. At most four rounds; no clock, no chance, and nothing of another chunk. Knows no engine.
+the other is longer by two words or more; where both loop, the halves are asked. At most four rounds; no
+clock, no chance, and nothing of another chunk. Knows no engine.
 """
 
 from collections.abc import Sequence
