@@ -2,7 +2,7 @@
 VENV ?= .venv
 TRAIN_VENV ?= .venv-train
 BIN := $(VENV)/bin
-SAMPLES ?= samples/demo-tdt
+SAMPLES ?= samples/open
 MINUTES ?= 60
 PROCESSES ?= 1
 

@@ -48,7 +48,9 @@ def speed(rtfx: float | None) -> str:
 def held_words(held: HeldOut) -> str:
     """Why jobs wait, and until when."""
     return (
-        held.reason if held.until is None else f"{held.reason} They go on at {held.until:%Y-%m-%d %H:%M} UTC."
+        held.reason
+        if held.until is None
+        else f"{held.reason} They resume at {held.until:%Y-%m-%d %H:%M} UTC."
     )
 
 

@@ -17,6 +17,7 @@ from typing import Self
 from api.local.instance import RunLock, Running
 from api.local.processes import Child, Survivor, end_remains, kill_group, remember, survivors
 from spool.broker.embedded_redis import EmbeddedRedis
+from spool.catalogue import Progress, fetch_model
 from spool.errors import SpoolError, StorageError
 from spool.settings import Settings, load_settings
 from spool.store import Database
@@ -98,6 +99,7 @@ class Stack:
             self._redis.start()
             if self._redis.process is not None:
                 self._groups.append(self._redis.process.pid)
+        self._fetch_model()
         self._say("starting the API")
         announced = self.settings.home / "api.json"
         announced.unlink(missing_ok=True)
@@ -110,6 +112,16 @@ class Stack:
         roots = tuple(str(root) for root in self.settings.source_roots)
         running = Running(self.url, os.getpid(), str(self.settings.home), roots, str(self.logs))
         self._lock.announce(running)
+
+    def _fetch_model(self) -> None:
+        """Have the default model here before the worker asks for it, with progress for who waits."""
+        name = self.settings.models[self.settings.default_model]
+
+        def show(progress: Progress) -> None:
+            total = f" of {progress.total / 1e6:.0f}" if progress.total else ""
+            self._say(f"fetching {progress.name}: {progress.done / 1e6:.0f}{total} MB")
+
+        fetch_model(name, self.settings, show)
 
     def _migrate(self) -> None:
         self._say("preparing the database")

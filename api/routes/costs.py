@@ -1,7 +1,5 @@
-"""The route of costs: what a period cost, by group, with the fleet's idle time beside it.
-
-Knows days as people write them and how a report looks from outside; the sums are the store's.
-"""
+"""The route of costs: those of a period, by group, with the idle time of workers. The sums are the
+store's."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -37,7 +35,7 @@ def costs(
     ] = None,
     form: Annotated[CostFormat, Query(alias="format", description="JSON, a table or a plot.")] = "json",
 ) -> Response:
-    """The cost report of whole UTC days, from the ledger; of its own project where the key has one."""
+    """The cost report of whole UTC days, from the ledger; of one project if the key has one."""
     last = end or datetime.now(UTC).date() + timedelta(days=1)
     try:
         first = start or last - _DEFAULT_PERIOD

@@ -1,7 +1,5 @@
-"""The routes of the fleet: which workers there are, and which models jobs may name.
-
-The route of the overview: what waits, runs and ended, and what today came to; a project sees its own.
-"""
+"""The routes of the fleet: its workers, the models that jobs may name, and the overview of queue and
+costs."""
 
 from collections import Counter
 from decimal import Decimal
@@ -17,7 +15,7 @@ from spool.store.workers import list_workers
 
 
 def workers(services: ServicesDep) -> WorkerList:
-    """Workers, most recently heard of first."""
+    """Workers, most recently seen first."""
     with services.database.read() as tx:
         return WorkerList(items=[shown_worker(worker) for worker in list_workers(tx)])
 
@@ -36,7 +34,7 @@ def models(services: ServicesDep) -> ModelList:
 
 
 def overview(services: ServicesDep, caller: CallerDep) -> Overview:
-    """Where everything stands now."""
+    """Queued, running and ended jobs, and today's totals; of one project if the key has one."""
     with services.database.read() as tx:
         gauges = read_gauges(tx, caller.project, month=False)
     return _shown_overview(gauges, services.settings.currency)

@@ -1,6 +1,6 @@
-"""The routes of health: the process lives (`/healthz`), the parts it depends on answer (`/readyz`).
+"""The routes of health: the process is alive (`/healthz`), the parts it depends on answer (`/readyz`).
 
-Both are open without a token and say nothing that a stranger could use.
+Both need no key and reveal nothing that a stranger could use.
 """
 
 from fastapi import Response
@@ -11,12 +11,12 @@ from spool.schemas.fleet import Health, Readiness
 
 
 def healthz() -> Health:
-    """The process lives and answers."""
+    """The process is alive."""
     return Health(version=__version__)
 
 
 def readyz(services: ServicesDep, response: Response) -> Readiness:
-    """Database, broker and object store, each asked now; 503 when one does not answer."""
+    """Check database, broker and object store now; 503 if one does not answer."""
     checks = services.probes.ask()
     ready = all(check.ok for check in checks.values())
     response.status_code = 200 if ready else 503

@@ -27,9 +27,9 @@ def transcript(
     services: ServicesDep,
     caller: CallerDep,
     job_id: str,
-    form: Annotated[Format, Query(alias="format", description="How to render it.")] = "json",
+    form: Annotated[Format, Query(alias="format", description="Format of the transcript.")] = "json",
 ) -> Response:
-    """The words of a job that is done."""
+    """The transcript of a job that is done."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
     refuse_deleted(job, Content.TRANSCRIPT)

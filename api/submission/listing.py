@@ -1,7 +1,7 @@
-"""What lies under a prefix or in a folder: recordings one after another, never all at once.
+"""Lists the recordings under a prefix or in a folder, one after another, never all at once.
 
-Knows how S3 and a file system are listed and what makes a custom id of a place. Directories behind links are
-not entered, so no circle is walked; a link to a file counts as the file, and is judged by where it leads.
+Symbolic links to directories are not followed, so there are no loops; a link to a file counts as the file it
+leads to. Also derives a custom id from a path.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ CUSTOM_ID = 200
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A recording: where it lies below the address, and its source, or why it cannot be one."""
+    """A recording: its path below the address, and its source, or why it cannot be one."""
 
     place: str
     source: Source | SourceError | InvalidRequest
@@ -47,7 +47,7 @@ def listed(address: str, settings: Settings, caller: Principal) -> Iterator[Foun
 
 
 def custom_id_of(place: str) -> str:
-    """The place itself; of a very long one the beginning and a digest of all of it."""
+    """The path itself; of a very long one the beginning and a digest of the whole."""
     if len(place) <= CUSTOM_ID:
         return place
     digest = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:32]
@@ -107,14 +107,14 @@ def _files(folder: Path, settings: Settings, caller: Principal) -> Iterator[Foun
 
 
 def _walked(folder: Path) -> Iterator[Path]:
-    """Recordings, each directory by name; what cannot be read is left to the caller's own reading of it."""
+    """Recordings in order of their names, directory by directory."""
     waiting = [folder]
     while waiting:
-        here = waiting.pop()
+        directory = waiting.pop()
         try:
-            with os.scandir(here) as entries:
+            with os.scandir(directory) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            raise SourceForbidden(f"{here} cannot be listed: {error.strerror}.") from None
-        waiting += [here / e.name for e in reversed(ordered) if e.is_dir(follow_symlinks=False)]
-        yield from (here / e.name for e in ordered if is_recording(e.name) and not e.is_dir())
+            raise SourceForbidden(f"{directory} cannot be listed: {error.strerror}.") from None
+        waiting += [directory / e.name for e in reversed(ordered) if e.is_dir(follow_symlinks=False)]
+        yield from (directory / e.name for e in ordered if is_recording(e.name) and not e.is_dir())

@@ -1,7 +1,7 @@
-"""Which sources a job may name, checked before it exists: `s3://`, `https://`, and `file://` under a root.
+"""Checks the source of a job before the job exists: `s3://`, `https://`, and `file://` under a root.
 
-Knows addresses and the settings that allow them; fetches nothing. The worker checks again when it reads:
-between submit and read a link may have been laid.
+Knows addresses and the settings that allow them; fetches nothing. The worker checks again when it reads,
+since a link may have been created in between.
 """
 
 import re
@@ -31,11 +31,11 @@ def checked_source(address: str, settings: Settings, caller: Principal) -> Sourc
 
 
 def check_place(uri: str, settings: Settings, caller: Principal) -> None:
-    """Raise `SourceForbidden` for a place that the key does not reach, or where Spool keeps everybody's."""
+    """Raise `SourceForbidden` for a place that the key may not read, or where Spool stores its own data."""
     if any(lies_below(uri, own) for own in _own_places(settings.own_folders, settings.objects)):
-        raise SourceForbidden("Spool keeps its own things there; a source has to lie elsewhere.")
+        raise SourceForbidden("Spool stores its own data there; name a source elsewhere.")
     if not caller.reaches(uri):
-        raise SourceForbidden("This key does not reach sources there.")
+        raise SourceForbidden("This key may not read sources there.")
 
 
 @cache  # asked for each line of a manifest
@@ -62,7 +62,7 @@ def _source(address: str, settings: Settings) -> Source:
 
 
 def source_name(source: Source) -> str:
-    """What people will call the recording: the last part of its address."""
+    """The display name of the recording: the last part of its address."""
     path = source.uri.partition("://")[2] if source.kind == "s3" else unquote(urlsplit(source.uri).path)
     name = "".join(char if char.isprintable() else "\ufffd" for char in path.rstrip("/").rpartition("/")[2])
     return name[:200] or source.kind

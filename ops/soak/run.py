@@ -43,7 +43,7 @@ from spool.tables import chunks, cost_lines, jobs
 
 WORKERS = ("alpha", "beta")
 STALL_SECONDS = 600.0
-MODELS = {"demo": str(Path(__file__).parents[2] / "models" / "demo"), "tones": "sleep=0.05"}
+MODELS = {"demo-tdt": str(Path(__file__).parents[2] / "models" / "demo"), "tones": "sleep=0.05"}
 
 
 @dataclass
@@ -250,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--number", type=int, default=0, help="how many are injected; else one each 30 jobs")
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
     parser.add_argument("--objects", choices=("s3", "folder"), default="s3")
-    parser.add_argument("--model", choices=tuple(MODELS), default="demo")
+    parser.add_argument("--model", choices=tuple(MODELS), default="demo-tdt")
     parser.add_argument("--lease", type=float, default=10.0)
     parser.add_argument("--most-repeated", type=float, default=0.02)
     parser.add_argument("--json", action="store_true", help="the outcome as JSON, for machines")

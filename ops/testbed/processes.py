@@ -33,6 +33,7 @@ class Fleet:
     def __init__(self, home: Path, database_url: str, redis_url: str, **environment: str) -> None:
         self.environment = {
             "SPOOL_HOME": str(home),
+            "SPOOL_MODELS": f"demo-tdt={ROOT}/models/demo",
             "SPOOL_DATABASE_URL": database_url,
             "SPOOL_REDIS_URL": redis_url,
             "SPOOL_SOURCE_ROOTS": str(home),

@@ -59,7 +59,7 @@ def lapse(tx: Connection, job_id: str) -> None:
 
 def registered(db: Database, name: str = "mini", price: int = 360_000, worker_id: str | None = None) -> str:
     worker_id = worker_id or new_id("wrk")
-    info = WorkerInfo(worker_id, name, "cpu", "host", "chip", "0.1", 1, ("demo",), price, 8)
+    info = WorkerInfo(worker_id, name, "cpu", "host", "chip", "0.1", 1, ("demo-tdt",), price, 8)
     with db.begin() as tx:
         register_worker(tx, info)
     return worker_id
@@ -68,7 +68,7 @@ def registered(db: Database, name: str = "mini", price: int = 360_000, worker_id
 def bill(
     worker_id: str, engine_ns: int = 1_000_000_000, samples: int = 480_000, price: int = 360_000
 ) -> Charge:
-    return Charge(worker_id, engine_ns, samples, price, "demo", "cpu", "default")
+    return Charge(worker_id, engine_ns, samples, price, "demo-tdt", "cpu", "default")
 
 
 def chunk(index: int = 0, channel: int = 0, engine_ns: int = 1_000_000_000) -> SavedChunk:

@@ -58,7 +58,7 @@ class FakeWorker:
             chip="none",
             version="0",
             pid=1,
-            models=("demo",),
+            models=("demo-tdt",),
             price_per_hour_micros=3_600_000,
             concurrency=2,
         )
@@ -124,7 +124,7 @@ def transcript_of(job_id: str, words: tuple[str, ...]) -> Transcript:
     return Transcript(
         job=job_id,
         audio=AudioFacts(name="reel", format="WAV", sample_rate=16_000, channels=1, duration=duration),
-        model=ModelFacts(name="demo", sha256="0" * 64),
+        model=ModelFacts(name="demo-tdt", sha256="0" * 64),
         options={"decoder": "greedy"},
         coverage=Coverage(
             audio_seconds=duration, covered_seconds=duration, speech_seconds=duration, ratio=1.0

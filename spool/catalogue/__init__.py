@@ -2,7 +2,7 @@
 
 from spool.catalogue.entries import Catalogue, Entry, load_catalogue, read_catalogue
 from spool.catalogue.records import Installed, Progress, Verification
-from spool.catalogue.store import ModelStore, open_store
+from spool.catalogue.store import ModelStore, fetch_model, installed_path, open_store
 from spool.errors import ChecksumMismatch, ModelUnavailable
 
 __all__ = [
@@ -14,6 +14,8 @@ __all__ = [
     "ModelUnavailable",
     "Progress",
     "Verification",
+    "fetch_model",
+    "installed_path",
     "load_catalogue",
     "open_store",
     "read_catalogue",

@@ -160,6 +160,10 @@ class Catalogue(_Frozen):
             raise ValueError("a name stands twice")
         return self
 
+    def has(self, name: str) -> bool:
+        """Whether there is an entry of this name."""
+        return any(entry.name == name for entry in self.models)
+
     def find(self, name: str) -> Entry:
         """The entry of that name. Raises UnknownModel with the nearest name."""
         for entry in self.models:

@@ -25,7 +25,7 @@ from spool.catalogue.locks import hold_lock
 from spool.catalogue.packages import fetch_packages
 from spool.catalogue.records import RECORD_NAME, Installed, Pins, Progress, Record, Verification
 from spool.errors import Conflict, DiskFull, ModelError, ModelUnavailable, StorageError
-from spool.settings import Settings
+from spool.settings import Settings, load_settings
 
 DEFAULT_LIMIT_BYTES = 20 * 2**30
 _SPARE_BYTES = 64 * 2**20
@@ -245,3 +245,22 @@ def open_store(settings: Settings) -> ModelStore:
     """This machine's store; it never evicts the default model or a pinned one."""
     keep = {settings.default_model, *settings.pinned_models}
     return ModelStore(settings.model_store, limit_bytes=settings.model_store_bytes, keep=keep)
+
+
+def fetch_model(model: str, settings: Settings, progress: Report = _ignore) -> str:
+    """What a loader opens for `model`: a name of the catalogue is fetched where need be, anything else is
+    given back as it is. Raises what `ModelStore.get` raises."""
+    if Path(model).expanduser().exists() or not load_catalogue().has(model):
+        return model
+    return str(open_store(settings).get(model, progress))
+
+
+def installed_path(model: str) -> Path:
+    """Where the files of `model` are, as far as they are on this machine; of the catalogue's they may not
+    be."""
+    path = Path(model).expanduser()
+    if path.exists() or not load_catalogue().has(model):
+        return path
+    store = open_store(load_settings())
+    here = {each.entry.name for each in store.entries() if each.state in ("installed", "bundled")}
+    return store.path_of(model) if model in here else path

@@ -104,7 +104,7 @@ class _Options(BaseModel):
 
     model: Annotated[
         str, Field(min_length=1, max_length=200, description="A model name from the settings.")
-    ] = "demo"
+    ] = "demo-tdt"
     decoder: Annotated[Decoder, Field(description="Search over the model's output.")] = "greedy"
     beam: Annotated[
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")

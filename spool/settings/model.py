@@ -125,9 +125,14 @@ class Settings(BaseModel):
     webhook_disable_days: float = Field(5.0, gt=0)
     """A webhook is disabled after this long without a success."""
 
-    models: dict[str, str] = Field(default_factory=lambda: {"demo": str(_DEMO_MODEL)})
-    """Model names that jobs may ask for, each a folder, a `.nemo` file or a hub id `owner/name`."""
-    default_model: str = "demo"
+    models: dict[str, str] = Field(
+        default_factory=lambda: {"whisper-tiny.en": "whisper-tiny.en", "demo-tdt": str(_DEMO_MODEL)}
+    )
+    """Model names that jobs may ask for: each a name of the catalogue (`spool models list`), a folder, a
+    `.nemo` file or a hub id `owner/name`."""
+    default_model: str = ""
+    """What a job gets that names no model; `whisper-tiny.en`, or the first of `models` where that is not
+    there."""
     model_store: Path = Field(default_factory=_default_store)
     """Where models of the catalogue are kept (`spool models`); one folder for all of a machine's workers."""
     model_store_bytes: int = Field(20 * 2**30, gt=0)
@@ -194,6 +199,13 @@ class Settings(BaseModel):
     otlp_endpoint: str | None = Field(None, pattern=r"^https?://\S+$", repr=False)
     """Where traces are sent as OTLP over HTTP; `/v1/traces` is added. None: OTEL_EXPORTER_OTLP_ENDPOINT, if
     set."""
+
+    @model_validator(mode="after")
+    def _first_model(self) -> "Settings":
+        if not self.default_model and self.models:
+            first = "whisper-tiny.en" if "whisper-tiny.en" in self.models else next(iter(self.models))
+            object.__setattr__(self, "default_model", first)  # frozen for everybody else
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -29,8 +29,8 @@ def test_every_bad_file_fails_alone_and_at_once(fleet: Fleet, tmp_path: Path) ->
     outside = tmp_path.parent / f"{tmp_path.name}-outside.wav"
     write_wav(outside, tone(2))
     vanishing = write_wav(archive / "vanishing.wav", tone(2))
-    jobs = {name: fleet.submit(archive / name, "demo") for name in EXPECTED}
-    jobs |= {"vanishing": fleet.submit(vanishing, "demo"), "outside": fleet.submit(outside, "demo")}
+    jobs = {name: fleet.submit(archive / name, "demo-tdt") for name in EXPECTED}
+    jobs |= {"vanishing": fleet.submit(vanishing, "demo-tdt"), "outside": fleet.submit(outside, "demo-tdt")}
     jobs |= {"unknown model": fleet.submit(archive / "zeros.wav", "nobody")}
     vanishing.unlink()
     expected = {name: error.code if error else None for name, error in EXPECTED.items()}

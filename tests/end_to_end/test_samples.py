@@ -56,7 +56,7 @@ def test_transcripts_do_not_depend_on_the_batch_or_on_a_killed_engine(
     make_fleet: Callable[..., Fleet],
 ) -> None:
     fleet = make_fleet()
-    together = {name: fleet.submit(SAMPLES / name, "demo") for name in FILES}
+    together = {name: fleet.submit(SAMPLES / name, "demo-tdt") for name in FILES}
     worker = fleet.start(*REAL)
     until(lambda: any(fleet.chunks(job_id) for job_id in together.values()), "the first chunk saved")
     os.kill(engine_of(worker.pid), signal.SIGKILL)
@@ -64,7 +64,7 @@ def test_transcripts_do_not_depend_on_the_batch_or_on_a_killed_engine(
     assert drained(worker) == 0
 
     one_by_one = make_fleet(SPOOL_MAX_BATCH="1", SPOOL_CONCURRENCY="1", SPOOL_WORKER_NAME="solo")
-    alone = {name: one_by_one.submit(SAMPLES / name, "demo") for name in FILES}
+    alone = {name: one_by_one.submit(SAMPLES / name, "demo-tdt") for name in FILES}
     worker = one_by_one.start(*REAL, name="solo")
     until(lambda: one_by_one.ended(alone.values()), "all jobs ended", PATIENCE)
     assert drained(worker) == 0

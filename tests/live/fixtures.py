@@ -26,6 +26,8 @@ from spool.tables import metadata
 
 DIALECTS = ("sqlite", "postgresql")
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
@@ -124,6 +126,7 @@ def make_settings(tmp_path: Path) -> Callable[..., Settings]:
     """Settings of a home of this test's own, with overrides and without this machine's environment."""
 
     def make(**overrides: object) -> Settings:
+        overrides.setdefault("models", {"demo-tdt": str(ROOT / "models" / "demo")})
         return load_settings({}, home=tmp_path / "home", **overrides)
 
     return make

@@ -99,7 +99,7 @@ def test_what_the_released_version_writes_the_new_one_goes_on_with(url: str, old
             .insert()
             .values(
                 id=worker,
-                models=["demo"],
+                models=["demo-tdt"],
                 price_per_hour_micros=1,
                 concurrency=8,
                 state="ready",
@@ -117,7 +117,7 @@ def test_what_the_released_version_writes_the_new_one_goes_on_with(url: str, old
                 name="a.wav",
                 source_kind="file",
                 source_uri="file:///a.wav",
-                options={"model": "demo", "decoder": "greedy", "beam": 4, "channels": "mix"},
+                options={"model": "demo-tdt", "decoder": "greedy", "beam": 4, "channels": "mix"},
                 pool="cpu",
                 created_at=now,
                 queued_at=now,

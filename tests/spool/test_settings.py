@@ -29,7 +29,7 @@ def test_home_is_var_and_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_variables_and_overrides(tmp_path: Path) -> None:
     environ = {
-        "SPOOL_MODELS": "demo=/m/demo,big=mlx-community/parakeet",
+        "SPOOL_MODELS": "demo-tdt=/m/demo,big=mlx-community/parakeet",
         "SPOOL_DEFAULT_MODEL": "big",
         "SPOOL_RATE_CARD": '{"mini-3": 0.1, "metal": "0.25"}',
         "SPOOL_SOURCE_ROOTS": f"{tmp_path}:/archive",
@@ -40,7 +40,7 @@ def test_variables_and_overrides(tmp_path: Path) -> None:
     }
     settings = load_settings(environ, concurrency=5)
 
-    assert settings.models == {"demo": "/m/demo", "big": "mlx-community/parakeet"}
+    assert settings.models == {"demo-tdt": "/m/demo", "big": "mlx-community/parakeet"}
     assert settings.rate_card == {"mini-3": Decimal("0.1"), "metal": Decimal("0.25")}
     assert settings.source_roots == (tmp_path, Path("/archive"))
     assert (settings.concurrency, settings.log_json) == (5, True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from spool.catalogue import installed_path
 from worker.engine.protocol import ModelCacheOptions
 
 Held = TypeVar("Held")
@@ -96,7 +97,7 @@ class ModelCache(Generic[Held]):
 
 def file_size(path: str) -> int:
     """Bytes of a model's weights on disk; 0 where they are not there yet."""
-    place = Path(path)
+    place = installed_path(path)
     files: Collection[Path] = [place] if place.is_file() else []
     if place.is_dir():
         files = [file for kind in WEIGHTS for file in place.glob(kind)]

@@ -1,19 +1,26 @@
-"""Finds a model's files: a folder, a single file, or an id on the Hugging Face hub.
+"""Finds a model's files: a folder, a single file, a name of the catalogue, or an id on the Hugging Face hub.
 
 Owns where files lie; what they mean is their family's business (`worker.models.registry`).
 """
 
 import re
+import time
 from pathlib import Path
 
 import huggingface_hub
 import mlx.core as mx
+import structlog
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+from spool.catalogue import Progress, fetch_model, load_catalogue
 from spool.errors import UnknownModel
+from spool.settings import load_settings
 from worker.models.base import SpeechModel
 from worker.models.registry import ModelFiles, load_files
 
+log = structlog.get_logger(__name__)
+
+_LOG_SECONDS = 5.0
 HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 HUB_FILES = ["*.json", "*.safetensors", "*tokenizer.model", "weights.npz", "model.bin", "vocabulary.txt"]
 
@@ -28,15 +35,36 @@ def load_model(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel:
 
 
 def model_files(path: str | Path) -> ModelFiles:
-    """The files that a path or hub id names, downloaded where need be. Raises UnknownModel."""
+    """The files that a path, a name of the catalogue or a hub id names, downloaded where need be.
+
+    Raises UnknownModel, ModelUnavailable, ChecksumMismatch.
+    """
     place = Path(path).expanduser()
     if place.is_dir():
         return ModelFiles(place, place.resolve().name)
     if place.is_file():
         return ModelFiles(place, place.stem)
+    if load_catalogue().has(str(path)):
+        return ModelFiles(Path(fetch_model(str(path), load_settings(), _LogProgress())), str(path))
     if HUB_ID.match(str(path)):
         return ModelFiles(_download(str(path)), str(path))
-    raise UnknownModel(f"{path}: no folder, no .nemo file and no hub id of the form owner/name")
+    raise UnknownModel(
+        f"{path}: no folder, no .nemo file, no name of the catalogue (see `spool models list`) and no hub id "
+        "of the form owner/name"
+    )
+
+
+class _LogProgress:
+    """Logs a download now and then."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _LOG_SECONDS
+        log.info("fetching a model", model=progress.name, done=progress.done, total=progress.total)
 
 
 def _download(hub_id: str) -> Path:

@@ -21,7 +21,7 @@ from kernels.runtime import device as encoder_module  # noqa: E402
 from ops.bench.engine.memory import DEMO  # noqa: E402
 from ops.bench.engine.random_model import LARGE, SMALL, random_encoder  # noqa: E402
 
-MODELS = {"large": LARGE.encoder, "small": SMALL.encoder, "demo": DEMO}
+MODELS = {"large": LARGE.encoder, "small": SMALL.encoder, "demo-tdt": DEMO}
 
 
 def main() -> None:

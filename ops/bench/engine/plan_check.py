@@ -23,7 +23,7 @@ FACTOR = 1.5
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("models", nargs="*", default=["demo", "random"])
+    parser.add_argument("models", nargs="*", default=["demo-tdt", "random"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--clock", choices=["processor", "wall"], default="processor")
@@ -99,7 +99,7 @@ class Check:
         from worker.diagnostics.bench import made_up_speech, speech_of
         from worker.engine.recognizer import ModelRecognizer, load_recognizer
 
-        if name == "demo":
+        if name == "demo-tdt":
             return (
                 load_recognizer("models/demo"),
                 read_shape("models/demo"),

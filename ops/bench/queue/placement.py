@@ -54,14 +54,14 @@ def run(jobs: int, stay: float) -> str:
                 home,
                 url,
                 redis.url,
-                SPOOL_MODELS=f"demo={DEMO},second={second}",
+                SPOOL_MODELS=f"demo-tdt={DEMO},second={second}",
                 SPOOL_MODEL_MEMORY_BYTES=str(int(1.5 * size)),
                 SPOOL_MODEL_STAY_SECONDS=str(stay),
                 SPOOL_LEASE_SECONDS="120",
                 SPOOL_CONCURRENCY="4",
             )
             asked = [
-                fleet.submit(Path(recordings[n % len(recordings)]), model=("demo", "second")[n % 2])
+                fleet.submit(Path(recordings[n % len(recordings)]), model=("demo-tdt", "second")[n % 2])
                 for n in range(jobs)
             ]
             kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOL_")}

@@ -129,7 +129,7 @@ def through_queue(fleet: Fleet, files: Sequence[Recording], count: int, decoder:
 
 def _through(fleet: Fleet, files: Sequence[Recording], decoder: str) -> tuple[float, Watch]:
     for one in files:
-        fleet.submit(one.path, "demo", decoder=decoder)
+        fleet.submit(one.path, "demo-tdt", decoder=decoder)
     watch, deadline = Watch(), time.monotonic() + PATIENCE_SECONDS
     while watch.look(fleet.db):
         if time.monotonic() > deadline:

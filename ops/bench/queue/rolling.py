@@ -231,7 +231,7 @@ def _site(old: str) -> Iterator[Site]:
             "SPOOL_DATABASE_URL": postgres.create_database(DATABASE),
             "SPOOL_REDIS_URL": redis.url,
             "SPOOL_OBJECTS": (Path(folder) / "objects").as_uri(),
-            "SPOOL_MODELS": f"demo={ROOT / 'models' / 'demo'}",
+            "SPOOL_MODELS": f"demo-tdt={ROOT / 'models' / 'demo'}",
             "SPOOL_DISK_FLOOR_BYTES": "0",
             "SPOOL_LEASE_SECONDS": "120",
             "SPOOL_API_TOKEN": TOKEN,

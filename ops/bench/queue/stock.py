@@ -35,7 +35,7 @@ _WHEN = "date_trunc('day', now()) - interval '30 days' + interval '30 days' * (n
 _FILL = (
     """INSERT INTO workers (id, name, pool, host, chip, version, pid, models,
          price_per_hour_micros, concurrency, state, started_at, seen_at, stopped_at)
-       SELECT {worker}, 'mini-' || n, 'pool' || n % 3, 'rack', 'm4', '1', n, '["demo"]',
+       SELECT {worker}, 'mini-' || n, 'pool' || n % 3, 'rack', 'm4', '1', n, '["demo-tdt"]',
          100000, 8, 'stopped', now() - interval '31 days', now(), now() FROM generate_series(1, 50) n""",
     """INSERT INTO api_keys (id, name, project, scopes, sha256, created_at)
        SELECT {key}, 'key ' || n, 'project' || n % 20, '["read"]', md5(n::text) || md5(n::text), now()
@@ -50,7 +50,7 @@ _FILL = (
          transcript_sha256, coverage, words, batch_id, batch_line, custom_id, tags, key_id)
        SELECT {job}, 'project' || n % 20, state, 'reel-' || n || '.flac', 's3',
          's3://archive/1974/reel-' || n,
-         '{{"model":"demo","decoder":"greedy","beam":4,"channels":"mix","boost":null,"nbest":1}}',
+         '{{"model":"demo-tdt","decoder":"greedy","beam":4,"channels":"mix","boost":null,"nbest":1}}',
          'pool' || n % 3, CASE WHEN state IN ('queued', 'cancelled') THEN 0 ELSE 1 END,
          CASE state WHEN 'running' THEN 'wrk_nobody' END,
          CASE state WHEN 'running' THEN now() + interval '1000 days' END,

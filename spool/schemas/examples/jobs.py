@@ -13,7 +13,7 @@ UPLOAD_REQUEST: Example = {
     "name": "Interview with the lighthouse keeper",
     "project": "oral-history",
     "options": {
-        "model": "demo",
+        "model": "demo-tdt",
         "decoder": "beam",
         "beam": 8,
         "nbest": 3,
@@ -25,7 +25,7 @@ JOB_REQUEST: Example = {
     "source": "s3://archive/1974/reel-0042.flac",
     "name": "Reel 42",
     "project": "oral-history",
-    "options": {"model": "demo", "decoder": "greedy", "channels": "mix"},
+    "options": {"model": "demo-tdt", "decoder": "greedy", "channels": "mix"},
 }
 
 JOB: Example = {
@@ -35,7 +35,7 @@ JOB: Example = {
     "state": "running",
     "source": {"kind": "s3", "uri": "s3://archive/1974/reel-0042.flac", "size": 81264640},
     "options": {
-        "model": "demo",
+        "model": "demo-tdt",
         "decoder": "beam",
         "beam": 8,
         "channels": "mix",
@@ -114,8 +114,8 @@ WORKERS: Example = {
             "state": "ready",
             "reason": None,
             "alive": True,
-            "models": ["demo"],
-            "loaded_models": ["demo"],
+            "models": ["demo-tdt"],
+            "loaded_models": ["demo-tdt"],
             "pinned_models": [],
             "gpu_cores": 40,
             "memory_bytes": 68719476736,
@@ -128,7 +128,7 @@ WORKERS: Example = {
     ]
 }
 
-MODELS: Example = {"items": [{"name": "demo", "default": True, "workers": 1}]}
+MODELS: Example = {"items": [{"name": "demo-tdt", "default": True, "workers": 1}]}
 
 HEALTH: Example = {"status": "ok", "version": "0.1.0"}
 
@@ -157,8 +157,8 @@ TRANSCRIPT: Example = {
         "duration": 1.9,
         "warnings": [],
     },
-    "model": {"name": "demo", "sha256": "9f2c…"},
-    "options": {"model": "demo", "decoder": "greedy", "beam": 4, "channels": "mix"},
+    "model": {"name": "demo-tdt", "sha256": "9f2c…"},
+    "options": {"model": "demo-tdt", "decoder": "greedy", "beam": 4, "channels": "mix"},
     "coverage": {
         "audio_seconds": 1.9,
         "covered_seconds": 1.9,

@@ -21,7 +21,16 @@ class Commands:
     @property
     def environ(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOL_")}
-        return kept | {"SPOOL_HOME": str(self.home), "PYTHONPATH": str(ROOT), "COLUMNS": "100"} | self.extra
+        return (
+            kept
+            | {
+                "SPOOL_HOME": str(self.home),
+                "SPOOL_MODELS": f"demo-tdt={ROOT}/models/demo",
+                "PYTHONPATH": str(ROOT),
+                "COLUMNS": "100",
+            }
+            | self.extra
+        )
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-W", "error", "-m", "api.cli.main", *arguments]

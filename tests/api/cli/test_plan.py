@@ -58,7 +58,7 @@ def test_recordings_and_this_machine_are_measured(tmp_path: Path, monkeypatch: p
     assert machine.exit_code == 0, machine.output
     this = tmp_path / "this.json"
     this.write_text(machine.stdout)
-    told = planned(tmp_path, "--model", "demo", "--measured", str(found), "--calibration", str(this))
+    told = planned(tmp_path, "--model", "demo-tdt", "--measured", str(found), "--calibration", str(this))
     seconds = sum(one["seconds"] for one in json.loads(lengths.stdout)["recordings"])
     assert told["audio_hours"] == pytest.approx(seconds / 3600)
     assert "2 batches measured" in told["machines"][0]["basis"]  # type: ignore[index]
@@ -75,5 +75,10 @@ def test_the_ledger_tells_how_fast_a_machine_is(sqlite_url: str, tmp_path: Path)
     with db.read() as tx:
         (found,) = measured_throughputs(tx)
     db.close()
-    assert (found.chip, found.model, found.audio_seconds, found.engine_seconds) == ("chip", "demo", 900, 1)
+    assert (found.chip, found.model, found.audio_seconds, found.engine_seconds) == (
+        "chip",
+        "demo-tdt",
+        900,
+        1,
+    )
     assert planned(tmp_path, "--hours", "1", database=sqlite_url)["rtfx"] == pytest.approx(900, rel=0.05)

@@ -119,7 +119,7 @@ def test_costs_are_grouped_and_their_groups_sum_to_the_total(
     report = http.get("/v1/costs", params={"group_by": group_by}).json()
 
     today = datetime.now(UTC).date().isoformat()
-    keys = {"day": [today], "project": ["a", "b"], "model": ["demo"], "worker": ["studio-1", "studio-2"]}
+    keys = {"day": [today], "project": ["a", "b"], "model": ["demo-tdt"], "worker": ["studio-1", "studio-2"]}
     assert [row["key"] for row in report["rows"]] == keys[group_by]
     assert report["total"] == {
         "key": "total",
@@ -162,14 +162,14 @@ def test_a_period_of_costs_is_whole_days_and_half_open(
 
 def test_workers_and_models_show_who_can_do_what(live: Live, http: httpx.Client) -> None:
     assert http.get("/v1/workers").json() == {"items": []}
-    assert http.get("/v1/models").json() == {"items": [{"name": "demo", "default": True, "workers": 0}]}
+    assert http.get("/v1/models").json() == {"items": [{"name": "demo-tdt", "default": True, "workers": 0}]}
 
     worker = live.work()
 
     (shown,) = http.get("/v1/workers").json()["items"]
     assert shown["id"] == worker.info.id
     assert (shown["name"], shown["state"], shown["alive"]) == ("studio-1", "ready", True)
-    assert (shown["models"], shown["price_per_hour"], shown["busy_seconds"]) == (["demo"], "3.6", 0.0)
+    assert (shown["models"], shown["price_per_hour"], shown["busy_seconds"]) == (["demo-tdt"], "3.6", 0.0)
     assert http.get("/v1/models").json()["items"][0]["workers"] == 1
 
 

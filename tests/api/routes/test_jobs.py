@@ -35,7 +35,7 @@ def test_a_job_is_accepted_named_and_sent_to_the_queue(
         "reel 1.wav",
         "cpu",
     )
-    told = {"model": "demo", "decoder": "beam", "beam": 4, "channels": "mix", "nbest": 1, "boost": None}
+    told = {"model": "demo-tdt", "decoder": "beam", "beam": 4, "channels": "mix", "nbest": 1, "boost": None}
     assert told.items() <= job["options"].items()
     assert job["source"]["size"] == 44
     assert job["cost"]["billable"] == "0"

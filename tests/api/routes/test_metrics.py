@@ -48,8 +48,8 @@ def test_jobs_workers_and_money_are_on_both(http: httpx.Client, live: Live, reco
     assert found["spool_jobs_ended", ("audio_unreadable", "failed")] == 1
     assert found["spool_worker_up", ("cpu", "ready", "studio-1")] == 1
     assert found["spool_worker_price_per_hour", ("cpu", "studio-1")] == 3.6
-    assert found["spool_engine_today_seconds", ("cpu", "demo")] == 0.5
-    assert found["spool_billable_month", ("cpu", "demo")] == 0.0005
+    assert found["spool_engine_today_seconds", ("cpu", "demo-tdt")] == 0.5
+    assert found["spool_billable_month", ("cpu", "demo-tdt")] == 0.0005
 
 
 def test_readings_are_kept_for_a_moment(http: httpx.Client, live: Live, recordings: Path) -> None:

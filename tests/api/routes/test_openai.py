@@ -54,13 +54,13 @@ def test_json_is_the_text(client: openai.OpenAI, live: Live) -> None:
     working.join()
     assert answer.text == "keep the light"
     job = the_job(live)
-    assert (job.name, job.options.model, job.options.decoder) == ("tape.wav", "demo", "greedy")
+    assert (job.name, job.options.model, job.options.decoder) == ("tape.wav", "demo-tdt", "greedy")
 
 
 def test_verbose_json_has_words_and_segments_with_times(client: openai.OpenAI, live: Live) -> None:
     working = worked(live)
     answer = client.audio.transcriptions.create(
-        model="demo",
+        model="demo-tdt",
         file=SOUND,
         response_format="verbose_json",
         timestamp_granularities=["word", "segment"],

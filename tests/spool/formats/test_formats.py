@@ -39,7 +39,7 @@ def transcript_of(*segments: list[Word], channels: str = "mix") -> Transcript:
         audio=AudioFacts(
             name="tape.wav", format="WAV/PCM_16", sample_rate=8000, channels=2, duration=duration
         ),
-        model=ModelFacts(name="demo", sha256="0" * 64),
+        model=ModelFacts(name="demo-tdt", sha256="0" * 64),
         options={"channels": channels},
         coverage=Coverage(audio_seconds=duration, covered_seconds=duration, speech_seconds=duration, ratio=1),
         text=" ".join(word.text for word in words),

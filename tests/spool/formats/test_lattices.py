@@ -58,7 +58,7 @@ def lattice() -> Lattice:
 def transcript(*lattices: Lattice, asked: float | None = 5.0) -> Transcript:
     return Transcript(
         audio=AudioFacts(name="reel 42.flac", format="FLAC", sample_rate=16000, channels=1, duration=30.0),
-        model=ModelFacts(name="demo", sha256="0" * 64),
+        model=ModelFacts(name="demo-tdt", sha256="0" * 64),
         options={"decoder": "beam"} | ({} if asked is None else {"lattice": asked}),
         coverage=Coverage(audio_seconds=30.0, covered_seconds=30.0, speech_seconds=30.0, ratio=1),
         text="",

@@ -234,7 +234,9 @@ def test_every_grouping_adds_up_to_the_same_total(db: Database) -> None:
     ):
         job = queued(db, project=project)
         with db.begin() as tx:
-            charge(tx, job.id, 1, Charge(worker, engine_ns, 16_000, 123_457, "demo", "cpu", project), wasted)
+            charge(
+                tx, job.id, 1, Charge(worker, engine_ns, 16_000, 123_457, "demo-tdt", "cpu", project), wasted
+            )
 
     reports = {group_by: report(db, group_by) for group_by in GROUPS}
     for group_by, made in reports.items():
@@ -314,7 +316,7 @@ def test_workers_are_listed_with_what_they_said(db: Database) -> None:
         456,
     )
     assert listed["studio"].stopped_at is not None
-    assert listed["mini"].info.models == ("demo",)
+    assert listed["mini"].info.models == ("demo-tdt",)
     with db.begin() as tx:  # long unheard of
         tx.execute(update(workers).values(seen_at=datetime(2026, 1, 1, tzinfo=UTC)))
     with db.read() as tx:

@@ -26,7 +26,7 @@ def decided(rows: list[Hypothesis]) -> list[tuple[tuple[int, ...], ...]]:
 
 def fixed(name: str, options: SearchOptions) -> SearchOptions:
     fusion = options.fusion
-    if fusion and name != "demo":
+    if fusion and name != "demo-tdt":
         fusion = FusionOptions(FUSED.lm, FUSED.alpha)
     return replace(options, fusion=fusion, scores="fixed")
 
@@ -50,10 +50,10 @@ def test_hypotheses_stay_and_scores_drift_little(name: str, options: SearchOptio
 @pytest.mark.parametrize("head", ["tdt", "ctc"])
 def test_the_reference_finds_the_same(head: str) -> None:
     options = SearchOptions("beam", 4, 4, head, scores="fixed")  # type: ignore[arg-type]
-    batch = encoded("demo", (0, 6))
-    found = search(model("demo"), batch, options)
+    batch = encoded("demo-tdt", (0, 6))
+    found = search(model("demo-tdt"), batch, options)
     with use_backend("reference"):
-        expected = search(model("demo"), batch, options)
+        expected = search(model("demo-tdt"), batch, options)
     for row, plain in zip(found, expected, strict=True):
         assert decided(row[:1]) == decided(plain[:1])
         assert row[0].score == pytest.approx(plain[0].score, abs=DRIFT)
@@ -66,7 +66,7 @@ def test_what_is_kept_for_a_lattice_is_whole_scores(head: str, fusion: FusionOpt
     kept = {}
     for scores in ("float", "fixed"):
         keeper = LatticeRecorder()
-        search(model("demo"), encoded("demo", (6,)), replace(options, scores=scores), keeper=keeper)  # type: ignore[arg-type]
+        search(model("demo-tdt"), encoded("demo-tdt", (6,)), replace(options, scores=scores), keeper=keeper)  # type: ignore[arg-type]
         (kept[scores],) = keeper.records()
     alive = np.isfinite(kept["float"].scores)
     assert alive.any()
@@ -100,4 +100,4 @@ def test_long_utterances_outgrow_no_grid() -> None:
 
 def test_other_names_of_scores_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="float or fixed"):
-        search(model("demo"), encoded("demo", (4,)), SearchOptions(scores="double"))  # type: ignore[arg-type]
+        search(model("demo-tdt"), encoded("demo-tdt", (4,)), SearchOptions(scores="double"))  # type: ignore[arg-type]

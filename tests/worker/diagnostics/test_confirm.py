@@ -109,10 +109,10 @@ def test_words_are_held_against_the_stored_ones(monkeypatch: pytest.MonkeyPatch)
     listed = [json.loads(line)["file"] for line in manifest.read_text().splitlines()]
     assert list(stored) == listed
     monkeypatch.setattr(confirm_steps, "hear", lambda model, names: stored)
-    assert confirm_steps.samples("demo").verdict == "ok"
+    assert confirm_steps.samples("demo-tdt").verdict == "ok"
     other = {**stored, listed[0]: "something else"}
     monkeypatch.setattr(confirm_steps, "hear", lambda model, names: other)
-    found = confirm_steps.samples("demo")
+    found = confirm_steps.samples("demo-tdt")
     assert found.verdict == "differs"
     assert "something else" in found.details[0]
 

@@ -51,8 +51,8 @@ def shop(
 ) -> Iterator[Shop]:
     archive = tmp_path / "archive"
     archive.mkdir()
-    models = {"demo": DEMO, "demo-gated": f"{gate}|{DEMO}"}
-    settings = make_settings(models=models, default_model="demo", source_roots=(archive,))
+    models = {"demo-tdt": DEMO, "demo-gated": f"{gate}|{DEMO}"}
+    settings = make_settings(models=models, default_model="demo-tdt", source_roots=(archive,))
     db = Database(sqlite_url)
     yield Shop(settings, db, engine, archive)
     db.close()
@@ -74,7 +74,10 @@ def told(shop: Shop, job_id: str) -> Transcript:
 
 def test_a_job_has_its_chunks_lattices_in_order_and_only_if_asked(shop: Shop) -> None:
     path = recording(shop)
-    asked, plain = shop.submit(path, "demo", **ASKED), shop.submit(path, "demo", decoder="beam", beam=4)
+    asked, plain = (
+        shop.submit(path, "demo-tdt", **ASKED),
+        shop.submit(path, "demo-tdt", decoder="beam", beam=4),
+    )
     assert shop.run(asked) == shop.run(plain) == "done"
 
     full, bare = told(shop, asked), told(shop, plain)

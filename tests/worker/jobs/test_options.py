@@ -67,7 +67,7 @@ def make_shop(
                 "asks": "asks",
                 "gated": f"asks+gate={gate}",
                 "files": f"asks+weights={tmp_path / 'weights'}",
-                "demo": DEMO,
+                "demo-tdt": DEMO,
                 "demo-gated": f"{gate}|{DEMO}",
             },
             default_model="plain",
@@ -148,10 +148,10 @@ def test_a_broken_language_model_fails_its_job_by_its_line(make_shop: Callable[[
     try:
         shop = make_shop(engine)
         path = shop.record("a.wav", speech()[0])
-        job_id = shop.submit(path, "demo", language_model="town")
+        job_id = shop.submit(path, "demo-tdt", language_model="town")
         assert shop.run(job_id) == "failed"
         assert "town.arpa: ends at line 1" in (shop.job(job_id).error_message or "")
-        assert shop.run(shop.submit(path, "demo")) == "done"
+        assert shop.run(shop.submit(path, "demo-tdt")) == "done"
     finally:
         engine.close()
 
@@ -200,10 +200,10 @@ def test_a_context_is_the_state_of_the_search_before_it(make_shop: Callable[[Eng
         write_lm(lm, Tokenizer.from_file(Path(DEMO) / "tokenizer.model").pieces, 3)
         path = shop.record("long.wav", samples)
         asked = {**BEAM, "nbest": 3, "language_model": "town", "lm_weight": 0.6, "lm_blanks": True}
-        job_id = shop.submit(path, "demo", context="job", boost={"phrases": ["seven four"]}, **asked)
+        job_id = shop.submit(path, "demo-tdt", context="job", boost={"phrases": ["seven four"]}, **asked)
         assert shop.run(job_id) == "done"
         told = transcript_of(shop, job_id)
-        apart = shop.submit(path, "demo", boost={"phrases": ["seven four"]}, **asked)
+        apart = shop.submit(path, "demo-tdt", boost={"phrases": ["seven four"]}, **asked)
         assert shop.run(apart) == "done"
     finally:
         engine.close()

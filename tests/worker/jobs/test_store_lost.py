@@ -116,8 +116,8 @@ def test_wasted_time_waits_for_the_database(db: ForgetfulDatabase) -> None:
     worker_id = registered(db)
     job = queued(db)
     wasted = WastedTime(db)
-    wasted.add(job.id, 1, Charge(worker_id, 5, 0, 1, "demo", "cpu", "default"))
-    wasted.add(job.id, 1, Charge(worker_id, 0, 0, 1, "demo", "cpu", "default"))
+    wasted.add(job.id, 1, Charge(worker_id, 5, 0, 1, "demo-tdt", "cpu", "default"))
+    wasted.add(job.id, 1, Charge(worker_id, 0, 0, 1, "demo-tdt", "cpu", "default"))
     assert len(wasted) == 1, "no time is no debt"
     db.away = True
     assert not wasted.write()

@@ -104,12 +104,12 @@ def test_the_check_as_a_command_fails_with_json(tmp_path: Path) -> None:
         text=True,
         check=False,
         cwd=ROOT,
-        env={**env, "SPOOL_HOME": str(tmp_path)},
+        env={**env, "SPOOL_HOME": str(tmp_path), "SPOOL_MODELS": f"demo-tdt={ROOT}/models/demo"},
     )
     findings = {finding["name"]: finding for finding in json.loads(answer.stdout)}
     assert answer.returncode == 1
     assert findings["broker"]["level"] == "fail"
-    assert findings["model demo"]["level"] == "ok"
+    assert findings["model demo-tdt"]["level"] == "ok"
 
 
 def test_hardware_reads_as_one_line() -> None:

@@ -44,8 +44,9 @@ from worker.models.whisper.words import timed_words
 if TYPE_CHECKING:
     from worker.models.registry import ModelFiles
 
-# A window costs 30 s whatever is in it, so chunks are filled.
-CHUNKING = Independent(aim=24.0, max=30.0, overlap=2.0, tail=4.0)
+# A window costs 30 s whatever is in it, yet fuller chunks (aim 24) lost more than they saved: 39.7 % of the
+# words of conversation with pauses were wrong instead of 30.2 % (tiny.en, greedy).
+CHUNKING = Independent()
 
 
 @dataclass(frozen=True, slots=True)
