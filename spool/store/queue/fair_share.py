@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
+    BindParameter,
     Connection,
     Select,
     Update,
@@ -134,7 +135,8 @@ def _update_if_free(tx: Connection, pool: str, project: str, values: Mapping[str
 
 
 def _free_row() -> Update:
-    pool, project = bindparam("in_pool"), bindparam("of_project")
+    pool: BindParameter[str] = bindparam("in_pool")
+    project: BindParameter[str] = bindparam("of_project")
     named = select(turns.c.project).where(turns.c.pool == pool, turns.c.project == project)
     free = named.with_for_update(skip_locked=True).scalar_subquery()
     return update(turns).where(turns.c.pool == pool, turns.c.project == free)
