@@ -1,10 +1,11 @@
 """The voice encoder: 1.6 s of speech to 256 non-negative numbers of length one that tell voices apart (GE2E).
 
 Owns mel features and the network; leaves which windows to hear to `worker.diarization.windows`. Many
-windows of one length are encoded at once. Paper: Wan et al. 2018, "Generalized end-to-end loss for speaker
+windows are encoded at once. Paper: Wan et al. 2018, "Generalized end-to-end loss for speaker
 verification"; source of weights and features: Resemblyzer 0.1.4 (models/voice-encoder/README.md).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -99,18 +100,32 @@ class VoiceEncoder:
         """The encoder that comes with Spool, or other weights of the same shapes. Raises ModelError."""
         return cls(read_float32(path))
 
-    def encode(self, mels: Floats) -> Floats:
-        """Voice prints `[N, 256]` of windows `[N, T, 40]`."""
-        # Windows are columns, so that each gate is one contiguous block of rows.
-        steps = self._library.array(np.ascontiguousarray(mels.transpose(1, 2, 0)))
-        states = [(self._library.zeros((SIZE, len(mels)), self._library.float32),) * 2] * _LAYERS
-        for rows in steps:
+    def encode(self, windows: Sequence[Floats]) -> Floats:
+        """Voice prints `[N, 256]` of windows of mel power `[T, 40]` each, which may differ in length."""
+        order = sorted(range(len(windows)), key=lambda index: -len(windows[index]))
+        counts = np.array([len(windows[index]) for index in order])
+        padded = np.zeros((counts[0], MELS, len(order)), np.float32)
+        for column, index in enumerate(order):
+            padded[: counts[column], :, column] = windows[index]
+        # Windows are columns, so that each gate is one contiguous block of rows. The longest stand first, so
+        # that those still going on are a block of columns.
+        steps, last = self._library.array(padded), len(order)
+        states = [(self._library.zeros((SIZE, last), self._library.float32),) * 2] * _LAYERS
+        raw = np.zeros((last, SIZE), np.float32)
+        for step in range(int(counts[0])):
+            active = int((counts > step).sum())
+            if active < last:
+                raw[active:last] = np.array(states[-1][0][:, active:]).T
+                states = [(output[:, :active], memory[:, :active]) for output, memory in states]
+                last = active
+            rows = steps[step, :, :active]
             for layer, weights in enumerate(self._layers):
                 states[layer] = self._step(rows, *states[layer], *weights)
                 rows = states[layer][0]
-        raw = np.maximum(np.array(states[-1][0]).T @ self._weight + self._bias, 0)
-        lengths = np.linalg.norm(raw, axis=1, keepdims=True)
-        prints: Floats = raw / np.maximum(lengths, np.float32(1e-12))
+        raw[:last] = np.array(states[-1][0]).T
+        raw = np.maximum(raw @ self._weight + self._bias, 0)
+        prints: Floats = np.empty_like(raw)
+        prints[order] = raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), np.float32(1e-12))
         return prints
 
     def _step(

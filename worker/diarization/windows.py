@@ -54,19 +54,13 @@ def plan_windows(stretches: Sequence[Stretch], options: WindowOptions) -> list[S
 def voice_prints(blocks: Iterable[Floats], spans: Sequence[Span], encoder: VoiceEncoder) -> Floats:
     """`[len(spans), 256]` of one recording that comes in `blocks` (float32 `[n]` at 16 kHz)."""
     prints = np.zeros((len(spans), SIZE), np.float32)
-    waiting: dict[int, list[tuple[int, Floats]]] = {}
+    waiting: list[tuple[int, Floats]] = []
     for index, mels in _window_mels(blocks, spans):
-        batch = waiting.setdefault(len(mels), [])
-        batch.append((index, mels))
-        if len(batch) == _AT_ONCE:
-            _encode(waiting.pop(len(mels)), prints, encoder)
-    for batch in waiting.values():
-        _encode(batch, prints, encoder)
+        waiting.append((index, mels))
+        if len(waiting) == _AT_ONCE or index == len(spans) - 1:
+            prints[[at for at, _ in waiting]] = encoder.encode([window for _, window in waiting])
+            waiting = []
     return prints
-
-
-def _encode(batch: Sequence[tuple[int, Floats]], prints: Floats, encoder: VoiceEncoder) -> None:
-    prints[[index for index, _ in batch]] = encoder.encode(np.stack([mels for _, mels in batch]))
 
 
 def _window_mels(blocks: Iterable[Floats], spans: Sequence[Span]) -> Iterator[tuple[int, Floats]]:
