@@ -21,6 +21,7 @@ import contextlib
 import itertools
 import multiprocessing
 import threading
+from collections.abc import Hashable
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 
@@ -46,6 +47,7 @@ from worker.models.base import ModelInfo
 
 WATCHER_SECONDS = 10.0
 CONTROL_SECONDS = 2
+PREPARED_KEPT = 1_000
 SELF_TEST = "self-test"
 
 
@@ -62,6 +64,7 @@ class Engine:
         self._watcher = threading.Thread()
         self._renewed: EngineProcess | None = None
         self._closed = False
+        self._prepared: dict[Hashable, ModelInfo] = {}
 
     def start(self) -> "Engine":
         """Start the child and wait until it listens. Raises EngineStopped when it does not come up."""
@@ -129,10 +132,28 @@ class Engine:
 
     def prepare(self, model: str, options: SearchOptions, ask: DecodeRequest) -> "Future[ModelInfo]":
         """As `describe`, and behind the batch on the device make ready what such a search needs: its
-        language model, its phrases. The future raises InvalidRequest where it cannot be done."""
+        language model, its phrases. The future raises InvalidRequest where it cannot be done.
+
+        What needs nothing made ready is answered at once where the same was asked before.
+        """
         future: Future[ModelInfo] = Future()
+        plain = options.fusion is None and ask.lm is None and not ask.phrases
+        question = (model, options, ask)
+        known = self._pending.model(model)
+        if plain and known is not None and self._prepared.get(question) == known:
+            future.set_result(known)
+            return future
+        if plain:
+            future.add_done_callback(lambda answer: self._remember(question, answer))
         self._post(Describe(next(self._tickets), model, options, ask), future)
         return future
+
+    def _remember(self, question: Hashable, answer: "Future[ModelInfo]") -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            return
+        if len(self._prepared) >= PREPARED_KEPT:
+            self._prepared.clear()
+        self._prepared[question] = answer.result()
 
     def describe(self, model: str) -> "Future[ModelInfo]":
         """Which weights `model` (a path or hub id) has, at once where it was loaded before; else it is

@@ -11,7 +11,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, case, delete, func, insert, literal, select, update
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Select,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
 
 from spool.store.sql import now_utc, upsert
 from spool.tables import turn_charges, turns
@@ -118,10 +131,18 @@ def settle(
 def _update_if_free(tx: Connection, pool: str, project: str, values: Mapping[str, Any]) -> bool:
     """Change the project's row; False where there is none, or another transaction holds it: that one may be
     of a machine that is frozen, and all claims of the pool would wait for it."""
-    row = (turns.c.pool == pool, turns.c.project == project)
-    free = select(turns.c.project).where(*row).with_for_update(skip_locked=True).scalar_subquery()
-    changed = update(turns).where(turns.c.pool == pool, turns.c.project == free).values(**values)
-    return tx.execute(changed).rowcount == 1
+    return tx.execute(_FREE_ROW.values(**values), {"in_pool": pool, "of_project": project}).rowcount == 1
+
+
+def _free_row() -> Update:
+    pool: BindParameter[str] = bindparam("in_pool")
+    project: BindParameter[str] = bindparam("of_project")
+    named = select(turns.c.project).where(turns.c.pool == pool, turns.c.project == project)
+    free = named.with_for_update(skip_locked=True).scalar_subquery()
+    return update(turns).where(turns.c.pool == pool, turns.c.project == free)
+
+
+_FREE_ROW = _free_row()
 
 
 def _charge_later(tx: Connection, pool: str, project: str, seconds: float, claims: int = 0) -> None:

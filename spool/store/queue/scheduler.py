@@ -15,6 +15,7 @@ patience, so that no class starves. Each question reads the front of an index, h
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -99,6 +100,7 @@ class NeedsAlone:
     job_id: str
 
 
+@lru_cache(maxsize=256)  # building it takes longer than running it, and each claim asks
 def not_refused_by(name: str) -> ColumnElement[bool]:
     """SQL: the worker of this name has not given the job back as one that it cannot do."""
     return or_(jobs.c.refusals.is_(None), jobs.c.refusals[name].as_string().is_(None))

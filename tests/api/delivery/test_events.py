@@ -243,7 +243,7 @@ def test_many_streams_wait_on_one_thread(live: Live, recordings: Path) -> None:
     for kinds in asyncio.run(all_of_them()):
         assert kinds[0] == "job.progress"
         assert kinds[-2:] == ["job.done", "end"]
-    assert sum(thread.name == "spool-feed" for thread in threading.enumerate()) == 1
+    assert sum(thread.name == "spool-events" for thread in threading.enumerate()) == 1
 
 
 def test_what_names_no_event_is_refused(live: Live, recordings: Path) -> None:

@@ -199,7 +199,7 @@ def test_cancel_is_at_once_when_queued_and_a_request_when_running(
     problem(http.delete(f"/v1/jobs/{waiting['id']}"), 409, "conflict")
 
 
-@pytest.mark.parametrize("job_id", ["job_01JD5T9Q4X8K2M6N0P3R7S1V5W", "job_1", "%00", "..%2f..%2fetc", "☃"])
+@pytest.mark.parametrize("job_id", ["job_01JD5T9Q4X8K2M6N0P3R7S1V5W", "job_1", "..%2f..%2fetc", "☃"])
 def test_an_unknown_job_is_not_found_whatever_is_asked_of_it(http: httpx.Client, job_id: str) -> None:
     path = f"/v1/jobs/{job_id}"
     for response in (http.get(path), http.delete(path)):

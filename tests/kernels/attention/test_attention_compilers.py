@@ -9,6 +9,8 @@ from kernels.contracts.attention import attention_cases
 from ops.testbed.kernel_cases import DTYPES, Case, Launched, recorded
 from tests.kernels.runtime.test_sanitizers import run
 
+pytestmark = pytest.mark.integration
+
 CASES = list(attention_cases())
 
 

@@ -114,7 +114,7 @@ def test_an_archive_from_first_to_last(spool: Spool, recordings: Path, tmp_path:
     assert spool.submit_batch(recordings).lines.accepted == 1
     manifest = tmp_path / "reels.jsonl"
     manifest.write_text(f'{{"source": "{source}"}}\nbroken\n')
-    with pytest.raises(InvalidRequest, match="none runs") as refused:
+    with pytest.raises(InvalidRequest, match="no job was created") as refused:
         spool.submit_batch(manifest, strict=True)
     assert refused.value.problem["bad_lines"][0]["line"] == 2
     assert spool.submit_batch(manifest).name == "reels.jsonl"

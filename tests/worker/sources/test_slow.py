@@ -115,6 +115,7 @@ STAGES = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_dripping_server_ends_within_its_limits(
     drip: DripServer, make_sources: Callable[..., Sources], stage: str
@@ -126,6 +127,7 @@ def test_a_dripping_server_ends_within_its_limits(
     assert time.monotonic() - begun < 8.0  # the handshake has the connection's 5 s
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_cancel_reaches_whoever_waits_for_a_server(
     drip: DripServer, make_sources: Callable[..., Sources], stage: str
@@ -152,6 +154,7 @@ def test_a_name_that_nobody_answers_for_does_not_hold_a_cancel(
     answered.set()
 
 
+@pytest.mark.integration
 def test_the_whole_transfer_has_an_end(drip: DripServer, make_sources: Callable[..., Sources]) -> None:
     drip.sent_at_once = len(HEADERS)
     limits = PaceLimits(bytes_per_second=0, window_seconds=0.5, whole_seconds=2.0)
