@@ -114,7 +114,7 @@ def transcribe_with(
 
 
 def _go_on(
-    model: SpeechModel, heard: _Heard, options: SearchOptions, ask: DecodeRequest, context: Context
+    model: SpeechModel, heard: _Heard, options: SearchOptions, ask: DecodeRequest, context: TokenContext
 ) -> None:
     """Search the chunk from where the one before it left off."""
     chunk = heard.chunk
