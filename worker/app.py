@@ -109,7 +109,7 @@ class Worker:
             retry_storage(self._register, START_SECONDS)
             for name in self._settings.pinned_models:
                 self._engine.describe(self._settings.models[name])  # what fails here fails its jobs
-            bench = WorkerContext(
+            context = WorkerContext(
                 self._settings,
                 self._db,
                 self._engine,
@@ -117,30 +117,34 @@ class Worker:
                 self._info.id,
                 self._draining,
                 off=OffHours(self._settings.work_hours),
-                placement=ModelAffinity(self._settings.model_stay_seconds),
+                affinity=ModelAffinity(self._settings.model_stay_seconds),
             )
-            stop.callback(lambda: self._sign_off(bench))
-            stop.callback(bench.wasted.write)
-            heartbeat = Heartbeat(bench, self._info)
+            stop.callback(lambda: self._sign_off(context))
+            stop.callback(context.wasted.write)
+            heartbeat = Heartbeat(context, self._info)
             heartbeat.start()
             stop.callback(heartbeat.stop)
-            ward = Supervisor(bench, self._intake, lambda hanging: self._leave(bench, heartbeat, hanging))
-            ward.keep_hours()
-            ward.start()
-            stop.callback(ward.stop)
+            supervisor = Supervisor(
+                context, self._intake, lambda hanging: self._leave(context, heartbeat, hanging)
+            )
+            supervisor.keep_hours()
+            supervisor.start()
+            stop.callback(supervisor.stop)
             sweeper = Sweeper(self._db, self._celery, self._settings)
             sweeper.start()
             stop.callback(sweeper.stop)
-            return self._consume(bench, sweeper)
+            return self._consume(context, sweeper)
 
-    def _consume(self, bench: WorkerContext, sweeper: Sweeper) -> int:
+    def _consume(self, context: WorkerContext, sweeper: Sweeper) -> int:
         objects = object_store(self._settings)
-        shop = JobServices(bench, objects, Sources(self._settings, objects, self._temporary), self._retry)
+        services = JobServices(
+            context, objects, Sources(self._settings, objects, self._temporary), self._retry
+        )
 
         def transcribe(job_id: str) -> None:
             hinted: str | None = job_id
             # On without a message while there is work: jobs held by a quota used theirs up when it came.
-            while run_next(shop, hinted) is not None:
+            while run_next(services, hinted) is not None:
                 sweeper.wake()  # what went back into the queue is sent at once
                 hinted = None
 
@@ -180,15 +184,17 @@ class Worker:
             register_worker(tx, self._info)
             self._catch_signals()  # whoever knows of this worker may tell it to stop
 
-    def _sign_off(self, bench: WorkerContext) -> None:
+    def _sign_off(self, context: WorkerContext) -> None:
         engine = self._engine
         try:
             with self._db.begin() as tx:
-                stop_worker(tx, self._info.id, engine.busy_ns, engine.unbilled_ns, bench.tally.counts(engine))
+                stop_worker(
+                    tx, self._info.id, engine.busy_ns, engine.unbilled_ns, context.counters.counts(engine)
+                )
         except SpoolError as error:
             log.warning("not signed off", error=error.message)
 
-    def _leave(self, bench: WorkerContext, heartbeat: Heartbeat, hanging: bool) -> None:
+    def _leave(self, context: WorkerContext, heartbeat: Heartbeat, hanging: bool) -> None:
         """End with 1, so that whoever supervises this process can start it anew. A thread that hangs cannot
         be ended but with the process: the others hand their jobs back first."""
         self._exit_code = 1
@@ -196,11 +202,11 @@ class Worker:
             os.kill(os.getpid(), signal.SIGTERM)
             return
         deadline = time.monotonic() + self._settings.lease_seconds
-        while bench.berths.taken > len(bench.health.hanging) and time.monotonic() < deadline:
+        while context.job_gate.taken > len(context.health.hanging) and time.monotonic() < deadline:
             time.sleep(0.1)
         heartbeat.stop()  # its next beat would say that the worker still lives
-        bench.wasted.write()
-        self._sign_off(bench)
+        context.wasted.write()
+        self._sign_off(context)
         self._engine.close()
         shutil.rmtree(self._temporary, ignore_errors=True)
         os._exit(1)

@@ -62,13 +62,13 @@ class Engine:
         self._sending = threading.Lock()  # one request is registered and sent at a time
         self._process: EngineProcess | None = None
         self._watcher = threading.Thread()
-        self._renewed: EngineProcess | None = None
+        self._restarting: EngineProcess | None = None
         self._closed = False
         self._prepared: dict[Hashable, ModelInfo] = {}
 
     def start(self) -> "Engine":
         """Start the child and wait until it listens. Raises EngineStopped when it does not come up."""
-        reason = self._come_up()
+        reason = self._wait_ready()
         if reason is not None:
             self.close()
             raise EngineStopped(f"The engine did not start: {reason}.")
@@ -80,14 +80,14 @@ class Engine:
         if self._closed:
             raise EngineStopped("The engine is closed.")
         self._pending.reopen()
-        reason = self._come_up()
+        reason = self._wait_ready()
         if reason is not None:
             self._pending.stop(reason)
             if self._process is not None:
                 self._process.kill()
             raise EngineStopped(f"The engine did not start: {reason}.")
 
-    def _come_up(self) -> str | None:
+    def _wait_ready(self) -> str | None:
         """Start a child; why it does not listen, None when it does."""
         self._spawn()
         self._watcher = threading.Thread(target=self._watch, name="engine-reports", daemon=True)
@@ -201,11 +201,11 @@ class Engine:
             if self._process is not None:
                 self._process.send(DropJob(job))
 
-    def renew(self) -> None:
+    def restart(self) -> None:
         """Replace the child, while nothing is asked of it: what its models held of the memory is free, and
         the next one loads what is needed then."""
         with self._sending:
-            process, self._renewed = self._process, self._process
+            process, self._restarting = self._process, self._process
         if process is not None:
             process.stop()
 
@@ -252,9 +252,9 @@ class Engine:
         """Why the engine takes nothing any more; None while it works."""
         return self._pending.stopped
 
-    def forgive(self) -> None:
+    def clear_failures(self) -> None:
         """Forget the children that died with nobody to blame: a self-test has passed."""
-        self._pending.forgive()
+        self._pending.clear_failures()
 
     def unexplained_crashes(self, seconds: float) -> int:
         """How many children died within the last `seconds` with nobody to blame."""
@@ -301,7 +301,7 @@ class Engine:
             assert process is not None
             while (report := process.receive()) is not None:
                 self._pending.take(report)
-            self._pending.take_death(process.bury(), asked=process is self._renewed)
+            self._pending.take_death(process.reap(), asked=process is self._restarting)
             if self.stopped is not None:
                 return
             try:
@@ -382,7 +382,7 @@ class EngineProcess:
             self._process.join()
         atexit.unregister(self.kill)
 
-    def bury(self) -> str:
+    def reap(self) -> str:
         """Release what is left of a dead child and say how it ended. Only the reader of its reports may
         call this."""
         self.kill()

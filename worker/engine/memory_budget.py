@@ -103,7 +103,7 @@ FRAME_SAMPLES = 160  # a feature frame of 10 ms at 16 kHz
 def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOptions:
     """The engine that the settings ask for."""
     budget = budget_of(settings, this_machine())
-    shelf = ModelCacheOptions(
+    model_cache = ModelCacheOptions(
         most=sys.maxsize,
         budget_bytes=budget.models,
         stay_seconds=settings.model_stay_seconds,
@@ -113,7 +113,7 @@ def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOp
     return EngineOptions(
         slots=settings.engine_slots,
         limits=limits,
-        shelf=shelf,
+        model_cache=model_cache,
         loader=loader,
         share=settings.work_share,
     )

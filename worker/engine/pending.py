@@ -167,7 +167,7 @@ class PendingRequests:
             self._unexplained.clear()
             self.up.clear()
 
-    def forgive(self) -> None:
+    def clear_failures(self) -> None:
         """Forget the crashes with nobody to blame: the engine has proved to be well."""
         with self._lock:
             self._unexplained.clear()

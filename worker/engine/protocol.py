@@ -42,7 +42,7 @@ class EngineOptions:
     slots: int = 96
     slot_samples: int = int(MAX_UTTERANCE_SECONDS * SAMPLE_RATE)
     limits: BatchLimits = field(default_factory=BatchLimits)
-    shelf: ModelCacheOptions = field(default_factory=ModelCacheOptions)
+    model_cache: ModelCacheOptions = field(default_factory=ModelCacheOptions)
     loader: str = DEFAULT_LOADER
     start_seconds: float = 120.0
     share: float = 1.0

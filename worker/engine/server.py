@@ -67,7 +67,7 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     inbox = _Inbox(options, reports)
     threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
     loader = cast("Loader", getattr(importlib.import_module(module), name))
-    device = BatchRunner(reports, AudioView(layout), loader, options.shelf)
+    device = BatchRunner(reports, AudioView(layout), loader, options.model_cache)
     reports.send(Ready(os.getpid()))
     try:
         while True:
@@ -172,12 +172,14 @@ class _Inbox:
 class BatchRunner:
     """The loaded models and the one thread that runs them."""
 
-    def __init__(self, reports: _Reports, view: AudioView, loader: Loader, shelf: ModelCacheOptions) -> None:
+    def __init__(
+        self, reports: _Reports, view: AudioView, loader: Loader, model_cache: ModelCacheOptions
+    ) -> None:
         self._reports = reports
         self._view = view
         self._loader = loader
-        self._shelf: ModelCache[Recognizer] = ModelCache(shelf)
-        self.may_serve = self._shelf.may_serve
+        self._model_cache: ModelCache[Recognizer] = ModelCache(model_cache)
+        self.may_serve = self._model_cache.may_serve
         self._busy_total_ns = 0
         self.worked_ns = 0
         self.pace = BatchPace()
@@ -186,7 +188,7 @@ class BatchRunner:
         """What an utterance takes of the device; of a model that is not loaded yet, more than there is, so
         that it comes alone."""
         path, options = cast("_Group", item.group)
-        model = self._shelf.peek(path)
+        model = self._model_cache.peek(path)
         return BatchCost(item.length, sys.maxsize) if model is None else model.cost(item.length, options)
 
     def describe(self, request: Describe) -> None:
@@ -249,10 +251,10 @@ class BatchRunner:
         return answers, busy_ns - lost_ns, lost_ns
 
     def _model(self, path: str) -> Recognizer:
-        model = self._shelf.get(path)
+        model = self._model_cache.get(path)
         if model is not None:
             return model
-        self._let_go(self._shelf.make_room(path))  # first: two models may not fit at once
+        self._let_go(self._model_cache.make_room(path))  # first: two models may not fit at once
         self._reports.send(Loading(path))
         failpoint("engine.loading")
         begun = time.monotonic_ns()
@@ -265,7 +267,7 @@ class BatchRunner:
         finally:
             info = None if model is None else model.info
             self._reports.send(Loaded(path, time.monotonic_ns() - begun, info))
-        self._let_go(self._shelf.take_in(path, model, model.info.size))
+        self._let_go(self._model_cache.take_in(path, model, model.info.size))
         return model
 
     def _let_go(self, models: tuple[str, ...]) -> None:

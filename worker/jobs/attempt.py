@@ -50,7 +50,7 @@ Tail = tuple[tuple[int, int], ...]
 """Tokens, each with the sample (16 kHz, from the recording's start) it was heard at."""
 
 
-class Context:
+class TokenContext:
     """The tails of one recording's channels."""
 
     def __init__(self) -> None:
@@ -127,13 +127,13 @@ class ChunkCommit:
         """Commit. Raises LeaseLost and StorageError, with nothing written as far as the database says."""
         claim = self.attempt.claim
         done = self.attempt.done_samples + self.chunk.core_end - self.chunk.core_start
-        with self.attempt.bench.db.begin() as tx:
+        with self.attempt.context.db.begin() as tx:
             if self.tried and any(self._is_this(saved) for saved in saved_chunks(tx, claim.job.id)):
                 return
             self.tried = True
             lease, seconds = self.attempt.lease, done / self.attempt.channels / SAMPLE_RATE
             cancel = renew_lease(
-                tx, claim, self.attempt.bench.settings.lease_seconds, lease.ran_seconds, seconds
+                tx, claim, self.attempt.context.settings.lease_seconds, lease.ran_seconds, seconds
             )
             # Last: the worker's other jobs wait for its row until the commit.
             save_chunk(tx, claim, self.chunk, self.bill)
@@ -164,22 +164,22 @@ class TurnOver(GiveBack):
 
 @dataclass(slots=True)
 class Attempt:
-    """The decoding of one claimed job. `model` is a path or hub id, `asking` what each of its chunks is
+    """The decoding of one claimed job. `model` is a path or hub id, `request` what each of its chunks is
     asked, `info` whose weights are to answer, `mark` the fingerprint of all three; `done_samples` counts over
     all channels."""
 
-    bench: WorkerContext
+    context: WorkerContext
     claim: Claim
     lease: Lease
     model: str = ""
-    asking: JobRequest = field(default_factory=JobRequest)
+    request: JobRequest = field(default_factory=JobRequest)
     info: ModelInfo | None = None
     mark: str | None = None
     channels: int = 1
     done_samples: int = 0
     _kept: int = 0
     heard: list[DecodedChunk] = field(default_factory=list)
-    _context: Context = field(default_factory=Context)
+    _token_context: TokenContext = field(default_factory=TokenContext)
     _flying: dict[Future[UtteranceResult], ChunkSpan] = field(default_factory=dict)
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
@@ -187,7 +187,7 @@ class Attempt:
 
     def remember(self) -> None:
         """Read what earlier attempts saved. Raises StorageError."""
-        with self.bench.db.read() as tx:
+        with self.context.db.read() as tx:
             self._saved = {
                 (chunk.channel, chunk.index): chunk for chunk in saved_chunks(tx, self.claim.job.id)
             }
@@ -200,7 +200,7 @@ class Attempt:
         self.info, self.mark = info, mark
         fresh = {place: chunk for place, chunk in self._saved.items() if chunk.fingerprint == mark}
         if len(fresh) < len(self._saved):
-            with self.bench.db.begin() as tx:
+            with self.context.db.begin() as tx:
                 gone = drop_stale(tx, self.claim, mark)
             log.info("chunks of other weights or options taken out", chunks=gone)
         self._saved = fresh
@@ -215,7 +215,7 @@ class Attempt:
         for chunk in chunks:
             self.check()
             piece = chunk.span
-            while self.asking.carries and any(
+            while self.request.carries and any(
                 each.channel == piece.channel for each in self._flying.values()
             ):
                 self._land(WAIT_SECONDS)
@@ -224,7 +224,7 @@ class Attempt:
             if not chunk.speech:
                 self._save(piece, None)
                 continue
-            while len(self._flying) >= self.bench.engine.options.slots:
+            while len(self._flying) >= self.context.engine.options.slots:
                 self._land(WAIT_SECONDS)
             self._submit(chunk, piece)
             self._land(0)
@@ -236,7 +236,7 @@ class Attempt:
         and bill the rest as wasted (law 5). Returns when nothing of this attempt is in the engine any
         more."""
         if self._flying:
-            self.bench.engine.forget(self._engine_name)
+            self.context.engine.forget(self._engine_name)
         for future, piece in list(self._flying.items()):
             try:
                 result = future.result()
@@ -251,9 +251,9 @@ class Attempt:
     def check(self) -> None:
         """Raise what should stop the attempt now."""
         self.lease.check()
-        if (why := self.bench.rests_because()) is not None:
+        if (why := self.context.rests_because()) is not None:
             raise GiveBack(why)
-        settings = self.bench.settings
+        settings = self.context.settings
         now = time.monotonic()
         # A turn in which nothing was kept is not over: handing back then would change nothing but the
         # attempt.
@@ -263,7 +263,7 @@ class Attempt:
             return
         self._asked = now
         job = self.claim.job
-        with self.bench.db.read() as tx:
+        with self.context.db.read() as tx:
             over = goes_before(
                 tx, settings.pool, settings.worker_name, job.project, job.priority, settings.rules
             )
@@ -298,20 +298,20 @@ class Attempt:
                 "so the recording has changed; submit it as a new job."
             )
         if saved.tail is not None:
-            self._context.keep(piece.channel, saved.tail)
+            self._token_context.keep(piece.channel, saved.tail)
         self._take(piece, saved)
         return True
 
     def _submit(self, chunk: Chunk, piece: ChunkSpan) -> None:
-        ask = self.asking.ask
-        if self.asking.carries:
-            ask = replace(ask, context=self._context.before(piece))
+        ask = self.request.ask
+        if self.request.carries:
+            ask = replace(ask, context=self._token_context.before(piece))
         try:
-            future = self.bench.engine.submit(
+            future = self.context.engine.submit(
                 self._engine_name,
                 chunk.samples,
                 self.model,
-                self.asking.options,
+                self.request.options,
                 self.lease.stop,
                 ask,
             )
@@ -349,24 +349,26 @@ class Attempt:
         engine_ns = 0 if result is None else result.engine_ns
         bill, job = self.charge(engine_ns, piece.core), self.claim.job
         if result is not None and self.info is not None and result.weights != self.info.makers:
-            self.bench.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
+            self.context.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
             raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
         tail = None
-        if result is not None and self.info is not None and self.asking.carries:
+        if result is not None and self.info is not None and self.request.carries:
             frame = self.info.frame_seconds * SAMPLE_RATE
-            tail = self._context.after(piece, result.hypotheses[0], frame)
+            tail = self._token_context.after(piece, result.hypotheses[0], frame)
         chunk = replace(chunk_of(piece, result), attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
         failpoint("save.begun")
         try:
-            retry_storage(ChunkCommit(self, chunk, bill), self.bench.settings.lease_seconds, self.lease.stop)
+            retry_storage(
+                ChunkCommit(self, chunk, bill), self.context.settings.lease_seconds, self.lease.stop
+            )
         except (LeaseLost, StorageError):
             bill, place = replace(bill, audio_samples=0), (piece.channel, piece.index)
-            self.bench.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
+            self.context.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
             raise
         self._kept += 1
-        self.bench.tally.saved(piece.core)
+        self.context.counters.saved(piece.core)
         if chunk.tail is not None:
-            self._context.keep(piece.channel, chunk.tail)
+            self._token_context.keep(piece.channel, chunk.tail)
         self._take(piece, chunk)
 
     def _take(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
@@ -375,9 +377,9 @@ class Attempt:
 
     def charge(self, engine_ns: int, samples: int) -> Charge:
         """What `engine_ns` of this worker's engine for this job is billed as."""
-        job, settings = self.claim.job, self.bench.settings
+        job, settings = self.claim.job, self.context.settings
         return Charge(
-            worker_id=self.bench.worker_id,
+            worker_id=self.context.worker_id,
             engine_ns=engine_ns,
             audio_samples=samples,
             price_per_hour_micros=settings.price_per_hour_micros(),

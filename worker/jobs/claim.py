@@ -26,76 +26,76 @@ ELSEWHERE_SECONDS = 1.0  # a message given back comes again after so long, to wh
 
 
 @contextlib.contextmanager
-def claimed_next(bench: WorkerContext, hinted: str | None) -> Iterator[Claim | None]:
+def claimed_next(context: WorkerContext, hinted: str | None) -> Iterator[Claim | None]:
     """The claim to the job whose turn it is, for as long as the block runs; None when none may run here now.
 
     `hinted` is the job whose message brought the worker here, if one did.
     """
     while True:
-        with bench.berths.shared(bench.resting) as here:
-            found = _next(bench) if here else None
+        with context.job_gate.shared(context.resting) as here:
+            found = _next(context) if here else None
             if not isinstance(found, NeedsAlone):
                 if found is None and hinted is not None:
-                    _used_up(bench, hinted) if here else _give_back(bench, hinted)
+                    _used_up(context, hinted) if here else _give_back(context, hinted)
                 yield found
                 return
-        with bench.berths.alone(bench.resting) as here:
-            claim = _claim_alone(bench, found.job_id) if here else None
+        with context.job_gate.alone(context.resting) as here:
+            claim = _claim_alone(context, found.job_id) if here else None
             if claim is not None or not here:
                 if not here:
-                    _give_back(bench, hinted or found.job_id)
+                    _give_back(context, hinted or found.job_id)
                 yield claim
                 return
 
 
-def _next(bench: WorkerContext) -> Claim | NeedsAlone | None:
-    settings = bench.settings
-    loaded = loaded_names(settings.models, bench.engine.loaded)
-    first = bench.placement.first(loaded) if bench.engine.crowded else frozenset()
+def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
+    settings = context.settings
+    loaded = loaded_names(settings.models, context.engine.loaded)
+    first = context.affinity.first(loaded) if context.engine.crowded else frozenset()
     asker = ClaimRequest(
-        bench.worker_id,
+        context.worker_id,
         settings.pool,
         settings.worker_name,
         settings.lease_seconds,
         settings.max_crashes,
         alone=False,
         models=first,
-        without=bench.health.lacking,
+        without=context.health.lacking,
     )
-    found = _written(bench, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
+    found = _written(context, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
     if isinstance(found, Claim):
-        bench.placement.took(found.passed, here=found.job.options.model in loaded)
+        context.affinity.record_claim(found.passed, here=found.job.options.model in loaded)
     return found
 
 
-def _claim_alone(bench: WorkerContext, job_id: str) -> Claim | None:
-    settings = bench.settings
-    who = (job_id, bench.worker_id, settings.lease_seconds)
+def _claim_alone(context: WorkerContext, job_id: str) -> Claim | None:
+    settings = context.settings
+    who = (job_id, context.worker_id, settings.lease_seconds)
     return _written(
-        bench,
+        context,
         "not claimed",
         lambda tx: claim_job(tx, *who, max_crashes=settings.max_crashes, alone=True),
         job_id=job_id,
     )
 
 
-def _give_back(bench: WorkerContext, job_id: str) -> None:
+def _give_back(context: WorkerContext, job_id: str) -> None:
     """The message came to the wrong worker: let it be sent again."""
     _written(
-        bench, "message not given back", lambda tx: hint_again(tx, job_id, ELSEWHERE_SECONDS), job_id=job_id
+        context, "message not given back", lambda tx: hint_again(tx, job_id, ELSEWHERE_SECONDS), job_id=job_id
     )
 
 
-def _used_up(bench: WorkerContext, job_id: str) -> None:
-    _written(bench, "message not noted as used up", lambda tx: hint_used_up(tx, job_id), job_id=job_id)
+def _used_up(context: WorkerContext, job_id: str) -> None:
+    _written(context, "message not noted as used up", lambda tx: hint_used_up(tx, job_id), job_id=job_id)
 
 
 def _written(
-    bench: WorkerContext, otherwise: str, write: Callable[[Connection], Answer], **ids: str
+    context: WorkerContext, otherwise: str, write: Callable[[Connection], Answer], **ids: str
 ) -> Answer | None:
     """What the write answers; None where the database does not. The sweep then sends the message again."""
     try:
-        with bench.db.begin() as tx:
+        with context.db.begin() as tx:
             return write(tx)
     except SpoolError as error:
         log.warning(otherwise, **ids, error=error.message)

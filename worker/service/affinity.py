@@ -37,7 +37,7 @@ class ModelAffinity:
         with self._lock:
             return frozenset() if self._is_over() else frozenset(loaded)
 
-    def took(self, passed: Passed | None, *, here: bool) -> None:
+    def record_claim(self, passed: Passed | None, *, here: bool) -> None:
         """A job was taken whose model was `here`, in memory, or not; and this was passed over for it."""
         with self._lock:
             if passed is not None:

@@ -26,9 +26,9 @@ class WorkerContext:
     draining: threading.Event
     health: Health = field(default_factory=Health)
     off: OffHours = field(default_factory=OffHours)
-    berths: JobGate = field(default_factory=JobGate)
-    tally: Counters = field(default_factory=Counters)
-    placement: ModelAffinity = field(default_factory=ModelAffinity)
+    job_gate: JobGate = field(default_factory=JobGate)
+    counters: Counters = field(default_factory=Counters)
+    affinity: ModelAffinity = field(default_factory=ModelAffinity)
 
     def resting(self) -> bool:
         """Whether this worker takes no jobs now."""

@@ -1,6 +1,6 @@
 """Whether this machine belongs to its person now: the hours of the settings, looked at from time to time.
 
-Knows hours and the clock; what follows from a rest is the ward's business (`worker.service.supervisor`).
+Knows hours and the clock; what follows from a rest is decided in `worker.service.supervisor`.
 """
 
 import threading
