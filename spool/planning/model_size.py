@@ -93,7 +93,8 @@ def read_shape(model: str) -> ModelShape:
     name = next((known for short, known in _SHORT.items() if short in model.lower()), None)
     if name is None:
         raise InvalidRequest(
-            f"The model {model!r} is no folder with a {CONFIG_NAME}, and none of {', '.join(KNOWN)}."
+            f"The sizes of the model {model!r} are not known: it is no FastConformer's folder with a "
+            f"{CONFIG_NAME}, and none of {', '.join(KNOWN)}. Name one with --model."
         )
     return KNOWN[name]
 

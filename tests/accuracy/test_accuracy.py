@@ -121,6 +121,6 @@ def test_chunks_of_any_length_cover_a_recording_once(longest: float) -> None:
     audio = np.random.default_rng(0).normal(0, 0.1, 100 * 16_000).astype(np.float32)
     chunks = list(plan_chunks([audio], lengths(longest)))
     assert covered(chunks, len(audio)) == 1.0
-    assert max(c.end - c.start for c in chunks) <= longest * 16_000
+    assert max(c.span.end - c.span.start for c in chunks) <= longest * 16_000
     assert covered(chunks[:-1], len(audio)) < 1.0
     assert lengths(30) == ChunkOptions()

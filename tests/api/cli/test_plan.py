@@ -81,4 +81,6 @@ def test_the_ledger_tells_how_fast_a_machine_is(sqlite_url: str, tmp_path: Path)
         900,
         1,
     )
-    assert planned(tmp_path, "--hours", "1", database=sqlite_url)["rtfx"] == pytest.approx(900, rel=0.05)
+    assert planned(tmp_path, "--hours", "1", "--model", "demo-tdt", database=sqlite_url)[
+        "rtfx"
+    ] == pytest.approx(900, rel=0.05)
