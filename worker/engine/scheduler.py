@@ -215,11 +215,11 @@ def split_exactly(total: int, weights: Sequence[int]) -> list[int]:
         if total:
             raise ValueError("nobody to take a share")
         return []
-    whole = sum(weights)
-    if whole == 0:
-        weights, whole = [1] * len(weights), len(weights)
-    parts = [total * weight // whole for weight in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % whole), i))
+    weight_sum = sum(weights)
+    if weight_sum == 0:
+        weights, weight_sum = [1] * len(weights), len(weights)
+    parts = [total * weight // weight_sum for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % weight_sum), i))
     for i in by_remainder[: total - sum(parts)]:
         parts[i] += 1
     return parts

@@ -233,19 +233,19 @@ class BatchRunner:
         options: SearchOptions = batch[0].options
         begun = time.monotonic_ns()
         try:
-            found = model.recognize(audio, options, [utterance.ask for utterance in batch])
+            recognitions = model.recognize(audio, options, [utterance.ask for utterance in batch])
             busy_ns = time.monotonic_ns() - begun
             samples = max(utterance.samples for utterance in batch) * len(batch)
             self.pace.measured((batch[0].model, options), samples, busy_ns)
-            if len(found) != len(batch):
-                raise EngineError(f"The model answered {len(found)} of {len(batch)} utterances.")
+            if len(recognitions) != len(batch):
+                raise EngineError(f"The model answered {len(recognitions)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
             return _as_spool_error(error), 0, time.monotonic_ns() - begun
         finally:
             self.worked_ns += time.monotonic_ns() - begun
         failpoint("engine.computed")
-        shares = split_exactly(busy_ns, [answer.frames for answer in found])
-        pairs = list(zip(found, shares, strict=True))
+        shares = split_exactly(busy_ns, [answer.frames for answer in recognitions])
+        pairs = list(zip(recognitions, shares, strict=True))
         lost_ns = sum(share for answer, share in pairs if isinstance(answer, Failure))
         answers = [_answered(answer, share, len(batch), model.info.digest) for answer, share in pairs]
         return answers, busy_ns - lost_ns, lost_ns

@@ -143,8 +143,8 @@ class ChunkCommit:
             self.attempt.lease.cancel()
 
     def _is_this(self, saved: SavedChunk) -> bool:
-        mine = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)
-        return (saved.channel, saved.index, saved.attempt) == mine
+        own_key = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)
+        return (saved.channel, saved.index, saved.attempt) == own_key
 
 
 log = structlog.get_logger(__name__)

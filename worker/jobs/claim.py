@@ -32,18 +32,18 @@ def claimed_next(context: WorkerContext, hinted: str | None) -> Iterator[Claim |
     `hinted` is the job whose message brought the worker here, if one did.
     """
     while True:
-        with context.job_gate.shared(context.resting) as here:
-            found = _next(context) if here else None
-            if not isinstance(found, NeedsAlone):
-                if found is None and hinted is not None:
-                    _used_up(context, hinted) if here else _give_back(context, hinted)
-                yield found
+        with context.job_gate.shared(context.resting) as entered:
+            outcome = _next(context) if entered else None
+            if not isinstance(outcome, NeedsAlone):
+                if outcome is None and hinted is not None:
+                    _used_up(context, hinted) if entered else _give_back(context, hinted)
+                yield outcome
                 return
-        with context.job_gate.alone(context.resting) as here:
-            claim = _claim_alone(context, found.job_id) if here else None
-            if claim is not None or not here:
-                if not here:
-                    _give_back(context, hinted or found.job_id)
+        with context.job_gate.alone(context.resting) as entered:
+            claim = _claim_alone(context, outcome.job_id) if entered else None
+            if claim is not None or not entered:
+                if not entered:
+                    _give_back(context, hinted or outcome.job_id)
                 yield claim
                 return
 
@@ -62,10 +62,10 @@ def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
         models=first,
         without=context.health.lacking,
     )
-    found = _written(context, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
-    if isinstance(found, Claim):
-        context.affinity.record_claim(found.passed, here=found.job.options.model in loaded)
-    return found
+    outcome = _written(context, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
+    if isinstance(outcome, Claim):
+        context.affinity.record_claim(outcome.passed, loaded=outcome.job.options.model in loaded)
+    return outcome
 
 
 def _claim_alone(context: WorkerContext, job_id: str) -> Claim | None:

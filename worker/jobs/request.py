@@ -32,9 +32,9 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
         known = settings.language_models
         language_model = known.get(options.language_model)
         if language_model is None:
-            told = ", ".join(sorted(known)) or "none"
+            names = ", ".join(sorted(known)) or "none"
             raise UnknownModel(
-                f"{name}: no language model {options.language_model!r} here; this worker knows {told}."
+                f"{name}: no language model {options.language_model!r} here; this worker knows {names}."
             )
     phrases: tuple[str, ...] = ()
     if options.boost is not None:

@@ -37,15 +37,15 @@ class ModelAffinity:
         with self._lock:
             return frozenset() if self._is_over() else frozenset(loaded)
 
-    def record_claim(self, passed: Passed | None, *, here: bool) -> None:
-        """A job was taken whose model was `here`, in memory, or not; and this was passed over for it."""
+    def record_claim(self, passed: Passed | None, *, loaded: bool) -> None:
+        """Note a claim: whether the job's model was already `loaded`, and what was `passed` over for it."""
         with self._lock:
             if passed is not None:
                 self._since = self._clock() if self._since is None else self._since
                 self._stays = min(MOST_STAYS, max(1.0, passed.own / max(1, passed.other)))
             elif self._is_over():
                 self._in_order += 1
-                if not here or self._in_order >= IN_ORDER:
+                if not loaded or self._in_order >= IN_ORDER:
                     self._since, self._in_order = None, 0
 
     def _is_over(self) -> bool:

@@ -43,8 +43,8 @@ class Heartbeat(threading.Thread):
                 state, reason = self._state()
                 engine = self._context.engine
                 counts = self._context.counters.counts(engine)
-                told = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
-                heartbeat(tx, self._info.id, state, *told)
+                status = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
+                heartbeat(tx, self._info.id, state, *status)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()

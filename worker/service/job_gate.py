@@ -29,11 +29,11 @@ class JobGate:
     def shared(self, stop: Callable[[], bool]) -> Iterator[bool]:
         """Be one of many, once nobody wants to be alone; False when `stop` said to wait no longer."""
         with self._changed:
-            here = self._enter(lambda: not self._wanted_alone, stop)
+            entered = self._enter(lambda: not self._wanted_alone, stop)
         try:
-            yield here
+            yield entered
         finally:
-            self._leave(here)
+            self._leave(entered)
 
     @contextlib.contextmanager
     def alone(self, stop: Callable[[], bool]) -> Iterator[bool]:
@@ -41,13 +41,13 @@ class JobGate:
         `shared`."""
         with self._changed:
             self._wanted_alone += 1
-            here = self._enter(lambda: not self._taken, stop)
+            entered = self._enter(lambda: not self._taken, stop)
         try:
-            yield here
+            yield entered
         finally:
             with self._changed:
                 self._wanted_alone -= 1
-            self._leave(here)
+            self._leave(entered)
 
     def _enter(self, free: Callable[[], bool], stop: Callable[[], bool]) -> bool:
         while not stop():
@@ -57,7 +57,7 @@ class JobGate:
             self._changed.wait(POLL_SECONDS)
         return False
 
-    def _leave(self, here: bool) -> None:
+    def _leave(self, entered: bool) -> None:
         with self._changed:
-            self._taken -= here
+            self._taken -= entered
             self._changed.notify_all()

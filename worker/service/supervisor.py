@@ -114,8 +114,8 @@ class Supervisor(threading.Thread):
 
     def _problem(self) -> str | None:
         context = self._context
-        found = engine_problem(context.engine) or context.health.jobs_problem()
-        return found or next(machine_problems(context.settings, context.db), None)
+        problem = engine_problem(context.engine) or context.health.jobs_problem()
+        return problem or next(machine_problems(context.settings, context.db), None)
 
     def _rest(self, reason: str, first_seconds: float = math.inf) -> None:
         log.error("unwell", reason=reason)

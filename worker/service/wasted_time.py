@@ -43,8 +43,8 @@ class _Debt:
         charge(tx, self.job_id, self.attempt, self.bill, wasted=True)
 
     def _is_saved(self, tx: Connection, channel: int, index: int) -> bool:
-        mine = (channel, index, self.attempt)
-        return any((c.channel, c.index, c.attempt) == mine for c in saved_chunks(tx, self.job_id))
+        own_key = (channel, index, self.attempt)
+        return any((c.channel, c.index, c.attempt) == own_key for c in saved_chunks(tx, self.job_id))
 
 
 class WastedTime:
