@@ -1,8 +1,8 @@
 """The engine's own process: takes what waits, runs it in batches on one thread, reports results.
 
 It is the only process that touches the device, and it may die: Metal aborts on some errors and nothing here
-can catch that. So it keeps nothing that matters; `worker.engine.client` starts it anew and sends again what
-it had not answered. It knows no job beyond its name, no SQL and no files but the models.
+can catch that. So it keeps nothing that matters; `worker.engine.client` restarts it and resends
+what it had not answered. It knows no job beyond its name, no SQL and no files but the models.
 
 Busy time (law 5) is the monotonic time around a batch that returned results, split over its utterances by
 encoder frames so that the parts sum to the whole; the part of an utterance that fails is `lost_ns`, on
@@ -101,7 +101,7 @@ class _Reports:
 
 
 class _Inbox:
-    """What the parent asked for and nobody has begun."""
+    """Requests of the parent that have not started yet."""
 
     def __init__(self, options: EngineOptions, reports: _Reports) -> None:
         self._reports = reports

@@ -1,7 +1,7 @@
-"""How a worker takes a job: not while it drains or is unwell, and a job on its last chance only by itself.
+"""How a worker claims a job: not while it drains or is unwell, and a job on its last chance only by itself.
 
-A message says that there is work; which job it is, is asked in `spool.store.queue.scheduler`. Knows the order
-of asking; what a claim is, is said in `spool.store.queue.leases`.
+A message only says that there is work; `spool.store.queue.scheduler` chooses the job, and
+`spool.store.queue.leases` owns the claim itself.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 
 log = structlog.get_logger(__name__)
 
-ELSEWHERE_SECONDS = 1.0  # a message given back comes again after so long, to whoever takes it then
+ELSEWHERE_SECONDS = 1.0  # a returned message is delivered again after this, to any worker
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def _claim_alone(context: WorkerContext, job_id: str) -> Claim | None:
 
 
 def _give_back(context: WorkerContext, job_id: str) -> None:
-    """The message came to the wrong worker: let it be sent again."""
+    """This worker takes no jobs now: have the message sent again."""
     _written(
         context, "message not given back", lambda tx: hint_again(tx, job_id, ELSEWHERE_SECONDS), job_id=job_id
     )

@@ -16,11 +16,11 @@ from spool.store.queue.leases import Passed
 STAY_SECONDS = 20.0
 MOST_STAYS = 5.0
 IN_ORDER = 16
-"""Jobs taken in their order, none of which brought another model, after which nobody is waited for."""
+"""Jobs claimed in order without a change of model, after which jobs may be passed over again."""
 
 
 class ModelAffinity:
-    """What one worker remembers of whom it passed over. Thread-safe."""
+    """Which waiting work one worker has passed over, and for how long. Thread-safe."""
 
     def __init__(
         self, stay_seconds: float = STAY_SECONDS, clock: Callable[[], float] = time.monotonic
@@ -49,7 +49,7 @@ class ModelAffinity:
                     self._since, self._in_order = None, 0
 
     def _is_over(self) -> bool:
-        """Whether somebody has been passed over for long enough."""
+        """Whether a job has been passed over for long enough."""
         if not self._stay_seconds:
             return True
         return self._since is not None and self._clock() - self._since >= self._stays * self._stay_seconds

@@ -45,7 +45,7 @@ def running(settings: Settings) -> Iterator[Engine]:
 
 
 def memory(settings: Settings, model: str, minutes: float) -> Outcome:
-    """Batches of random lengths for so long; the engine's process may not grow."""
+    """Run batches of random lengths for `minutes`; the engine's process must not grow."""
     speech = made_up_speech(60.0)
     rng = np.random.default_rng(0)
     sizes: list[float] = []
