@@ -191,8 +191,8 @@ class Engine:
         return future
 
     def forget(self, job: str) -> None:
-        """Drop the queued utterances of `job`: their futures raise JobCancelled at once. Utterances already on
-        the device are still answered."""
+        """Drop the queued utterances of `job`: their futures raise JobCancelled at once. Utterances
+        already on the device are still answered."""
         with self._sending:
             self._pending.drop_job(job)
             if self._process is not None:
