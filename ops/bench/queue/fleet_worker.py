@@ -169,7 +169,8 @@ class FleetWorker:
             threading.Event(),
         )
         objects = cast("ObjectStore", NoObjects())
-        self._services = JobServices(self._context, objects, Sources(settings, objects, settings.home / "tmp"))
+        sources = Sources(settings, objects, settings.home / "tmp")
+        self._services = JobServices(self._context, objects, sources)
         self._heartbeat = Heartbeat(self._context, self._info)
         self._sweeper = Sweeper(self._db, self._app, settings)
         self._threads = [
