@@ -1,11 +1,10 @@
-"""The worker's process: one engine child, Celery's threads pool taking hints, and the threads that keep
-both honest.
+"""The worker's process: one engine child, Celery's thread pool for hints, and the background threads.
 
-Start and stop order stand in `Worker.run`, top to bottom. This process never imports MLX. SIGTERM (as well
-as SIGINT, SIGQUIT and SIGHUP) drains: nothing new is claimed, running jobs go back into the queue at their
-next saved chunk, and the process ends with 0. A second SIGINT ends it at once; the leases then run out.
-
-The queues that an unwell worker leaves and takes up again. Knows Celery's consumer; knows no job.
+`Worker.run` shows the order of start and stop, top to bottom. `QueueIntake` pauses and resumes Celery's
+consumption while the worker is unwell or outside its hours. This process never imports MLX, and jobs are left
+to `worker.jobs`. SIGTERM (as well as SIGINT, SIGQUIT and SIGHUP) drains: nothing new is claimed, running jobs
+go back to the queue at their next saved chunk, and the process exits with 0. A second SIGINT exits at once;
+the leases then expire.
 """
 
 import contextlib
@@ -59,8 +58,7 @@ DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
 class Worker:
-    """One run of one worker. `loader` and `retry` are for tests: a model without weights, pauses without
-    waiting."""
+    """One run of one worker. Tests pass `loader` for a model without weights and `retry` for short pauses."""
 
     def __init__(
         self, settings: Settings, *, loader: str = DEFAULT_LOADER, retry: RetryPolicy | None = None
@@ -109,7 +107,7 @@ class Worker:
             retry_storage(self._register, START_SECONDS)
             for name in self._settings.pinned_models:
                 self._engine.describe(self._settings.models[name])  # what fails here fails its jobs
-            bench = WorkerContext(
+            context = WorkerContext(
                 self._settings,
                 self._db,
                 self._engine,
@@ -117,30 +115,34 @@ class Worker:
                 self._info.id,
                 self._draining,
                 off=OffHours(self._settings.work_hours),
-                placement=ModelAffinity(self._settings.model_stay_seconds),
+                affinity=ModelAffinity(self._settings.model_stay_seconds),
             )
-            stop.callback(lambda: self._sign_off(bench))
-            stop.callback(bench.wasted.write)
-            heartbeat = Heartbeat(bench, self._info)
+            stop.callback(lambda: self._sign_off(context))
+            stop.callback(context.wasted.write)
+            heartbeat = Heartbeat(context, self._info)
             heartbeat.start()
             stop.callback(heartbeat.stop)
-            ward = Supervisor(bench, self._intake, lambda hanging: self._leave(bench, heartbeat, hanging))
-            ward.keep_hours()
-            ward.start()
-            stop.callback(ward.stop)
+            supervisor = Supervisor(
+                context, self._intake, lambda hanging: self._leave(context, heartbeat, hanging)
+            )
+            supervisor.keep_hours()
+            supervisor.start()
+            stop.callback(supervisor.stop)
             sweeper = Sweeper(self._db, self._celery, self._settings)
             sweeper.start()
             stop.callback(sweeper.stop)
-            return self._consume(bench, sweeper)
+            return self._consume(context, sweeper)
 
-    def _consume(self, bench: WorkerContext, sweeper: Sweeper) -> int:
+    def _consume(self, context: WorkerContext, sweeper: Sweeper) -> int:
         objects = object_store(self._settings)
-        shop = JobServices(bench, objects, Sources(self._settings, objects, self._temporary), self._retry)
+        services = JobServices(
+            context, objects, Sources(self._settings, objects, self._temporary), self._retry
+        )
 
         def transcribe(job_id: str) -> None:
             hinted: str | None = job_id
-            # On without a message while there is work: jobs held by a quota used theirs up when it came.
-            while run_next(shop, hinted) is not None:
+            # Continue without a message while there is work: jobs held by a quota have used up theirs.
+            while run_next(services, hinted) is not None:
                 sweeper.wake()  # what went back into the queue is sent at once
                 hinted = None
 
@@ -178,29 +180,31 @@ class Worker:
     def _register(self) -> None:
         with self._db.begin() as tx:
             register_worker(tx, self._info)
-            self._catch_signals()  # whoever knows of this worker may tell it to stop
+            self._catch_signals()  # once registered, the worker may be told to stop
 
-    def _sign_off(self, bench: WorkerContext) -> None:
+    def _sign_off(self, context: WorkerContext) -> None:
         engine = self._engine
         try:
             with self._db.begin() as tx:
-                stop_worker(tx, self._info.id, engine.busy_ns, engine.unbilled_ns, bench.tally.counts(engine))
+                stop_worker(
+                    tx, self._info.id, engine.busy_ns, engine.unbilled_ns, context.counters.counts(engine)
+                )
         except SpoolError as error:
             log.warning("not signed off", error=error.message)
 
-    def _leave(self, bench: WorkerContext, heartbeat: Heartbeat, hanging: bool) -> None:
-        """End with 1, so that whoever supervises this process can start it anew. A thread that hangs cannot
-        be ended but with the process: the others hand their jobs back first."""
+    def _leave(self, context: WorkerContext, heartbeat: Heartbeat, hanging: bool) -> None:
+        """Exit with 1, so that the service manager restarts this process. A hanging thread ends only with the
+        process, so the others hand their jobs back first."""
         self._exit_code = 1
         if not hanging:
             os.kill(os.getpid(), signal.SIGTERM)
             return
         deadline = time.monotonic() + self._settings.lease_seconds
-        while bench.berths.taken > len(bench.health.hanging) and time.monotonic() < deadline:
+        while context.job_gate.taken > len(context.health.hanging) and time.monotonic() < deadline:
             time.sleep(0.1)
-        heartbeat.stop()  # its next beat would say that the worker still lives
-        bench.wasted.write()
-        self._sign_off(bench)
+        heartbeat.stop()  # its next beat would report that the worker is alive
+        context.wasted.write()
+        self._sign_off(context)
         self._engine.close()
         shutil.rmtree(self._temporary, ignore_errors=True)
         os._exit(1)
@@ -211,7 +215,7 @@ class Worker:
 
     def _drain(self, number: int, _frame: FrameType | None) -> None:
         if self._draining.is_set() and number == signal.SIGINT:
-            os._exit(128 + number)  # asked twice; the engine child ends with us
+            os._exit(128 + number)  # second SIGINT; the engine child ends with us
         self._draining.set()
         celery.worker.state.should_stop = 0
 
@@ -227,11 +231,11 @@ class _Consumer(CeleryWorker):  # type: ignore[misc]
 
 
 def _keep_our_logs(**_: object) -> None:
-    """Its having a receiver is what tells Celery to leave logging alone."""
+    """Do nothing: a receiver of this signal makes Celery leave logging alone."""
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what workers of this machine left that were killed."""
+    """Remove the temporary folders of killed workers of this machine."""
     for left in folder.glob("worker-*"):
         pid = left.name.partition("-")[2]
         if pid.isdigit() and not _alive(int(pid)):
@@ -281,7 +285,7 @@ class QueueIntake:
     def _tell(self, operation: str) -> None:
         consumer = self._consumer
         if consumer is None:
-            return  # it is told when it is ready
+            return  # `attach` does it once the consumer is ready
         for queue in self._queues:
-            # It belongs to the thread that runs it.
+            # The consumer may only be changed in its own thread.
             consumer.call_soon(getattr(consumer, operation), queue)

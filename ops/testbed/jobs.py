@@ -78,11 +78,11 @@ class Shop:
         self.worker_id = registered(self.db)
         self.busy_before = self.engine.stats.busy_ns
         self.utterances_before = self.engine.stats.utterances
-        bench = WorkerContext(
+        context = WorkerContext(
             self.settings, self.db, self.engine, WastedTime(self.db), self.worker_id, self.draining
         )
         sources = Sources(self.settings, self.objects, self.folder / "tmp")
-        self.workshop = JobServices(bench, self.objects, sources, RETRY)
+        self.services = JobServices(context, self.objects, sources, RETRY)
 
     def record(self, name: str, samples: NDArray[np.float32]) -> Path:
         return write_wav(self.folder / name, samples)
@@ -97,7 +97,7 @@ class Shop:
         """Run this very job, whosever turn it is."""
         with self.db.begin() as tx:
             claim = claim_job(tx, job_id, self.worker_id, self.settings.lease_seconds)
-        return None if claim is None else run_claimed(self.workshop, claim)
+        return None if claim is None else run_claimed(self.services, claim)
 
     def start(self, job_id: str) -> "Running":
         return Running(self, job_id)
@@ -129,7 +129,7 @@ class Shop:
             summed = tx.scalar(select(workers.c.busy_ns).where(workers.c.id == self.worker_id))
         busy = self.engine.stats.busy_ns - self.busy_before
         assert billed == summed == busy
-        assert len(self.workshop.bench.wasted) == 0
+        assert len(self.services.context.wasted) == 0
         return busy
 
 

@@ -1,4 +1,4 @@
-"""How large a batch the memory of this machine allows, where nobody has said it by hand.
+"""How large a batch the memory of this machine allows, unless the settings say so.
 
     device  what a GPU may have: `iogpu.wired_limit_mb` where it is set, else what macOS gives (two thirds of
             up to 36 GiB, three quarters of more); without a GPU, three quarters of the machine's memory, or
@@ -103,7 +103,7 @@ FRAME_SAMPLES = 160  # a feature frame of 10 ms at 16 kHz
 def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOptions:
     """The engine that the settings ask for."""
     budget = budget_of(settings, this_machine())
-    shelf = ModelCacheOptions(
+    model_cache = ModelCacheOptions(
         most=sys.maxsize,
         budget_bytes=budget.models,
         stay_seconds=settings.model_stay_seconds,
@@ -113,7 +113,7 @@ def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOp
     return EngineOptions(
         slots=settings.engine_slots,
         limits=limits,
-        shelf=shelf,
+        model_cache=model_cache,
         loader=loader,
         share=settings.work_share,
     )

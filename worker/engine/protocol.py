@@ -24,8 +24,8 @@ NOTHING = DecodeRequest()
 
 @dataclass(frozen=True, slots=True)
 class ModelCacheOptions:
-    """Which models stay in memory (`worker.engine.model_cache`): at most so many, whose weights take so many
-    bytes; `pinned` paths never leave, and one that was loaded stays for so long while it has work."""
+    """Which models stay in memory (`worker.engine.model_cache`): at most `most`, whose weights take
+    at most `budget_bytes`; `pinned` paths never leave, and a loaded model with work stays `stay_seconds`."""
 
     most: int = 2
     budget_bytes: float = float("inf")
@@ -42,7 +42,7 @@ class EngineOptions:
     slots: int = 96
     slot_samples: int = int(MAX_UTTERANCE_SECONDS * SAMPLE_RATE)
     limits: BatchLimits = field(default_factory=BatchLimits)
-    shelf: ModelCacheOptions = field(default_factory=ModelCacheOptions)
+    model_cache: ModelCacheOptions = field(default_factory=ModelCacheOptions)
     loader: str = DEFAULT_LOADER
     start_seconds: float = 120.0
     share: float = 1.0
@@ -82,7 +82,7 @@ class Recognizer(Protocol):
         it cannot be done: no such head, a broken language model, a phrase without tokens."""
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
-        """What an utterance of so many 16 kHz samples takes in a batch."""
+        """What an utterance of `samples` 16 kHz samples takes in a batch."""
 
     def recognize(
         self,

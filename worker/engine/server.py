@@ -1,8 +1,8 @@
 """The engine's own process: takes what waits, runs it in batches on one thread, reports results.
 
 It is the only process that touches the device, and it may die: Metal aborts on some errors and nothing here
-can catch that. So it keeps nothing that matters; `worker.engine.client` starts it anew and sends again what
-it had not answered. It knows no job beyond its name, no SQL and no files but the models.
+can catch that. So it keeps nothing that matters; `worker.engine.client` restarts it and resends
+what it had not answered. It knows no job beyond its name, no SQL and no files but the models.
 
 Busy time (law 5) is the monotonic time around a batch that returned results, split over its utterances by
 encoder frames so that the parts sum to the whole; the part of an utterance that fails is `lost_ns`, on
@@ -67,7 +67,7 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     inbox = _Inbox(options, reports)
     threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
     loader = cast("Loader", getattr(importlib.import_module(module), name))
-    device = BatchRunner(reports, AudioView(layout), loader, options.shelf)
+    device = BatchRunner(reports, AudioView(layout), loader, options.model_cache)
     reports.send(Ready(os.getpid()))
     try:
         while True:
@@ -101,7 +101,7 @@ class _Reports:
 
 
 class _Inbox:
-    """What the parent asked for and nobody has begun."""
+    """Requests of the parent that have not started yet."""
 
     def __init__(self, options: EngineOptions, reports: _Reports) -> None:
         self._reports = reports
@@ -172,12 +172,14 @@ class _Inbox:
 class BatchRunner:
     """The loaded models and the one thread that runs them."""
 
-    def __init__(self, reports: _Reports, view: AudioView, loader: Loader, shelf: ModelCacheOptions) -> None:
+    def __init__(
+        self, reports: _Reports, view: AudioView, loader: Loader, model_cache: ModelCacheOptions
+    ) -> None:
         self._reports = reports
         self._view = view
         self._loader = loader
-        self._shelf: ModelCache[Recognizer] = ModelCache(shelf)
-        self.may_serve = self._shelf.may_serve
+        self._model_cache: ModelCache[Recognizer] = ModelCache(model_cache)
+        self.may_serve = self._model_cache.may_serve
         self._busy_total_ns = 0
         self.worked_ns = 0
         self.pace = BatchPace()
@@ -186,7 +188,7 @@ class BatchRunner:
         """What an utterance takes of the device; of a model that is not loaded yet, more than there is, so
         that it comes alone."""
         path, options = cast("_Group", item.group)
-        model = self._shelf.peek(path)
+        model = self._model_cache.peek(path)
         return BatchCost(item.length, sys.maxsize) if model is None else model.cost(item.length, options)
 
     def describe(self, request: Describe) -> None:
@@ -231,28 +233,28 @@ class BatchRunner:
         options: SearchOptions = batch[0].options
         begun = time.monotonic_ns()
         try:
-            found = model.recognize(audio, options, [utterance.ask for utterance in batch])
+            recognitions = model.recognize(audio, options, [utterance.ask for utterance in batch])
             busy_ns = time.monotonic_ns() - begun
             samples = max(utterance.samples for utterance in batch) * len(batch)
             self.pace.measured((batch[0].model, options), samples, busy_ns)
-            if len(found) != len(batch):
-                raise EngineError(f"The model answered {len(found)} of {len(batch)} utterances.")
+            if len(recognitions) != len(batch):
+                raise EngineError(f"The model answered {len(recognitions)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
             return _as_spool_error(error), 0, time.monotonic_ns() - begun
         finally:
             self.worked_ns += time.monotonic_ns() - begun
         failpoint("engine.computed")
-        shares = split_exactly(busy_ns, [answer.frames for answer in found])
-        pairs = list(zip(found, shares, strict=True))
+        shares = split_exactly(busy_ns, [answer.frames for answer in recognitions])
+        pairs = list(zip(recognitions, shares, strict=True))
         lost_ns = sum(share for answer, share in pairs if isinstance(answer, Failure))
         answers = [_answered(answer, share, len(batch), model.info.digest) for answer, share in pairs]
         return answers, busy_ns - lost_ns, lost_ns
 
     def _model(self, path: str) -> Recognizer:
-        model = self._shelf.get(path)
+        model = self._model_cache.get(path)
         if model is not None:
             return model
-        self._let_go(self._shelf.make_room(path))  # first: two models may not fit at once
+        self._let_go(self._model_cache.make_room(path))  # first: two models may not fit at once
         self._reports.send(Loading(path))
         failpoint("engine.loading")
         begun = time.monotonic_ns()
@@ -265,7 +267,7 @@ class BatchRunner:
         finally:
             info = None if model is None else model.info
             self._reports.send(Loaded(path, time.monotonic_ns() - begun, info))
-        self._let_go(self._shelf.take_in(path, model, model.info.size))
+        self._let_go(self._model_cache.take_in(path, model, model.info.size))
         return model
 
     def _let_go(self, models: tuple[str, ...]) -> None:

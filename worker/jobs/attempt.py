@@ -1,15 +1,10 @@
-"""What was heard last in each channel, for the searches that go on from there.
+"""One attempt at a job: sends its chunks to the engine and commits each one as soon as it is decoded.
 
-Tokens stand by the sample they were heard at, so that a chunk that overlaps its neighbour goes on from what
-was heard before its own first sample, and from no word twice. Knows tokens; no audio, no store.
-
-One finished chunk as it is saved, and its commit: words, bill, progress and lease, all or nothing.
-
-One attempt at a job: its chunks to the engine and back, each saved as soon as it is finished.
-
-Knows the claim, the chunk plan and the engine's futures; how the job ends is `worker.jobs.runner`'s business.
-What an earlier attempt saved is not decoded again (law 4): the plan depends on the samples alone, so it comes
-out the same.
+`Attempt` drives the claim, the chunk plan and the engine's futures. `ChunkCommit` saves one chunk: words,
+charge, progress and lease renewal, all or nothing. `TokenContext` keeps the last tokens of each channel for
+searches that continue from the previous chunk. Chunks that an earlier attempt saved are not decoded again
+(law 4): the plan depends on the samples alone, so it comes out the same. How the job ends is decided in
+`worker.jobs.runner`.
 """
 
 import time
@@ -47,11 +42,15 @@ from worker.segmentation.spans import ChunkSpan
 from worker.service.context import WorkerContext
 
 Tail = tuple[tuple[int, int], ...]
-"""Tokens, each with the sample (16 kHz, from the recording's start) it was heard at."""
+"""Tokens, each with the sample (16 kHz, from the recording's start) at which it was recognized."""
 
 
-class Context:
-    """The tails of one recording's channels."""
+class TokenContext:
+    """The last tokens of each channel of one recording.
+
+    Each token keeps its sample, so that a chunk that overlaps its neighbour continues from the tokens before
+    its own first sample and sees no word twice.
+    """
 
     def __init__(self) -> None:
         self._tails: dict[int, Tail] = {}
@@ -61,7 +60,7 @@ class Context:
         return tuple(token for token, sample in self._heard(piece))
 
     def after(self, piece: ChunkSpan, best: Hypothesis, samples_a_frame: float) -> Tail:
-        """What there is to go on from once the piece was heard as `best`."""
+        """The context for the next chunk, once the piece was recognized as `best`."""
         own = [
             (token, piece.start + round(frame * samples_a_frame))
             for token, frame in zip(best.tokens, best.times, strict=True)
@@ -69,7 +68,7 @@ class Context:
         return (*self._heard(piece), *own)[-CONTEXT_TOKENS:]
 
     def keep(self, channel: int, tail: Tail) -> None:
-        """Go on from here."""
+        """Continue this channel from `tail`."""
         self._tails[channel] = tail
 
     def _heard(self, piece: ChunkSpan) -> Tail:
@@ -77,7 +76,7 @@ class Context:
 
 
 def chunk_of(piece: ChunkSpan, result: UtteranceResult | None) -> SavedChunk:
-    """The piece with what was heard in it, in seconds of the recording; without a result it is silence."""
+    """The piece with its words, in seconds of the recording; without a result it is silence."""
     offset, last = piece.start / SAMPLE_RATE, piece.end / SAMPLE_RATE
     words = tuple(
         word.model_copy(
@@ -106,7 +105,8 @@ def chunk_of(piece: ChunkSpan, result: UtteranceResult | None) -> SavedChunk:
 
 
 def _nbest(result: UtteranceResult) -> tuple[NbestText, ...]:
-    """The hypotheses, where more than one was asked for; scores to digits that do not tell the batch."""
+    """The hypotheses, if more than one was requested; scores are rounded so that they do not depend on the
+    batch."""
     return tuple(
         NbestText(text=text, score=round(hypothesis.score, SCORE_DIGITS))
         for text, hypothesis in zip(result.texts, result.hypotheses, strict=False)
@@ -115,8 +115,8 @@ def _nbest(result: UtteranceResult) -> tuple[NbestText, ...]:
 
 @dataclass(slots=True)
 class ChunkCommit:
-    """Saves one chunk. Called again after a commit without an answer, it looks first whether that one went
-    through: billing a chunk twice is as wrong as losing it."""
+    """Saves one chunk. Called again after a commit whose outcome is unknown, it first checks whether that
+    commit succeeded: billing a chunk twice is as wrong as losing it."""
 
     attempt: "Attempt"
     chunk: SavedChunk
@@ -124,83 +124,83 @@ class ChunkCommit:
     tried: bool = False
 
     def __call__(self) -> None:
-        """Commit. Raises LeaseLost and StorageError, with nothing written as far as the database says."""
+        """Commit. Raises LeaseLost and StorageError; nothing was written as far as the database reports."""
         claim = self.attempt.claim
         done = self.attempt.done_samples + self.chunk.core_end - self.chunk.core_start
-        with self.attempt.bench.db.begin() as tx:
+        with self.attempt.context.db.begin() as tx:
             if self.tried and any(self._is_this(saved) for saved in saved_chunks(tx, claim.job.id)):
                 return
             self.tried = True
             lease, seconds = self.attempt.lease, done / self.attempt.channels / SAMPLE_RATE
             cancel = renew_lease(
-                tx, claim, self.attempt.bench.settings.lease_seconds, lease.ran_seconds, seconds
+                tx, claim, self.attempt.context.settings.lease_seconds, lease.ran_seconds, seconds
             )
             # Last: the worker's other jobs wait for its row until the commit.
             save_chunk(tx, claim, self.chunk, self.bill)
             failpoint("save.written")
         failpoint("save.committed")
-        if cancel:  # heard here, a cancel need not wait for the next renewal
+        if cancel:  # so that a cancel does not wait for the next renewal
             self.attempt.lease.cancel()
 
     def _is_this(self, saved: SavedChunk) -> bool:
-        mine = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)
-        return (saved.channel, saved.index, saved.attempt) == mine
+        own_key = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)
+        return (saved.channel, saved.index, saved.attempt) == own_key
 
 
 log = structlog.get_logger(__name__)
 
-WAIT_SECONDS = 0.5  # how often a waiting job looks up: for a lost lease, a cancel, a drain
+WAIT_SECONDS = 0.5  # how often a waiting job checks for a lost lease, a cancel or a drain
 CALLS_PER_YIELD = 10
 
 
 class GiveBack(Exception):
-    """The job goes back into the queue at a saved chunk: the worker drains, or others have waited long
-    enough."""
+    """The job goes back to the queue after a saved chunk: the worker is draining, or other jobs have waited
+    long enough."""
 
 
 class TurnOver(GiveBack):
-    """Others have waited long enough: the job goes behind them."""
+    """Other jobs have waited long enough: this one goes behind them."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """The decoding of one claimed job. `model` is a path or hub id, `asking` what each of its chunks is
+    """The decoding of one claimed job. `model` is a path or hub id, `request` what each of its chunks is
     asked, `info` whose weights are to answer, `mark` the fingerprint of all three; `done_samples` counts over
     all channels."""
 
-    bench: WorkerContext
+    context: WorkerContext
     claim: Claim
     lease: Lease
     model: str = ""
-    asking: JobRequest = field(default_factory=JobRequest)
+    request: JobRequest = field(default_factory=JobRequest)
     info: ModelInfo | None = None
     mark: str | None = None
     channels: int = 1
     done_samples: int = 0
     _kept: int = 0
     heard: list[DecodedChunk] = field(default_factory=list)
-    _context: Context = field(default_factory=Context)
+    _token_context: TokenContext = field(default_factory=TokenContext)
     _flying: dict[Future[UtteranceResult], ChunkSpan] = field(default_factory=dict)
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
     _asked: float = field(default_factory=time.monotonic)
 
     def remember(self) -> None:
-        """Read what earlier attempts saved. Raises StorageError."""
-        with self.bench.db.read() as tx:
+        """Load the chunks that earlier attempts saved. Raises StorageError."""
+        with self.context.db.read() as tx:
             self._saved = {
                 (chunk.channel, chunk.index): chunk for chunk in saved_chunks(tx, self.claim.job.id)
             }
 
     def begin(self, info: ModelInfo, mark: str) -> None:
-        """Decode by these weights from here on. What others decoded is of no use (law 7) and is taken out.
+        """Decode with these weights from now on. Chunks decoded with other weights are dropped (law 7).
 
         Raises StorageError and LeaseLost.
         """
         self.info, self.mark = info, mark
         fresh = {place: chunk for place, chunk in self._saved.items() if chunk.fingerprint == mark}
         if len(fresh) < len(self._saved):
-            with self.bench.db.begin() as tx:
+            with self.context.db.begin() as tx:
                 gone = drop_stale(tx, self.claim, mark)
             log.info("chunks of other weights or options taken out", chunks=gone)
         self._saved = fresh
@@ -215,7 +215,7 @@ class Attempt:
         for chunk in chunks:
             self.check()
             piece = chunk.span
-            while self.asking.carries and any(
+            while self.request.carries and any(
                 each.channel == piece.channel for each in self._flying.values()
             ):
                 self._land(WAIT_SECONDS)
@@ -224,7 +224,7 @@ class Attempt:
             if not chunk.speech:
                 self._save(piece, None)
                 continue
-            while len(self._flying) >= self.bench.engine.options.slots:
+            while len(self._flying) >= self.context.engine.options.slots:
                 self._land(WAIT_SECONDS)
             self._submit(chunk, piece)
             self._land(0)
@@ -236,7 +236,7 @@ class Attempt:
         and bill the rest as wasted (law 5). Returns when nothing of this attempt is in the engine any
         more."""
         if self._flying:
-            self.bench.engine.forget(self._engine_name)
+            self.context.engine.forget(self._engine_name)
         for future, piece in list(self._flying.items()):
             try:
                 result = future.result()
@@ -249,11 +249,11 @@ class Attempt:
         self._flying.clear()
 
     def check(self) -> None:
-        """Raise what should stop the attempt now."""
+        """Raise whatever should stop the attempt now."""
         self.lease.check()
-        if (why := self.bench.rests_because()) is not None:
+        if (why := self.context.rests_because()) is not None:
             raise GiveBack(why)
-        settings = self.bench.settings
+        settings = self.context.settings
         now = time.monotonic()
         # A turn in which nothing was kept is not over: handing back then would change nothing but the
         # attempt.
@@ -263,7 +263,7 @@ class Attempt:
             return
         self._asked = now
         job = self.claim.job
-        with self.bench.db.read() as tx:
+        with self.context.db.read() as tx:
             over = goes_before(
                 tx, settings.pool, settings.worker_name, job.project, job.priority, settings.rules
             )
@@ -272,7 +272,7 @@ class Attempt:
 
     @property
     def transient_failures(self) -> int:
-        """Attempts up to this one in a row that kept no chunk: how often trying did not help."""
+        """How many attempts in a row, up to this one, saved no chunk."""
         return 0 if self._kept else self.claim.job.transient_failures + 1
 
     @property
@@ -298,20 +298,20 @@ class Attempt:
                 "so the recording has changed; submit it as a new job."
             )
         if saved.tail is not None:
-            self._context.keep(piece.channel, saved.tail)
+            self._token_context.keep(piece.channel, saved.tail)
         self._take(piece, saved)
         return True
 
     def _submit(self, chunk: Chunk, piece: ChunkSpan) -> None:
-        ask = self.asking.ask
-        if self.asking.carries:
-            ask = replace(ask, context=self._context.before(piece))
+        ask = self.request.ask
+        if self.request.carries:
+            ask = replace(ask, context=self._token_context.before(piece))
         try:
-            future = self.bench.engine.submit(
+            future = self.context.engine.submit(
                 self._engine_name,
                 chunk.samples,
                 self.model,
-                self.asking.options,
+                self.request.options,
                 self.lease.stop,
                 ask,
             )
@@ -349,24 +349,26 @@ class Attempt:
         engine_ns = 0 if result is None else result.engine_ns
         bill, job = self.charge(engine_ns, piece.core), self.claim.job
         if result is not None and self.info is not None and result.weights != self.info.makers:
-            self.bench.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
+            self.context.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
             raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
         tail = None
-        if result is not None and self.info is not None and self.asking.carries:
+        if result is not None and self.info is not None and self.request.carries:
             frame = self.info.frame_seconds * SAMPLE_RATE
-            tail = self._context.after(piece, result.hypotheses[0], frame)
+            tail = self._token_context.after(piece, result.hypotheses[0], frame)
         chunk = replace(chunk_of(piece, result), attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
         failpoint("save.begun")
         try:
-            retry_storage(ChunkCommit(self, chunk, bill), self.bench.settings.lease_seconds, self.lease.stop)
+            retry_storage(
+                ChunkCommit(self, chunk, bill), self.context.settings.lease_seconds, self.lease.stop
+            )
         except (LeaseLost, StorageError):
             bill, place = replace(bill, audio_samples=0), (piece.channel, piece.index)
-            self.bench.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
+            self.context.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
             raise
         self._kept += 1
-        self.bench.tally.saved(piece.core)
+        self.context.counters.saved(piece.core)
         if chunk.tail is not None:
-            self._context.keep(piece.channel, chunk.tail)
+            self._token_context.keep(piece.channel, chunk.tail)
         self._take(piece, chunk)
 
     def _take(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
@@ -375,9 +377,9 @@ class Attempt:
 
     def charge(self, engine_ns: int, samples: int) -> Charge:
         """What `engine_ns` of this worker's engine for this job is billed as."""
-        job, settings = self.claim.job, self.bench.settings
+        job, settings = self.claim.job, self.context.settings
         return Charge(
-            worker_id=self.bench.worker_id,
+            worker_id=self.context.worker_id,
             engine_ns=engine_ns,
             audio_samples=samples,
             price_per_hour_micros=settings.price_per_hour_micros(),

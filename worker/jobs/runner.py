@@ -9,7 +9,7 @@ Every ending is one of the moves of `spool.domain.jobs`, fenced by the claim:
   worker and this hour, not the recording.
 - drain: back to its place in the queue at a saved chunk; its turn is over: to the end of it.
 - a person's cancel: cancelled.
-- a lost lease: nothing; the job is somebody else's, and what was not saved is billed as wasted.
+- a lost lease: nothing; another worker has the job, and what was not saved is billed as wasted.
 
 Knows the order of the steps; each step lives in its own module. Never raises.
 """
@@ -60,83 +60,85 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobServices:
-    """Everything a job needs of its worker."""
+    """Everything a job needs from its worker."""
 
-    bench: WorkerContext
+    context: WorkerContext
     objects: ObjectStore
     sources: Sources
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
-def run_next(shop: JobServices, hinted: str | None) -> str | None:
-    """Do the job whose turn it is; how that ended, or None when none may run here now. `hinted` is the one
-    whose message came."""
-    with claimed_next(shop.bench, hinted) as claim:
-        return None if claim is None else run_claimed(shop, claim)
+def run_next(services: JobServices, hinted: str | None) -> str | None:
+    """Run the next job; how it ended, or None when none may run here now. `hinted` is the job whose message
+    arrived, if any."""
+    with claimed_next(services.context, hinted) as claim:
+        return None if claim is None else run_claimed(services, claim)
 
 
-def run_claimed(shop: JobServices, claim: Claim) -> str:
-    """Do this job; how that ended."""
+def run_claimed(services: JobServices, claim: Claim) -> str:
+    """Run a claimed job; how it ended."""
     failpoint("claim.committed")
-    bench, job_id = shop.bench, claim.job.id
-    lease_seconds, most_seconds = bench.settings.lease_seconds, bench.settings.max_job_seconds
+    context, job_id = services.context, claim.job.id
+    lease_seconds, most_seconds = context.settings.lease_seconds, context.settings.max_job_seconds
     try:
         with (
-            attempted(claim, bench.settings.worker_name) as trace,
-            Lease(bench.db, claim, lease_seconds, most_seconds, lambda: bench.health.hangs(job_id)) as lease,
+            attempted(claim, context.settings.worker_name) as trace,
+            Lease(
+                context.db, claim, lease_seconds, most_seconds, lambda: context.health.hangs(job_id)
+            ) as lease,
         ):
-            life = JobRunner(shop, claim, lease)
-            ending = bench.tally.ended(life.live(), life.code)
+            life = JobRunner(services, claim, lease)
+            ending = context.counters.ended(life.live(), life.code)
             trace.note(outcome=ending, error=life.code)
             return ending
     finally:
-        bench.health.came_back(job_id)
-        bench.wasted.write()
+        context.health.came_back(job_id)
+        context.wasted.write()
 
 
 class JobRunner:
     """The steps of one claimed job."""
 
-    def __init__(self, shop: JobServices, claim: Claim, lease: Lease) -> None:
-        self._shop = shop
-        self._bench = shop.bench
+    def __init__(self, services: JobServices, claim: Claim, lease: Lease) -> None:
+        self._services = services
+        self._context = services.context
         self._claim = claim
         self._job = claim.job
         self._lease = lease
-        self._attempt = Attempt(shop.bench, claim, lease)
+        self._attempt = Attempt(services.context, claim, lease)
         self._transient_failures: int | None = None
         self.code = ""  # of the error that ended it, if one did
         self._turn_over = False
         self._refusal = ""
 
     def live(self) -> str:
-        """All steps, and the ending that what came of them calls for."""
+        """Run all steps and write the ending; returns its name."""
         try:
             transcript, facts = self._transcribe()
             with span("finish", self._job.ids):
                 self._finish(transcript, facts)
         except Exception as error:  # noqa: BLE001 - whatever it is, the row must say how the attempt ended
             return self._end_exception(error)
-        self._bench.health.job_succeeded(self._job.options.model)
+        self._context.health.job_succeeded(self._job.options.model)
         log.info("done", words=len(transcript.words), seconds=transcript.audio.duration)
         return "done"
 
     # --- the way to a transcript ----------------------------------------------------------------------------
 
     def _transcribe(self) -> tuple[Transcript, Facts]:
-        attempt, bench = self._attempt, self._bench
+        attempt, context = self._attempt, self._context
         attempt.remember()
         attempt.model = self._model_path()
-        attempt.asking = job_request_of(self._job.options, bench.settings, bench.db, self._job.name)
-        info = self._model_info(attempt.model, attempt.asking)
+        attempt.request = job_request_of(self._job.options, context.settings, context.db, self._job.name)
+        info = self._model_info(attempt.model, attempt.request)
         mark = fingerprint(self._job.options, info.makers)
         attempt.begin(info, mark)
-        reuse = Reuse(bench.settings, bench.db, self._shop.objects, self._job, mark)
+        reuse = Reuse(context.settings, context.db, self._services.objects, self._job, mark)
         transcript = reuse.before_fetch()
         if transcript is None:
-            with bench.db.read() as tx:
+            with context.db.read() as tx:
                 hashes = hashes_of_source(tx, self._job.id)
-            with self._shop.sources.fetched(reuse.source, self._job.name, attempt.check, hashes) as path:
+            with self._services.sources.fetched(reuse.source, self._job.name, attempt.check, hashes) as path:
                 transcript = reuse.after_fetch(path, attempt.check)
                 if transcript is None:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
@@ -149,7 +151,7 @@ class JobRunner:
             path,
             channels=self._job.options.channels,
             name=self._job.name,
-            max_seconds=self._bench.settings.max_audio_seconds,
+            max_seconds=self._context.settings.max_audio_seconds,
         ) as audio:
             failpoint("source.fetched")
             attempt.channels = audio.channels
@@ -167,28 +169,28 @@ class JobRunner:
             )
 
     def _model_path(self) -> str:
-        models = self._bench.settings.models
+        models = self._context.settings.models
         name = self._job.options.model
         if name not in models:
             known = ", ".join(sorted(models))
             raise UnknownModel(f"{self._job.name}: no model {name!r} here; this worker knows {known}.")
         return models[name]
 
-    def _model_info(self, model: str, asking: JobRequest) -> ModelInfo:
+    def _model_info(self, model: str, request: JobRequest) -> ModelInfo:
         """Load the models before the recording is fetched: what does not load, or cannot be asked so, fails
         the job cheaply."""
-        engine = self._bench.engine
-        answer: Future[ModelInfo] = engine.prepare(model, asking.options, asking.ask)
+        engine = self._context.engine
+        answer: Future[ModelInfo] = engine.prepare(model, request.options, request.ask)
         while True:
             with contextlib.suppress(NotYet):
                 return answer.result(WAIT_SECONDS)
             self._lease.check()
-            if self._bench.resting():
+            if self._context.resting():
                 raise GiveBack("the worker takes no jobs now")
 
     def _pin(self, expected_seconds: float | None, content_sha256: str | None) -> None:
         """Note what is decoded from here on: every later attempt has to find the same bytes."""
-        with self._bench.db.begin() as tx:
+        with self._context.db.begin() as tx:
             set_progress(tx, self._claim, 0.0, expected_seconds, content_sha256)
 
     # --- endings --------------------------------------------------------------------------------------------
@@ -196,8 +198,8 @@ class JobRunner:
     def _finish(self, transcript: Transcript, facts: Facts) -> None:
         self._lease.check()
         delivered = retry_storage(
-            lambda: deliver(self._shop.objects, self._job.id, self._claim.attempt, transcript),
-            self._bench.settings.lease_seconds,
+            lambda: deliver(self._services.objects, self._job.id, self._claim.attempt, transcript),
+            self._context.settings.lease_seconds,
             self._lease.stop,
         )
         failpoint("deliver.stored")
@@ -211,26 +213,26 @@ class JobRunner:
         )
 
         def commit() -> None:
-            with self._bench.db.begin() as tx:
+            with self._context.db.begin() as tx:
                 finish_job(tx, self._claim, outcome)
                 failpoint("finish.written")
             failpoint("finish.committed")
 
         try:
-            retry_storage(commit, self._bench.settings.lease_seconds)
+            retry_storage(commit, self._context.settings.lease_seconds)
         except LeaseLost:
             # The answer to our own commit may have been lost on the way; then the row names our transcript.
             if not self._is_ours(delivered.key):
-                withdraw(self._shop.objects, self._job.id, self._claim.attempt)
+                withdraw(self._services.objects, self._job.id, self._claim.attempt)
                 raise
 
     def _is_ours(self, key: str) -> bool:
         def read() -> bool:
-            with self._bench.db.read() as tx:
+            with self._context.db.read() as tx:
                 job = get_job(tx, self._job.id)
             return job.state is JobState.DONE and job.transcript_key == key
 
-        return retry_storage(read, self._bench.settings.lease_seconds)
+        return retry_storage(read, self._context.settings.lease_seconds)
 
     def _end_exception(self, error: Exception) -> str:
         if isinstance(error, GiveBack):
@@ -248,7 +250,7 @@ class JobRunner:
             return self._end_error(error)
         self._attempt.abandon()  # the self-test wants the engine for itself
         try:
-            verdict = judge(self._bench, self._attempt, error)
+            verdict = judge(self._context, self._attempt, error)
         except SpoolError as interruption:  # the lease was lost, or a person cancelled the job
             return self._end_exception(interruption)
         except GiveBack as reason:
@@ -263,7 +265,7 @@ class JobRunner:
         ending = self._end("handed back", reason=f"{verdict.reason}: {error.message}")
         if verdict.blames_worker:
             model = self._job.options.model
-            self._bench.health.job_failed(self._job.id, model, error.message, proven=verdict.proven)
+            self._context.health.job_failed(self._job.id, model, error.message, proven=verdict.proven)
         return ending
 
     def _end_error(self, error: SpoolError) -> str:
@@ -272,11 +274,11 @@ class JobRunner:
         named = error.message if self._job.name in error.message else f"{self._job.name}: {error.message}"
         if not error.retryable:
             return self._end("failed", code=error.code, message=named)
-        self._bench.health.note(error)
-        if isinstance(error, EngineStopped) and self._bench.engine.stopped is not None:
+        self._context.health.note(error)
+        if isinstance(error, EngineStopped) and self._context.engine.stopped is not None:
             return self._end("handed back", reason=error.message)  # the machine is ill, not the job
         self._transient_failures = self._attempt.transient_failures
-        pause = self._shop.retry.pause(self._transient_failures)
+        pause = self._services.retry.pause(self._transient_failures)
         if pause is None:
             tries = f"{named} Given up after {self._transient_failures} attempts."
             return self._end("failed", code=error.code, message=tries)
@@ -293,13 +295,13 @@ class JobRunner:
             return ending
 
         def commit() -> None:
-            with self._bench.db.begin() as tx:
+            with self._context.db.begin() as tx:
                 if ending == "failed":
                     fail_job(tx, self._claim, code, message)
                 elif ending == "cancelled":
                     cancel_claimed(tx, self._claim)
                 else:
-                    own_name = self._bench.settings.worker_name
+                    own_name = self._context.settings.worker_name
                     ran, over = self._lease.ran_seconds, self._turn_over
                     hand_back(
                         tx,
@@ -314,7 +316,7 @@ class JobRunner:
             failpoint("ending.committed")
 
         try:
-            retry_storage(commit, self._bench.settings.lease_seconds, threading.Event())
+            retry_storage(commit, self._context.settings.lease_seconds, threading.Event())
         except LeaseLost:
             return "lost"
         except StorageError as error:

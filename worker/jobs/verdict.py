@@ -33,28 +33,28 @@ def is_suspect(error: SpoolError) -> bool:
     return isinstance(error, (ModelError, EngineError)) or type(error) is SpoolError
 
 
-def judge(bench: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdict | None:
+def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdict | None:
     """Whether other workers should try the job; None where it fails for good.
 
     Raises LeaseLost, JobCancelled and GiveBack while the self-test runs, and StorageError.
     """
-    job, own = attempt.claim.job, bench.settings.worker_name
+    job, own = attempt.claim.job, context.settings.worker_name
     refusals = set(job.refusals or {}) - {own}
-    if others := _others(bench, attempt, refusals | {own}):
-        if isinstance(error, UnknownModel) and job.options.model not in bench.settings.models:
-            bench.health.lack(job.options.model)  # no illness: pools may differ in their models
+    if others := _others(context, attempt, refusals | {own}):
+        if isinstance(error, UnknownModel) and job.options.model not in context.settings.models:
+            context.health.lack(job.options.model)  # no illness: pools may differ in their models
             return Verdict(f"left to {_listed(others)}", blames_worker=False)
         if isinstance(error, ModelError) or not refusals:
             return Verdict(f"left to {_listed(others)}")
-    problem = _self_test(bench, attempt, error)
+    problem = _self_test(context, attempt, error)
     return None if problem is None else Verdict(f"the self-test failed: {problem}", proven=True)
 
 
-def _others(bench: WorkerContext, attempt: Attempt, tried: set[str]) -> list[str]:
+def _others(context: WorkerContext, attempt: Attempt, tried: set[str]) -> list[str]:
     """The workers that could take the job and have not tried it."""
     job = attempt.claim.job
-    with bench.db.read() as tx:
-        ready = ready_workers(tx, bench.settings.pool)
+    with context.db.read() as tx:
+        ready = ready_workers(tx, context.settings.pool)
     return sorted(
         name
         for name, models in ready.items()
@@ -66,21 +66,21 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _self_test(bench: WorkerContext, attempt: Attempt, error: SpoolError) -> str | None:
+def _self_test(context: WorkerContext, attempt: Attempt, error: SpoolError) -> str | None:
     """What is wrong with this worker's engine; None where a harmless sound comes through. A model that does
     not load cannot be tested by itself: the default model is, in its place."""
     try:
         if isinstance(error, ModelError) or not attempt.model:
-            future = bench.engine.probe(bench.settings.models[bench.settings.default_model])
+            future = context.engine.probe(context.settings.models[context.settings.default_model])
         else:
-            asking = attempt.asking
-            future = bench.engine.probe(attempt.model, asking.options, asking.ask)
+            request = attempt.request
+            future = context.engine.probe(attempt.model, request.options, request.ask)
         while True:
             with contextlib.suppress(NotYet):
                 future.result(WAIT_SECONDS)
                 return None
             attempt.lease.check()
-            if (reason := bench.rests_because()) is not None:
+            if (reason := context.rests_because()) is not None:
                 raise GiveBack(reason)
     except EngineStopped:
         raise GiveBack("the engine stopped") from None

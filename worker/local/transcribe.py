@@ -30,7 +30,7 @@ from worker.decode.search import best_of, resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
 from worker.decode.words import SCORE_DIGITS
-from worker.jobs.attempt import Context
+from worker.jobs.attempt import TokenContext
 from worker.jobs.transcript import DecodedChunk, transcript_of
 from worker.local.report import FileResult
 from worker.models.base import SpeechModel
@@ -100,7 +100,7 @@ def transcribe_with(
     states = [_File(path) for path in files]
     waiting: list[_Heard] = []
     for state in states:
-        context = Context()
+        context = TokenContext()
         for heard in _read(state, plan):
             if carries:
                 _go_on(model, heard, options, ask, context)
@@ -114,7 +114,7 @@ def transcribe_with(
 
 
 def _go_on(
-    model: SpeechModel, heard: _Heard, options: SearchOptions, ask: DecodeRequest, context: Context
+    model: SpeechModel, heard: _Heard, options: SearchOptions, ask: DecodeRequest, context: TokenContext
 ) -> None:
     """Search the chunk from where the one before it left off."""
     chunk = heard.chunk

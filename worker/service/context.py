@@ -1,4 +1,4 @@
-"""What every job of one worker works with. Knows what there is; does nothing with it."""
+"""What all jobs of one worker share: settings, database, engine and the service's own records."""
 
 import threading
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from worker.service.wasted_time import WastedTime
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What every attempt of one worker works with."""
+    """Shared by every attempt of one worker."""
 
     settings: Settings
     db: Database
@@ -26,16 +26,16 @@ class WorkerContext:
     draining: threading.Event
     health: Health = field(default_factory=Health)
     off: OffHours = field(default_factory=OffHours)
-    berths: JobGate = field(default_factory=JobGate)
-    tally: Counters = field(default_factory=Counters)
-    placement: ModelAffinity = field(default_factory=ModelAffinity)
+    job_gate: JobGate = field(default_factory=JobGate)
+    counters: Counters = field(default_factory=Counters)
+    affinity: ModelAffinity = field(default_factory=ModelAffinity)
 
     def resting(self) -> bool:
         """Whether this worker takes no jobs now."""
         return self.rests_because() is not None
 
     def rests_because(self) -> str | None:
-        """Why, in words for a log; None while it takes jobs."""
+        """Why the worker takes no jobs, as text for a log; None while it does."""
         if self.draining.is_set():
             return "the worker drains"
         if self.health.reason is not None:

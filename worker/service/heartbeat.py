@@ -1,5 +1,6 @@
-"""The worker's signs of life: its state and its engine's busy time, every few seconds, and what is still to
-be billed. Knows the database and the engine's counters; decides nothing.
+"""The worker's heartbeat: reports its state and busy time every few seconds and writes pending charges.
+
+Reads the engine's counters and writes the database; decides nothing.
 """
 
 import threading
@@ -15,36 +16,36 @@ log = structlog.get_logger(__name__)
 
 
 class Heartbeat(threading.Thread):
-    """A daemon thread that beats until stopped."""
+    """A daemon thread that sends heartbeats until stopped."""
 
-    def __init__(self, bench: WorkerContext, info: WorkerInfo) -> None:
+    def __init__(self, context: WorkerContext, info: WorkerInfo) -> None:
         super().__init__(name="worker-heartbeat", daemon=True)
-        self._bench = bench
+        self._context = context
         self._info = info
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop sending heartbeats."""
         self._stopping.set()
         if self.is_alive():
             self.join()
 
     def run(self) -> None:
-        """Beat, and bill what is owed."""
+        """Send heartbeats and write the charges that are due."""
         while True:
             self._beat()
-            self._bench.wasted.write()
-            if self._stopping.wait(self._bench.settings.heartbeat_seconds):
+            self._context.wasted.write()
+            if self._stopping.wait(self._context.settings.heartbeat_seconds):
                 return
 
     def _beat(self) -> None:
         try:
-            with self._bench.db.begin() as tx:
+            with self._context.db.begin() as tx:
                 state, reason = self._state()
-                engine = self._bench.engine
-                counts = self._bench.tally.counts(engine)
-                told = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
-                heartbeat(tx, self._info.id, state, *told)
+                engine = self._context.engine
+                counts = self._context.counters.counts(engine)
+                status = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
+                heartbeat(tx, self._info.id, state, *status)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()
@@ -53,19 +54,19 @@ class Heartbeat(threading.Thread):
 
     def _loaded(self) -> list[str]:
         """The models in memory by the names that jobs use."""
-        return loaded_names(self._bench.settings.models, self._bench.engine.loaded)
+        return loaded_names(self._context.settings.models, self._context.engine.loaded)
 
     def _register(self) -> None:
         try:
-            with self._bench.db.begin() as tx:
+            with self._context.db.begin() as tx:
                 register_worker(tx, self._info)
         except SpoolError as error:
             log.warning("not registered", error=error.message)
 
     def _state(self) -> tuple[WorkerState, str | None]:
-        if self._bench.draining.is_set():
+        if self._context.draining.is_set():
             return "draining", None
-        if (reason := self._bench.health.reason) is not None:
+        if (reason := self._context.health.reason) is not None:
             return "unwell", reason
-        reason = self._bench.off.reason
+        reason = self._context.off.reason
         return ("ready", None) if reason is None else ("resting", reason)

@@ -1,9 +1,9 @@
-"""Takes a worker out of service that is unwell or outside its hours, and puts it back.
+"""Takes a worker out of service while it is unwell or outside its hours, and puts it back.
 
-Unwell: no message is taken from the queue, running jobs go back into it at their next saved chunk, and the
-row in `workers` says why. Every so often the engine is started anew where it stopped and has to transcribe a
-harmless sound; with that, and disk and clock in order, the worker goes on. Where the settings ask for it, an
-unwell worker ends with exit code 1 instead. Knows what to do; `worker.service.health` knows the illnesses.
+Unwell: no message is taken from the queue, running jobs go back to it at their next saved chunk, and the row
+in `workers` says why. At intervals the engine is restarted if it has stopped and has to transcribe a harmless
+sound; once that succeeds and disk and clock are in order, the worker resumes. If the settings ask for it, an
+unwell worker exits with code 1 instead. `worker.service.health` knows what can be wrong.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ class Intake(Protocol):
 
 
 class Supervisor(threading.Thread):
-    """A daemon thread that looks after the worker until stopped. `leave` ends the process with code 1;
-    `leave(hanging=True)` does so although threads hang."""
+    """A daemon thread that supervises the worker until stopped. `leave` ends the process with code 1;
+    `leave(True)` does so although threads hang."""
 
-    def __init__(self, bench: WorkerContext, intake: Intake, leave: Callable[[bool], None]) -> None:
-        super().__init__(name="worker-ward", daemon=True)
-        self._bench = bench
+    def __init__(self, context: WorkerContext, intake: Intake, leave: Callable[[bool], None]) -> None:
+        super().__init__(name="worker-supervisor", daemon=True)
+        self._context = context
         self._intake = intake
         self._leave = leave
         self._stopping = threading.Event()
@@ -51,25 +51,25 @@ class Supervisor(threading.Thread):
         self._freed = False
 
     def stop(self) -> None:
-        """Look after it no more."""
+        """Stop supervising."""
         self._stopping.set()
-        self._bench.health.changed.set()
+        self._context.health.changed.set()
 
     def run(self) -> None:
         """One round each heartbeat."""
-        changed = self._bench.health.changed
+        changed = self._context.health.changed
         while not self._stopping.is_set():
-            changed.wait(self._bench.settings.heartbeat_seconds)
+            changed.wait(self._context.settings.heartbeat_seconds)
             changed.clear()
             try:
                 if not self._stopping.is_set():
                     self.round()
             except Exception:
-                log.exception("the ward failed")  # the worker goes on as it was
+                log.exception("supervision failed")  # the worker goes on as it was
 
     def keep_hours(self) -> None:
         """Rest when the hours of the settings are over, work again when they begin."""
-        off = self._bench.off
+        off = self._context.off
         if not off.look():
             return
         if off.reason is not None:
@@ -77,29 +77,29 @@ class Supervisor(threading.Thread):
             self._intake.pause()
             return
         log.info("at work again")
-        if self._bench.health.reason is None:
+        if self._context.health.reason is None:
             self._take_messages()
 
     def _free_memory(self) -> None:
-        """Whose machine it is now may want the memory of the models."""
-        if self._bench.off.reason is None:
+        """Outside its hours, free the models' memory for whoever uses the machine."""
+        if self._context.off.reason is None:
             self._freed = False
-        elif not self._freed and not self._bench.berths.taken:
+        elif not self._freed and not self._context.job_gate.taken:
             self._freed = True
-            self._bench.engine.renew()
+            self._context.engine.restart()
 
     def round(self) -> None:
-        """Look once, and act on it."""
-        if self._bench.draining.is_set():
+        """Check the worker once and act on the result."""
+        if self._context.draining.is_set():
             return
         self.keep_hours()
         self._free_memory()
-        health = self._bench.health
+        health = self._context.health
         if health.reason is None:
             problem = self._problem()
             if problem is not None:
                 self._rest(problem)
-        elif not self._out:  # jobs have found out
+        elif not self._out:  # a failing job has set it
             self._rest(health.reason, FIRST_TRY_SECONDS)
         elif time.monotonic() >= self._next_try:
             problem = self._still()
@@ -113,51 +113,51 @@ class Supervisor(threading.Thread):
                 self._wait()
 
     def _problem(self) -> str | None:
-        bench = self._bench
-        found = engine_problem(bench.engine) or bench.health.jobs_problem()
-        return found or next(machine_problems(bench.settings, bench.db), None)
+        context = self._context
+        problem = engine_problem(context.engine) or context.health.jobs_problem()
+        return problem or next(machine_problems(context.settings, context.db), None)
 
     def _rest(self, reason: str, first_seconds: float = math.inf) -> None:
         log.error("unwell", reason=reason)
         self._out = True
-        self._bench.health.set(reason)
+        self._context.health.set(reason)
         self._intake.pause()
         self._wait(first_seconds)
-        if self._bench.settings.unwell_exit:
-            self._leave(bool(self._bench.health.hanging))
+        if self._context.settings.unwell_exit:
+            self._leave(bool(self._context.health.hanging))
 
     def _wait(self, most_seconds: float = math.inf) -> None:
-        self._next_try = time.monotonic() + min(most_seconds, self._bench.settings.unwell_retry_seconds)
+        self._next_try = time.monotonic() + min(most_seconds, self._context.settings.unwell_retry_seconds)
 
     def _still(self) -> str | None:
-        """What is wrong after all; None when the self-test passes."""
-        bench = self._bench
-        if bench.health.hanging:
-            return bench.health.jobs_problem()
-        problem = next(machine_problems(bench.settings, bench.db), None)
+        """What is still wrong; None when the self-test passes."""
+        context = self._context
+        if context.health.hanging:
+            return context.health.jobs_problem()
+        problem = next(machine_problems(context.settings, context.db), None)
         if problem is not None:
             return problem
         try:
-            if bench.engine.stopped is not None:
-                bench.engine.revive()
-            settings = bench.settings
-            # Models that are not here at all are left to other workers.
+            if context.engine.stopped is not None:
+                context.engine.revive()
+            settings = context.settings
+            # Models that this worker does not have are left to other workers.
             for name in sorted(
-                {settings.default_model, *bench.health.suspected_models} & set(settings.models)
+                {settings.default_model, *context.health.suspected_models} & set(settings.models)
             ):
-                bench.engine.probe(settings.models[name]).result(TEST_SECONDS)
+                context.engine.probe(settings.models[name]).result(TEST_SECONDS)
         except NotYet:
             return f"the self-test did not end within {TEST_SECONDS:.0f} s"
         except SpoolError as error:
             return error.message
-        bench.engine.forgive()
+        context.engine.clear_failures()
         return None
 
     def _return(self) -> None:
-        log.info("well again", was=self._bench.health.reason)
+        log.info("well again", was=self._context.health.reason)
         self._out = False
-        self._bench.health.set(None)
-        if self._bench.off.reason is None:
+        self._context.health.set(None)
+        if self._context.off.reason is None:
             self._take_messages()
 
     def _take_messages(self) -> None:

@@ -268,7 +268,7 @@ def test_describe_loads_the_model_and_names_it(engine: Engine) -> None:
 
 
 def test_models_are_kept_up_to_the_limit() -> None:
-    engine = Engine(options(shelf=ModelCacheOptions(most=1))).start()
+    engine = Engine(options(model_cache=ModelCacheOptions(most=1))).start()
     try:
         for model in ["plain", "sleep=0", "plain"]:
             engine.submit("a", tone(1), model, SEARCH).result(DEADLINE)

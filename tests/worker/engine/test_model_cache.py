@@ -22,17 +22,17 @@ class Clock:
         return self.now
 
 
-def shelf(clock: Clock | None = None, **options: object) -> ModelCache[str]:
+def model_cache(clock: Clock | None = None, **options: object) -> ModelCache[str]:
     return ModelCache(ModelCacheOptions(**options), clock or Clock())  # type: ignore[arg-type]
 
 
-def load(shelf: ModelCache[str], path: str, size: int = 1) -> None:
-    shelf.make_room(path)
-    shelf.take_in(path, path.upper(), size)
+def load(model_cache: ModelCache[str], path: str, size: int = 1) -> None:
+    model_cache.make_room(path)
+    model_cache.take_in(path, path.upper(), size)
 
 
 def test_the_one_not_needed_for_longest_makes_room() -> None:
-    held = shelf(most=10, budget_bytes=3)
+    held = model_cache(most=10, budget_bytes=3)
     for path in "abc":
         load(held, path)
     assert held.get("a") == "A"
@@ -43,7 +43,7 @@ def test_the_one_not_needed_for_longest_makes_room() -> None:
 
 
 def test_pinned_models_stay_and_the_one_asked_for_is_always_taken() -> None:
-    held = shelf(most=10, budget_bytes=2, pinned=frozenset({"a"}))
+    held = model_cache(most=10, budget_bytes=2, pinned=frozenset({"a"}))
     load(held, "a", 2)
     load(held, "b", 5)
     assert held.held == ("a", "b")
@@ -53,7 +53,7 @@ def test_pinned_models_stay_and_the_one_asked_for_is_always_taken() -> None:
 
 def test_what_was_just_loaded_stays_for_a_while() -> None:
     clock = Clock()
-    held = shelf(clock, most=1, stay_seconds=20)
+    held = model_cache(clock, most=1, stay_seconds=20)
     assert held.may_serve("a")
     load(held, "a")
     assert held.may_serve("a")
@@ -64,7 +64,7 @@ def test_what_was_just_loaded_stays_for_a_while() -> None:
 
 
 def test_where_there_is_room_nobody_waits() -> None:
-    held = shelf(most=2, stay_seconds=20)
+    held = model_cache(most=2, stay_seconds=20)
     load(held, "a")
     assert held.may_serve("b")
 
@@ -75,7 +75,7 @@ def test_the_size_of_files_is_known_before_they_are_loaded(tmp_path: Path) -> No
     assert file_size(str(tmp_path)) == 100
     assert file_size(str(tmp_path / "model.safetensors")) == 100
     assert file_size("owner/name") == 0
-    held = shelf(most=10, budget_bytes=120)
+    held = model_cache(most=10, budget_bytes=120)
     load(held, "a", 30)
     assert held.make_room(str(tmp_path)) == ("a",)
 
@@ -100,7 +100,7 @@ def test_two_models_that_do_not_fit_together_take_turns_of_a_while(
     """Twelve batches of two models in turn, all handed in at once."""
     options = EngineOptions(
         limits=BatchLimits(utterances=1),
-        shelf=ModelCacheOptions(most=most, stay_seconds=stay),
+        model_cache=ModelCacheOptions(most=most, stay_seconds=stay),
         loader=LOADER,
     )
     engine = Engine(options).start()

@@ -58,7 +58,7 @@ def make_shop(
 def test_a_persons_retry_starts_the_count_of_passing_errors_anew(make_shop: Callable[..., Shop]) -> None:
     shop = make_shop(lease_seconds=0.9, heartbeat_seconds=0.3)
     store = RefusingStore(shop.folder / "objects")
-    shop.workshop = replace(shop.workshop, objects=store)
+    shop.services = replace(shop.services, objects=store)
     job_id = shop.submit(shop.record("a.wav", speechlike(5)))
     store.error = StorageError("no")
     for ending in (["handed back"] * RETRY.attempts, ["handed back"] * (RETRY.attempts - 1)):

@@ -138,8 +138,8 @@ def test_other_weights_under_the_same_name_are_another_model(shop: Shop, tmp_pat
     run(shop, file_source(path))
     (tmp_path / "gate").touch()
     changed = shop.settings.model_copy(update={"models": {"plain": f"gate={tmp_path / 'gate'}"}})
-    bench = replace(shop.workshop.bench, settings=changed)
-    shop.workshop = replace(shop.workshop, bench=bench)
+    context = replace(shop.services.context, settings=changed)
+    shop.services = replace(shop.services, context=context)
     assert run(shop, file_source(path)).reused_from is None
 
 
@@ -189,9 +189,9 @@ def test_an_object_of_the_same_etag_is_not_even_fetched(
     assert first.source.etag
     assert first.source.size == len(data)
     fetched = []
-    fetch = type(shop.workshop.sources)._s3
+    fetch = type(shop.services.sources)._s3
     monkeypatch.setattr(
-        type(shop.workshop.sources), "_s3", lambda *args: (fetched.append(args), fetch(*args))[1]
+        type(shop.services.sources), "_s3", lambda *args: (fetched.append(args), fetch(*args))[1]
     )
     again = run(shop, source)
     assert again.reused_from == first.id

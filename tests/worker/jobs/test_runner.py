@@ -324,7 +324,7 @@ def test_a_long_job_yields_to_those_that_wait(make_shop: Callable[..., Shop]) ->
     assert 0 < len(shop.chunks(long)) < 16
     # The short one would yield in turn where the machine is slow.
     patient = shop.settings.model_copy(update={"yield_seconds": 600.0})
-    shop.workshop = replace(shop.workshop, bench=replace(shop.workshop.bench, settings=patient))
+    shop.services = replace(shop.services, context=replace(shop.services.context, settings=patient))
     assert shop.run(other) == "done"
     assert shop.run(long) == "done", "nobody waits any more"
     assert shop.decoded == len(shop.chunks(long)) + 1
@@ -368,7 +368,7 @@ def test_a_store_that_refuses_is_tried_again_a_few_times(
 ) -> None:
     shop = make_shop(lease_seconds=0.9, heartbeat_seconds=0.3)
     store = RefusingStore(shop.folder / "objects")
-    shop.workshop = replace(shop.workshop, objects=store)
+    shop.services = replace(shop.services, objects=store)
     passing = shop.submit(shop.record("a.wav", speechlike(60)))
     staying = shop.submit(shop.record("b.wav", speechlike(60)))
     store.error = error
@@ -420,8 +420,8 @@ def test_an_unexpected_error_fails_the_job_with_a_code(shop: Shop) -> None:
         def put_bytes(self, key: str, data: bytes, content_type: str = "") -> ObjectInfo:
             raise RuntimeError("secret detail")
 
-    shop.workshop = JobServices(
-        shop.workshop.bench, Surprise(shop.folder / "objects"), shop.workshop.sources, RETRY
+    shop.services = JobServices(
+        shop.services.context, Surprise(shop.folder / "objects"), shop.services.sources, RETRY
     )
     job_id = shop.submit(shop.record("a.wav", speechlike(5)))
     assert shop.run(job_id) == "failed"

@@ -11,25 +11,25 @@ def never() -> bool:
 
 
 def test_one_that_wants_to_be_alone_waits_for_the_others_and_keeps_new_ones_out() -> None:
-    berths = JobGate()
+    gate = JobGate()
     leave, alone_in, leave_alone, third_in = (threading.Event() for _ in range(4))
 
     def alone() -> None:
-        with berths.alone(never) as here:
+        with gate.alone(never) as here:
             assert here
-            assert berths.taken == 1
+            assert gate.taken == 1
             alone_in.set()
             leave_alone.wait()
 
     def third() -> None:
-        with berths.shared(never):
+        with gate.shared(never):
             third_in.set()
 
-    with berths.shared(never) as here:
+    with gate.shared(never) as here:
         assert here
         waiting = threading.Thread(target=alone)
         waiting.start()
-        until(lambda: berths._wanted_alone == 1, "it waits")
+        until(lambda: gate._wanted_alone == 1, "it waits")
         late = threading.Thread(target=third)
         late.start()
         assert not alone_in.wait(0.1)
@@ -40,14 +40,14 @@ def test_one_that_wants_to_be_alone_waits_for_the_others_and_keeps_new_ones_out(
     until(third_in.is_set, "the third came in")
     waiting.join()
     late.join()
-    assert berths.taken == 0
+    assert gate.taken == 0
 
 
 def test_waiting_ends_when_it_is_pointless() -> None:
-    berths = JobGate()
-    with berths.shared(never), berths.alone(lambda: True) as here:
+    gate = JobGate()
+    with gate.shared(never), gate.alone(lambda: True) as here:
         assert not here
-        assert berths.taken == 1
-    with berths.shared(lambda: True) as here:
+        assert gate.taken == 1
+    with gate.shared(lambda: True) as here:
         assert not here
-    assert berths.taken == 0
+    assert gate.taken == 0

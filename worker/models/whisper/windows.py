@@ -2,8 +2,9 @@
 
 A chunk is one window at first. With times the model reads over pauses, but may open a last segment and not
 read it, so what follows the last closed time is asked again; without times it stops at the first long pause.
-Both modes are asked on one encoding, and the longer answer that is no loop is taken; where both loop, the
-halves are asked. At most four rounds; no clock, no chance, and nothing of another chunk. Knows no engine.
+Both modes are asked on one encoding. Of the answers that are no loop the one without times is taken, unless
+the other is longer by two words or more; where both loop, the halves are asked. At most four rounds; no
+clock, no chance, and nothing of another chunk. Knows no engine.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,8 @@ COMPRESSION_MAX = 2.4  # above it a text is a loop (Radford et al. 2022, 4.5)
 TAIL_SECONDS = 1.0  # a shorter rest is not asked again
 CLOSED_SECONDS_MIN = 0.2  # a time that closes nothing does not move a window on
 HALVED_SECONDS_MIN = 4.0
-TIMED_BONUS = 1.5  # words by which the mode without times must be ahead
+# Words by which the mode with times must be ahead: read to the end, the one without has fewer of them wrong.
+TIMED_LEAD = 1.5
 LEVEL_SECONDS = 0.3
 MIDDLE = (0.3, 0.7)
 
@@ -51,7 +53,7 @@ def judge(
         cut = window.start + quietest(samples)
         halves = (Window(window.start, cut, window.round + 1), Window(cut, window.stop, window.round + 1))
         return Verdict("divided", again=halves)
-    best = max(sound, key=lambda reading: reading.words + TIMED_BONUS * reading.timestamps)
+    best = max(sound, key=lambda reading: reading.words - TIMED_LEAD * reading.timestamps)
     if not best.timestamps or window.round >= ROUNDS_MAX:
         return Verdict("kept", best.tokens)
     tokens, end = closed(best.tokens, ids)

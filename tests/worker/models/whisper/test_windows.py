@@ -50,10 +50,10 @@ def test_the_last_round_keeps_everything() -> None:
     assert decide(reading(EARLY), window=Window(1000, SPOKEN.stop, 4)) == Verdict("kept", EARLY)
 
 
-def test_the_longer_mode_is_taken_and_times_count_a_word_and_a_half() -> None:
+def test_the_mode_with_times_is_taken_where_it_is_two_words_ahead() -> None:
     plain = reading((5, 6, 7), 5, timestamps=False)
-    assert decide(reading(WHOLE, 3), plain) == Verdict("kept", (5, 6, 7))
-    assert decide(reading(WHOLE, 4), plain) == Verdict("kept", WHOLE)
+    assert decide(reading(WHOLE, 6), plain) == Verdict("kept", (5, 6, 7))
+    assert decide(reading(WHOLE, 7), plain) == Verdict("kept", WHOLE)
 
 
 @pytest.mark.parametrize(
