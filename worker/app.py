@@ -1,11 +1,10 @@
-"""The worker's process: one engine child, Celery's threads pool taking hints, and the threads that keep
-both honest.
+"""The worker's process: one engine child, Celery's thread pool for hints, and the background threads.
 
-Start and stop order stand in `Worker.run`, top to bottom. This process never imports MLX. SIGTERM (as well
-as SIGINT, SIGQUIT and SIGHUP) drains: nothing new is claimed, running jobs go back into the queue at their
-next saved chunk, and the process ends with 0. A second SIGINT ends it at once; the leases then run out.
-
-The queues that an unwell worker leaves and takes up again. Knows Celery's consumer; knows no job.
+`Worker.run` shows the order of start and stop, top to bottom. `QueueIntake` pauses and resumes Celery's
+consumption while the worker is unwell or outside its hours. This process never imports MLX, and jobs are left
+to `worker.jobs`. SIGTERM (as well as SIGINT, SIGQUIT and SIGHUP) drains: nothing new is claimed, running jobs
+go back to the queue at their next saved chunk, and the process exits with 0. A second SIGINT exits at once;
+the leases then expire.
 """
 
 import contextlib
@@ -59,8 +58,7 @@ DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
 class Worker:
-    """One run of one worker. `loader` and `retry` are for tests: a model without weights, pauses without
-    waiting."""
+    """One run of one worker. Tests pass `loader` for a model without weights and `retry` for short pauses."""
 
     def __init__(
         self, settings: Settings, *, loader: str = DEFAULT_LOADER, retry: RetryPolicy | None = None
@@ -143,7 +141,7 @@ class Worker:
 
         def transcribe(job_id: str) -> None:
             hinted: str | None = job_id
-            # On without a message while there is work: jobs held by a quota used theirs up when it came.
+            # Continue without a message while there is work: jobs held by a quota have used up theirs.
             while run_next(services, hinted) is not None:
                 sweeper.wake()  # what went back into the queue is sent at once
                 hinted = None
@@ -182,7 +180,7 @@ class Worker:
     def _register(self) -> None:
         with self._db.begin() as tx:
             register_worker(tx, self._info)
-            self._catch_signals()  # whoever knows of this worker may tell it to stop
+            self._catch_signals()  # once registered, the worker may be told to stop
 
     def _sign_off(self, context: WorkerContext) -> None:
         engine = self._engine
@@ -195,8 +193,8 @@ class Worker:
             log.warning("not signed off", error=error.message)
 
     def _leave(self, context: WorkerContext, heartbeat: Heartbeat, hanging: bool) -> None:
-        """End with 1, so that whoever supervises this process can start it anew. A thread that hangs cannot
-        be ended but with the process: the others hand their jobs back first."""
+        """Exit with 1, so that the service manager restarts this process. A hanging thread ends only with the
+        process, so the others hand their jobs back first."""
         self._exit_code = 1
         if not hanging:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -204,7 +202,7 @@ class Worker:
         deadline = time.monotonic() + self._settings.lease_seconds
         while context.job_gate.taken > len(context.health.hanging) and time.monotonic() < deadline:
             time.sleep(0.1)
-        heartbeat.stop()  # its next beat would say that the worker still lives
+        heartbeat.stop()  # its next beat would report that the worker is alive
         context.wasted.write()
         self._sign_off(context)
         self._engine.close()
@@ -217,7 +215,7 @@ class Worker:
 
     def _drain(self, number: int, _frame: FrameType | None) -> None:
         if self._draining.is_set() and number == signal.SIGINT:
-            os._exit(128 + number)  # asked twice; the engine child ends with us
+            os._exit(128 + number)  # second SIGINT; the engine child ends with us
         self._draining.set()
         celery.worker.state.should_stop = 0
 
@@ -233,11 +231,11 @@ class _Consumer(CeleryWorker):  # type: ignore[misc]
 
 
 def _keep_our_logs(**_: object) -> None:
-    """Its having a receiver is what tells Celery to leave logging alone."""
+    """Do nothing: a receiver of this signal makes Celery leave logging alone."""
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what workers of this machine left that were killed."""
+    """Remove the temporary folders of killed workers of this machine."""
     for left in folder.glob("worker-*"):
         pid = left.name.partition("-")[2]
         if pid.isdigit() and not _alive(int(pid)):
@@ -287,7 +285,7 @@ class QueueIntake:
     def _tell(self, operation: str) -> None:
         consumer = self._consumer
         if consumer is None:
-            return  # it is told when it is ready
+            return  # `attach` does it once the consumer is ready
         for queue in self._queues:
-            # It belongs to the thread that runs it.
+            # The consumer may only be changed in its own thread.
             consumer.call_soon(getattr(consumer, operation), queue)

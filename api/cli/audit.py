@@ -106,8 +106,8 @@ def _print(report: "AuditReport") -> None:
     table.add_column("rule", no_wrap=True)
     table.add_column("rule in words", overflow="fold")
     for rule, meaning in RULES.items():
-        found = report.counts[rule]
-        table.add_row(Text(str(found), style="red" if found else "green"), rule, meaning)
+        count = report.counts[rule]
+        table.add_row(Text(str(count), style="red" if count else "green"), rule, meaning)
     out.print(table)
     for breach in report.breaches[:SHOWN]:
         out.print(

@@ -24,10 +24,10 @@ def recordings_under(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise InvalidRequest(f"There is no file or folder {path}.")
-    found = sorted(file for file in path.rglob("*") if is_recording(file.name) and file.is_file())
-    if not found:
+    recordings = sorted(file for file in path.rglob("*") if is_recording(file.name) and file.is_file())
+    if not recordings:
         raise InvalidRequest(f"There are no recordings under {path}.")
-    return found
+    return recordings
 
 
 def file_name(name: str, suffix: str) -> Path:

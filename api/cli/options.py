@@ -98,8 +98,8 @@ class Place:
         if any("=" not in pair for pair in pairs):
             raise InvalidRequest("A tag is NAME=VALUE.")
         tags = dict(pair.split("=", 1) for pair in pairs)
-        told = {"project": self.project, "pool": self.pool, "worker": self.worker, "tags": tags}
-        return told | {"priority": self.priority, "deadline": self.deadline}
+        fields = {"project": self.project, "pool": self.pool, "worker": self.worker, "tags": tags}
+        return fields | {"priority": self.priority, "deadline": self.deadline}
 
 
 def takes_options(command: Callable[..., Result]) -> Callable[..., Result]:

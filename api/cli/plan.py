@@ -1,9 +1,7 @@
-"""`spool plan`: how long a fleet would take for so much audio, at what cost, and what binds. Asks no server.
+"""`spool plan`: how long a fleet would take for an amount of audio, at what cost, and what limits it.
 
-Reads the ledger of the settings' database where it can, since measured speeds go before assumed ones. Knows
-options and printing; the arithmetic is `spool.planning`.
-
-How a plan looks, in a terminal and as JSON. Pure: records in, tables and dictionaries out.
+Owns the command's options and its output, as tables and as JSON; the arithmetic is `spool.planning`. Contacts
+no server. Where the settings' database is reachable, measured speeds from its ledger replace assumed ones.
 """
 
 import json
@@ -106,15 +104,15 @@ def plan(
         watts,
     )
     machines = build_fleet(fleet, shape, own, known)
-    found = make_plan(work, machines, Surroundings(network, store))
+    forecast = make_plan(work, machines, Surroundings(network, store))
     chips = by_chip(work, efficiency or ASSUMED_EFFICIENCY, own)
     others = what_if(work, machines)
     if as_json:
         typer.echo(
-            json.dumps(document(found, chips, others, settings.cloud_prices, settings.currency), indent=2)
+            json.dumps(document(forecast, chips, others, settings.cloud_prices, settings.currency), indent=2)
         )
     else:
-        out.print(tables(found, chips, others, settings.cloud_prices, settings.currency))
+        out.print(tables(forecast, chips, others, settings.cloud_prices, settings.currency))
 
 
 def _shape(settings: Settings, name: str) -> ModelShape:

@@ -106,8 +106,8 @@ def job_sheet(job: JobDetail) -> Table:
     ]
     if job.deleted is not None:
         gone = {"recording": job.deleted.source, "transcript": job.deleted.transcript}
-        told = (f"{what} on {_moment(moment)}" for what, moment in gone.items() if moment)
-        rows.append(("deleted", ", ".join(told)))
+        deletions = (f"{what} on {_moment(moment)}" for what, moment in gone.items() if moment)
+        rows.append(("deleted", ", ".join(deletions)))
     if job.words is not None:
         rows.append(("words", str(job.words)))
     if job.error is not None:
@@ -137,8 +137,8 @@ def cost_table(report: CostReportOut) -> RenderableType:
 
 def _budget_line(budget: BudgetOut, currency: str) -> Text:
     share = "" if budget.share is None else f" ({budget.share:.0%})"
-    spent, whole = money(budget.spent, currency), money(budget.budget, currency)
-    words = f"{budget.project}: {spent} of {whole} this month"
+    spent, limit = money(budget.spent, currency), money(budget.budget, currency)
+    words = f"{budget.project}: {spent} of {limit} this month"
     styles = {"within": "dim", "near": "yellow", "over": "bold red"}
     return Text(f"{words}{share}, {budget.state}", style=styles[budget.state])
 

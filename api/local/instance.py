@@ -84,7 +84,7 @@ def find_running(home: Path) -> Running | None:
     if lock_holder(home) is None:
         return None
     try:
-        said = json.loads((home / _FILE).read_text())
-        return Running(**{**said, "source_roots": tuple(said["source_roots"])})
+        state = json.loads((home / _FILE).read_text())
+        return Running(**{**state, "source_roots": tuple(state["source_roots"])})
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None

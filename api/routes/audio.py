@@ -108,16 +108,18 @@ def audio(
     """The recording, or the part of it that `Range` asks for."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
-    found = _recording(services, caller, job)
+    recording = _recording(services, caller, job)
     try:
-        part = asked_range(wanted, found.size)
+        part = asked_range(wanted, recording.size)
     except ValueError as error:
-        raise Problem(416, "no_such_range", str(error), {"Content-Range": f"bytes */{found.size}"}) from None
-    start, end = part or (0, found.size)
+        raise Problem(
+            416, "no_such_range", str(error), {"Content-Range": f"bytes */{recording.size}"}
+        ) from None
+    start, end = part or (0, recording.size)
     headers = {"Accept-Ranges": "bytes", "Content-Length": str(end - start), "Content-Disposition": "inline"}
     if part is not None:
-        headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
-    body = found.part(start, end) if found.size else iter(())
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{recording.size}"
+    body = recording.part(start, end) if recording.size else iter(())
     return StreamingResponse(body, 206 if part else 200, headers, _media_type(job.name))
 
 
@@ -168,14 +170,14 @@ _ONE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 def asked_range(header: str | None, size: int) -> tuple[int, int] | None:
     """First byte and the one after the last; None for all of it, which several ranges at once, or what is no
     range, also get. Raises ValueError for bytes that are not there."""
-    found = _ONE.fullmatch(header.replace(" ", "")) if header else None
-    if found is None or found[1] == found[2] == "":
+    match = _ONE.fullmatch(header.replace(" ", "")) if header else None
+    if match is None or match[1] == match[2] == "":
         return None
-    if not found[1]:
-        start, end = max(size - int(found[2]), 0), size
+    if not match[1]:
+        start, end = max(size - int(match[2]), 0), size
     else:
-        start, end = int(found[1]), min(int(found[2]) + 1 if found[2] else size, size)
-        if found[2] and int(found[2]) < start:
+        start, end = int(match[1]), min(int(match[2]) + 1 if match[2] else size, size)
+        if match[2] and int(match[2]) < start:
             return None
     if start >= end:
         raise ValueError("The recording has no such bytes.")

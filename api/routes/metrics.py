@@ -1,14 +1,13 @@
-"""The route of metrics, for Prometheus: what waits, runs and failed, what the fleet does, what it costs.
+"""The route of metrics, for Prometheus: what is queued, running and failed, the state of the fleet, and cost.
 
-Everything is read from the database when it is asked for, and kept for `KEPT_SECONDS`, so that several API
-processes say the same and several scrapers cost no more than one. Names end in their unit, what only grows in
-`_total`; sums since the start of a day or month are gauges, since they start again. What workers tell of
-themselves is in `metrics_fleet`; docs/operations.md has the table.
+All values are read from the database on request and cached for `KEPT_SECONDS`, so that several API processes
+report the same numbers and several scrapers cost no more than one. Names end in their unit, counters in
+`_total`; sums since the start of a day or month are gauges, because they reset. docs/operations.md has the
+table.
 
-What each worker tells of itself with its signs of life, as metrics.
-
-Counters are sums over all processes that ever bore the worker's name in its pool, so they never fall; what a
-process did between its last sign of life and its death is not in them. Reads no database.
+Workers report their own metrics with their heartbeats. Their counters are sums over all processes that had
+the worker's name in its pool, so they never decrease; what a process did between its last heartbeat and its
+death is not included.
 """
 
 import threading

@@ -62,14 +62,14 @@ async def transcribe(
     async with received_upload(request, services.upload_folder, limit, PARTS, SMALL.size) as upload:
         form, granularities = _asked(upload)
         wanted = replace(upload, parts={"request": (_job_request(upload, services),)})
-        made, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, idempotency_key)
+        created, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, idempotency_key)
     services.sweeper.wake()
     try:
-        job = await _ended(request, services, caller, made.id)
+        job = await _ended(request, services, caller, created.id)
     except BaseException:
         # The client is gone or has waited too long: its job is nobody's, unless it may ask for it again.
         if idempotency_key is None:
-            await asyncio.shield(run_in_threadpool(_cancel, services, made.id))
+            await asyncio.shield(run_in_threadpool(_cancel, services, created.id))
         raise
     if job.state is not JobState.DONE or job.transcript_key is None:
         code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."

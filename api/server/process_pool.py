@@ -56,7 +56,7 @@ class ProcessPool:
 
     def run(self, ready: Callable[[], None]) -> None:
         """Serve until SIGTERM or SIGINT; `ready` is called once all answer. Raises ProcessPoolError."""
-        told, tell = multiprocessing.Pipe(duplex=False)
+        reader, tell = multiprocessing.Pipe(duplex=False)
         before = {
             number: signal.signal(number, lambda *_: self._stop(tell))
             for number in (signal.SIGTERM, signal.SIGINT)
@@ -65,7 +65,7 @@ class ProcessPool:
             self._members = [self._start() for _ in range(self.size)]
             answering = False
             while not self._stopping:
-                self._look(told)
+                self._look(reader)
                 if not answering and all(member.answers for member in self._members):
                     answering = True
                     ready()

@@ -76,11 +76,11 @@ def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
 def _objects(address: str, settings: Settings, caller: Principal) -> Iterator[Found]:
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     try:
-        for found in s3_store(settings, bucket, prefix).list():
-            if not is_recording(found.key):
+        for item in s3_store(settings, bucket, prefix).list():
+            if not is_recording(item.key):
                 continue
-            full = "/".join(part for part in (prefix.strip("/"), found.key) if part)
-            yield Found(found.key, _object_source(bucket, full, found, settings, caller))
+            full = "/".join(part for part in (prefix.strip("/"), item.key) if part)
+            yield Found(item.key, _object_source(bucket, full, item, settings, caller))
     except NotFound:
         raise SourceMissing(f"There is no bucket {bucket}.") from None
 

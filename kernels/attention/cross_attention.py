@@ -44,7 +44,7 @@ def cross_attention(
     at_once, simdgroups = _group_of(beam, width)
     if width % 32 or rows == 0 or len(keys) == 0 or at_once < 1:
         return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam, scaled=scaled)
-    made = launch(
+    outputs = launch(
         CROSS_ATTENTION,
         [queries, keys, values, utterances.astype(mx.int32), lengths.astype(mx.int32)],
         [(queries.shape, queries.dtype)],
@@ -52,9 +52,9 @@ def cross_attention(
         simdgroups=simdgroups,
         template=(("T", dtype_name(queries.dtype)), ("D", width), ("Q", at_once), ("SCALED", scaled)),
     )
-    if made is None:
+    if outputs is None:
         return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam, scaled=scaled)
-    return made[0]
+    return outputs[0]
 
 
 def _group_of(beam: int, width: int) -> tuple[int, int]:

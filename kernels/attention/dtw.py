@@ -32,7 +32,7 @@ def dtw(gains: mx.array, rows: mx.array, columns: mx.array) -> mx.array:
     batch, height, width = gains.shape
     if batch == 0 or height == 0 or width == 0 or height > WIDEST:
         return dtw_reference(gains, rows, columns)
-    made = launch(
+    outputs = launch(
         DTW,
         [gains.astype(mx.float32), rows.astype(mx.int32), columns.astype(mx.int32)],
         [((batch, height), mx.int32), ((batch, height + width - 1, height), mx.uint8)],
@@ -40,7 +40,7 @@ def dtw(gains: mx.array, rows: mx.array, columns: mx.array) -> mx.array:
         simdgroups=SIMDGROUPS,
         template=(("WIDEST", WIDEST),),
     )
-    return dtw_reference(gains, rows, columns) if made is None else made[0]
+    return dtw_reference(gains, rows, columns) if outputs is None else outputs[0]
 
 
 def dtw_reference(gains: mx.array, rows: mx.array, columns: mx.array) -> mx.array:

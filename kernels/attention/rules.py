@@ -78,9 +78,9 @@ def rules_topk(
     """
     _check(logits, rules, forbidden, first_time, count)
     rows, width = logits.shape
-    made = None
+    outputs = None
     if rows and count <= MOST_TOKENS:
-        made = launch(
+        outputs = launch(
             RULES_TOPK,
             [logits, rules.astype(mx.int32), forbidden],
             [((rows, count), mx.int32), ((rows, count), mx.float32)],
@@ -88,9 +88,9 @@ def rules_topk(
             simdgroups=SIMDGROUPS,
             template=(("V", width), ("TIMES", first_time), ("N", count)),
         )
-    if made is None:
+    if outputs is None:
         return rules_topk_reference(logits, rules, forbidden, first_time=first_time, count=count)
-    return BestTokens(*made)
+    return BestTokens(*outputs)
 
 
 def rules_topk_reference(

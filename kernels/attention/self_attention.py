@@ -37,16 +37,16 @@ def self_attention(
     rows, heads, width = _checked(queries, keys, values, places, lengths)
     if width % 32:
         return self_attention_reference(queries, keys, values, places, lengths, scaled=scaled)
-    made = launch_rows(
+    outputs = launch_rows(
         SELF_ATTENTION,
         [queries, keys, values, places.astype(mx.int32), lengths.astype(mx.int32)],
         [(queries.shape, queries.dtype)],
         rows=rows * heads,
         template=(("T", dtype_name(queries.dtype)), ("D", width), ("SCALED", scaled)),
     )
-    if made is None:
+    if outputs is None:
         return self_attention_reference(queries, keys, values, places, lengths, scaled=scaled)
-    return made[0]
+    return outputs[0]
 
 
 def places_of_parents(parents: mx.array, columns: int) -> mx.array:
@@ -75,8 +75,8 @@ def self_attention_reference(
 
     def gathered(pool: mx.array) -> mx.array:
         """[R, H, N, D], zeros behind the lengths."""
-        found = pool[row, :, column]
-        return mx.where(inside[..., None, None], found, 0).astype(mx.float32).swapaxes(1, 2)
+        cached = pool[row, :, column]
+        return mx.where(inside[..., None, None], cached, 0).astype(mx.float32).swapaxes(1, 2)
 
     query = queries.astype(mx.float32)[:, :, None] * (1.0 if scaled else width**-0.5)
     scores = mx.where(inside[:, None, None], query @ gathered(keys).swapaxes(-1, -2), -mx.inf)

@@ -27,8 +27,8 @@ def _make_cross(batch: int, dtype: mx.Dtype) -> list[mx.array]:
 def _cross(call: Callable[..., mx.array]) -> Callable[..., mx.array]:
     def run(queries: mx.array, keys: mx.array, values: mx.array, lengths: mx.array) -> mx.array:
         utterances = mx.repeat(mx.arange(len(queries), dtype=mx.int32), BEAM)
-        made = call(queries.reshape(-1, HEADS, WIDTH), keys, values, utterances, lengths, beam=BEAM)
-        return made.reshape(queries.shape)
+        attended = call(queries.reshape(-1, HEADS, WIDTH), keys, values, utterances, lengths, beam=BEAM)
+        return attended.reshape(queries.shape)
 
     return run
 
@@ -76,8 +76,8 @@ def _make_rules(batch: int, dtype: mx.Dtype, *, tokens: int, times: int) -> list
 
 def _rules(call: Callable[..., BestTokens], first: int) -> Callable[..., mx.array]:
     def run(logits: mx.array, rules: mx.array, forbidden: mx.array) -> mx.array:
-        found = call(logits, rules, forbidden, first_time=first, count=4)
-        return mx.concatenate([found.tokens.astype(mx.float32), mx.maximum(found.scores, -1e9)], axis=1)
+        best = call(logits, rules, forbidden, first_time=first, count=4)
+        return mx.concatenate([best.tokens.astype(mx.float32), mx.maximum(best.scores, -1e9)], axis=1)
 
     return run
 

@@ -61,8 +61,8 @@ def kept(case: Case, dtype: str, backend: str, batch: int = 5) -> tuple[float, b
     to the bit as it does alone. Raises what a kernel that cannot be built raises."""
     inputs = case.make(batch, DTYPES[dtype])
     with use_backend(backend):
-        made = case.run(*inputs)
-        mx.eval(made)
+        result = case.run(*inputs)
+        mx.eval(result)
     with use_backend("reference"):
         expected = case.reference(*inputs)
         mx.eval(expected)
@@ -70,4 +70,4 @@ def kept(case: Case, dtype: str, backend: str, batch: int = 5) -> tuple[float, b
     with use_backend(backend):
         alone = case.run(*one)
         mx.eval(alone)
-    return distance(made, expected), same_bits(made[:1], alone)
+    return distance(result, expected), same_bits(result[:1], alone)

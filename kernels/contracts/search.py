@@ -96,10 +96,10 @@ def _settle(call: Callable[..., Beam]) -> Callable[..., mx.array]:
     def run(gains: mx.array, choice: mx.array, finite: mx.array, *rest: mx.array) -> mx.array:
         scores, slots, *others, lengths = rest
         grown = Expansion(_swapped(gains), _swapped(choice), finite)
-        made = call(grown, Beam(scores, _swapped(slots), *others), SETTLED._replace(lengths=lengths))
+        settled = call(grown, Beam(scores, _swapped(slots), *others), SETTLED._replace(lengths=lengths))
         # The encoder's rows are those of the batch: the rows within an utterance are its own.
         rows = (mx.arange(len(scores)) * 9)[:, None] * (mx.arange(len(Field)) == Field.ROW)[:, None, None]
-        return _table(made._replace(slots=made.slots - rows))
+        return _table(settled._replace(slots=settled.slots - rows))
 
     return run
 
@@ -133,8 +133,8 @@ def _make_arcs(batch: int, _: mx.Dtype) -> list[mx.array]:
     rng = np.random.default_rng(batch)
     states = rng.integers(0, 5, (batch, 3)) + 5 * which[:, None]
     parents, emitted = rng.integers(-1, 3, (batch, 3)), rng.integers(-1, 70, (batch, 3))
-    whole = [mx.array(each.astype(np.int32)) for each in (states, which, parents, emitted)]
-    return [normal(batch, 3, 70), *whole, normal(batch)]
+    integers = [mx.array(each.astype(np.int32)) for each in (states, which, parents, emitted)]
+    return [normal(batch, 3, 70), *integers, normal(batch)]
 
 
 def _look(call: Callable[..., mx.array], adds: bool) -> Callable[..., mx.array]:
@@ -158,8 +158,8 @@ def _ctc(call: Callable[..., CtcBacktrace]) -> Callable[..., mx.array]:
     """All outputs side by side."""
 
     def run(log_probs: mx.array, lengths: mx.array) -> mx.array:
-        found = call(log_probs, lengths, 5, 0.25, 9.0)
-        columns = [each.astype(mx.float32).reshape(len(lengths), -1) for each in found]
+        backtrace = call(log_probs, lengths, 5, 0.25, 9.0)
+        columns = [each.astype(mx.float32).reshape(len(lengths), -1) for each in backtrace]
         return mx.maximum(mx.concatenate(columns, axis=1), -1e9)
 
     return run

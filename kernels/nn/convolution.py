@@ -81,7 +81,7 @@ def glu_conv(
     taps, channels = weight.shape
     lead = (taps - 1) // 2 if lead is None else lead
     template: Template = (("T", dtype_name(x.dtype)), ("TILE", _TILE), ("TAPS", taps), ("LEAD", lead))
-    made = launch(
+    outputs = launch(
         GLU_CONV,
         [x, weight, shift, lengths.astype(mx.int32)],
         [((batch, frames, channels), x.dtype)],
@@ -89,15 +89,15 @@ def glu_conv(
         simdgroups=_SIMDGROUPS,
         template=template,
     )
-    return glu_conv_reference(x, weight, shift, lengths, lead) if made is None else made[0]
+    return glu_conv_reference(x, weight, shift, lengths, lead) if outputs is None else outputs[0]
 
 
 def _strided(x: mx.array, weight: mx.array, bias: mx.array, lead: int) -> mx.array:
     """MLX's convolution with filters given as taps [9, C]; `x` has C channels, or one for all filters."""
     filters = weight.astype(mx.float32).T.reshape(-1, 3, 3, 1)
     ends = ([lead, lead], [1, 1])
-    made = mx.conv_general(x, filters, stride=2, padding=ends, groups=x.shape[-1])
-    return made + bias.astype(mx.float32)
+    convolved = mx.conv_general(x, filters, stride=2, padding=ends, groups=x.shape[-1])
+    return convolved + bias.astype(mx.float32)
 
 
 def depthwise_stride2_reference(
@@ -105,8 +105,8 @@ def depthwise_stride2_reference(
 ) -> mx.array:
     """As `depthwise_stride2`, in plain MLX."""
     value = _masked(x.astype(mx.float32), lengths)
-    made = _strided(mx.maximum(value, 0.0) if relu else value, weight, bias, lead)
-    return _masked(made, _halved_lengths(lengths, lead)).astype(x.dtype)
+    convolved = _strided(mx.maximum(value, 0.0) if relu else value, weight, bias, lead)
+    return _masked(convolved, _halved_lengths(lengths, lead)).astype(x.dtype)
 
 
 def depthwise_stride2(
@@ -121,7 +121,7 @@ def depthwise_stride2(
     batch, frames, bins, channels = x.shape
     shape = (batch, halved(frames, lead), halved(bins, lead), channels)
     template: Template = (("T", dtype_name(x.dtype)), ("LEAD", lead), ("RELU", relu))
-    made = launch(
+    outputs = launch(
         DEPTHWISE,
         [x, weight, bias, lengths.astype(mx.int32)],
         [(shape, x.dtype)],
@@ -129,8 +129,8 @@ def depthwise_stride2(
         simdgroups=_SIMDGROUPS,
         template=template,
     )
-    if made is not None:
-        return made[0]
+    if outputs is not None:
+        return outputs[0]
     return depthwise_stride2_reference(x, weight, bias, lengths, relu=relu, lead=lead)
 
 
@@ -143,10 +143,10 @@ def subsample_first_reference(
 ) -> mx.array:
     """As `subsample_first`, in plain MLX: the same two convolutions, the first one's output in memory."""
     value = _masked(x.astype(mx.float32), lengths)[..., None]
-    made = mx.maximum(_strided(value, *first, lead), 0.0)
+    convolved = mx.maximum(_strided(value, *first, lead), 0.0)
     halves = _halved_lengths(lengths, lead)
-    made = _strided(_masked(made, halves), *depthwise, lead)
-    return _masked(made, _halved_lengths(halves, lead)).astype(x.dtype)
+    convolved = _strided(_masked(convolved, halves), *depthwise, lead)
+    return _masked(convolved, _halved_lengths(halves, lead)).astype(x.dtype)
 
 
 def subsample_first(
@@ -167,7 +167,7 @@ def subsample_first(
     channels = first[0].shape[1]
     frames2, bins2 = halved(halved(frames, lead), lead), halved(halved(bins, lead), lead)
     template: Template = (("T", dtype_name(x.dtype)), ("LEAD", lead))
-    made = launch(
+    outputs = launch(
         SUBSAMPLE_FIRST,
         [x, *first, *depthwise, lengths.astype(mx.int32)],
         [((batch, frames2, bins2, channels), x.dtype)],
@@ -175,4 +175,4 @@ def subsample_first(
         simdgroups=_SIMDGROUPS,
         template=template,
     )
-    return subsample_first_reference(x, first, depthwise, lengths, lead) if made is None else made[0]
+    return subsample_first_reference(x, first, depthwise, lengths, lead) if outputs is None else outputs[0]

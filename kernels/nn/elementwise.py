@@ -31,14 +31,14 @@ def silu_reference(x: mx.array) -> mx.array:
 def silu(x: mx.array) -> mx.array:
     """x · sigmoid(x), any shape. Within 4e-6 relative of the reference (another exp); NaN of -∞ as there."""
     flat = x.reshape(-1)
-    made = launch_rows(
+    outputs = launch_rows(
         SILU,
         [flat],
         [(flat.shape, x.dtype)],
         rows=(x.size + _SPAN - 1) // _SPAN,
         template=(("T", dtype_name(x.dtype)), ("SPAN", _SPAN)),
     )
-    return silu_reference(x) if made is None else made[0].reshape(x.shape)
+    return silu_reference(x) if outputs is None else outputs[0].reshape(x.shape)
 
 
 def layer_norm_reference(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
@@ -56,14 +56,14 @@ def layer_norm(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
     Within 2e-6 absolute of the reference at unit scale: the sums run in another order.
     """
     rows = x.reshape(-1, x.shape[-1])
-    made = launch_rows(
+    outputs = launch_rows(
         LAYER_NORM,
         [rows, weight, bias],
         [(rows.shape, x.dtype)],
         rows=rows.shape[0],
         template=(("T", dtype_name(x.dtype)),),
     )
-    return layer_norm_reference(x, weight, bias) if made is None else made[0].reshape(x.shape)
+    return layer_norm_reference(x, weight, bias) if outputs is None else outputs[0].reshape(x.shape)
 
 
 def lstm_cell_reference(entering: mx.array, recurrent: mx.array, cell: mx.array) -> tuple[mx.array, mx.array]:
@@ -81,14 +81,14 @@ def lstm_cell(entering: mx.array, recurrent: mx.array, cell: mx.array) -> tuple[
     their sum holds the gates in the order of PyTorch: input, forget, candidate, output. `cell` [N, H].
     Within 1e-6 absolute of the reference: tanh is made of exp, which costs digits next to zero.
     """
-    made = launch_rows(
+    outputs = launch_rows(
         LSTM_CELL,
         [entering, recurrent, cell],
         [(cell.shape, cell.dtype)] * 2,
         rows=cell.shape[0],
         template=(("T", dtype_name(cell.dtype)),),
     )
-    return lstm_cell_reference(entering, recurrent, cell) if made is None else (made[0], made[1])
+    return lstm_cell_reference(entering, recurrent, cell) if outputs is None else (outputs[0], outputs[1])
 
 
 def relative_softmax_reference(
@@ -128,13 +128,13 @@ def relative_softmax(
     read. Within 2e-6 absolute of the reference for scores above -10⁴ + 100 (the reference's mask).
     """
     bounds = mx.array(window, mx.int32)
-    made = launch_rows(
+    outputs = launch_rows(
         RELATIVE_SOFTMAX,
         [content, position, lengths.astype(mx.int32), bounds],
         [(content.shape, content.dtype)],
         rows=content.size // max(content.shape[-1], 1),
         template=(("T", dtype_name(content.dtype)), ("DK", key_width), ("KEEP", content.dtype == mx.float32)),
     )
-    return (
-        relative_softmax_reference(content, position, lengths, key_width, window) if made is None else made[0]
-    )
+    if outputs is None:
+        return relative_softmax_reference(content, position, lengths, key_width, window)
+    return outputs[0]

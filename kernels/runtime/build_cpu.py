@@ -86,10 +86,10 @@ def _shim_text() -> str:
 
 def build_library(name: str, source: str, flags: tuple[str, ...]) -> Path:
     """Compile `source` unless it is in the cache; returns the library's path. Raises `BuildFailed`."""
-    found = compiler()
-    if found is None:
+    toolchain = compiler()
+    if toolchain is None:
         raise BuildFailed("there is no C++ compiler (Debian: apt install g++; macOS: xcode-select --install)")
-    path, version = found
+    path, version = toolchain
     parts = (source, _shim_text(), " ".join(flags), version, path, cpu_model())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
     folder = cache_folder()

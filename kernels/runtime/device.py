@@ -1,21 +1,20 @@
-"""The names of the backends, and which one `SPOOL_KERNELS` asks for. Imports no MLX: a check may ask too.
-
-The one place that chooses how a kernel runs, and runs it.
+"""The one place that chooses how a kernel runs, and runs it. The backends:
 
     metal      an Apple GPU, through `mx.fast.metal_kernel`
-    cpu        this CPU, one lane a simdgroup: compiled at first use (build_cpu.py), over MLX's own buffers
-    fibers     this CPU, 32 lanes that really meet: slow, for tests
-    cuda       an NVIDIA GPU, through `mx.fast.cuda_kernel`: only when asked for, it has not run on one yet
+    cpu        this CPU, one lane per simdgroup: compiled on first use (build_cpu.py), over MLX's own buffers
+    fibers     this CPU, 32 lanes that synchronize as on a GPU: slow, for tests
+    cuda       an NVIDIA GPU, through `mx.fast.cuda_kernel`: only on request, it has not run on one yet
     reference  no kernel: the caller's plain-MLX form
 
-`SPOOL_KERNELS` names one of them, and is read once; unset or `auto` takes metal where MLX's default device is
-such a GPU, cpu where there is a compiler, else reference. `use_backend` overrides it in a test.
+`SPOOL_KERNELS` names one of them and is read once. Unset or `auto`, it means metal where MLX's default device
+is an Apple GPU, cpu where a compiler is available, and reference otherwise. `use_backend` overrides it in
+tests.
 
-A kernel that fails to build under `auto` is given up with a warning and its reference runs: a worker with a
-broken compiler is slow, not down. Asked for by name, the failure is raised.
+Under `auto`, a kernel that fails to build is replaced by its reference with a warning: a worker with a broken
+compiler is slow, not down. If the backend was requested by name, the failure is raised.
 
 On the CPU a launch waits for its inputs (MLX is lazy, a compiled function is not) and cannot be traced by
-`mx.compile`. Results do not depend on the number of threads: `SPOOL_KERNEL_THREADS`, default one a core.
+`mx.compile`. Results do not depend on the number of threads: `SPOOL_KERNEL_THREADS`, by default one per core.
 """
 
 import contextlib
@@ -128,12 +127,12 @@ def use_backend(name: Backend | str) -> Iterator[None]:
 def kernel_status() -> list[str]:
     """Lines for `spool-worker check`: what runs, built by what, and which kernels were given up."""
     chosen = backend()
-    found = compiler()
+    toolchain = compiler()
     lines = [f"kernels: {chosen}"]
-    if compiled_for_cpu() and found:
-        lines.append(f"kernel compiler: {found[1]} ({found[0]})")
+    if compiled_for_cpu() and toolchain:
+        lines.append(f"kernel compiler: {toolchain[1]} ({toolchain[0]})")
         lines.append(f"kernel cache: {cache_folder()}")
-    elif chosen is Backend.REFERENCE and found is None:
+    elif chosen is Backend.REFERENCE and toolchain is None:
         lines.append("kernel compiler: none found, plain MLX runs instead, several times slower on this CPU")
     lines += [f"kernel {name} runs as plain MLX: {why}" for name, why in sorted(_given_up.items())]
     return lines
@@ -196,7 +195,7 @@ def _launch_on_gpu(
     template: Template,
 ) -> list[mx.array]:
     call = _metal_kernel(kernel) if chosen is Backend.METAL else _cuda_kernel(kernel)
-    made = call(
+    results = call(
         inputs=list(inputs),
         template=[(key, getattr(mx, value) if isinstance(value, str) else value) for key, value in template],
         grid=(32 * total, 1, 1),
@@ -204,20 +203,20 @@ def _launch_on_gpu(
         output_shapes=[shape for shape, _ in outputs],
         output_dtypes=[dtype for _, dtype in outputs],
     )
-    return list(made)
+    return list(results)
 
 
 @cache
 def _metal_kernel(kernel: Kernel) -> Callable[..., Any]:
-    made = mx.fast.metal_kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.body, kernel.header)
-    return cast("Callable[..., Any]", made)
+    compiled = mx.fast.metal_kernel(kernel.name, kernel.inputs, kernel.outputs, kernel.body, kernel.header)
+    return cast("Callable[..., Any]", compiled)
 
 
 @cache
 def _cuda_kernel(kernel: Kernel) -> Callable[..., Any]:
     source, header = cuda_body(kernel), cuda_header(kernel)
-    made = mx.fast.cuda_kernel(kernel.name, kernel.inputs, kernel.outputs, source, header)
-    return cast("Callable[..., Any]", made)
+    compiled = mx.fast.cuda_kernel(kernel.name, kernel.inputs, kernel.outputs, source, header)
+    return cast("Callable[..., Any]", compiled)
 
 
 @cache
@@ -272,8 +271,8 @@ def _launch_on_cpu(
         (*template, ("NSG", simdgroups)),
         width,
     )
-    made = [_fresh(shape, dtype) for shape, dtype in outputs]
-    mx.eval(*inputs, *made)
+    results = [_fresh(shape, dtype) for shape, dtype in outputs]
+    mx.eval(*inputs, *results)
     buffers: list[np.ndarray[Any, Any]] = []
     for (shape, strides, rank), array in zip(_wanted(kernel), inputs, strict=True):
         view = _buffer(array)
@@ -285,7 +284,7 @@ def _launch_on_cpu(
         if rank:
             buffers.append(np.array([view.ndim], np.int32))
     moved = sum(buffer.nbytes for buffer in buffers)
-    buffers += [_buffer(array) for array in made]
+    buffers += [_buffer(array) for array in results]
     threads = _threads()
     addresses = [buffer.__array_interface__["data"][0] for buffer in buffers]
     run(
@@ -294,4 +293,4 @@ def _launch_on_cpu(
         (ctypes.c_uint * 3)(simdgroups * width, 1, 1),
         threads if moved >= _BYTES_WORTH_A_THREAD else 1,
     )
-    return made
+    return results

@@ -1,16 +1,14 @@
-"""One frame of a CTC prefix beam in plain MLX: the best K continuations, equal ones merged.
+"""A CTC prefix beam: one frame in plain MLX, and whole utterances in one kernel launch.
 
-The semantics are those of NeMo's `beam_batch`: the best alignment of each prefix stands for it (maximum, not
-sum), and two hypotheses are one when their collapsed tokens and their last frames' labels are equal. Knows
-one frame's log-probabilities; does not know where a bonus comes from, nor what is written down of a step.
+The semantics are those of NeMo's `beam_batch`: a prefix is scored by its best alignment (maximum, not sum),
+and two hypotheses are equal when their collapsed tokens and their last frames' labels are equal. `ctc_step`
+advances the beam by one frame and takes an optional fusion bonus, wherever that comes from.
 
-A CTC prefix beam over whole utterances: all frames in one launch, by kernel where one runs.
-
-`ctc_beam` has the contract, `ctc_beam_reference` the plain-MLX form: `kernels.search.ctc_beam` frame by
-frame. The kernel keeps for each pair of slots the length of their common prefix and the token behind it, so
-that equal prefixes are known exactly, without hashes and without whole token sequences. Since every slot sees
-the same log-probabilities, K + 1 labels a frame are enough candidates. It only adds and compares, in the
-reference's order: the two agree bit for bit. Knows no fusion.
+`ctc_beam` decodes whole utterances without fusion; `ctc_beam_reference` does the same in plain MLX, frame by
+frame. For each pair of slots the kernel keeps the length of their common prefix and the token after it, so it
+detects equal prefixes exactly, without hashes or full token sequences. All slots see the same
+log-probabilities, so K + 1 labels per frame are enough candidates. The kernel only adds and compares, in the
+reference's order: the two agree bit for bit.
 """
 
 from typing import NamedTuple
@@ -100,8 +98,8 @@ def ctc_step(
 def _keep_best(scores: mx.array, same: mx.array) -> mx.array:
     """Of each class of equal slots ([B, K, K]) the best stays (of equal scores the lowest), others die."""
     slots = mx.arange(scores.shape[-1])
-    mine, others = scores[:, :, None], scores[:, None, :]
-    better = (others > mine) | ((others == mine) & (slots[None, :] < slots[:, None]))
+    own, others = scores[:, :, None], scores[:, None, :]
+    better = (others > own) | ((others == own) & (slots[None, :] < slots[:, None]))
     return mx.where(mx.any(same & better, axis=-1), -mx.inf, scores)
 
 
@@ -162,21 +160,21 @@ def ctc_beam(
         log_probs, beta, threshold = _fixed(log_probs, beta, threshold)
     batch, frames, width = log_probs.shape
     ranks = min(beam + 1, width - 1)
-    made = None
+    outputs = None
     if ranks > 0 and frames > 0 and 4 * (beam * (ranks + 2) + 4 * beam**2 + 10 * beam) <= _GROUP_BYTES:
         ints: Output = ((batch, frames, beam), mx.int32)
         floats: Output = ((batch, frames, beam), mx.float32)
         ends: list[Output] = [((batch, beam), mx.int32), ((batch,), mx.bool_), ((batch, frames), mx.int32)]
-        made = launch(
+        outputs = launch(
             CTC_BEAM,
             [log_probs.astype(mx.float32), lengths.astype(mx.int32), mx.array([beta, threshold], mx.float32)],
             [((batch, beam), mx.float32), ints, ints, ints, ints, floats, floats, floats, *ends],
             groups=batch,
             template=(("K", beam), ("R", ranks), ("FIXED", fixed)),
         )
-    if made is None:
+    if outputs is None:
         return ctc_beam_reference(log_probs, lengths, beam, beta, threshold, fixed=fixed)
-    return CtcBacktrace(*made)
+    return CtcBacktrace(*outputs)
 
 
 def _fixed(log_probs: mx.array, beta: float, threshold: float) -> tuple[mx.array, float, float]:
@@ -207,8 +205,8 @@ def ctc_beam_reference(
             longest = int(np.array(state.prefixes.lengths).max(initial=0))
             room = -(-(longest + _CHECK_EVERY + 1) // TOKEN_BLOCK) * TOKEN_BLOCK
             state = state._replace(prefixes=grow(state.prefixes, room))
-        here = log_probs[:, frame]
-        state, step = ctc_step(state, here, frame < lengths, beta, threshold)
+        row = log_probs[:, frame]
+        state, step = ctc_step(state, row, frame < lengths, beta, threshold)
         gained = step.gained
         if fixed:
             gained, base = rebase(gained, base)
@@ -216,7 +214,7 @@ def ctc_beam_reference(
             state = state._replace(scores=rebase(state.scores, base)[0])
         before = mx.take_along_axis(node, step.parents, axis=1)
         emits = step.labels >= 0
-        said = mx.take_along_axis(here, mx.maximum(step.labels, 0), axis=1)
+        label_log_probs = mx.take_along_axis(row, mx.maximum(step.labels, 0), axis=1)
         node = mx.where(emits, frame * beam + mx.arange(beam), before)
         steps.append(
             (
@@ -224,7 +222,7 @@ def ctc_beam_reference(
                 step.parents,
                 mx.where(emits, before, -1),
                 state.last,
-                mx.where(emits, said, 0.0),
+                mx.where(emits, label_log_probs, 0.0),
                 gained,
                 state.scores,
                 base,

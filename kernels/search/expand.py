@@ -1,17 +1,15 @@
-"""One expansion of a transducer beam: from the joint's logits to the best K continuations of each utterance.
+"""One expansion of a transducer beam: from joint logits to the best K continuations of each utterance.
 
-Semantics: steps 1 to 4 of NeMo's `malsd_batch` (RNNT and TDT), with and without fusion. Knows logits, scores
-and the rules for blank; does not know tokens already emitted, frames or states, nor where a bonus comes from.
-This is the plain-MLX reference: a kernel beside it must give the same answer.
+Steps 1 to 4 of NeMo's `malsd_batch` (RNNT and TDT), with and without fusion. `expand_reference` is the
+plain-MLX form; `expand` has the same contract and runs a kernel where one is available. This module knows
+logits, scores and the rules for blank. It does not know emitted tokens, frames or network states, nor where a
+bonus comes from.
 
-The beam's inner step by kernel where one runs, else by its plain-MLX reference.
-
-`expand` and `recombine` have the contracts of `expand_reference` and `recombine_reference`, their
-references. The kernel of `expand` reads the logits once: no sort of labels, no sort of candidates, one
-threadgroup an utterance. Scores differ from the reference by the order of the sum under the logarithm
-(within 2e-6 relative), so two candidates closer than that may change places; equal logits never do. An
-utterance's results are the same bits in any batch, and a NaN in its rows fails it alone. Scores on the grid
-of `kernels.search.fixed_point` may then differ from the reference's by a step of it.
+The kernel reads the logits once: it sorts neither labels nor candidates and uses one threadgroup per
+utterance. It sums under the logarithm in another order, so its scores agree with the reference within 2e-6
+relative, and candidates closer than that may swap ranks; equal logits never do. On the grid of
+`kernels.search.fixed_point`, scores may differ by one step. An utterance's results are bit-identical in any
+batch, and a NaN in its rows affects no other utterance.
 """
 
 from typing import NamedTuple
@@ -119,11 +117,11 @@ def expand_reference(
     step = (label == blank).astype(mx.int32)
     if durations is not None:
         step = mx.where(label < 0, 0, mx.maximum(mx.take(durations, at % choices), step))
-    said = alive & (label >= 0)
+    emits = alive & (label >= 0)
     return Expansion(
         choice=mx.stack([mx.where(alive, place // ranks, -1), label, step]).astype(mx.int32),
         gains=mx.stack(
-            [kept, mx.where(said, chosen(acoustic), 0.0), mx.where(said, chosen(given), 0.0)]
+            [kept, mx.where(emits, chosen(acoustic), 0.0), mx.where(emits, chosen(given), 0.0)]
         ).astype(mx.float32),
         finite=mx.all(sound | finished | (scores == -mx.inf), axis=-1),
     )
@@ -198,11 +196,11 @@ def expand(
     frames = mx.zeros((1,), dtype=mx.int32) if durations is None else durations.astype(mx.int32)
     choices = len(frames)
     ranks = min(beam, width if durations is None else width - choices)
-    made = None
+    outputs = None
     if 4 * beam * ranks * (choices + 1) + 20 * beam <= _CANDIDATE_BYTES:
         gains = mx.zeros((8,)) if bonus is None else bonus.gains
         alphas = mx.zeros((8,)) if bonus is None else bonus.alphas
-        made = launch(
+        outputs = launch(
             EXPAND,
             [logits, gains, alphas, frames, scores, status],
             [((3, batch, beam), mx.float32), ((3, batch, beam), mx.int32), ((batch,), mx.bool_)],
@@ -219,6 +217,6 @@ def expand(
                 ("FIXED", fixed),
             ),
         )
-    if made is None:
+    if outputs is None:
         return expand_reference(logits, durations, scores, status, bonus, fixed=fixed)
-    return Expansion(*made)
+    return Expansion(*outputs)

@@ -42,8 +42,8 @@ def rebase(scores: mx.array, base: mx.array) -> tuple[mx.array, mx.array]:
 def totals(scores: mx.array, base: mx.array) -> NDArray[np.float64]:
     """The scores [B, K] in natural logarithms, exact: what is left of `scores` and `base` at the end."""
     differences = np.array(scores, np.float64)
-    whole = differences * ONE + np.array(base, np.int64)[:, None]
-    return np.where(np.isfinite(differences), np.clip(whole, -_MOST, _MOST) / ONE, differences)
+    units = differences * ONE + np.array(base, np.int64)[:, None]
+    return np.where(np.isfinite(differences), np.clip(units, -_MOST, _MOST) / ONE, differences)
 
 
 def grid_sum(log_probs: NDArray[np.float32]) -> float:

@@ -50,9 +50,9 @@ def look_reference(
     """As `look`, in plain MLX."""
     chain, debts = [states], [mx.zeros(states.shape)]
     for _ in range(arcs.depth - 1):
-        here, back = chain[-1], mx.take(arcs.fallback, chain[-1])
-        debts.append(debts[-1] + mx.where(back < 0, 0.0, mx.take(arcs.penalty, here)))
-        chain.append(mx.where(back < 0, here, back))
+        current, back = chain[-1], mx.take(arcs.fallback, chain[-1])
+        debts.append(debts[-1] + mx.where(back < 0, 0.0, mx.take(arcs.penalty, current)))
+        chain.append(mx.where(back < 0, current, back))
     costs = mx.take(arcs.roots, which, axis=0)[:, None] + debts[-1][..., None]
     vocabulary = costs.shape[-1]
     costs = mx.pad(costs, [(0, 0), (0, 0), (0, 1)])  # a column for what is no arc
@@ -61,8 +61,8 @@ def look_reference(
         real, at = _arcs_of(arcs, state)
         columns = mx.where(real, mx.take(arcs.labels, at), vocabulary)
         costs = mx.put_along_axis(costs, columns, mx.take(arcs.weights, at) + debt[..., None], axis=-1)
-    made = costs[..., :vocabulary] * alphas[:, None, None]
-    return made if before is None else made + before
+    bonus = costs[..., :vocabulary] * alphas[:, None, None]
+    return bonus if before is None else bonus + before
 
 
 def _arcs_of(arcs: Arcs, state: mx.array) -> tuple[mx.array, mx.array]:
@@ -81,7 +81,7 @@ def look(
     which: int32 [B], the graph of each utterance. alphas: float32 [B]. before: float32 [B, K, V], added.
     """
     batch, beam = states.shape
-    made = launch_rows(
+    outputs = launch_rows(
         LOOK,
         [
             states,
@@ -100,33 +100,33 @@ def look(
         rows=batch * beam,
         template=(("ADDS", before is not None),),
     )
-    return look_reference(arcs, states, which, alphas, before) if made is None else made[0]
+    return look_reference(arcs, states, which, alphas, before) if outputs is None else outputs[0]
 
 
 def walk_reference(
     arcs: Arcs, states: mx.array, which: mx.array, parents: mx.array, emitted: mx.array
 ) -> mx.array:
     """As `walk`, in plain MLX."""
-    here = mx.take_along_axis(states, mx.maximum(parents, 0), axis=1)
+    state = mx.take_along_axis(states, mx.maximum(parents, 0), axis=1)
     label = mx.maximum(emitted, 0)
-    open_, found = emitted >= 0, here
+    open_, reached = emitted >= 0, state
     for _ in range(arcs.depth):
-        is_root = mx.take(arcs.fallback, here) < 0
-        real, at = _arcs_of(arcs, here)
+        is_root = mx.take(arcs.fallback, state) < 0
+        real, at = _arcs_of(arcs, state)
         hit = real & (mx.take(arcs.labels, at) == label[..., None])
         there = mx.sum(mx.where(hit, mx.take(arcs.targets, at), 0), axis=-1)
         by_root = mx.take_along_axis(mx.take(arcs.root_targets, which, axis=0), label, axis=1)
         ends = is_root | mx.any(hit, axis=-1)
-        found = mx.where(open_ & ends, mx.where(is_root, by_root, there), found)
+        reached = mx.where(open_ & ends, mx.where(is_root, by_root, there), reached)
         open_ = open_ & ~ends
-        here = mx.where(is_root, here, mx.take(arcs.fallback, here))
-    return found.astype(mx.int32)
+        state = mx.where(is_root, state, mx.take(arcs.fallback, state))
+    return reached.astype(mx.int32)
 
 
 def walk(arcs: Arcs, states: mx.array, which: mx.array, parents: mx.array, emitted: mx.array) -> mx.array:
     """The states [B, K] after each hypothesis k became parents[k] (a negative one reads slot 0) followed by
     the label emitted[k], a negative one being none; int32 all."""
-    made = launch_rows(
+    outputs = launch_rows(
         WALK,
         [
             states,
@@ -143,4 +143,4 @@ def walk(arcs: Arcs, states: mx.array, which: mx.array, parents: mx.array, emitt
         [(states.shape, mx.int32)],
         rows=states.shape[0],
     )
-    return walk_reference(arcs, states, which, parents, emitted) if made is None else made[0]
+    return walk_reference(arcs, states, which, parents, emitted) if outputs is None else outputs[0]

@@ -56,8 +56,8 @@ def extend(prefixes: Prefixes, parents: mx.array, labels: mx.array) -> Prefixes:
     common = mx.take(common.reshape(-1), rows[:, :, None] * beam + parents[:, None, :])
 
     adds = labels >= 0
-    here = mx.arange(capacity) == lengths[..., None]
-    tokens = mx.where(here & adds[..., None], labels[..., None], tokens)
+    at_end = mx.arange(capacity) == lengths[..., None]
+    tokens = mx.where(at_end & adds[..., None], labels[..., None], tokens)
     slots = mx.arange(batch * beam).reshape(batch, beam, 1)
     following = mx.take(tokens.reshape(-1), slots * capacity + common)
     agree = (following == following.transpose(0, 2, 1)) & (following >= 0)

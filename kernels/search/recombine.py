@@ -1,21 +1,13 @@
-"""Recombination of equal hypotheses: their probabilities are added and one of them goes on.
+"""What an expansion turns a beam into: advanced slots, with equal hypotheses merged.
 
-Knows scores and which slots are equal, not why they are. Step 6 of `malsd_batch`.
+Steps 5 and 6 of NeMo's `malsd_batch`, for RNNT and TDT. Recombination adds the probabilities of equal
+hypotheses and keeps the best-scoring one. `merge` and `recombine_reference` are plain MLX; `recombine` has
+the contract of `recombine_reference` and runs a kernel where one is available. Scores on the grid of
+`kernels.search.fixed_point` may differ from the reference's by one step. An utterance's results are
+bit-identical in any batch, and a NaN in its rows affects no other utterance.
 
-What an expansion makes of a beam: what its slots now hold, the equal ones merged, where each goes on.
-
-Knows tokens, frames and which network rows a slot goes on with; does not know logits or networks. Steps 5 and
-6 of `malsd_batch`, for RNNT and TDT. This is the plain-MLX reference: a kernel beside it must give the same
-answer.
-
-The beam's inner step by kernel where one runs, else by its plain-MLX reference.
-
-`expand` and `recombine` have the contracts of `expand_reference` and `recombine_reference`, their
-references. The kernel of `expand` reads the logits once: no sort of labels, no sort of candidates, one
-threadgroup an utterance. Scores differ from the reference by the order of the sum under the logarithm
-(within 2e-6 relative), so two candidates closer than that may change places; equal logits never do. An
-utterance's results are the same bits in any batch, and a NaN in its rows fails it alone. Scores on the grid
-of `kernels.search.fixed_point` may then differ from the reference's by a step of it.
+This module knows tokens, frames and which rows of the network's state a slot continues with. It knows neither
+logits (see `kernels.search.expand`) nor networks.
 """
 
 from enum import IntEnum
@@ -42,8 +34,8 @@ def merge(scores: mx.array, same: mx.array) -> mx.array:
     slots = mx.arange(beam)
     alive = scores > -mx.inf
     linked = same & alive[:, None, :]
-    mine, others = scores[:, :, None], scores[:, None, :]
-    better = (others > mine) | ((others == mine) & (slots[None, :] < slots[:, None]))
+    own, others = scores[:, :, None], scores[:, None, :]
+    better = (others > own) | ((others == own) & (slots[None, :] < slots[:, None]))
     winner = alive & ~mx.any(linked & better, axis=-1)
     total = mx.logsumexp(mx.where(linked, others, -mx.inf), axis=-1)
     crowd = mx.sum(linked, axis=-1) > 1
@@ -165,8 +157,8 @@ def recombine_reference(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
         Field.ROW: mx.arange(batch)[:, None] * limits.bounds[0] + mx.minimum(frames, last),
         Field.STATUS: mx.where(frames >= over, FINISHED, mx.where(held >= limits.bounds[1], FORCED, RUNS)),
     }
-    made = mx.stack([fields[field] for field in Field]).astype(mx.int32)
-    return Beam(scores, made, prefixes.tokens, prefixes.common, sound)
+    table = mx.stack([fields[field] for field in Field]).astype(mx.int32)
+    return Beam(scores, table, prefixes.tokens, prefixes.common, sound)
 
 
 def _heirs(scores: mx.array, same: mx.array) -> mx.array:
@@ -197,7 +189,7 @@ RECOMBINE = read_kernel(
 def recombine(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
     """The beam after an expansion: contract in `recombine_reference`; merged scores within 1e-6 of it."""
     batch, slots = beam.scores.shape
-    made = launch(
+    outputs = launch(
         RECOMBINE,
         [
             grown.gains,
@@ -220,4 +212,4 @@ def recombine(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
         groups=batch,
         template=(("K", slots), ("BLANK", limits.blank), ("TIMED", limits.timed), ("FIXED", limits.fixed)),
     )
-    return recombine_reference(grown, beam, limits) if made is None else Beam(*made)
+    return recombine_reference(grown, beam, limits) if outputs is None else Beam(*outputs)

@@ -262,5 +262,5 @@ def installed_path(model: str) -> Path:
     if path.exists() or not load_catalogue().has(model):
         return path
     store = open_store(load_settings())
-    here = {each.entry.name for each in store.entries() if each.state in ("installed", "bundled")}
-    return store.path_of(model) if model in here else path
+    installed = {each.entry.name for each in store.entries() if each.state in ("installed", "bundled")}
+    return store.path_of(model) if model in installed else path

@@ -70,7 +70,7 @@ class Worker:
 
 def register_worker(tx: Connection, info: WorkerInfo) -> None:
     """Enter the worker as `starting`; the same id again updates what it says of itself."""
-    said: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "name": info.name,
         "pool": info.pool,
         "host": info.host,
@@ -88,7 +88,7 @@ def register_worker(tx: Connection, info: WorkerInfo) -> None:
         "seen_at": now_utc(),
         "stopped_at": null(),
     }
-    upsert(tx, workers, {"id": info.id, "started_at": now_utc(), **said}, update=said)
+    upsert(tx, workers, {"id": info.id, "started_at": now_utc(), **columns}, update=columns)
 
 
 def heartbeat(
@@ -103,7 +103,7 @@ def heartbeat(
 ) -> None:
     """The worker is alive, in this state (for `reason`), and its engine has been busy so long, and so long
     with what is on no bill (now); what it counted, and which models it has loaded. Raises NotFound."""
-    said: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "state": state,
         "reason": reason,
         "engine_busy_ns": engine_busy_ns,
@@ -111,10 +111,10 @@ def heartbeat(
         "seen_at": now_utc(),
     }
     if loaded is not None:
-        said["loaded_models"] = list(loaded)
+        columns["loaded_models"] = list(loaded)
     if counts is not None:
-        said["counts"] = counts.document()
-    if tx.execute(update(workers).where(workers.c.id == worker_id).values(said)).rowcount != 1:
+        columns["counts"] = counts.document()
+    if tx.execute(update(workers).where(workers.c.id == worker_id).values(columns)).rowcount != 1:
         raise NotFound(f"There is no worker {worker_id}.")
 
 
@@ -126,14 +126,14 @@ def stop_worker(
     counts: WorkCounts | None = None,
 ) -> None:
     """The worker has ended in good order. Raises NotFound."""
-    said: dict[str, Any] = {"state": "stopped", "seen_at": now_utc(), "stopped_at": now_utc()}
+    columns: dict[str, Any] = {"state": "stopped", "seen_at": now_utc(), "stopped_at": now_utc()}
     if engine_busy_ns is not None:
-        said["engine_busy_ns"] = engine_busy_ns
+        columns["engine_busy_ns"] = engine_busy_ns
     if unbilled_ns is not None:
-        said["unbilled_ns"] = unbilled_ns
+        columns["unbilled_ns"] = unbilled_ns
     if counts is not None:
-        said["counts"] = counts.document()
-    if tx.execute(update(workers).where(workers.c.id == worker_id).values(said)).rowcount != 1:
+        columns["counts"] = counts.document()
+    if tx.execute(update(workers).where(workers.c.id == worker_id).values(columns)).rowcount != 1:
         raise NotFound(f"There is no worker {worker_id}.")
 
 
@@ -146,8 +146,8 @@ def list_workers(tx: Connection, *, limit: int = 1000) -> list[Worker]:
 def ready_workers(tx: Connection, pool: str) -> dict[str, frozenset[str]]:
     """The names of the pool's workers that take jobs now, each with the models it offers."""
     query = _with_alive().where(workers.c.pool == pool, workers.c.state == "ready")
-    found = [_worker_of(row) for row in tx.execute(query)]
-    return {worker.info.name: frozenset(worker.info.models) for worker in found if worker.alive}
+    listed = [_worker_of(row) for row in tx.execute(query)]
+    return {worker.info.name: frozenset(worker.info.models) for worker in listed if worker.alive}
 
 
 def workers_named(tx: Connection, names: Select[tuple[str]]) -> list[Worker]:

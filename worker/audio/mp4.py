@@ -1,12 +1,11 @@
-"""The audio track of an MP4 or M4A file, its sample tables read a window at a time.
+"""Plain MP4 and M4A files: packets located by the file's own sample tables, decoded by FFmpeg's codec.
 
-FFmpeg's MP4 demuxer holds an index entry for every packet: 100 MB for ten hours at 48 kHz. Here the tables
-stay in the file (ISO/IEC 14496-12, boxes stts, stsc, stsz and stco or co64) and are walked with the media.
+FFmpeg's MP4 demuxer keeps an index entry for every packet: 100 MB for ten hours at 48 kHz. Here the tables
+(ISO/IEC 14496-12, boxes stts, stsc, stsz and stco or co64) stay in the file and are read a window at a time,
+so memory does not grow with the recording.
 
-Only the plain case is known: one self-contained AAC or ALAC track, not fragmented, with at most one edit. For
-anything else `find_track` gives None and FFmpeg's demuxer has to do. Decodes nothing.
-
-Plain MP4 and M4A: packets by_kind by `worker.audio.mp4`, decoded by FFmpeg's codec, in flat memory.
+Supports only the plain case: one self-contained AAC or ALAC track, not fragmented, with at most one edit. For
+anything else `find_track` returns None and the caller falls back to FFmpeg's demuxer.
 """
 
 import os

@@ -20,7 +20,7 @@ def measure(
     from spool.errors import AudioEmpty, SourceError, SpoolError
     from worker.audio import open_audio
 
-    found: list[dict[str, object]] = []
+    recordings: list[dict[str, object]] = []
     seconds, size = 0.0, 0
     for path in _files(places):
         try:
@@ -33,12 +33,12 @@ def measure(
                 error = SpoolError(f"{path}: {error.message}")
             typer.echo(f"spool-worker: left out: {error.message}", err=True)
             continue
-        found.append({"seconds": round(length, 3), "bytes": path.stat().st_size})
+        recordings.append({"seconds": round(length, 3), "bytes": path.stat().st_size})
         seconds, size = seconds + length, size + path.stat().st_size
     if as_json:
-        typer.echo(json.dumps({"recordings": found}))
+        typer.echo(json.dumps({"recordings": recordings}))
     else:
-        typer.echo(f"{len(found)} recordings, {seconds / 3600:.2f} h, {size / 2**20:.1f} MiB")
+        typer.echo(f"{len(recordings)} recordings, {seconds / 3600:.2f} h, {size / 2**20:.1f} MiB")
 
 
 def _files(places: list[Path]) -> Iterator[Path]:

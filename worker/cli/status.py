@@ -19,7 +19,7 @@ WELL = frozenset({"ready", "resting"})
 
 def status(
     wait: Annotated[
-        float, typer.Option(min=0, help="Give it so many seconds to be at work.", metavar="SECONDS")
+        float, typer.Option(min=0, help="Wait up to this long for it to be at work.", metavar="SECONDS")
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

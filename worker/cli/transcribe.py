@@ -80,7 +80,7 @@ class PruningName(StrEnum):
 
 
 class ContextName(StrEnum):
-    """Where language model and phrases begin anew."""
+    """Where language model and phrases start over."""
 
     chunk = "chunk"
     job = "job"

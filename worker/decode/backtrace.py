@@ -66,19 +66,19 @@ class Backtrace:
 
     def latest(self, steps: int) -> list[mx.array]:
         """The arrays of the last `steps` steps, to be evaluated together with what depends on them."""
-        found: list[mx.array] = []
+        arrays: list[mx.array] = []
         for step in self._steps[-steps:]:
-            found += [step.labels, step.frames, step.durations, step.log_probs]
+            arrays += [step.labels, step.frames, step.durations, step.log_probs]
             if step.parents is not None:
-                found.append(step.parents)
-        return found
+                arrays.append(step.parents)
+        return arrays
 
     def paths(self) -> list[list[Path]]:
         """The path of each slot of each utterance, [B][K]; that of a slot dead at the end means nothing."""
         if not self._steps:
             return [[Path((), (), (), ())] * self._shape[1] for _ in range(self._shape[0])]
         labels, frames, durations, log_probs = self._walk_back(self._read())
-        found = []
+        utterances = []
         for utterance in range(self._shape[0]):
             row = []
             for slot in range(self._shape[1]):
@@ -91,8 +91,8 @@ class Backtrace:
                         log_probs=tuple(log_probs[kept, utterance, slot].tolist()),
                     )
                 )
-            found.append(row)
-        return found
+            utterances.append(row)
+        return utterances
 
     def _read(self) -> _Steps:
         def whole(arrays: list[mx.array]) -> np.ndarray:

@@ -55,12 +55,12 @@ class LatticeRecorder:
 
     def latest(self, steps: int) -> list[mx.array]:
         """The arrays of the last `steps` steps, to be evaluated with what depends on them."""
-        found = [
+        arrays = [
             array
             for step in self._steps[-steps:]
             for array in (step.gained, step.scores, step.fused, step.marks)
         ]
-        return [array for array in found if array is not None]
+        return [array for array in arrays if array is not None]
 
     def end(
         self, scores: mx.array, lengths: NDArray[np.int32], closing: mx.array | None, *, sums: bool

@@ -76,8 +76,8 @@ def answers(
 ) -> list[Answer]:
     """As `search`, with what the beam kept."""
     keeper = LatticeRecorder()
-    found = search(model, encoded, options, asks, keeper)
-    records: Sequence[Record | None] = keeper.records() or [None] * len(found)
+    utterances = search(model, encoded, options, asks, keeper)
+    records: Sequence[Record | None] = keeper.records() or [None] * len(utterances)
     return [
         Answer(
             tuple(hypotheses),
@@ -86,7 +86,7 @@ def answers(
             else None,
             frames=int(frames),
         )
-        for hypotheses, record, frames in zip(found, records, encoded.lengths.tolist(), strict=True)
+        for hypotheses, record, frames in zip(utterances, records, encoded.lengths.tolist(), strict=True)
     ]
 
 

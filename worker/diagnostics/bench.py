@@ -94,17 +94,17 @@ def run_bench(
 def _utterances(files: Sequence[Path], seconds: float) -> list[NDArray[np.float32]]:
     """Chunks with speech, as a job would send them, at least `seconds` in all."""
     wanted = int(seconds * SAMPLE_RATE)
-    found: list[NDArray[np.float32]] = []
+    utterances: list[NDArray[np.float32]] = []
     held = 0
     chunks = list(_chunks(files))
     if not chunks:
         raise AudioEmpty("There is no speech in these recordings to measure with.")
     for samples in itertools.cycle(chunks):
-        found.append(samples)
+        utterances.append(samples)
         held += len(samples)
         if held >= wanted:
             break
-    return found
+    return utterances
 
 
 def _chunks(files: Sequence[Path]) -> Iterator[NDArray[np.float32]]:

@@ -77,9 +77,9 @@ def _time(recognizer: Recognizer, utterances: list[NDArray[np.float32]], batch: 
     options = SearchOptions(decoder=batch.decoder, beam=batch.beam)
     asks = [NOTHING] * len(utterances)
     began, computed = time.monotonic(), time.process_time()
-    found = recognizer.recognize(utterances, options, asks)
+    answers = recognizer.recognize(utterances, options, asks)
     seconds, processor = time.monotonic() - began, time.process_time() - computed
-    tokens = sum(len(one.hypotheses[0].tokens) for one in found if isinstance(one, Recognition))
+    tokens = sum(len(answer.hypotheses[0].tokens) for answer in answers if isinstance(answer, Recognition))
     return seconds, processor, tokens / batch.audio_seconds
 
 

@@ -47,22 +47,22 @@ def metal(said: str) -> Finding:
     return Finding("metal", "ok", f"{name}{cores}, {family.removeprefix('spdisplays_')}")
 
 
-def rosetta(said: str) -> Finding:
+def rosetta(output: str) -> Finding:
     """`sysctl -n sysctl.proc_translated`: 1 under Rosetta."""
-    if said.strip() == "1":
+    if output.strip() == "1":
         return Finding(
             "rosetta", "fail", "this Python is for Intel, translated", "Install a Python for arm64."
         )
     return Finding("rosetta", "ok", "not translated")
 
 
-def sleep(said: str) -> Finding:
+def sleep(output: str) -> Finding:
     """`pmset -g`: minutes until the system sleeps by itself, 0 for never."""
-    found = re.search(r"^\s*sleep\s+(\d+)", said, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^\s*sleep\s+(\d+)", output, re.MULTILINE)
+    if match is None:
         return Finding("sleep", "warn", "pmset does not tell when it sleeps", "Run pmset -g.")
-    minutes = int(found[1])
-    if minutes == 0 or "caffeinate" in said:
+    minutes = int(match[1])
+    if minutes == 0 or "caffeinate" in output:
         return Finding("sleep", "ok", "it does not fall asleep by itself")
     advice = "Install the worker as a service (ops/mac/install.sh), or: sudo pmset -a sleep 0"
     return Finding("sleep", "warn", f"it sleeps after {minutes} minutes without a person", advice)

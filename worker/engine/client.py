@@ -1,19 +1,16 @@
-"""The engine as the worker's process sees it: utterances in, futures out, one child that owns MLX.
+"""The engine as the worker's process sees it: utterances in, futures out, one child process that owns MLX.
 
-This side never imports MLX. Every utterance is kept until it is answered (`worker.engine.pending`), so that
-the child may die at any moment: a new one is started and gets everything again. What was on the device then
-is run one utterance at a time, and the one that ends the process a second time, alone, fails with
-EngineCrashed, if the next child proves to be well; if not, the engine stops and no utterance is blamed.
+`Engine` feeds the child and outlives it: every utterance is kept until it is answered
+(`worker.engine.pending`), so when the child dies, a new one is started and receives everything again.
+Utterances that were on the device at that moment run one at a time; one that ends the process a second time,
+alone, fails with EngineCrashed if the next child passes its self-test. If it does not, the engine stops and
+no utterance is blamed. `EngineProcess` is one child from start to end: its process and its pipe. Neither
+imports MLX in this process.
 
-Busy time is what children measured around batches that returned results (`busy_ns`); it is exactly the sum
-of `engine_ns` over all results given out. The time of a batch that raised, or of an utterance that failed in
-one that did not, is `lost_ns`, model loading is `load_ns`. The time of a batch that died with its child was
-measured by nobody: `died_ns` is how long it was out by this side's clock, which is an upper bound.
-
-One engine child from its start to its end, as the parent sees it.
-
-Knows the process and its pipe; knows nothing of utterances or of what a death means: that is
-`worker.engine.client`. Never imports MLX on the parent's side.
+Busy time is what children measured around batches that returned results (`busy_ns`); it equals the sum of
+`engine_ns` over all results exactly. The time of a batch that raised, and of an utterance that failed in a
+batch that did not, is `lost_ns`; model loading is `load_ns`. Nobody measured a batch that died with its
+child: `died_ns` is how long it was out by this process's clock, which is an upper bound.
 """
 
 import atexit
@@ -75,7 +72,7 @@ class Engine:
         return self
 
     def revive(self) -> None:
-        """Start anew after it `stopped` by itself. Raises EngineStopped when it still cannot."""
+        """Start again after the engine stopped by itself. Raises EngineStopped if it still cannot run."""
         self._watcher.join()
         if self._closed:
             raise EngineStopped("The engine is closed.")
@@ -88,7 +85,7 @@ class Engine:
             raise EngineStopped(f"The engine did not start: {reason}.")
 
     def _wait_ready(self) -> str | None:
-        """Start a child; why it does not listen, None when it does."""
+        """Start a child and wait until it listens; the reason if it does not, else None."""
         self._spawn()
         self._watcher = threading.Thread(target=self._watch, name="engine-reports", daemon=True)
         self._watcher.start()
@@ -194,16 +191,16 @@ class Engine:
         return future
 
     def forget(self, job: str) -> None:
-        """Take out what waits for `job`: those futures raise JobCancelled, without waiting for the device.
-        What is on it still answers."""
+        """Drop the queued utterances of `job`: their futures raise JobCancelled at once. Utterances
+        already on the device are still answered."""
         with self._sending:
             self._pending.drop_job(job)
             if self._process is not None:
                 self._process.send(DropJob(job))
 
     def restart(self) -> None:
-        """Replace the child, while nothing is asked of it: what its models held of the memory is free, and
-        the next one loads what is needed then."""
+        """Replace the child while it is idle, which frees the memory of its models; the next child loads
+        what it needs."""
         with self._sending:
             process, self._restarting = self._process, self._process
         if process is not None:
@@ -249,15 +246,15 @@ class Engine:
 
     @property
     def stopped(self) -> str | None:
-        """Why the engine takes nothing any more; None while it works."""
+        """Why the engine accepts nothing any more; None while it works."""
         return self._pending.stopped
 
     def clear_failures(self) -> None:
-        """Forget the children that died with nobody to blame: a self-test has passed."""
+        """Reset the count of unexplained crashes: a self-test has passed."""
         self._pending.clear_failures()
 
     def unexplained_crashes(self, seconds: float) -> int:
-        """How many children died within the last `seconds` with nobody to blame."""
+        """How many children died within the last `seconds` without a culprit."""
         return self._pending.unexplained_crashes(seconds)
 
     @property
@@ -368,7 +365,7 @@ class EngineProcess:
             return None
 
     def stop(self) -> None:
-        """Tell the child to end; kill it when it does not."""
+        """Ask the child to exit; kill it if it does not."""
         self.send(Stop())
         with self._reaping:
             self._process.join(STOP_SECONDS)
@@ -383,7 +380,7 @@ class EngineProcess:
         atexit.unregister(self.kill)
 
     def reap(self) -> str:
-        """Release what is left of a dead child and say how it ended. Only the reader of its reports may
+        """Release the resources of a dead child and return how it ended. Only the reader of its reports may
         call this."""
         self.kill()
         self._connection.close()

@@ -1,4 +1,4 @@
-"""How large a batch the memory of this machine allows, where nobody has said it by hand.
+"""How large a batch the memory of this machine allows, unless the settings say so.
 
     device  what a GPU may have: `iogpu.wired_limit_mb` where it is set, else what macOS gives (two thirds of
             up to 36 GiB, three quarters of more); without a GPU, three quarters of the machine's memory, or

@@ -69,8 +69,8 @@ class ModelCache(Generic[Held]):
         return leaving
 
     def take_in(self, path: str, model: Held, size: int) -> tuple[str, ...]:
-        """Keep what was loaded, of so many bytes (0: not known); what leaves since it came out larger than
-        its files."""
+        """Keep a loaded model of `size` bytes (0: unknown); returns the models that must leave because it is
+        larger than its files."""
         self._sizes[path] = size or self._expected(path)
         self._places[path] = _Place(model, self._sizes[path])
         self._loaded_at = self._clock()

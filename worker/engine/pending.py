@@ -1,11 +1,10 @@
-"""What an engine has done so far, in counts that only grow. Knows no process.
+"""Requests that wait for an answer from the engine, their futures, and what a child's death means for them.
 
-What the engine owes an answer: requests and their futures, and what the death of a child means for them.
-
-Knows tickets, futures and blame; knows no process and no memory. One lock guards it all. The first death of
-a child makes the batch on the device suspect; the death of a child that ran a suspect alone accuses it. It is
-convicted when the next child then runs a harmless sound in its place; where that ends the child too, nobody
-is to blame but the machine, and the engine stops.
+Owns tickets, futures, blame and the engine's counters (`EngineStats`), all behind one lock; leaves the
+process and the audio slots to `worker.engine.client`. The first death of a child makes the batch on the
+device suspect; the death of a child that ran a suspect alone accuses it. The suspect is convicted when the
+next child runs a harmless sound in its place; if that child dies too, the machine is at fault and the engine
+stops.
 """
 
 import contextlib
@@ -40,7 +39,7 @@ from worker.models.base import ModelInfo
 @dataclass(frozen=True, slots=True)
 class EngineStats:
     """Counts since the engine started. `child_busy_ns` is the running child's own total; the rest is summed
-    over children. `shapes` tells of batches that answered how large and how well filled they were."""
+    over children. `shapes` says how large and how well filled the answered batches were."""
 
     busy_ns: int = 0
     lost_ns: int = 0
@@ -102,7 +101,7 @@ class PendingRequests:
 
     @property
     def stopped(self) -> str | None:
-        """Why nothing is taken any more; None while the engine works."""
+        """Why requests are refused; None while the engine works."""
         with self._lock:
             return self._stopped
 
@@ -129,7 +128,7 @@ class PendingRequests:
             raise EngineStopped(f"The engine is stopped: {self.stopped}.")
 
     def add(self, request: Utterance | Describe, future: AnyFuture) -> None:
-        """Owe `request` an answer. Raises EngineStopped."""
+        """Register `request`, to be answered through `future`. Raises EngineStopped."""
         with self._lock:
             self.refuse_when_stopped()
             self._open[request.ticket] = _Open(request, future)
@@ -153,14 +152,14 @@ class PendingRequests:
                     entry.dropped = True
 
     def stop(self, reason: str) -> None:
-        """Answer everything with EngineStopped and take nothing more; the first reason stays."""
+        """Answer everything with EngineStopped and accept nothing more; the first reason is kept."""
         with self._lock:
             self._stopped = self._stopped or reason
             self._answer_all(self._open, EngineStopped(f"The engine is stopped: {self._stopped}."))
             self.up.set()
 
     def reopen(self) -> None:
-        """Take requests again after `stop`."""
+        """Accept requests again after `stop`."""
         with self._lock:
             self._stopped = None
             self._starts_without_ready = 0
@@ -168,7 +167,7 @@ class PendingRequests:
             self.up.clear()
 
     def clear_failures(self) -> None:
-        """Forget the crashes with nobody to blame: the engine has proved to be well."""
+        """Reset the count of unexplained crashes: the engine has passed a self-test."""
         with self._lock:
             self._unexplained.clear()
 
@@ -178,7 +177,7 @@ class PendingRequests:
             return sum(died > time.monotonic() - seconds for died in self._unexplained)
 
     def take(self, report: Report) -> None:
-        """Take in what the child says."""
+        """Process a report from the child."""
         with self._lock:
             if isinstance(report, Ready):
                 self._starts_without_ready = 0

@@ -24,8 +24,8 @@ NOTHING = DecodeRequest()
 
 @dataclass(frozen=True, slots=True)
 class ModelCacheOptions:
-    """Which models stay in memory (`worker.engine.model_cache`): at most so many, whose weights take so many
-    bytes; `pinned` paths never leave, and one that was loaded stays for so long while it has work."""
+    """Which models stay in memory (`worker.engine.model_cache`): at most `most`, whose weights take
+    at most `budget_bytes`; `pinned` paths never leave, and a loaded model with work stays `stay_seconds`."""
 
     most: int = 2
     budget_bytes: float = float("inf")
@@ -82,7 +82,7 @@ class Recognizer(Protocol):
         it cannot be done: no such head, a broken language model, a phrase without tokens."""
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
-        """What an utterance of so many 16 kHz samples takes in a batch."""
+        """What an utterance of `samples` 16 kHz samples takes in a batch."""
 
     def recognize(
         self,

@@ -50,11 +50,11 @@ class ModelRecognizer:
 
         Raises InvalidRequest for a search the model cannot do.
         """
-        found = decode_utterances(self._model, utterances, options, asks)
+        answers = decode_utterances(self._model, utterances, options, asks)
         seconds = [len(samples) / SAMPLE_RATE for samples in utterances]
         return [
             self._recognition(answer, length, options, ask)
-            for answer, length, ask in zip(found, seconds, asks, strict=True)
+            for answer, length, ask in zip(answers, seconds, asks, strict=True)
         ]
 
     def _recognition(

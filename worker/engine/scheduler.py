@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from worker.models.base import BatchCost
 
 BATCH_SECONDS = 5.0
-FIRST_SAMPLES = 60 * 16_000  # in the first batch of a group, whose pace nobody knows
+FIRST_SAMPLES = 60 * 16_000  # in the first batch of a group, whose pace is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class BatchPace:
         self._samples_a_second: dict[Hashable, float] = {}
 
     def measured(self, group: Hashable, samples: int, ns: int) -> None:
-        """A batch of so many samples, padding included, took so long."""
+        """Record that a batch of `samples`, padding included, took `ns`."""
         pace = samples * 1e9 / max(ns, 1)
         self._samples_a_second[group] = 0.5 * (self._samples_a_second.get(group, pace) + pace)
 
@@ -126,7 +126,7 @@ class UtteranceQueue:
             yield from queue
 
     def add(self, item: QueuedUtterance) -> None:
-        """Let `item` wait behind what its job already has here."""
+        """Queue `item` behind the other utterances of its job."""
         if item.alone:
             self._suspects.append(item)
             return
@@ -207,7 +207,7 @@ def split_exactly(total: int, weights: Sequence[int]) -> list[int]:
     """Split `total` (>= 0) into integer parts in proportion to `weights` (>= 0), summing to `total` exactly.
 
     Largest-remainder rule; ties go to the earlier part. Weights that are all zero count as equal. Raises
-    ValueError where there is something to split and nobody to take it, or a number is negative.
+    ValueError if a positive total has no parts to go to, or a number is negative.
     """
     if total < 0 or any(weight < 0 for weight in weights):
         raise ValueError("cannot split by negative numbers")
@@ -215,11 +215,11 @@ def split_exactly(total: int, weights: Sequence[int]) -> list[int]:
         if total:
             raise ValueError("nobody to take a share")
         return []
-    whole = sum(weights)
-    if whole == 0:
-        weights, whole = [1] * len(weights), len(weights)
-    parts = [total * weight // whole for weight in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % whole), i))
+    weight_sum = sum(weights)
+    if weight_sum == 0:
+        weights, weight_sum = [1] * len(weights), len(weights)
+    parts = [total * weight // weight_sum for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % weight_sum), i))
     for i in by_remainder[: total - sum(parts)]:
         parts[i] += 1
     return parts

@@ -1,8 +1,8 @@
 """The engine's own process: takes what waits, runs it in batches on one thread, reports results.
 
 It is the only process that touches the device, and it may die: Metal aborts on some errors and nothing here
-can catch that. So it keeps nothing that matters; `worker.engine.client` starts it anew and sends again what
-it had not answered. It knows no job beyond its name, no SQL and no files but the models.
+can catch that. So it keeps nothing that matters; `worker.engine.client` restarts it and resends
+what it had not answered. It knows no job beyond its name, no SQL and no files but the models.
 
 Busy time (law 5) is the monotonic time around a batch that returned results, split over its utterances by
 encoder frames so that the parts sum to the whole; the part of an utterance that fails is `lost_ns`, on
@@ -101,7 +101,7 @@ class _Reports:
 
 
 class _Inbox:
-    """What the parent asked for and nobody has begun."""
+    """Requests of the parent that have not started yet."""
 
     def __init__(self, options: EngineOptions, reports: _Reports) -> None:
         self._reports = reports
@@ -233,19 +233,19 @@ class BatchRunner:
         options: SearchOptions = batch[0].options
         begun = time.monotonic_ns()
         try:
-            found = model.recognize(audio, options, [utterance.ask for utterance in batch])
+            recognitions = model.recognize(audio, options, [utterance.ask for utterance in batch])
             busy_ns = time.monotonic_ns() - begun
             samples = max(utterance.samples for utterance in batch) * len(batch)
             self.pace.measured((batch[0].model, options), samples, busy_ns)
-            if len(found) != len(batch):
-                raise EngineError(f"The model answered {len(found)} of {len(batch)} utterances.")
+            if len(recognitions) != len(batch):
+                raise EngineError(f"The model answered {len(recognitions)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
             return _as_spool_error(error), 0, time.monotonic_ns() - begun
         finally:
             self.worked_ns += time.monotonic_ns() - begun
         failpoint("engine.computed")
-        shares = split_exactly(busy_ns, [answer.frames for answer in found])
-        pairs = list(zip(found, shares, strict=True))
+        shares = split_exactly(busy_ns, [answer.frames for answer in recognitions])
+        pairs = list(zip(recognitions, shares, strict=True))
         lost_ns = sum(share for answer, share in pairs if isinstance(answer, Failure))
         answers = [_answered(answer, share, len(batch), model.info.digest) for answer, share in pairs]
         return answers, busy_ns - lost_ns, lost_ns

@@ -1,15 +1,10 @@
-"""What was heard last in each channel, for the searches that go on from there.
+"""One attempt at a job: sends its chunks to the engine and commits each one as soon as it is decoded.
 
-Tokens stand by the sample they were heard at, so that a chunk that overlaps its neighbour goes on from what
-was heard before its own first sample, and from no word twice. Knows tokens; no audio, no store.
-
-One finished chunk as it is saved, and its commit: words, bill, progress and lease, all or nothing.
-
-One attempt at a job: its chunks to the engine and back, each saved as soon as it is finished.
-
-Knows the claim, the chunk plan and the engine's futures; how the job ends is `worker.jobs.runner`'s business.
-What an earlier attempt saved is not decoded again (law 4): the plan depends on the samples alone, so it comes
-out the same.
+`Attempt` drives the claim, the chunk plan and the engine's futures. `ChunkCommit` saves one chunk: words,
+charge, progress and lease renewal, all or nothing. `TokenContext` keeps the last tokens of each channel for
+searches that continue from the previous chunk. Chunks that an earlier attempt saved are not decoded again
+(law 4): the plan depends on the samples alone, so it comes out the same. How the job ends is decided in
+`worker.jobs.runner`.
 """
 
 import time
@@ -47,11 +42,15 @@ from worker.segmentation.spans import ChunkSpan
 from worker.service.context import WorkerContext
 
 Tail = tuple[tuple[int, int], ...]
-"""Tokens, each with the sample (16 kHz, from the recording's start) it was heard at."""
+"""Tokens, each with the sample (16 kHz, from the recording's start) at which it was recognized."""
 
 
 class TokenContext:
-    """The tails of one recording's channels."""
+    """The last tokens of each channel of one recording.
+
+    Each token keeps its sample, so that a chunk that overlaps its neighbour continues from the tokens before
+    its own first sample and sees no word twice.
+    """
 
     def __init__(self) -> None:
         self._tails: dict[int, Tail] = {}
@@ -61,7 +60,7 @@ class TokenContext:
         return tuple(token for token, sample in self._heard(piece))
 
     def after(self, piece: ChunkSpan, best: Hypothesis, samples_a_frame: float) -> Tail:
-        """What there is to go on from once the piece was heard as `best`."""
+        """The context for the next chunk, once the piece was recognized as `best`."""
         own = [
             (token, piece.start + round(frame * samples_a_frame))
             for token, frame in zip(best.tokens, best.times, strict=True)
@@ -69,7 +68,7 @@ class TokenContext:
         return (*self._heard(piece), *own)[-CONTEXT_TOKENS:]
 
     def keep(self, channel: int, tail: Tail) -> None:
-        """Go on from here."""
+        """Continue this channel from `tail`."""
         self._tails[channel] = tail
 
     def _heard(self, piece: ChunkSpan) -> Tail:
@@ -77,7 +76,7 @@ class TokenContext:
 
 
 def chunk_of(piece: ChunkSpan, result: UtteranceResult | None) -> SavedChunk:
-    """The piece with what was heard in it, in seconds of the recording; without a result it is silence."""
+    """The piece with its words, in seconds of the recording; without a result it is silence."""
     offset, last = piece.start / SAMPLE_RATE, piece.end / SAMPLE_RATE
     words = tuple(
         word.model_copy(
@@ -106,7 +105,8 @@ def chunk_of(piece: ChunkSpan, result: UtteranceResult | None) -> SavedChunk:
 
 
 def _nbest(result: UtteranceResult) -> tuple[NbestText, ...]:
-    """The hypotheses, where more than one was asked for; scores to digits that do not tell the batch."""
+    """The hypotheses, if more than one was requested; scores are rounded so that they do not depend on the
+    batch."""
     return tuple(
         NbestText(text=text, score=round(hypothesis.score, SCORE_DIGITS))
         for text, hypothesis in zip(result.texts, result.hypotheses, strict=False)
@@ -115,8 +115,8 @@ def _nbest(result: UtteranceResult) -> tuple[NbestText, ...]:
 
 @dataclass(slots=True)
 class ChunkCommit:
-    """Saves one chunk. Called again after a commit without an answer, it looks first whether that one went
-    through: billing a chunk twice is as wrong as losing it."""
+    """Saves one chunk. Called again after a commit whose outcome is unknown, it first checks whether that
+    commit succeeded: billing a chunk twice is as wrong as losing it."""
 
     attempt: "Attempt"
     chunk: SavedChunk
@@ -124,7 +124,7 @@ class ChunkCommit:
     tried: bool = False
 
     def __call__(self) -> None:
-        """Commit. Raises LeaseLost and StorageError, with nothing written as far as the database says."""
+        """Commit. Raises LeaseLost and StorageError; nothing was written as far as the database reports."""
         claim = self.attempt.claim
         done = self.attempt.done_samples + self.chunk.core_end - self.chunk.core_start
         with self.attempt.context.db.begin() as tx:
@@ -139,27 +139,27 @@ class ChunkCommit:
             save_chunk(tx, claim, self.chunk, self.bill)
             failpoint("save.written")
         failpoint("save.committed")
-        if cancel:  # heard here, a cancel need not wait for the next renewal
+        if cancel:  # so that a cancel does not wait for the next renewal
             self.attempt.lease.cancel()
 
     def _is_this(self, saved: SavedChunk) -> bool:
-        mine = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)
-        return (saved.channel, saved.index, saved.attempt) == mine
+        own_key = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)
+        return (saved.channel, saved.index, saved.attempt) == own_key
 
 
 log = structlog.get_logger(__name__)
 
-WAIT_SECONDS = 0.5  # how often a waiting job looks up: for a lost lease, a cancel, a drain
+WAIT_SECONDS = 0.5  # how often a waiting job checks for a lost lease, a cancel or a drain
 CALLS_PER_YIELD = 10
 
 
 class GiveBack(Exception):
-    """The job goes back into the queue at a saved chunk: the worker drains, or others have waited long
-    enough."""
+    """The job goes back to the queue after a saved chunk: the worker is draining, or other jobs have waited
+    long enough."""
 
 
 class TurnOver(GiveBack):
-    """Others have waited long enough: the job goes behind them."""
+    """Other jobs have waited long enough: this one goes behind them."""
 
 
 @dataclass(slots=True)
@@ -186,14 +186,14 @@ class Attempt:
     _asked: float = field(default_factory=time.monotonic)
 
     def remember(self) -> None:
-        """Read what earlier attempts saved. Raises StorageError."""
+        """Load the chunks that earlier attempts saved. Raises StorageError."""
         with self.context.db.read() as tx:
             self._saved = {
                 (chunk.channel, chunk.index): chunk for chunk in saved_chunks(tx, self.claim.job.id)
             }
 
     def begin(self, info: ModelInfo, mark: str) -> None:
-        """Decode by these weights from here on. What others decoded is of no use (law 7) and is taken out.
+        """Decode with these weights from now on. Chunks decoded with other weights are dropped (law 7).
 
         Raises StorageError and LeaseLost.
         """
@@ -249,7 +249,7 @@ class Attempt:
         self._flying.clear()
 
     def check(self) -> None:
-        """Raise what should stop the attempt now."""
+        """Raise whatever should stop the attempt now."""
         self.lease.check()
         if (why := self.context.rests_because()) is not None:
             raise GiveBack(why)
@@ -272,7 +272,7 @@ class Attempt:
 
     @property
     def transient_failures(self) -> int:
-        """Attempts up to this one in a row that kept no chunk: how often trying did not help."""
+        """How many attempts in a row, up to this one, saved no chunk."""
         return 0 if self._kept else self.claim.job.transient_failures + 1
 
     @property

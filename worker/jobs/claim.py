@@ -1,7 +1,7 @@
-"""How a worker takes a job: not while it drains or is unwell, and a job on its last chance only by itself.
+"""How a worker claims a job: not while it drains or is unwell, and a job on its last chance only by itself.
 
-A message says that there is work; which job it is, is asked in `spool.store.queue.scheduler`. Knows the order
-of asking; what a claim is, is said in `spool.store.queue.leases`.
+A message only says that there is work; `spool.store.queue.scheduler` chooses the job, and
+`spool.store.queue.leases` owns the claim itself.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 
 log = structlog.get_logger(__name__)
 
-ELSEWHERE_SECONDS = 1.0  # a message given back comes again after so long, to whoever takes it then
+ELSEWHERE_SECONDS = 1.0  # a returned message is delivered again after this, to any worker
 
 
 @contextlib.contextmanager
@@ -32,18 +32,18 @@ def claimed_next(context: WorkerContext, hinted: str | None) -> Iterator[Claim |
     `hinted` is the job whose message brought the worker here, if one did.
     """
     while True:
-        with context.job_gate.shared(context.resting) as here:
-            found = _next(context) if here else None
-            if not isinstance(found, NeedsAlone):
-                if found is None and hinted is not None:
-                    _used_up(context, hinted) if here else _give_back(context, hinted)
-                yield found
+        with context.job_gate.shared(context.resting) as entered:
+            outcome = _next(context) if entered else None
+            if not isinstance(outcome, NeedsAlone):
+                if outcome is None and hinted is not None:
+                    _used_up(context, hinted) if entered else _give_back(context, hinted)
+                yield outcome
                 return
-        with context.job_gate.alone(context.resting) as here:
-            claim = _claim_alone(context, found.job_id) if here else None
-            if claim is not None or not here:
-                if not here:
-                    _give_back(context, hinted or found.job_id)
+        with context.job_gate.alone(context.resting) as entered:
+            claim = _claim_alone(context, outcome.job_id) if entered else None
+            if claim is not None or not entered:
+                if not entered:
+                    _give_back(context, hinted or outcome.job_id)
                 yield claim
                 return
 
@@ -62,10 +62,10 @@ def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
         models=first,
         without=context.health.lacking,
     )
-    found = _written(context, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
-    if isinstance(found, Claim):
-        context.affinity.record_claim(found.passed, here=found.job.options.model in loaded)
-    return found
+    outcome = _written(context, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
+    if isinstance(outcome, Claim):
+        context.affinity.record_claim(outcome.passed, loaded=outcome.job.options.model in loaded)
+    return outcome
 
 
 def _claim_alone(context: WorkerContext, job_id: str) -> Claim | None:
@@ -80,7 +80,7 @@ def _claim_alone(context: WorkerContext, job_id: str) -> Claim | None:
 
 
 def _give_back(context: WorkerContext, job_id: str) -> None:
-    """The message came to the wrong worker: let it be sent again."""
+    """This worker takes no jobs now: have the message sent again."""
     _written(
         context, "message not given back", lambda tx: hint_again(tx, job_id, ELSEWHERE_SECONDS), job_id=job_id
     )

@@ -1,8 +1,8 @@
-"""Keeps one job's lease while its thread works, and tells that thread when to stop.
+"""Renews one job's lease while its thread works, and tells that thread when to stop.
 
 Knows the claim and the database; knows nothing of audio. The renewals say whether a person asked to cancel.
 A lease that could not be renewed in time counts as lost here too, although the fence in SQL would hold
-without that: work on a job that somebody else has by now is waste.
+without that: work on a job that another worker has by now is wasted.
 """
 
 import math
@@ -111,7 +111,7 @@ class Lease:
             with self._db.begin() as tx:
                 fail_job(tx, self._claim, TimeLimit.code, self._too_long)
         except SpoolError as error:
-            # The lease runs out.
+            # The lease expires.
             log.warning("ending not written", **self._claim.job.ids, error=error.message)
 
     @property

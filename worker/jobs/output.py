@@ -1,4 +1,4 @@
-"""A finished transcript's way into the object store.
+"""Writes a finished transcript to the object store.
 
 Files go under a key that carries the attempt, so that two workers never write the same object and nothing
 rests on conditional writes; which attempt counts is said by the row alone. JSON is the record, the others
@@ -38,7 +38,7 @@ def deliver(objects: ObjectStore, job_id: str, attempt: int, transcript: Transcr
 
 
 def withdraw(objects: ObjectStore, job_id: str, attempt: int) -> None:
-    """Remove what an attempt wrote that does not count, as far as the store lets us."""
+    """Remove the files of an attempt that does not count, as far as the store allows."""
     for form in STORED:
         with contextlib.suppress(SpoolError):  # the audit finds what stays behind
             objects.delete(transcript_key(job_id, attempt, form))

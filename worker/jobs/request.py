@@ -1,4 +1,4 @@
-"""What a job asks of the engine for each of its chunks, from its options and this worker's settings.
+"""The engine request for each chunk of a job, from its options and this worker's settings.
 
 Knows names and where their files are; does not open them.
 """
@@ -26,15 +26,15 @@ class JobRequest:
 
 
 def job_request_of(options: JobOptions, settings: Settings, db: Database, name: str) -> JobRequest:
-    """What the job called `name` asks. Raises UnknownModel, and NotFound where its phrases are gone."""
+    """The request of the job called `name`. Raises UnknownModel, and NotFound if its phrases are gone."""
     language_model = None
     if options.language_model is not None:
         known = settings.language_models
         language_model = known.get(options.language_model)
         if language_model is None:
-            told = ", ".join(sorted(known)) or "none"
+            names = ", ".join(sorted(known)) or "none"
             raise UnknownModel(
-                f"{name}: no language model {options.language_model!r} here; this worker knows {told}."
+                f"{name}: no language model {options.language_model!r} here; this worker knows {names}."
             )
     phrases: tuple[str, ...] = ()
     if options.boost is not None:

@@ -1,4 +1,4 @@
-"""Waiting out what may pass, for as long as waiting makes sense: within an attempt and between attempts."""
+"""Retries of transient failures, within an attempt and between attempts."""
 
 import threading
 import time
@@ -20,15 +20,14 @@ LONGEST_RETRY_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often an error that may pass is waited out, and for how long (seconds, doubling each time)."""
+    """How often a transient error is retried, and after which pause (seconds, doubling each time)."""
 
     attempts: int = RETRIES
     first_pause: float = FIRST_RETRY_SECONDS
     longest_pause: float = LONGEST_RETRY_SECONDS
 
     def pause(self, transient_failures: int) -> float | None:
-        """The pause before the next attempt after so many in a row that did not help; None when that was
-        enough."""
+        """The pause before the next attempt after `transient_failures` in a row; None to give up."""
         if transient_failures >= self.attempts:
             return None
         return float(min(self.longest_pause, self.first_pause * 2 ** min(max(transient_failures - 1, 0), 30)))

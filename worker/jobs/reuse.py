@@ -58,9 +58,9 @@ class Reuse:
         source = self.source
         if source.kind == "s3" and source.etag is None:
             bucket, _, key = source.uri.removeprefix("s3://").partition("/")
-            found = s3_store(self._settings, bucket).head(key)
-            if found is not None:
-                self.source = source = replace(source, size=found.size, etag=found.etag)
+            head = s3_store(self._settings, bucket).head(key)
+            if head is not None:
+                self.source = source = replace(source, size=head.size, etag=head.etag)
         if not self._job.reuse:
             return None
         with self._db.read() as tx:

@@ -9,7 +9,7 @@ Every ending is one of the moves of `spool.domain.jobs`, fenced by the claim:
   worker and this hour, not the recording.
 - drain: back to its place in the queue at a saved chunk; its turn is over: to the end of it.
 - a person's cancel: cancelled.
-- a lost lease: nothing; the job is somebody else's, and what was not saved is billed as wasted.
+- a lost lease: nothing; another worker has the job, and what was not saved is billed as wasted.
 
 Knows the order of the steps; each step lives in its own module. Never raises.
 """
@@ -60,7 +60,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobServices:
-    """Everything a job needs of its worker."""
+    """Everything a job needs from its worker."""
 
     context: WorkerContext
     objects: ObjectStore
@@ -69,14 +69,14 @@ class JobServices:
 
 
 def run_next(services: JobServices, hinted: str | None) -> str | None:
-    """Do the job whose turn it is; how that ended, or None when none may run here now. `hinted` is the one
-    whose message came."""
+    """Run the next job; how it ended, or None when none may run here now. `hinted` is the job whose message
+    arrived, if any."""
     with claimed_next(services.context, hinted) as claim:
         return None if claim is None else run_claimed(services, claim)
 
 
 def run_claimed(services: JobServices, claim: Claim) -> str:
-    """Do this job; how that ended."""
+    """Run a claimed job; how it ended."""
     failpoint("claim.committed")
     context, job_id = services.context, claim.job.id
     lease_seconds, most_seconds = context.settings.lease_seconds, context.settings.max_job_seconds
@@ -112,7 +112,7 @@ class JobRunner:
         self._refusal = ""
 
     def live(self) -> str:
-        """All steps, and the ending that what came of them calls for."""
+        """Run all steps and write the ending; returns its name."""
         try:
             transcript, facts = self._transcribe()
             with span("finish", self._job.ids):

@@ -26,7 +26,7 @@ def attempted(claim: Claim, worker: str) -> Iterator[Span]:
     """
     job = claim.job
     ids = job.ids
-    told: dict[str, Value | None] = {
+    attributes: dict[str, Value | None] = {
         **ids,
         "attempt": claim.attempt,
         "worker": worker,
@@ -38,9 +38,9 @@ def attempted(claim: Claim, worker: str) -> Iterator[Span]:
     waited.end()
     with (
         structlog.contextvars.bound_contextvars(**ids, attempt=claim.attempt),
-        within(begin("attempt", told, parent=waited, kind="consumer")) as one,
+        within(begin("attempt", attributes, parent=waited, kind="consumer")) as attempt_span,
     ):
-        yield one
+        yield attempt_span
 
 
 def follow(future: "Future[UtteranceResult]", piece: ChunkSpan, ids: dict[str, str]) -> None:

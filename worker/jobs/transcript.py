@@ -94,12 +94,12 @@ def coverage_of(pieces: Sequence[ChunkSpan], samples: int) -> Coverage:
             at = max(at, piece.core_end)
         if at < samples:
             gaps.append(_gap(at, samples, channel))
-    whole = samples * len(channels)
+    expected_samples = samples * len(channels)
     return Coverage(
         audio_seconds=samples / SAMPLE_RATE,
         covered_seconds=covered / len(channels) / SAMPLE_RATE,
         speech_seconds=speech / len(channels) / SAMPLE_RATE,
-        ratio=min(1.0, covered / whole) if whole else 1.0,
+        ratio=min(1.0, covered / expected_samples) if expected_samples else 1.0,
         gaps=tuple(gaps),
     )
 

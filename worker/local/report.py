@@ -51,8 +51,8 @@ def render_results(results: Sequence[FileResult], form: str, lattice: str | None
     one that failed is a line `error: ...` in its place. Raises InvalidRequest for an unknown format.
     """
     if form == "json":
-        told = (_as_json(result, lattice) for result in results)
-        rows = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in told)
+        documents = (_as_json(result, lattice) for result in results)
+        rows = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in documents)
         return "[\n" + ",\n".join(rows) + "\n]"
     if form == "kaldi":  # an entry ends in an empty line, and so does the archive
         archive = "".join(render(result.transcript, form) for result in results if result.transcript)
@@ -69,7 +69,7 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
     if result.error is not None or result.transcript is None:
         error = result.error or SpoolError()
         return {"file": result.file, "error": {"code": error.code, "message": error.message}}
-    told = {
+    document = {
         "file": result.file,
         "duration": result.transcript.audio.duration,
         "frames": result.frames,
@@ -87,11 +87,11 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
         ],
     }
     if len(result.transcript.nbest) > 1:
-        told["chunks"] = [
+        document["chunks"] = [
             each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.nbest
         ]
     if lattice == "json":
-        told["lattice"] = [each.model_dump(mode="json") for each in result.transcript.lattice]
+        document["lattice"] = [each.model_dump(mode="json") for each in result.transcript.lattice]
     elif lattice == "kaldi":
-        told["lattice"] = render(result.transcript, "kaldi")
-    return told
+        document["lattice"] = render(result.transcript, "kaldi")
+    return document

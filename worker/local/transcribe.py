@@ -194,10 +194,10 @@ def _result(model: SpeechModel, state: _File, options: SearchOptions, ask: Decod
             )
             return FileResult(name, error=EngineError(f"{state.path.name}: at {place}: {error.message}"))
     transcript = _transcript(model, state, options, ask)
-    whole = len(state.heard) == len(spoken) == 1
-    hypotheses = spoken[0].hypotheses if whole else [_joined(spoken, best, model.info.frame_seconds)]
+    is_single = len(state.heard) == len(spoken) == 1
+    hypotheses = spoken[0].hypotheses if is_single else [_joined(spoken, best, model.info.frame_seconds)]
     nbest = tuple((each, model.tokenizer.decode(each.tokens).strip()) for each in hypotheses)
-    if whole:  # what the search wrote, marks without words included
+    if is_single:  # what the search wrote, marks without words included
         transcript = transcript.model_copy(update={"text": nbest[0][1]})
     return FileResult(name, None, transcript, model.cost(state.samples).frames, nbest)
 

@@ -83,20 +83,20 @@ class Tokenizer:
         """The ids of `text`: sentencepiece's, or without its model the longest piece that fits, from the
         left. Raises InvalidRequest where a part of it is no piece."""
         if self._processor is not None:
-            found = [int(token) for token in self._processor.encode(text)]
-            if self._processor.unk_id() in found:
+            tokens = [int(token) for token in self._processor.encode(text)]
+            if self._processor.unk_id() in tokens:
                 raise InvalidRequest(f"{text!r} holds what the model has no token for")
-            return found
+            return tokens
         table = {piece: token for token, piece in enumerate(self.pieces)}
-        rest, found = WORD_START + text.replace(" ", WORD_START), []
+        rest, tokens = WORD_START + text.replace(" ", WORD_START), []
         longest = max(map(len, self.pieces))
         while rest:
             size = next((n for n in range(min(longest, len(rest)), 0, -1) if rest[:n] in table), 0)
             if size == 0:
                 raise InvalidRequest(f"{text!r} holds what the model has no token for")
-            found.append(table[rest[:size]])
+            tokens.append(table[rest[:size]])
             rest = rest[size:]
-        return found
+        return tokens
 
 
 def begins_word(before: str, piece: str) -> bool:

@@ -95,9 +95,9 @@ def install(
     parameters = dict(mlx.utils.tree_flatten(network.parameters()))
     wanted: dict[str, Shape] = {name: tuple(value.shape) for name, value in parameters.items()}
     plan = {name: stored_tensors(name, shape, channels_last) for name, shape in wanted.items()}
-    found = _fit(plan, shapes, source)
+    stored_names = _fit(plan, shapes, source)
     loaded = []
-    for name, tensors in found.items():
+    for name, tensors in stored_names.items():
         value = assemble(wanted[name], [read(stored) for stored in tensors], channels_last)
         loaded.append((name, value.astype(mx.float32 if KEPT_EXACT.search(name) else dtype)))
     network.update(mlx.utils.tree_unflatten(loaded))
@@ -106,7 +106,7 @@ def install(
 def _fit(
     plan: Mapping[str, tuple[Stored, ...]], shapes: Mapping[str, Shape], source: str
 ) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    stored_names: dict[str, list[str]] = {}
     missing, wrong, used = [], [], set()
     for name, tensors in plan.items():
         for tensor in tensors:
@@ -117,7 +117,7 @@ def _fit(
             used.add(stored)
             if shapes[stored] != tensor.shape:
                 wrong.append(f"{stored}: expected {list(tensor.shape)}, found {list(shapes[stored])}")
-            found.setdefault(name, []).append(stored)
+            stored_names.setdefault(name, []).append(stored)
     surplus = [name for name in shapes if name not in used and not IGNORED.search(name)]
     problems = [
         *_listed("of another shape", wrong),
@@ -128,7 +128,7 @@ def _fit(
         raise WeightsMismatch(
             f"{source}: the weights do not fit the model's configuration; {'; '.join(problems)}"
         )
-    return found
+    return stored_names
 
 
 def _listed(what: str, names: Iterable[str]) -> list[str]:

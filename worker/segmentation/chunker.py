@@ -192,8 +192,8 @@ class _Decision:
         """The length of the hush that begins here, less the margin before the sound that ends it; else 0."""
         gate = self._options.gate
         last = hush_end(self._levels50, 0, gate)
-        whole = self._ended and last == len(self._levels50)
-        if whole and (last >= hush_frames(gate.seconds) or is_nothing(self._levels50, gate)):
+        reaches_end = self._ended and last == len(self._levels50)
+        if reaches_end and (last >= hush_frames(gate.seconds) or is_nothing(self._levels50, gate)):
             return min(self._left, _samples(self._options.max))
         if last < hush_frames(gate.seconds):
             return 0

@@ -130,8 +130,8 @@ def first_hush(levels50: Levels, gate: GateOptions) -> tuple[int, int] | None:
         return None
     windows = np.lib.stride_tricks.sliding_window_view(np.maximum(levels50, gate.floor), need)
     high = windows.max(axis=1)
-    found = np.flatnonzero((high <= gate.level) & (high - windows.min(axis=1) <= gate.range))
-    return (int(found[0]), hush_end(levels50, int(found[0]), gate)) if len(found) else None
+    silences = np.flatnonzero((high <= gate.level) & (high - windows.min(axis=1) <= gate.range))
+    return (int(silences[0]), hush_end(levels50, int(silences[0]), gate)) if len(silences) else None
 
 
 def is_nothing(levels50: Levels, gate: GateOptions) -> bool:

@@ -16,11 +16,11 @@ from spool.store.queue.leases import Passed
 STAY_SECONDS = 20.0
 MOST_STAYS = 5.0
 IN_ORDER = 16
-"""Jobs taken in their order, none of which brought another model, after which nobody is waited for."""
+"""Jobs claimed in order without a change of model, after which jobs may be passed over again."""
 
 
 class ModelAffinity:
-    """What one worker remembers of whom it passed over. Thread-safe."""
+    """Which waiting work one worker has passed over, and for how long. Thread-safe."""
 
     def __init__(
         self, stay_seconds: float = STAY_SECONDS, clock: Callable[[], float] = time.monotonic
@@ -37,19 +37,19 @@ class ModelAffinity:
         with self._lock:
             return frozenset() if self._is_over() else frozenset(loaded)
 
-    def record_claim(self, passed: Passed | None, *, here: bool) -> None:
-        """A job was taken whose model was `here`, in memory, or not; and this was passed over for it."""
+    def record_claim(self, passed: Passed | None, *, loaded: bool) -> None:
+        """Note a claim: whether the job's model was already `loaded`, and what was `passed` over for it."""
         with self._lock:
             if passed is not None:
                 self._since = self._clock() if self._since is None else self._since
                 self._stays = min(MOST_STAYS, max(1.0, passed.own / max(1, passed.other)))
             elif self._is_over():
                 self._in_order += 1
-                if not here or self._in_order >= IN_ORDER:
+                if not loaded or self._in_order >= IN_ORDER:
                     self._since, self._in_order = None, 0
 
     def _is_over(self) -> bool:
-        """Whether somebody has been passed over for long enough."""
+        """Whether a job has been passed over for long enough."""
         if not self._stay_seconds:
             return True
         return self._since is not None and self._clock() - self._since >= self._stays * self._stay_seconds

@@ -1,4 +1,4 @@
-"""What every job of one worker works with. Knows what there is; does nothing with it."""
+"""What all jobs of one worker share: settings, database, engine and the service's own records."""
 
 import threading
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from worker.service.wasted_time import WastedTime
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What every attempt of one worker works with."""
+    """Shared by every attempt of one worker."""
 
     settings: Settings
     db: Database
@@ -35,7 +35,7 @@ class WorkerContext:
         return self.rests_because() is not None
 
     def rests_because(self) -> str | None:
-        """Why, in words for a log; None while it takes jobs."""
+        """Why the worker takes no jobs, as text for a log; None while it does."""
         if self.draining.is_set():
             return "the worker drains"
         if self.health.reason is not None:

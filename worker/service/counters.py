@@ -1,6 +1,6 @@
-"""What this worker's process counts for monitors: it tells with each sign of life.
+"""What the worker's process counts for monitoring; each heartbeat reports it.
 
-Sums what the engine measured and what job threads say; knows no database and no job.
+Sums what the engine measured and what job threads report; knows no database and no job.
 """
 
 import threading
@@ -24,18 +24,18 @@ class Counters:
         self._attempts: Counter[str] = Counter()
 
     def saved(self, samples: int) -> None:
-        """A chunk that covers so many samples was kept."""
+        """Count a saved chunk that covers `samples` samples."""
         with self._lock:
             self._audio_samples += samples
 
     def ended(self, ending: str, code: str) -> str:
-        """An attempt at a job ended so, with this error if with one; the ending."""
+        """Count an attempt that ended with `ending` and error `code` (empty if none); returns `ending`."""
         with self._lock:
             self._attempts[f"{ending.replace(' ', '_')}/{code}"] += 1
         return ending
 
     def counts(self, engine: Engine) -> WorkCounts:
-        """All of it as of now."""
+        """All counts as of now."""
         unbilled_ns = engine.unbilled_ns  # first: a batch that ends between the two is in both, not in none
         stats = engine.stats
         with self._lock:

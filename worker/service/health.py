@@ -22,9 +22,9 @@ from spool.store.sql import now_utc
 from worker.engine.client import Engine
 
 WINDOW_SECONDS = 600.0
-ENGINE_CRASHES = 5  # within the window, with nobody to blame
+ENGINE_CRASHES = 5  # within the window, without a culprit
 FAILURES_IN_A_ROW = 3  # different jobs that this worker gave back as ones that it cannot do
-LACKING_SECONDS = 30.0  # a model that is not here is left to the others so long, if there are any
+LACKING_SECONDS = 30.0  # how long a missing model's jobs are left to other workers
 DISK_FAILURES = 3  # jobs within the window that found no room, although the disk looks well now
 PROBE_BYTES = b"spool" * 1000
 
@@ -103,23 +103,23 @@ class Health:
             return frozenset(model for model, until in self._lacking.items() if until > now)
 
     def hangs(self, job_id: str) -> None:
-        """The thread of this job does not come back."""
+        """The thread of this job does not return."""
         with self._lock:
             self._hanging.add(job_id)
 
     def came_back(self, job_id: str) -> None:
-        """It did after all, or never hung."""
+        """The thread of this job has returned, or never hung."""
         with self._lock:
             self._hanging.discard(job_id)
 
     @property
     def hanging(self) -> frozenset[str]:
-        """Jobs whose threads do not come back."""
+        """Jobs whose threads do not return."""
         with self._lock:
             return frozenset(self._hanging)
 
     def jobs_problem(self) -> str | None:
-        """What jobs told of this worker."""
+        """What the jobs have shown to be wrong with this worker."""
         if hanging := self.hanging:
             return f"a thread hangs in {', '.join(sorted(hanging))}"
         with self._lock:
@@ -184,7 +184,7 @@ def clock_problem(db: Database, most: float) -> str | None:
 
 
 def engine_problem(engine: Engine) -> str | None:
-    """The engine takes nothing any more, or dies again and again with nobody to blame."""
+    """The engine has stopped, or crashes repeatedly without a culprit."""
     if engine.stopped is not None:
         return f"the engine is stopped: {engine.stopped}"
     crashes = engine.unexplained_crashes(WINDOW_SECONDS)

@@ -1,5 +1,6 @@
-"""The worker's signs of life: its state and its engine's busy time, every few seconds, and what is still to
-be billed. Knows the database and the engine's counters; decides nothing.
+"""The worker's heartbeat: reports its state and busy time every few seconds and writes pending charges.
+
+Reads the engine's counters and writes the database; decides nothing.
 """
 
 import threading
@@ -15,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 class Heartbeat(threading.Thread):
-    """A daemon thread that beats until stopped."""
+    """A daemon thread that sends heartbeats until stopped."""
 
     def __init__(self, context: WorkerContext, info: WorkerInfo) -> None:
         super().__init__(name="worker-heartbeat", daemon=True)
@@ -24,13 +25,13 @@ class Heartbeat(threading.Thread):
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop sending heartbeats."""
         self._stopping.set()
         if self.is_alive():
             self.join()
 
     def run(self) -> None:
-        """Beat, and bill what is owed."""
+        """Send heartbeats and write the charges that are due."""
         while True:
             self._beat()
             self._context.wasted.write()
@@ -43,8 +44,8 @@ class Heartbeat(threading.Thread):
                 state, reason = self._state()
                 engine = self._context.engine
                 counts = self._context.counters.counts(engine)
-                told = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
-                heartbeat(tx, self._info.id, state, *told)
+                status = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
+                heartbeat(tx, self._info.id, state, *status)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()

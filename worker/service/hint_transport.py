@@ -1,7 +1,7 @@
 """The broker as a worker reads it: of a message nothing counts but the id of a job in it (law 1).
 
 Whoever reaches the broker can put anything into a queue. What is no hint of ours is dropped and counted here,
-before kombu and Celery parse it; of a hint they get a message made anew, that holds its id alone. Knows
+before kombu and Celery parse it; for a hint they get a newly built message that holds only its id. Knows
 kombu's Redis transport; knows no job.
 """
 

@@ -8,11 +8,11 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-POLL_SECONDS = 0.2  # how often one that waits asks whether it should still
+POLL_SECONDS = 0.2  # how often a waiting job calls `stop`
 
 
 class JobGate:
-    """Counts who is in. Thread-safe."""
+    """Counts the jobs in flight. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -21,33 +21,32 @@ class JobGate:
 
     @property
     def taken(self) -> int:
-        """How many are in."""
+        """How many jobs are in flight."""
         with self._changed:
             return self._taken
 
     @contextlib.contextmanager
     def shared(self, stop: Callable[[], bool]) -> Iterator[bool]:
-        """Be one of many, once nobody wants to be alone; False when `stop` said to wait no longer."""
+        """Enter beside others, once no job wants to run alone; False if `stop` ended the wait."""
         with self._changed:
-            here = self._enter(lambda: not self._wanted_alone, stop)
+            entered = self._enter(lambda: not self._wanted_alone, stop)
         try:
-            yield here
+            yield entered
         finally:
-            self._leave(here)
+            self._leave(entered)
 
     @contextlib.contextmanager
     def alone(self, stop: Callable[[], bool]) -> Iterator[bool]:
-        """Be the only one, once all others have left; meanwhile nobody else comes in. False as in
-        `shared`."""
+        """Enter alone, once all others have left; meanwhile no other job enters. False as in `shared`."""
         with self._changed:
             self._wanted_alone += 1
-            here = self._enter(lambda: not self._taken, stop)
+            entered = self._enter(lambda: not self._taken, stop)
         try:
-            yield here
+            yield entered
         finally:
             with self._changed:
                 self._wanted_alone -= 1
-            self._leave(here)
+            self._leave(entered)
 
     def _enter(self, free: Callable[[], bool], stop: Callable[[], bool]) -> bool:
         while not stop():
@@ -57,7 +56,7 @@ class JobGate:
             self._changed.wait(POLL_SECONDS)
         return False
 
-    def _leave(self, here: bool) -> None:
+    def _leave(self, entered: bool) -> None:
         with self._changed:
-            self._taken -= here
+            self._taken -= entered
             self._changed.notify_all()

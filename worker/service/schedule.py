@@ -1,6 +1,6 @@
-"""Whether this machine belongs to its person now: the hours of the settings, looked at from time to time.
+"""Whether the worker is within the working hours of its settings.
 
-Knows hours and the clock; what follows from a rest is decided in `worker.service.supervisor`.
+Knows hours and the clock; `worker.service.supervisor` acts on the answer.
 """
 
 import threading
@@ -11,7 +11,7 @@ from spool.domain.work_hours import WorkHours, parse_hours, shown_until
 
 
 class OffHours:
-    """The rest that the hours ask for. Thread-safe. `clock` says the time in Unix seconds."""
+    """The hours in which the worker takes no jobs. Thread-safe. `clock` returns Unix seconds."""
 
     def __init__(self, hours: str = "", clock: Callable[[], float] = time.time) -> None:
         self._text = hours
@@ -22,12 +22,12 @@ class OffHours:
 
     @property
     def reason(self) -> str | None:
-        """Why the worker rests, and until when; None while it may work. As of the last look."""
+        """Why the worker rests, and until when; None while it may work. As of the last `look`."""
         with self._lock:
             return self._reason
 
     def look(self) -> bool:
-        """Look at the clock; whether a rest has begun or ended since the last look."""
+        """Check the clock; True if a rest has begun or ended since the last check."""
         now = self._clock()
         works = self._hours.at(now)
         with self._lock:

@@ -1,9 +1,9 @@
-"""Takes a worker out of service that is unwell or outside its hours, and puts it back.
+"""Takes a worker out of service while it is unwell or outside its hours, and puts it back.
 
-Unwell: no message is taken from the queue, running jobs go back into it at their next saved chunk, and the
-row in `workers` says why. Every so often the engine is started anew where it stopped and has to transcribe a
-harmless sound; with that, and disk and clock in order, the worker goes on. Where the settings ask for it, an
-unwell worker ends with exit code 1 instead. Knows what to do; `worker.service.health` knows the illnesses.
+Unwell: no message is taken from the queue, running jobs go back to it at their next saved chunk, and the row
+in `workers` says why. At intervals the engine is restarted if it has stopped and has to transcribe a harmless
+sound; once that succeeds and disk and clock are in order, the worker resumes. If the settings ask for it, an
+unwell worker exits with code 1 instead. `worker.service.health` knows what can be wrong.
 """
 
 import contextlib
@@ -37,8 +37,8 @@ class Intake(Protocol):
 
 
 class Supervisor(threading.Thread):
-    """A daemon thread that looks after the worker until stopped. `leave` ends the process with code 1;
-    `leave(hanging=True)` does so although threads hang."""
+    """A daemon thread that supervises the worker until stopped. `leave` ends the process with code 1;
+    `leave(True)` does so although threads hang."""
 
     def __init__(self, context: WorkerContext, intake: Intake, leave: Callable[[bool], None]) -> None:
         super().__init__(name="worker-supervisor", daemon=True)
@@ -51,7 +51,7 @@ class Supervisor(threading.Thread):
         self._freed = False
 
     def stop(self) -> None:
-        """Look after it no more."""
+        """Stop supervising."""
         self._stopping.set()
         self._context.health.changed.set()
 
@@ -81,7 +81,7 @@ class Supervisor(threading.Thread):
             self._take_messages()
 
     def _free_memory(self) -> None:
-        """Whose machine it is now may want the memory of the models."""
+        """Outside its hours, free the models' memory for whoever uses the machine."""
         if self._context.off.reason is None:
             self._freed = False
         elif not self._freed and not self._context.job_gate.taken:
@@ -89,7 +89,7 @@ class Supervisor(threading.Thread):
             self._context.engine.restart()
 
     def round(self) -> None:
-        """Look once, and act on it."""
+        """Check the worker once and act on the result."""
         if self._context.draining.is_set():
             return
         self.keep_hours()
@@ -99,7 +99,7 @@ class Supervisor(threading.Thread):
             problem = self._problem()
             if problem is not None:
                 self._rest(problem)
-        elif not self._out:  # jobs have found out
+        elif not self._out:  # a failing job has set it
             self._rest(health.reason, FIRST_TRY_SECONDS)
         elif time.monotonic() >= self._next_try:
             problem = self._still()
@@ -114,8 +114,8 @@ class Supervisor(threading.Thread):
 
     def _problem(self) -> str | None:
         context = self._context
-        found = engine_problem(context.engine) or context.health.jobs_problem()
-        return found or next(machine_problems(context.settings, context.db), None)
+        problem = engine_problem(context.engine) or context.health.jobs_problem()
+        return problem or next(machine_problems(context.settings, context.db), None)
 
     def _rest(self, reason: str, first_seconds: float = math.inf) -> None:
         log.error("unwell", reason=reason)
@@ -130,7 +130,7 @@ class Supervisor(threading.Thread):
         self._next_try = time.monotonic() + min(most_seconds, self._context.settings.unwell_retry_seconds)
 
     def _still(self) -> str | None:
-        """What is wrong after all; None when the self-test passes."""
+        """What is still wrong; None when the self-test passes."""
         context = self._context
         if context.health.hanging:
             return context.health.jobs_problem()
@@ -141,7 +141,7 @@ class Supervisor(threading.Thread):
             if context.engine.stopped is not None:
                 context.engine.revive()
             settings = context.settings
-            # Models that are not here at all are left to other workers.
+            # Models that this worker does not have are left to other workers.
             for name in sorted(
                 {settings.default_model, *context.health.suspected_models} & set(settings.models)
             ):

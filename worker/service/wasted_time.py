@@ -1,4 +1,4 @@
-"""Engine time that is not on a bill yet: kept until the database has taken it.
+"""Engine time that is not billed yet: kept until the database has stored it.
 
 A saved chunk carries its own charge. What is left is time whose result nobody keeps (the job was cancelled,
 failed, or taken over); it is billed as wasted, on the job that caused it, so that bills and busy time agree
@@ -43,8 +43,8 @@ class _Debt:
         charge(tx, self.job_id, self.attempt, self.bill, wasted=True)
 
     def _is_saved(self, tx: Connection, channel: int, index: int) -> bool:
-        mine = (channel, index, self.attempt)
-        return any((c.channel, c.index, c.attempt) == mine for c in saved_chunks(tx, self.job_id))
+        own_key = (channel, index, self.attempt)
+        return any((c.channel, c.index, c.attempt) == own_key for c in saved_chunks(tx, self.job_id))
 
 
 class WastedTime:
@@ -67,7 +67,7 @@ class WastedTime:
         *,
         unless_saved: tuple[int, int] | None = None,
     ) -> None:
-        """Owe `bill`; `write` puts it into the ledger.
+        """Queue `bill`; `write` puts it into the ledger.
 
         `unless_saved` names a chunk (channel, index) that this attempt could not tell was saved: where it is,
         it has carried its own charge.
@@ -76,7 +76,7 @@ class WastedTime:
             self._debts.append(_Debt(job_id, attempt, bill, batch_id, unless_saved))
 
     def write(self) -> bool:
-        """Write what is owed, each in its own commit; False when some of it has to wait."""
+        """Write all queued charges, each in its own commit; False if some have to wait."""
         with self._writing:
             while self._debts:
                 debt = self._debts[0]

@@ -160,7 +160,7 @@ class FleetWorker:
         self._info = self._described()
         with self._db.begin() as tx:
             register_worker(tx, self._info)
-        self._bench = WorkerContext(
+        self._context = WorkerContext(
             settings,
             self._db,
             cast("Engine", self._engine),
@@ -169,8 +169,9 @@ class FleetWorker:
             threading.Event(),
         )
         objects = cast("ObjectStore", NoObjects())
-        self._shop = JobServices(self._bench, objects, Sources(settings, objects, settings.home / "tmp"))
-        self._heartbeat = Heartbeat(self._bench, self._info)
+        sources = Sources(settings, objects, settings.home / "tmp")
+        self._services = JobServices(self._context, objects, sources)
+        self._heartbeat = Heartbeat(self._context, self._info)
         self._sweeper = Sweeper(self._db, self._app, settings)
         self._threads = [
             threading.Thread(target=self._take, daemon=True) for _ in range(settings.concurrency)
@@ -180,7 +181,7 @@ class FleetWorker:
 
     def drain(self) -> None:
         """Take nothing more, and hand back what runs at its next chunk."""
-        self._bench.draining.set()
+        self._context.draining.set()
         self._stopping.set()
 
     def stop(self) -> None:
@@ -190,7 +191,7 @@ class FleetWorker:
             thread.join()
         self._heartbeat.stop()
         self._sweeper.stop()
-        self._bench.wasted.write()
+        self._context.wasted.write()
         with self._db.begin() as tx:
             stop_worker(tx, self._info.id, self._engine.busy_ns, 0)
         self._engine.close()
@@ -224,7 +225,7 @@ class FleetWorker:
 
     def _work(self, hinted: str | None) -> None:
         """What the task of `worker.app` does."""
-        while not self._stopping.is_set() and (ending := run_next(self._shop, hinted)) is not None:
+        while not self._stopping.is_set() and (ending := run_next(self._services, hinted)) is not None:
             self.done += ending == "done"
             hinted = None
             self._sweeper.wake()

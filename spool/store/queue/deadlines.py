@@ -55,16 +55,16 @@ def open_loads(tx: Connection, shares: Mapping[str, float]) -> tuple[list[Loads]
             pool, seconds = left[row.id]
             load = Load(row.id, row.priority, row.deadline, seconds, row.late)
             grouped.setdefault((pool, row.project), []).append(load)
-    found = []
+    pools = []
     for (pool, project), loads in grouped.items():
-        found.append(Loads(pool, project, tuple(loads), _rate(tx, pool, project, shares)))
-    return found, now
+        pools.append(Loads(pool, project, tuple(loads), _rate(tx, pool, project, shares)))
+    return pools, now
 
 
 def keep_verdict(tx: Connection, verdict: Verdict) -> None:
     """Note what the batch has to expect."""
-    said = {"late": verdict.late, "expected_at": verdict.expected_at, "expected_basis": verdict.basis}
-    tx.execute(update(batches).where(batches.c.id == verdict.id).values(**said))
+    values = {"late": verdict.late, "expected_at": verdict.expected_at, "expected_basis": verdict.basis}
+    tx.execute(update(batches).where(batches.c.id == verdict.id).values(**values))
 
 
 def move_jobs(tx: Connection, verdict: Verdict, deadline: datetime) -> int:
@@ -114,13 +114,13 @@ def _left(tx: Connection, batch_ids: list[str]) -> dict[str, tuple[str, float | 
         .where(jobs.c.batch_id.in_(batch_ids))
         .group_by(jobs.c.batch_id)
     )
-    found: dict[str, tuple[str, float | None]] = {}
+    audio_left: dict[str, tuple[str, float | None]] = {}
     for batch_id, pool, unended_jobs, seconds, unknown, mean in rows:
         if not unended_jobs:
             continue
         left = None if unknown and mean is None else float(seconds) + int(unknown) * float(mean or 0.0)
-        found[batch_id] = pool, left
-    return found
+        audio_left[batch_id] = pool, left
+    return audio_left
 
 
 def _rate(tx: Connection, pool: str, project: str, shares: Mapping[str, float]) -> float | None:
@@ -132,8 +132,8 @@ def _rate(tx: Connection, pool: str, project: str, shares: Mapping[str, float]) 
     if not engines or speed is None:
         return None
     waiting = set(tx.scalars(projects_in((pool, None))))
-    whole = sum(shares.get(one, 1.0) for one in waiting | {project})
-    return speed * engines * shares.get(project, 1.0) / whole
+    all_shares = sum(shares.get(name, 1.0) for name in waiting | {project})
+    return speed * engines * shares.get(project, 1.0) / all_shares
 
 
 def _speed(tx: Connection, pool: str) -> float | None:

@@ -25,8 +25,8 @@ def holds(tx: Connection, quotas: Mapping[str, Quota], projects: Iterable[str]) 
     if not limited:
         return {}
     uses, now = _uses(tx, list(limited))
-    found = {project: hold_of(quota, uses[project], now) for project, quota in limited.items()}
-    return {project: hold for project, hold in found.items() if hold is not None}
+    by_project = {project: hold_of(quota, uses[project], now) for project, quota in limited.items()}
+    return {project: hold for project, hold in by_project.items() if hold is not None}
 
 
 def still_free(tx: Connection, quotas: Mapping[str, Quota], project: str) -> bool:
@@ -100,11 +100,11 @@ def _before(tx: Connection, today: date, projects: list[str]) -> dict[str, int]:
 def _keep(
     tx: Connection, project: str, day: date, samples: int, month: int, before: int, *, anew: bool
 ) -> None:
-    said = {"day": day, "day_samples": samples, "month_nanos": month, "before_nanos": before}
+    sums = {"day": day, "day_samples": samples, "month_nanos": month, "before_nanos": before}
     # `updated_at` tells when the past days were summed.
     renewed = {"updated_at": now_utc()} if anew else {}
-    row = {"project": project, **said, "updated_at": now_utc()}
-    upsert(tx, quota_use, row, update=said | renewed)
+    row = {"project": project, **sums, "updated_at": now_utc()}
+    upsert(tx, quota_use, row, update=sums | renewed)
 
 
 def _uses(tx: Connection, projects: list[str]) -> tuple[dict[str, Use], datetime]:

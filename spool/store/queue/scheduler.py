@@ -146,7 +146,7 @@ def goes_before(tx: Connection, pool: str, name: str, project: str, priority: in
 
 def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
     """How many jobs of each queue may run now, counted up to `most`."""
-    found = {}
+    counts = {}
     for lane in lanes_waiting(tx):
         projects = list(tx.scalars(projects_in(lane)))
         held = holds(tx, rules.quotas, projects)
@@ -156,8 +156,8 @@ def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
                 some = select(jobs.c.id).where(*_of(lane, project)).limit(most - number).subquery()
                 number += tx.scalar(select(func.count()).select_from(some)) or 0
         if number:
-            found[queue_name(*lane)] = number
-    return found
+            counts[queue_name(*lane)] = number
+    return counts
 
 
 def _claimed(tx: Connection, asker: ClaimRequest, turn: Turn, row: Row[Any]) -> Claim | None:
@@ -200,11 +200,11 @@ def _suiting_job(
 ) -> tuple[Row[Any], Passed] | None:
     """The job that suits the worker better than the first one, locked; None where there is none, or another
     worker is just taking it."""
-    found = suiting(tx, first, [*_of(lane, project), *asker.suitable], asker.models) if asker.models else None
-    if found is None:
+    match = suiting(tx, first, [*_of(lane, project), *asker.suitable], asker.models) if asker.models else None
+    if match is None:
         return None
-    row = tx.execute(_facts(jobs.c.id == found[0], QUEUED).with_for_update(skip_locked=True)).one_or_none()
-    return None if row is None else (row, found[1])
+    row = tx.execute(_facts(jobs.c.id == match[0], QUEUED).with_for_update(skip_locked=True)).one_or_none()
+    return None if row is None else (row, match[1])
 
 
 def _front(lane: Lane, project: str, *suitable: ColumnElement[bool]) -> Select[Any]:
@@ -243,11 +243,11 @@ def _facts(*conditions: ColumnElement[bool]) -> Select[Any]:
 
 def _waiting_in(tx: Connection, lanes: list[Lane]) -> dict[str, list[Lane]]:
     """The projects that have jobs in these lanes, each with those of them."""
-    found: dict[str, list[Lane]] = {}
+    by_project: dict[str, list[Lane]] = {}
     for lane in lanes:
         for project in tx.scalars(projects_in(lane)):
-            found.setdefault(project, []).append(lane)
-    return found
+            by_project.setdefault(project, []).append(lane)
+    return by_project
 
 
 def _of(lane: Lane, project: str) -> Iterator[ColumnElement[bool]]:

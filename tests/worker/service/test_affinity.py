@@ -19,22 +19,22 @@ def test_whoever_is_passed_over_waits_for_a_stay_and_no_longer() -> None:
     clock = Clock()
     affinity = ModelAffinity(20, clock)
     assert affinity.first(["a"]) == {"a"}
-    affinity.record_claim(Passed(1, 3), here=True)
+    affinity.record_claim(Passed(1, 3), loaded=True)
     clock.now = 19
-    affinity.record_claim(None, here=True)  # of another project, say: the one passed over still waits
+    affinity.record_claim(None, loaded=True)  # of another project, say: the one passed over still waits
     assert affinity.first(["a"]) == {"a"}
     clock.now = 20
     assert affinity.first(["a"]) == frozenset()
-    affinity.record_claim(None, here=True)
+    affinity.record_claim(None, loaded=True)
     assert affinity.first(["a"]) == frozenset()
-    affinity.record_claim(None, here=False)
+    affinity.record_claim(None, loaded=False)
     assert affinity.first(["b"]) == {"b"}
 
 
 def test_more_work_for_what_is_here_makes_the_stay_longer_up_to_a_limit() -> None:
     clock = Clock()
     affinity = ModelAffinity(10, clock)
-    affinity.record_claim(Passed(60, 4), here=True)
+    affinity.record_claim(Passed(60, 4), loaded=True)
     clock.now = 49
     assert affinity.first(["a"]) == {"a"}
     clock.now = 50
@@ -44,11 +44,11 @@ def test_more_work_for_what_is_here_makes_the_stay_longer_up_to_a_limit() -> Non
 def test_nobody_waits_for_ever_for_one_who_is_gone() -> None:
     clock = Clock()
     affinity = ModelAffinity(10, clock)
-    affinity.record_claim(Passed(1, 1), here=True)
+    affinity.record_claim(Passed(1, 1), loaded=True)
     clock.now = 10
     for _ in range(16):
         assert affinity.first(["a"]) == frozenset()
-        affinity.record_claim(None, here=True)
+        affinity.record_claim(None, loaded=True)
     assert affinity.first(["a"]) == {"a"}
 
 
@@ -76,7 +76,7 @@ def test_loads_of_a_worker_with_room_for_one_of_three_models(stay: float, most: 
         if job is not waiting[0]:
             passed = Passed(len(suits), sum(model == waiting[0][1] for _, model in ahead))
         waiting.remove(job)
-        affinity.record_claim(passed, here=job[1] == here)
+        affinity.record_claim(passed, loaded=job[1] == here)
         if job[1] != here:
             here, loads, clock.now = job[1], loads + 1, clock.now + 2
         clock.now += 1

@@ -186,8 +186,8 @@ def _with_finished(
 
 def _extended(state: BeamState, parents: mx.array, tokens: mx.array, live: mx.array) -> mx.array:
     histories = mx.take_along_axis(state.histories, parents[:, :, None], axis=1)
-    here = mx.arange(histories.shape[2])[None, None, :] == state.counts[:, None, None]
-    extended = mx.where(here, tokens[:, :, None], histories)
+    at_end = mx.arange(histories.shape[2])[None, None, :] == state.counts[:, None, None]
+    extended = mx.where(at_end, tokens[:, :, None], histories)
     return mx.where(live[:, None, None], extended, state.histories)
 
 
@@ -209,7 +209,7 @@ def collect(state: BeamState, utterance: int, settings: BeamSettings) -> list[Fo
     histories = np.array(state.finished_histories[utterance])
     lengths = np.array(state.finished_lengths[utterance]).tolist()
     scores = np.array(state.finished_scores[utterance]).tolist()
-    found = [
+    candidates = [
         Found(tuple(histories[row, : lengths[row]].tolist()), scores[row], ended=True)
         for row in range(int(state.finished[utterance]))
     ]
@@ -217,12 +217,12 @@ def collect(state: BeamState, utterance: int, settings: BeamSettings) -> list[Fo
     live_scores = np.array(state.scores[utterance])
     # OpenAI sorts from the lowest, stably, and reads it backwards.
     for row in np.argsort(live_scores, kind="stable")[::-1].tolist():
-        if len(found) >= settings.beam:
+        if len(candidates) >= settings.beam:
             break
         candidate = Found(tuple(live[row, :count].tolist()), float(live_scores[row]), ended=False)
         if np.isfinite(candidate.score):
-            found.append(candidate)
-    return found
+            candidates.append(candidate)
+    return candidates
 
 
 def rank(found: Sequence[Found], settings: BeamSettings) -> list[Found]:

@@ -182,8 +182,8 @@ class AttentionSearch:
         for row in np.flatnonzero(done).tolist():
             if not live.answered[row]:
                 live.answered[row] = True
-                found = rank(collect(live.beams, row, self.settings), self.settings)
-                answers.append(SearchAnswer(live.requests[row].key, tuple(found)))
+                hypotheses = rank(collect(live.beams, row, self.settings), self.settings)
+                answers.append(SearchAnswer(live.requests[row].key, tuple(hypotheses)))
         left = live.answered.count(False)
         if left == 0 or len(live.requests) - left >= max(1.0, len(live.requests) * WORTH_A_CHANGE):
             self._drop_answered()

@@ -141,33 +141,33 @@ def _search_plainly(
 def _paths(trail: CtcBacktrace) -> list[list[Path]]:
     """The emissions of each slot [B][K], from the last one back."""
     beam = trail.ends.shape[1]
-    labels, nodes, said = (
+    labels, nodes, log_probs = (
         np.array(array).reshape(array.shape[0], -1) for array in (trail.labels, trail.nodes, trail.said)
     )
-    here = np.array(trail.end_nodes)
-    rows = np.arange(len(here))[:, None]
+    current = np.array(trail.end_nodes)
+    rows = np.arange(len(current))[:, None]
     chain = []
-    while (here >= 0).any():
-        chain.append(here)
-        here = np.where(here >= 0, nodes[rows, np.maximum(here, 0)], -1)
+    while (current >= 0).any():
+        chain.append(current)
+        current = np.where(current >= 0, nodes[rows, np.maximum(current, 0)], -1)
     if not chain:
         return [[Path((), (), (), ())] * beam for _ in rows]
     backwards = np.stack(chain[::-1], axis=-1)
-    found = []
+    paths = []
     for utterance, slots in enumerate(backwards):
         kept = [slot[slot >= 0] for slot in slots]
-        found.append(
+        paths.append(
             [
                 Path(
                     tokens=tuple(labels[utterance, path].tolist()),
                     times=tuple((path // beam).tolist()),
                     durations=(0,) * len(path),
-                    log_probs=tuple(said[utterance, path].tolist()),
+                    log_probs=tuple(log_probs[utterance, path].tolist()),
                 )
                 for path in kept
             ]
         )
-    return found
+    return paths
 
 
 def _keep(keeper: LatticeRecorder, trail: CtcBacktrace, lengths: np.ndarray) -> None:
@@ -200,13 +200,13 @@ def _keep(keeper: LatticeRecorder, trail: CtcBacktrace, lengths: np.ndarray) -> 
 
 def _ranked(paths: list[list[Path]], scores: np.ndarray, sound: np.ndarray) -> list[list[Hypothesis]]:
     """The live slots' hypotheses, best raw score first, ties settled by what was found."""
-    found: list[list[Hypothesis]] = []
+    ranked: list[list[Hypothesis]] = []
     for utterance, slots in enumerate(paths):
         alive = np.flatnonzero(scores[utterance] > -np.inf)
         row = [slots[slot].scored(float(scores[utterance, slot])) for slot in alive]
         row.sort(key=lambda hypothesis: (-hypothesis.score, hypothesis.tokens, hypothesis.times))
-        found.append(row if sound[utterance] else [])
-    return found
+        ranked.append(row if sound[utterance] else [])
+    return ranked
 
 
 def _given(bonus: mx.array, rows: mx.array, labels: mx.array) -> mx.array:

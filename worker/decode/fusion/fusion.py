@@ -1,12 +1,12 @@
-"""How a language model and boosted phrases enter a search's scores, for every hypothesis of a batch at once.
+"""Shallow fusion: how a language model and boosted phrases enter a search's scores.
 
-Shallow fusion: the weighted scores of the graphs are added to the log-probabilities of labels, before the
-best are chosen or after (NeMo's pruning `late` and `early`). Knows graphs and weights; does not know files,
-texts or beams, nor the arithmetic of a step (`kernels.search.expand`).
+Builds the fusion of one batch from its requests' options: it reads the language model's file (cached),
+tokenizes the phrases and binds the graphs to the utterances. During the search it gives each label the
+graphs' weighted scores, which are added to the log-probabilities before or after the best labels are chosen
+(NeMo's pruning `late` and `early`).
 
-From options to the fusion of one batch: the language model's file read once, phrases as tokens.
-
-Knows files, texts and the tokenizer; `lm`, `boost` and `fusion` know the rest.
+Leaves the file format to `arpa`, the graphs to `ngram` and `phrases`, and the arithmetic of a step to
+`kernels.search.expand`.
 """
 
 import math

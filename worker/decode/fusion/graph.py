@@ -42,14 +42,14 @@ class Graph:
     def after(self, tokens: Sequence[int]) -> int:
         """The state that an utterance has reached with these tokens. A state's arcs stand in the order of
         their labels."""
-        here = self.start
+        state = self.start
         for token in tokens:
-            while here > 0 and (at := self._arc(here, token)) < 0:
-                here = int(self.fallback[here])
-            if here == 0:
+            while state > 0 and (at := self._arc(state, token)) < 0:
+                state = int(self.fallback[state])
+            if state == 0:
                 at = self._arc(0, token)
-            here = int(self.targets[at] if at >= 0 else self.base_targets[token])
-        return here
+            state = int(self.targets[at] if at >= 0 else self.base_targets[token])
+        return state
 
     def _arc(self, state: int, token: int) -> int:
         first = int(self.first[state])
@@ -68,9 +68,9 @@ class Graph:
     @cached_property
     def depth(self) -> int:
         """States on the longest way of fallbacks from a state to the root, both counted."""
-        steps, here = 1, np.arange(len(self.fallback))
-        while len(here := here[self.fallback[here] >= 0]):
-            here = np.unique(self.fallback[here])
+        steps, reached = 1, np.arange(len(self.fallback))
+        while len(reached := reached[self.fallback[reached] >= 0]):
+            reached = np.unique(self.fallback[reached])
             steps += 1
         return steps
 
@@ -92,12 +92,12 @@ def _join(graphs: tuple[Graph, ...]) -> tuple[Arcs, mx.array, mx.array]:
         if shifts is not None:
             moved = zip(parts, shifts, strict=False)
             parts = [np.where(part < 0, part, part + shift).astype(np.int32) for part, shift in moved]
-        made = np.concatenate(parts)
+        values = np.concatenate(parts)
         # An empty array cannot be indexed, not even by rows that are masked afterwards.
-        return mx.array(made if len(made) else np.zeros(1, made.dtype))
+        return mx.array(values if len(values) else np.zeros(1, values.dtype))
 
     roots = [graph.root() for graph in graphs]
-    made = Arcs(
+    merged = Arcs(
         first=joined("first", arcs),
         many=joined("count"),
         fallback=joined("fallback", states),
@@ -112,7 +112,7 @@ def _join(graphs: tuple[Graph, ...]) -> tuple[Arcs, mx.array, mx.array]:
         depth=max(graph.depth for graph in graphs),
         width=max(graph.width for graph in graphs),
     )
-    return made, mx.array(states[:-1].astype(np.int32)), joined("ends")
+    return merged, mx.array(states[:-1].astype(np.int32)), joined("ends")
 
 
 class BoundGraph:

@@ -77,8 +77,8 @@ def _endings(
     contexts: dict[Gram, int], last: np.ndarray, fallback: np.ndarray, penalty: np.ndarray
 ) -> np.ndarray:
     """The log-probability of </s> in each state: its own, or else its fallback's."""
-    found = last.copy()
+    endings = last.copy()
     for gram, state in sorted(contexts.items(), key=lambda item: len(item[0])):
-        if gram and np.isnan(found[state]):
-            found[state] = penalty[state] + found[fallback[state]]
-    return found
+        if gram and np.isnan(endings[state]):
+            endings[state] = penalty[state] + endings[fallback[state]]
+    return endings

@@ -68,13 +68,13 @@ def _gain(length: int) -> float:
 def _tree(phrases: Iterable[Sequence[int]]) -> list[_Node]:
     nodes, finals = [_Node(0, 0)], set()
     for phrase in phrases:
-        here = 0
+        current = 0
         for token in phrase:
-            if token not in nodes[here].children:
-                nodes[here].children[token] = len(nodes)
-                nodes.append(_Node(nodes[here].length + 1, 0))
-            here = nodes[here].children[token]
-        finals.add(here)
+            if token not in nodes[current].children:
+                nodes[current].children[token] = len(nodes)
+                nodes.append(_Node(nodes[current].length + 1, 0))
+            current = nodes[current].children[token]
+        finals.add(current)
     for index, node in enumerate(nodes):  # parents come before children
         if index in finals:
             node.whole = node.length
@@ -91,17 +91,17 @@ def _link(nodes: list[_Node]) -> None:
     queue = deque([(0, token, child, 0.0) for token, child in nodes[0].children.items()])
     while queue:
         parent, token, index, kept = queue.popleft()
-        node, here = nodes[index], nodes[parent].failure
+        node, target = nodes[index], nodes[parent].failure
         if node.whole == node.length:
-            here, kept = 0, 0.0
+            target, kept = 0, 0.0
         elif parent:  # a lone first token leaves nothing to be read again
-            while here and token not in nodes[here].children:
-                kept += nodes[here].penalty
-                here = nodes[here].failure
-            if token in nodes[here].children:
-                here = nodes[here].children[token]
-                kept += _gain(nodes[here].length)
-        node.failure = here
+            while target and token not in nodes[target].children:
+                kept += nodes[target].penalty
+                target = nodes[target].failure
+            if token in nodes[target].children:
+                target = nodes[target].children[token]
+                kept += _gain(nodes[target].length)
+        node.failure = target
         node.penalty = kept - (earned[node.length] - earned[node.whole])
         queue.extend((index, token, child, kept) for token, child in node.children.items())
 

@@ -110,7 +110,7 @@ class _Speller:
             waiting += [arc.target for arc in arcs[state]]
         order = _ordered(arcs)
         place = {state: index for index, state in enumerate(order)}
-        told = [
+        word_arcs = [
             WordArc(place[a.source], place[a.target], a.word, a.start, a.end, a.acoustic, a.fused)
             for state in order
             for a in sorted(arcs[state], key=lambda arc: (arc.start, arc.word, place[arc.target]))
@@ -123,7 +123,7 @@ class _Speller:
             for state in order
             if self._nodes[state].final > NOWHERE
         }
-        return WordGraph(tuple(told), finals)
+        return WordGraph(tuple(word_arcs), finals)
 
     def _starts(self, state: int) -> list[int]:
         """The children that begin a word."""
@@ -132,7 +132,7 @@ class _Speller:
 
     def _word(self, state: int, first: int) -> list[WordArc]:
         """Every way from `first` to the end of the word that it begins."""
-        nodes, found = self._nodes, []
+        nodes, arcs = self._nodes, []
         begun, before = nodes[first], nodes[state]
         stack = [(first, begun.mass - before.mass, begun.fused - before.fused, begun.frame + 1)]
         while stack:
@@ -142,7 +142,7 @@ class _Speller:
             starts = self._starts(index)
             if starts or node.final > NOWHERE:
                 text = self._text(node.word)
-                found.append(WordArc(state, index, text, begun.frame, end, weight - fused, fused))
+                arcs.append(WordArc(state, index, text, begun.frame, end, weight - fused, fused))
             for child in self._kept[index]:
                 if child not in starts:
                     after = nodes[child]
@@ -150,7 +150,7 @@ class _Speller:
                     stack.append((child, weight + more[0], fused + more[1], end))
             if node.link >= 0:
                 stack.append((node.link, weight + node.price, fused, end))
-        return found
+        return arcs
 
     def _text(self, tokens: tuple[int, ...]) -> str:
         if tokens not in self._texts:

@@ -73,15 +73,15 @@ def confusion_bins(words: Sequence[TimedWord], heard: Sequence[TimedWord]) -> li
     What was heard counts for one word: one of the same text, if it is no farther than NEAR_FRAMES, else the
     one that it shares the most time with (of equals the first). What shares time with none counts for none.
     """
-    found: list[dict[str, list[float]]] = [{} for _ in words]
+    bins: list[dict[str, list[float]]] = [{} for _ in words]
     for one in heard:
         shared = [min(one.end, word.end) - max(one.start, word.start) for word in words]
         same = [i for i, word in enumerate(words) if word.text == one.text and shared[i] >= -NEAR_FRAMES]
         others = [i for i in range(len(words)) if shared[i] > 0]
         index = max(same or others, key=lambda i: (shared[i], -i), default=None)
         if index is not None and one.text:
-            found[index].setdefault(one.text, []).append(one.share)
-    return [{text: min(fsum(parts), 1.0) for text, parts in slot.items()} for slot in found]
+            bins[index].setdefault(one.text, []).append(one.share)
+    return [{text: min(fsum(parts), 1.0) for text, parts in slot.items()} for slot in bins]
 
 
 def _told(word: Word, slot: dict[str, float], alternatives: int) -> Word:
@@ -90,5 +90,5 @@ def _told(word: Word, slot: dict[str, float], alternatives: int) -> Word:
         ((share, text) for text, share in shown.items() if text != word.text and share > 0),
         key=lambda other: (-other[0], other[1]),
     )
-    told = tuple(Alternative(text=text, confidence=share) for share, text in others[:alternatives])
-    return word.model_copy(update={"confidence": shown.get(word.text, 0.0), "alternatives": told})
+    alternates = tuple(Alternative(text=text, confidence=share) for share, text in others[:alternatives])
+    return word.model_copy(update={"confidence": shown.get(word.text, 0.0), "alternatives": alternates})

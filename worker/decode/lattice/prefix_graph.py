@@ -108,22 +108,22 @@ class _Builder:
     def _read(self) -> None:
         """Which prefix each slot holds after each step, and the masses."""
         beam = self._record.labels.shape[1]
-        here = [0] * beam
+        current = [0] * beam
         masses: list[list[float]] = [[]]
         for labels, parents, gained in zip(self._labels, self._parents, self._gained, strict=True):
             after = []
             for label, parent, score in zip(labels, parents, gained, strict=True):
-                held = here[parent]
+                held = current[parent]
                 if label >= 0 and score > NOWHERE:
-                    found = self._index.get((held, label))
-                    if found is None:
-                        found = self._grow(held, label)
+                    child = self._index.get((held, label))
+                    if child is None:
+                        child = self._grow(held, label)
                         masses.append([])
-                    masses[found].append(score)
-                    held = found
+                    masses[child].append(score)
+                    held = child
                 after.append(held)
-            here = after
-            self._ids.append(here)
+            current = after
+            self._ids.append(current)
         for node, parts in zip(self._nodes[1:], masses[1:], strict=True):
             node.mass = log_sum(parts) if self._record.sums else max(parts)
 
@@ -131,10 +131,10 @@ class _Builder:
         before = self._nodes[parent]
         fresh = self._begins(before.label, label)
         node = Prefix(parent, label, ((label,) if fresh else (*before.word, label)))
-        self._index[parent, label] = found = len(self._nodes)
+        self._index[parent, label] = child = len(self._nodes)
         self._nodes.append(node)
-        before.children.append(found)
-        return found
+        before.children.append(child)
+        return child
 
     def _finish(self) -> list[_Exit]:
         """Ends: the hypotheses kept to the last step, and finished ones that the beam dropped before."""
@@ -145,19 +145,19 @@ class _Builder:
             if score == NOWHERE:
                 continue
             at = self._slot_before(slot)
-            found = self._ids[last][at] if self._ids else 0
-            totals.setdefault(found, []).append(score)
+            prefix = self._ids[last][at] if self._ids else 0
+            totals.setdefault(prefix, []).append(score)
             exits.append((score, last, at))
             if record.closing is not None:
-                self._nodes[found].closing = float(record.closing[slot])
+                self._nodes[prefix].closing = float(record.closing[slot])
         if record.fused is None and totals:
             for score, step, slot in self._dropped(max(score for score, _, _ in exits)):
-                found = self._ids[step][slot]
-                if found not in totals:
-                    totals[found] = [score]
+                prefix = self._ids[step][slot]
+                if prefix not in totals:
+                    totals[prefix] = [score]
                     exits.append((score, step, slot))
-        for found, scores in totals.items():
-            self._nodes[found].final = log_sum(scores) if record.sums else max(scores)
+        for prefix, scores in totals.items():
+            self._nodes[prefix].final = log_sum(scores) if record.sums else max(scores)
         return exits
 
     def _slot_before(self, slot: int) -> int:
@@ -200,12 +200,12 @@ class _Builder:
         for place, (score, step, slot) in dead:
             kept, target = best.get(place, (NOWHERE, -1))
             if kept >= score:
-                found = self._ids[step][slot]
-                node = self._nodes[found]
+                prefix = self._ids[step][slot]
+                node = self._nodes[prefix]
                 node.link = target
                 # Both have come on since their last token; what counts is where they met.
                 node.price = (score - node.mass) - (kept - self._nodes[target].mass)
-                exits[found] = (score, step, slot)
+                exits[prefix] = (score, step, slot)
         return list(exits.values())
 
     def _place(self, exits: list[_Exit]) -> None:
@@ -242,8 +242,8 @@ def _moving_steps(record: Record) -> int:
     moves = (record.gained > -np.inf) & ((record.labels >= 0) | (record.durations > 0))
     if record.marks is not None:
         return min(record.length, len(record.labels))
-    found = np.flatnonzero(moves.any(axis=1))
-    return int(found[-1]) + 1 if len(found) else 0
+    moving = np.flatnonzero(moves.any(axis=1))
+    return int(moving[-1]) + 1 if len(moving) else 0
 
 
 def log_sum(values: list[float]) -> float:

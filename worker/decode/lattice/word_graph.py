@@ -85,9 +85,9 @@ def posteriors(graph: WordGraph, temperature: float = 1.0) -> list[float]:
     Paths weigh by their probability to the power of 1 / temperature.
     """
     before, after = _sums(graph, log_sum, temperature)
-    whole = after[0]
+    total = after[0]
     through = [
-        before[arc.source] + arc.weight / temperature + after[arc.target] - whole for arc in graph.arcs
+        before[arc.source] + arc.weight / temperature + after[arc.target] - total for arc in graph.arcs
     ]
     return [min(math.exp(value), 1.0) for value in through]
 

@@ -142,23 +142,23 @@ class BeamSearch:
             closing = self._fusion.ends(state.fused, sentence_end=False)
             ended = ended + (on_grid(closing) if self._limits.fixed else closing)
         if self._keeper is not None:
-            (whole,) = _absolute(state.base, ended)
-            self._keeper.end(whole, np.array(self._limits.lengths), closing, sums=True)
+            (end_scores,) = _absolute(state.base, ended)
+            self._keeper.end(end_scores, np.array(self._limits.lengths), closing, sums=True)
         scores = totals(ended, state.base) if self._limits.fixed else np.array(ended)
         sound = np.array(beam.sound)
         ends = np.array(beam.slots[Field.FRAME])
-        found: list[list[Hypothesis]] = []
+        utterances: list[list[Hypothesis]] = []
         for utterance, paths in enumerate(self._trail.paths()):
             if not sound[utterance]:
-                found.append([])
+                utterances.append([])
                 continue
             alive = [slot for slot in range(self._beam) if scores[utterance, slot] > -np.inf]
             row = [
                 (paths[slot].scored(float(scores[utterance, slot])), int(ends[utterance, slot]))
                 for slot in alive
             ]
-            found.append([hypothesis for hypothesis, _ in sorted(row, key=_rank)])
-        return found
+            utterances.append([hypothesis for hypothesis, _ in sorted(row, key=_rank)])
+        return utterances
 
 
 def _absolute(base: mx.array, *scores: mx.array) -> tuple[mx.array, ...]:

@@ -155,8 +155,8 @@ class GreedySearch:
             durations = mx.where(labels == blank, 1, 0)
         else:
             durations = mx.take(self._durations, mx.argmax(spread, axis=-1))
-        found = inside & (labels != blank)
-        stops = _landing(found | ~inside, mx.maximum(durations, 1), self._overshoot)
+        labelled = inside & (labels != blank)
+        stops = _landing(labelled | ~inside, mx.maximum(durations, 1), self._overshoot)
         landed = mx.minimum(stops, self._window - 1)[:, None]
 
         def pick(values: mx.array) -> mx.array:
@@ -168,7 +168,7 @@ class GreedySearch:
         broken = mx.any(inside & ~_finite(logits, spread), axis=1)
         return _Stop(
             advance=stops,
-            emits=(stops < self._window) & pick(found),
+            emits=(stops < self._window) & pick(labelled),
             labels=label,
             durations=pick(durations),
             log_probs=mx.take_along_axis(chosen, label[:, None], axis=1)[:, 0] - norm,
@@ -190,9 +190,9 @@ def _landing(stays: mx.array, jumps: mx.array, overshoot: int) -> mx.array:
     """
     places = jumps.shape[1]
     width = places + overshoot
-    here = mx.arange(width, dtype=mx.int32)
-    after = mx.where(stays, here[:places], here[:places] + jumps)
-    beyond = mx.broadcast_to(here[places:], (jumps.shape[0], overshoot))
+    columns = mx.arange(width, dtype=mx.int32)
+    after = mx.where(stays, columns[:places], columns[:places] + jumps)
+    beyond = mx.broadcast_to(columns[places:], (jumps.shape[0], overshoot))
     after = mx.concatenate([after, beyond], axis=1)
     for _ in range((places - 1).bit_length()):
         after = mx.take_along_axis(after, after, axis=1)

@@ -72,11 +72,11 @@ def joined(
         # With nearly all of them the smaller product would not pay for putting its rows in their places.
         if len(runs) <= rows.size - rows.size // 8:
             index = mx.array(runs)
-            made = transducer.joined(
+            logits = transducer.joined(
                 mx.take(encoder, mx.take(rows, index), axis=0), mx.take(output, index, axis=0)
             )
-            every = mx.zeros((rows.size, made.shape[-1]), made.dtype)
-            every[index] = made
+            every = mx.zeros((rows.size, logits.shape[-1]), logits.dtype)
+            every[index] = logits
             return every
     return transducer.joined(mx.take(encoder, rows, axis=0), output)
 
@@ -88,18 +88,18 @@ def _distinct(
     batch, beam = slots.shape[1:]
     rows = batch * beam
     origins, places = slots[Field.ORIGIN], np.arange(beam)
-    made = np.flatnonzero(origins == beam + places)
+    emitting = np.flatnonzero(origins == beam + places)
     first = np.arange(0, rows, beam)[:, None]
-    if len(made) == 0:
+    if len(emitting) == 0:
         kept = mx.array((first + origins).reshape(-1))
         return mx.take(output, kept, axis=0), state.take(kept)
-    parents, of = np.unique((first + slots[Field.PARENT]).reshape(-1)[made], return_inverse=True)
-    labels = mx.array(slots[Field.LABEL].reshape(-1)[made])
-    shared = None if len(parents) == len(made) else mx.array(of.astype(np.int32))
+    parents, of = np.unique((first + slots[Field.PARENT]).reshape(-1)[emitting], return_inverse=True)
+    labels = mx.array(slots[Field.LABEL].reshape(-1)[emitting])
+    shared = None if len(parents) == len(emitting) else mx.array(of.astype(np.int32))
     before = state.take(mx.array(parents if shared is not None else parents[of]))
     fresh, stepped = transducer.step(labels, before, shared)
     number = np.zeros(rows, np.int32)
-    number[made] = rows + np.arange(len(made))
+    number[emitting] = rows + np.arange(len(emitting))
     index = np.where(origins < beam, first + origins, number[(first + origins - beam).clip(0)])
     return _either(output, state, fresh, stepped, mx.array(index.reshape(-1)))
 

@@ -45,7 +45,7 @@ def running(settings: Settings) -> Iterator[Engine]:
 
 
 def memory(settings: Settings, model: str, minutes: float) -> Outcome:
-    """Batches of random lengths for so long; the engine's process may not grow."""
+    """Run batches of random lengths for `minutes`; the engine's process must not grow."""
     speech = made_up_speech(60.0)
     rng = np.random.default_rng(0)
     sizes: list[float] = []
@@ -66,15 +66,15 @@ def memory(settings: Settings, model: str, minutes: float) -> Outcome:
                 sizes.append(resident_bytes(engine.child_pid) / 2**20)
         sizes.append(resident_bytes(engine.child_pid) / 2**20)
     early, late = max(sizes[: max(1, len(sizes) // 5)]), max(sizes[-max(1, len(sizes) // 5) :])
-    found = f"{early:.0f} MiB at most in the first fifth, {late:.0f} in the last"
-    found += f"; {batches} rounds in {minutes:g} min"
+    summary = f"{early:.0f} MiB at most in the first fifth, {late:.0f} in the last"
+    summary += f"; {batches} rounds in {minutes:g} min"
     details = tuple(f"{at * 100 // len(sizes):3} %  {size:8.1f} MiB" for at, size in enumerate(sizes))
     if late <= GROWTH * early:
-        return Outcome("ok", found, details)
+        return Outcome("ok", summary, details)
     if minutes < SETTLING_MINUTES and late - sizes[0] < CACHE_BYTES / 2**20:
-        found += f"; too short to tell: MLX's cache still fills, to {CACHE_BYTES >> 20} MiB"
-        return Outcome("not possible here", found, details)
-    return Outcome("differs", found, details)
+        summary += f"; too short to tell: MLX's cache still fills, to {CACHE_BYTES >> 20} MiB"
+        return Outcome("not possible here", summary, details)
+    return Outcome("differs", summary, details)
 
 
 def _round(engine: Engine, model: str, search: SearchOptions, utterances: list[NDArray[np.float32]]) -> None:
@@ -92,7 +92,7 @@ def crashes(settings: Settings, model: str) -> Outcome:
     """The engine's child is killed, then made to abort, with work in it: every utterance is answered as
     before."""
     utterances = [made_up_speech(seconds) for seconds in (3.0, 5.0, 8.0, 4.0)]
-    said = []
+    lines = []
     with running(settings) as engine:
         before = [_words(result) for result in _answers(engine, model, utterances)]
         for number in (signal.SIGKILL, signal.SIGABRT):
@@ -104,9 +104,9 @@ def crashes(settings: Settings, model: str) -> Outcome:
             _until_restarted(engine, restarts)  # the answers may have come just before
             again = [_words(result) for result in _answers(engine, model, utterances)]
             same = "the same words" if after == again == before else "other words"
-            said.append(f"{number.name}: {engine.stats.restarts - restarts} restarts, {same}")
-    good = all(line.endswith(": 1 restarts, the same words") for line in said)
-    return Outcome("ok" if good else "differs", "; ".join(said))
+            lines.append(f"{number.name}: {engine.stats.restarts - restarts} restarts, {same}")
+    good = all(line.endswith(": 1 restarts, the same words") for line in lines)
+    return Outcome("ok" if good else "differs", "; ".join(lines))
 
 
 def _until_restarted(engine: Engine, restarts: int) -> None:
@@ -129,8 +129,8 @@ def sleep(settings: Settings, model: str, tell: Callable[[str], None]) -> Outcom
         after = [_words(result) for result in _answers(engine, model, utterances)]
         restarts = engine.stats.restarts
     words = "the same" if after == before else "other"
-    found = f"slept {slept:.0f} s; {words} words after it, {restarts} restarts"
-    return Outcome("ok" if after == before else "differs", found)
+    summary = f"slept {slept:.0f} s; {words} words after it, {restarts} restarts"
+    return Outcome("ok" if after == before else "differs", summary)
 
 
 def _wait_for_sleep(seconds: float) -> float | None:

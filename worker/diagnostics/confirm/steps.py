@@ -36,10 +36,10 @@ def machine(settings: Settings) -> Outcome:
     findings = list(check_machine(settings))
     details = tuple(f"{finding.level:<4}  {finding.name:<14} {finding.text}" for finding in findings)
     failed = [each.name for each in findings if each.level == "fail" and each.name not in SERVERS]
-    found = f"{this_machine()}; failing: {', '.join(failed) or 'nothing'}"
+    summary = f"{this_machine()}; failing: {', '.join(failed) or 'nothing'}"
     if failed:
-        return Outcome("differs", found, details)
-    return Outcome("ok" if this_machine().apple_gpu else "not possible here", found, details)
+        return Outcome("differs", summary, details)
+    return Outcome("ok" if this_machine().apple_gpu else "not possible here", summary, details)
 
 
 def kernels() -> Outcome:
@@ -48,17 +48,17 @@ def kernels() -> Outcome:
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if not lines:
         return Outcome("differs", f"the process ended with {done.returncode}", _tail(done.stderr))
-    backend, found = lines[0]["backend"], lines[1:]
+    backend, results = lines[0]["backend"], lines[1:]
     if backend == "reference":
         return Outcome("not possible here", "no GPU and no C++ compiler: plain MLX runs", ())
-    wrong = [line for line in found if not line.get("ok")]
-    whole = len(found) == 2 * lines[0]["cases"]
-    text = f"{len(found) - len(wrong)} of {2 * lines[0]['cases']} contracts kept on the backend {backend}"
-    if not whole:
-        text += f"; the process ended with {done.returncode} after {found[-1:] or 'nothing'}"
-    worst = sorted(found, key=lambda line: -line.get("distance", 1e9))[:5]
+    wrong = [line for line in results if not line.get("ok")]
+    complete = len(results) == 2 * lines[0]["cases"]
+    text = f"{len(results) - len(wrong)} of {2 * lines[0]['cases']} contracts kept on the backend {backend}"
+    if not complete:
+        text += f"; the process ended with {done.returncode} after {results[-1:] or 'nothing'}"
+    worst = sorted(results, key=lambda line: -line.get("distance", 1e9))[:5]
     details = tuple(json.dumps(line) for line in (wrong or worst))
-    return Outcome("ok" if whole and not wrong else "differs", text, details)
+    return Outcome("ok" if complete and not wrong else "differs", text, details)
 
 
 def parity() -> Outcome:
@@ -99,8 +99,8 @@ def hear(model: str, names: list[str]) -> dict[str, str]:
     done = _run(sys.executable, *command)
     if done.returncode:
         raise InvalidRequest(f"spool-worker transcribe ended with {done.returncode}: {done.stderr[-300:]}")
-    found = json.loads(done.stdout)
-    answers = found if isinstance(found, list) else [found]
+    output = json.loads(done.stdout)
+    answers = output if isinstance(output, list) else [output]
     texts = [" ".join(word["text"] for word in answer["words"]) for answer in answers]
     return dict(zip(names, texts, strict=True))
 
@@ -121,11 +121,11 @@ def speed(model: str, rounds: int) -> Outcome:
     done = _run(sys.executable, *command)
     if done.returncode:
         return Outcome("differs", f"the bench ended with {done.returncode}", _tail(done.stderr))
-    told = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     hardware = this_machine()
     chip = chip_named(hardware.chip, hardware.gpu_cores) if hardware.apple_gpu else None
     shape, details, shares, best = read_shape(model), [], [], 0.0
-    for run in told["runs"]:
+    for run in report["runs"]:
         batch = Batch(run["seconds"], run["utterances"], run["decoder"], run["beam"])
         rtfx = batch.audio_seconds / run["engine_seconds"]
         best = max(best, rtfx)
@@ -135,7 +135,7 @@ def speed(model: str, rounds: int) -> Outcome:
             shares.append(rtfx / cap(shape, chip, batch))
             line += f", {100 * shares[-1]:5.1f} % of {chip.name}'s roofline"
         details.append(line)
-    text = f"RTFx up to {best:.1f} on {told['device'] or 'its device'}"
+    text = f"RTFx up to {best:.1f} on {report['device'] or 'its device'}"
     if not shares:
         return Outcome(
             "not possible here", f"{text}; no roofline is known of {hardware.chip}", tuple(details)

@@ -109,14 +109,14 @@ class ConformerEncoder(nn.Module):
             return self._positions[dtype]
         if self._config.is_local:
             left, right = self._config.att_context_size
-            made = Positions(position_table(left, -right, width, dtype), sys.maxsize, kept=True)
+            entry = Positions(position_table(left, -right, width, dtype), sys.maxsize, kept=True)
         else:
             room = max(frames, USUAL_FRAMES)
             table = position_table(room - 1, 1 - room, width, dtype)
-            made = Positions(table, room, kept=room == USUAL_FRAMES)
-        if made.kept:
-            self._positions[dtype] = made
-        return made
+            entry = Positions(table, room, kept=room == USUAL_FRAMES)
+        if entry.kept:
+            self._positions[dtype] = entry
+        return entry
 
     def _window(self) -> tuple[int, int] | None:
         """The context as frames to the left and right; None where it goes by chunks."""

@@ -1,13 +1,12 @@
-"""The prediction network: what the labels so far say about the next one.
+"""The transducer head: prediction network, joint network, and the object that a search drives.
 
-An embedding (blank is the all-zero row) and a stack of LSTM layers, after "Sequence Transduction with
-Recurrent Neural Networks" (Graves, 2012). Knows one step at a time; the search owns which rows step.
+The prediction network is an embedding (blank is the all-zero row) and a stack of LSTM layers, after
+"Sequence Transduction with Recurrent Neural Networks" (Graves, 2012). It computes one step; the search
+decides which rows take it.
 
-The joint network and the transducer that a search drives.
-
-joint(t, u) = W act(enc_t + pred_u) + b, whose outputs are the labels, blank, and for TDT ("Efficient Sequence
-Transduction by Jointly Predicting Tokens and Durations", Xu et al., 2023) one logit a duration. No softmax is
-taken here: TDT normalises labels and durations apart, which is the search's business.
+joint(t, u) = W act(enc_t + pred_u) + b gives one logit per label, one for blank, and for TDT ("Efficient
+Sequence Transduction by Jointly Predicting Tokens and Durations", Xu et al., 2023) one per duration. No
+softmax is taken here: TDT normalizes labels and durations separately, which is the search's job.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,8 @@
-"""What a network is made of, in the words of its checkpoint.
+"""The configuration of a NeMo model, read from its checkpoint and validated.
 
-The fields are named as NeMo names them in a model's configuration, with NeMo's defaults. Knows no file, no
-tensor.
-
-Reads a model's configuration, and refuses in one sentence what this engine does not compute.
-
-Knows the sections and keys of NeMo's `model_config.yaml`, which is also what `config.json` holds in the
-layout of `mlx-community/parakeet-*`. Reads no weights.
+Reads the sections and keys of NeMo's `model_config.yaml`, which are also those of `config.json` in
+`mlx-community/parakeet-*`. Fields have NeMo's names and defaults. A setting that this engine does not
+implement is refused with an error that names it. Reads no weights.
 """
 
 import json

@@ -67,8 +67,8 @@ def _load_archive(path: Path, dtype: mx.Dtype) -> NemoModel:
     with open_nemo(path) as archive:
         config = parse_config(archive.config, f"{path}: model_config.yaml")
         named = config.tokenizer.get("model_path")
-        found = archive.tokenizer(named if isinstance(named, str) else None)
-        pieces = Tokenizer.from_bytes(found[1], f"{path}: {found[0]}") if found else None
+        stored = archive.tokenizer(named if isinstance(named, str) else None)
+        pieces = Tokenizer.from_bytes(stored[1], f"{path}: {stored[0]}") if stored else None
         tokenizer = _tokenizer(config, str(path), pieces)
         return _build(config, tokenizer, archive.weights, dtype, path.stem, path)
 

@@ -152,8 +152,8 @@ class WhisperState:
     def claim(self) -> None:
         """Notes each hypothesis as the owner of its column at its position."""
         hypotheses = mx.arange(self.beam, dtype=mx.int32)[None, :, None]
-        here = mx.array(self.positions)[:, None, None] == mx.arange(self.capacity)
-        self.owners = mx.where(here, hypotheses, self.owners)
+        at_position = mx.array(self.positions)[:, None, None] == mx.arange(self.capacity)
+        self.owners = mx.where(at_position, hypotheses, self.owners)
 
     def places(self) -> mx.array:
         """Where each position of a hypothesis stands in the pool, int32 [B * K, used], for `self_attention`;
