@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ops.testbed.fake_models import FakeRecognizer
 from worker.engine.protocol import Recognition, Recognizer
+from worker.models.base import BatchCost, ModelInfo
 
 LOADER = "ops.testbed.counting_model:load"
 LIST = "SPOOL_TEST_DECODED"
@@ -41,6 +42,12 @@ class CountingRecognizer:
     def __init__(self, inner: Recognizer) -> None:
         self._inner = inner
         self.info = inner.info
+
+    def prepare(self, *asked: Any) -> ModelInfo:
+        return self._inner.prepare(*asked)
+
+    def cost(self, *asked: Any) -> BatchCost:
+        return self._inner.cost(*asked)
 
     def recognize(self, utterances: Sequence[NDArray[np.float32]], *asked: Any) -> list[Recognition]:
         ending = f"{os.getpid()} {time.monotonic_ns()}\n"

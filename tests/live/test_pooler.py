@@ -75,5 +75,5 @@ def test_reads_stay_reads(pooled_url: str) -> None:
 
 
 def test_another_word_for_a_pooler_is_refused() -> None:
-    with pytest.raises(SettingsError, match="pooler=transaction"):
+    with pytest.raises(SettingsError, match="pooler must be transaction"):
         driver_url("postgresql://h/d?pooler=session")

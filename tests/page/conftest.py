@@ -13,7 +13,8 @@ collect_ignore = left_out
 PATIENCE_MS = 60_000
 
 
-@pytest.fixture(scope="session")
+# Not for the session: Playwright runs an event loop in this thread, in which no other test could run its own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     assert BROWSER is not None, "the page's tests need a Chromium (Debian: apt install chromium)"
     with sync_playwright() as playwright:

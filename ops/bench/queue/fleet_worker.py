@@ -83,6 +83,10 @@ class ChipEngine:
         answer.set_result(MODEL)
         return answer
 
+    def prepare(self, model: str, *_asked: object) -> "Future[ModelInfo]":
+        """Any search is ready."""
+        return self.describe(model)
+
     def submit(self, job: str, samples: NDArray[Any], *_asked: object) -> "Future[UtteranceResult]":
         """Let an utterance wait for its batch."""
         future: Future[UtteranceResult] = Future()

@@ -234,8 +234,8 @@ def test_a_command_takes_its_key_from_the_environment_or_a_file(
 def test_what_the_command_does_not_take(commands: Commands, live: Live) -> None:
     create = ["keys", "create", "--name", "a"]
     for arguments, words in (
-        (["--scope", "admin", "--project", "reels"], "every project"),
-        (["--scope", "read"], "every project"),
+        (["--scope", "admin", "--project", "reels"], "has no project"),
+        (["--scope", "read"], "needs one"),
         (["--project", "a/b"], "--project"),
         (["--project", "reels", "--expires", "soon"], "--expires"),
         (["--project", "reels", "--expires", "2020-01-01"], "past"),

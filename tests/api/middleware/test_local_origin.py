@@ -82,7 +82,7 @@ def test_every_answer_tells_browsers_to_do_nothing_with_it(
     live.services.objects.put_bytes(f"jobs/{job['id']}/transcript.1.json", b"spoilt")
     for path, status in (
         ("/v1/jobs", 200),
-        (f"/v1/jobs/{job['id']}/transcript?format=txt", 500),
+        (f"/v1/jobs/{job['id']}/transcript?format=txt", 503),
         ("/v1/nothing", 404),
         ("/docs", 200),
         ("/healthz", 200),

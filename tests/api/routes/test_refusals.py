@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -166,7 +167,7 @@ def test_remote_addresses_are_taken_as_they_are_meant(
 def test_an_unknown_model_is_named_with_those_known(http: httpx.Client, recordings: Path) -> None:
     response = http.post("/v1/jobs", json=file_job(recordings, options={"model": "parakeet-9"}))
     body = problem(response, 422, "unknown_model")
-    assert body["detail"] == "There is no model 'parakeet-9'. Available models: demo."
+    assert body["detail"] == "There is no model 'parakeet-9'. Available models: demo-tdt."
 
 
 @pytest.mark.parametrize(
@@ -228,12 +229,14 @@ def test_unknown_paths_and_methods_are_problems_too(http: httpx.Client) -> None:
 
 
 def test_what_was_not_foreseen_is_told_by_a_reference_alone(
-    live: Live, http: httpx.Client, recordings: Path
+    live: Live, http: httpx.Client, recordings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a job whose transcript's record is spoilt
+    # Given a job whose transcript's reader has a defect
     job = http.post("/v1/jobs", json=file_job(recordings)).json()
     live.work().finish(job["id"])
-    live.services.objects.put_bytes(f"jobs/{job['id']}/transcript.1.json", b'{"secret": "/home/me"}')
+    defect = RuntimeError('{"secret": "/home/me"}')
+    monkeypatch.setattr("api.routes.transcripts.read_verified", Mock(side_effect=defect))
+    monkeypatch.setattr("api.routes.transcripts.open_verified", Mock(side_effect=defect))
 
     body = problem(http.get(f"/v1/jobs/{job['id']}/transcript?format=txt"), 500, "internal")
 
