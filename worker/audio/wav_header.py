@@ -1,12 +1,11 @@
-"""What a WAV header promises against what the file holds.
+"""Compares the length that a WAV header declares with what the file holds.
 
-Recorders that stream write a length of 0 or 0xFFFFFFFF, recorders that crash leave yesterday's length, and
-files over 4 GiB wrap the 32-bit field. The archivist's rule: no word in the file is lost because of a
-header. Where promise and file disagree, the samples run to the end of the file, and a warning says so. The
-one exception is a tail that is itself a row of well-formed RIFF chunks (tags, cue points), which is not
-audio.
+Streaming recorders write a length of 0 or 0xFFFFFFFF, recorders that crash leave a stale length, and files
+over 4 GiB wrap the 32-bit field. No audio may be lost because of a wrong header: where the two disagree, the
+samples are read to the end of the file, with a warning. The one exception is a tail that is itself a sequence
+of well-formed RIFF chunks (tags, cue points), which is not audio.
 
-Knows RIFF, RIFX and RF64 (EBU Tech 3306); decodes no sample.
+Reads RIFF, RIFX and RF64 (EBU Tech 3306); decodes no samples.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""Files to transcripts in this process: the engine with no queue, no database and no child.
+"""Transcribes files in this process: the engine without queue, database or child process.
 
-Whole (`chunk=False`) all files are decoded as one batch, and `nbest` is what the search found. In chunks
-there is one entry, put together from the best hypothesis of each chunk: its tokens within the core, the sum
-of the scores; what the search found in each is in the transcript's own `nbest`.
+With `chunk=False` all files are decoded as one device batch, and `nbest` is the search's n-best list. In
+chunks `nbest` has one entry, joined from the best hypothesis of each chunk: its tokens within the core, and
+the sum of the scores. Each chunk's own hypotheses are in the transcript's `nbest`.
 
-Imports MLX: to be imported by the process that decodes, when it decodes.
+Imports MLX, so import it only in the process that decodes, and only when it does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

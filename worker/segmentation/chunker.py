@@ -1,18 +1,19 @@
-"""The chunk plan: where one channel is cut, so that the engine sees 20 to 30 s at a time.
+"""Plans chunks: where to cut one channel, so that the engine decodes 20 to 30 s at a time.
 
-A *core* is what a chunk answers for; cores tile the recording exactly (law 6). A core ends, by preference,
+A *core* is the part of the recording whose words a chunk contributes; cores tile the recording exactly
+(law 6). A core ends, in order of preference,
 
-1. where a hush begins, which becomes a core of its own that the engine is not asked about (`speech` False);
+1. where a hush begins, which becomes a core of its own that is not decoded (`speech` False);
 2. in the middle of the longest pause between 20 s and 30 s;
-3. where there is no pause, at the quietest place, and then both neighbours hear 2 s across the cut, so that
-   `worker.segmentation.stitch` can decide by times who heard the words at the seam.
+3. where there is no pause, at the quietest place. Both neighbours then include 2 s across the cut, so that
+   `worker.segmentation.stitch` can decide by times which of them supplies the words at the seam.
 
-A chunk's samples are never longer than 30 s, context included. A rest of less than 5 s is not left alone
-where the plan can see it coming.
+A chunk's samples are never longer than 30 s, context included. A remainder of less than 5 s is not left by
+itself where the plan can foresee it.
 
-The plan depends on the samples alone, not on the blocks they arrive in: each decision is taken on exactly the
-next 35 s, or on what is left. It holds no more than that in memory. It knows levels
-(`worker.segmentation.levels`), no files and no model.
+The plan depends on the samples alone, not on the blocks they arrive in: each decision uses exactly the next
+35 s, or what is left, and no more than that is held in memory. Knows levels (`worker.segmentation.levels`),
+neither files nor models.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,18 +1,18 @@
-"""How loud each moment of one channel is, where it is hush, and where it is best cut.
+"""The loudness of one channel over time: where it is silent, and where to cut it.
 
-Three questions over one array of levels, all answered from samples alone:
+Answers three questions from one array of levels, computed from the samples alone:
 
-- *pause*: a place to cut between words. Relative to the stretch looked at: a pause stays in the lowest
-  quarter of the way, in dB, from its noise floor (10th percentile) to its loud parts (95th). So a recording's
-  gain and its noise do not matter, and a sound without pauses has none.
+- *pause*: a place to cut between words. A pause stays in the lowest quarter of the range, in dB, between the
+  stretch's noise floor (10th percentile) and its loud parts (95th). The measure is relative, so gain and
+  background noise do not matter, and a sound without pauses has none.
 - *quietest*: where to cut when there is no pause.
-- *hush*: a stretch that holds no speech, so that the engine need not be asked (the silence gate). Quiet
-  speech must be kept (FluidAudio #803), so loudness alone never decides: a hush is quieter than -60 dBFS AND
-  steady, all its 50 ms frames within 6 dB of each other for 4 s or more. Speech rises and falls by far more,
-  four times a second, however quiet it was recorded. Levels below -96 dBFS count as equal: digital silence
-  and the flicker of a 16-bit sample's last bit (±1 is -90 dBFS); speech down there would have no bits left.
+- *hush*: a silent stretch, which the engine need not decode (the silence gate). Quiet speech must be kept
+  (FluidAudio #803), so loudness alone never decides: a hush is below -60 dBFS AND steady, all its 50 ms
+  frames within 6 dB of each other for 4 s or more. Speech varies by far more, four times a second, however
+  quietly it was recorded. Levels below -96 dBFS count as equal: digital silence and the flicker of a 16-bit
+  sample's last bit (±1 is -90 dBFS); speech at that level would have no bits left.
 
-Levels are of the alternating part (the mean of each frame is taken off), so an offset is not a sound.
+The mean of each frame is subtracted first, so a DC offset does not count as sound.
 """
 
 import math

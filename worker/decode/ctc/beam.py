@@ -171,7 +171,7 @@ def _paths(trail: CtcBacktrace) -> list[list[Path]]:
 
 
 def _keep(keeper: LatticeRecorder, trail: CtcBacktrace, lengths: np.ndarray) -> None:
-    """Tell the keeper what the launch did."""
+    """Record the launch's steps for the lattice."""
     labels, parents, last = np.array(trail.labels), np.array(trail.parents), np.array(trail.last)
     base = np.array(trail.base).astype(np.float32) / ONE
     gained = np.array(trail.gained) + base[..., None]
