@@ -145,9 +145,9 @@ class DetectorStream:
         """The probabilities of the frames that `block` (float32 `[n]`) completes. Raises AudioNotFinite."""
         held = np.concatenate([self._held, _finite(block, self.samples)])
         self.samples += len(block)
-        whole = (len(held) - _CONTEXT) // FRAME * FRAME
-        self._held = held[whole:]
-        return self._detect(held[: whole + _CONTEXT]) if whole else np.zeros(0, np.float32)
+        complete = (len(held) - _CONTEXT) // FRAME * FRAME
+        self._held = held[complete:]
+        return self._detect(held[: complete + _CONTEXT]) if complete else np.zeros(0, np.float32)
 
     def finish(self) -> Floats:
         """The probability of the last frame, filled with zeros; empty where the last frame was full."""

@@ -132,12 +132,12 @@ def _ask(
         for place, prompt in enumerate(question.prompts)
     ]
     search = AttentionSearch(model.heads["attention"], model.rules, settings)
-    found = {answer.key: answer.hypotheses for answer in search.run(requests)}
+    hypotheses = {answer.key: answer.hypotheses for answer in search.run(requests)}
     asked = []
     for row, ((each, window), question) in enumerate(zip(waiting, questions, strict=True)):
         each.language = question.language
         each.windows += 1
-        answers = tuple(found[row, place] for place in range(len(question.prompts)))
+        answers = tuple(hypotheses[row, place] for place in range(len(question.prompts)))
         asked.append(_Asked(each, window, pieces[row], encoded[row], question, answers))
     return asked
 
