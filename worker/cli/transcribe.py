@@ -19,7 +19,7 @@ PRUNE = 5.0
 
 
 class DecoderName(StrEnum):
-    """How to search."""
+    """Search method."""
 
     greedy = "greedy"
     beam = "beam"
@@ -36,7 +36,7 @@ class HeadName(StrEnum):
 
 
 class TimestampsName(StrEnum):
-    """Whether the decoder writes times among its tokens."""
+    """Whether the decoder emits timestamp tokens."""
 
     auto = "auto"
     on = "on"
@@ -44,14 +44,14 @@ class TimestampsName(StrEnum):
 
 
 class ScoresName(StrEnum):
-    """How scores are added up."""
+    """How scores are summed."""
 
     float = "float"
     fixed = "fixed"
 
 
 class FormatName(StrEnum):
-    """What to print."""
+    """Output format."""
 
     json = "json"
     txt = "txt"
@@ -73,7 +73,7 @@ class LatticeName(StrEnum):
 
 
 class PruningName(StrEnum):
-    """When language model and phrases have their say."""
+    """When language model and phrases are fused."""
 
     late = "late"
     early = "early"
@@ -88,79 +88,90 @@ class ContextName(StrEnum):
 
 LatticeForm = Annotated[
     LatticeName | None,
-    typer.Option(help="Add each chunk's lattice to the JSON; --format lattice or kaldi prints it alone."),
+    typer.Option(
+        help="Add the lattice of each chunk to the JSON. --format lattice or kaldi prints lattices alone."
+    ),
 ]
 Prune = Annotated[
     float | None,
-    typer.Option(min=0, help="How far behind the best path a lattice reaches, natural logarithm; 5."),
+    typer.Option(min=0, help="Pruning beam of lattices, in natural logarithm. Default: 5."),
 ]
 # What attention decoders take.
 Patience = Annotated[
-    float, typer.Option(help="A beam ends with beam x patience finished hypotheses (attention decoders).")
+    float, typer.Option(help="Stop the beam at beam x patience finished hypotheses (attention decoders).")
 ]
 LengthPenalty = Annotated[
     float | None,
-    typer.Option(help="Alpha of ((5 + tokens) / 6)^alpha, which ranks hypotheses; by default the mean."),
+    typer.Option(
+        help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha. Default: by mean score."
+    ),
 ]
-Language = Annotated[str | None, typer.Option(help="The language spoken, such as en; detected by default.")]
+Language = Annotated[str | None, typer.Option(help="Language spoken, such as en. Default: detect it.")]
 Task = Annotated[
     Literal["transcribe", "translate"],
-    typer.Option(help="Write what is said, or its English translation."),
+    typer.Option(help="Transcribe, or translate into English."),
 ]
 Timestamps = Annotated[
-    TimestampsName, typer.Option(help="Let an attention decoder write times; auto asks with and without.")
+    TimestampsName,
+    typer.Option(help="Decode with timestamp tokens (attention decoders); auto decodes with and without."),
 ]
 
 
 def transcribe(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to transcribe.")],
-    model: Annotated[str, typer.Option(help="A model's folder, a .nemo file or a hub id.")],
-    decoder: Annotated[DecoderName, typer.Option(help="How to search.")] = DecoderName.greedy,
-    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept by the beam search.")] = 4,
-    nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to report.")] = 1,
-    head: Annotated[HeadName, typer.Option(help="Which head to search.")] = HeadName.auto,
-    beta: Annotated[float, typer.Option(help="What a CTC head's beam adds for each token.")] = 0.0,
+    model: Annotated[
+        str, typer.Option(help="Folder of a model, a .nemo file, a name in the catalogue or a hub id.")
+    ],
+    decoder: Annotated[DecoderName, typer.Option(help="Search method.")] = DecoderName.greedy,
+    beam: Annotated[int, typer.Option(min=1, help="Beam width.")] = 4,
+    nbest: Annotated[int, typer.Option(min=1, help="Number of hypotheses to report.")] = 1,
+    head: Annotated[
+        HeadName, typer.Option(help="Head to search. auto prefers TDT, then RNNT, CTC, attention.")
+    ] = HeadName.auto,
+    beta: Annotated[float, typer.Option(help="Bonus for each token in the beam search of a CTC head.")] = 0.0,
     scores: Annotated[
-        ScoresName, typer.Option(help="How scores are added up: float32, or Q16.16 fixed point.")
+        ScoresName, typer.Option(help="Sum scores in float32 or in Q16.16 fixed point.")
     ] = ScoresName.float,
     alternatives: Annotated[
-        int, typer.Option(min=0, help="Other words that the beam heard in place of each one.")
+        int, typer.Option(min=0, help="Number of alternatives to report for each word.")
     ] = 0,
     lattice: LatticeForm = None,
     prune: Prune = None,
     lm: Annotated[
-        Path | None, typer.Option(help="An n-gram language model over the model's tokens, an ARPA file.")
+        Path | None, typer.Option(help="ARPA file of an n-gram language model over the model's tokens.")
     ] = None,
-    alpha: Annotated[float, typer.Option(help="The language model's weight.")] = 0.3,
+    alpha: Annotated[float, typer.Option(help="Weight of the language model.")] = 0.3,
     lm_blanks: Annotated[
-        bool, typer.Option("--lm-blanks", help="Let the language model have a say in blanks too.")
+        bool, typer.Option("--lm-blanks", help="Apply the language model to blanks too.")
     ] = False,
     boost: Annotated[
-        list[str] | None, typer.Option(metavar="PHRASE", help="Favour a phrase; repeat.")
+        list[str] | None, typer.Option(metavar="PHRASE", help="Phrase to boost; repeat for several.")
     ] = None,
-    boost_file: Annotated[Path | None, typer.Option(help="Favour phrases, one a line.")] = None,
-    boost_weight: Annotated[float, typer.Option(help="How much phrases are favoured.")] = 1.0,
+    boost_file: Annotated[Path | None, typer.Option(help="File of phrases to boost, one per line.")] = None,
+    boost_weight: Annotated[float, typer.Option(help="Weight of boosted phrases.")] = 1.0,
     pruning: Annotated[
         PruningName,
-        typer.Option(help="Fuse before the beam is cut (late) or only order what is left (early)."),
+        typer.Option(help="Fuse before the beam is pruned (late) or after (early)."),
     ] = PruningName.late,
     context: Annotated[
         ContextName,
-        typer.Option(help="Let language model and phrases go on from chunk to chunk (job), one at a time."),
+        typer.Option(help="Reset language model and phrases at each chunk, or carry them through the file."),
     ] = ContextName.chunk,
     patience: Patience = 1.0,
     length_penalty: LengthPenalty = None,
     language: Language = None,
     task: Task = "transcribe",
     timestamps: Timestamps = TimestampsName.auto,
-    prompt: Annotated[str, typer.Option(help="Text that came before the recording.")] = "",
-    hotwords: Annotated[str, typer.Option(help="Words to expect, for an attention decoder.")] = "",
+    prompt: Annotated[str, typer.Option(help="Text that precedes the recording.")] = "",
+    hotwords: Annotated[str, typer.Option(help="Words to expect (attention decoders).")] = "",
     chunk: Annotated[
-        bool, typer.Option(help="Cut at silences; --no-chunk decodes all files whole, as one batch.")
+        bool,
+        typer.Option(help="Split at silences. --no-chunk decodes each file whole, all files as one batch."),
     ] = True,
-    form: Annotated[FormatName, typer.Option("--format", help="What to print.")] = FormatName.json,
+    form: Annotated[FormatName, typer.Option("--format", help="Output format.")] = FormatName.json,
 ) -> None:
-    """Transcribe recordings here and now; a bad file fails alone and the exit code is 1 at the end."""
+    """Transcribe files without a queue. A file that fails does not stop the others; the exit code is then
+    1."""
     # The BLAS must be there before MLX, which comes in with worker.local.transcribe.
     preload_blas()
     from worker.local.transcribe import transcribe_files
@@ -194,24 +205,24 @@ def transcribe(
 
 
 def _reach(form: FormatName, lattice: LatticeName | None, prune: float | None) -> float | None:
-    """What lattices are pruned to, None where none is asked for. Raises InvalidRequest."""
+    """The pruning beam of lattices, None if there are to be none. Raises InvalidRequest."""
     alone = form in (FormatName.lattice, FormatName.kaldi)
     if lattice is not None and form is not FormatName.json:
-        raise InvalidRequest("--lattice goes into the JSON; --format lattice or kaldi prints lattices alone")
+        raise InvalidRequest("--lattice needs --format json; --format lattice or kaldi prints lattices alone")
     if lattice is None and not alone:
         if prune is not None:
-            raise InvalidRequest("--prune says how far a lattice reaches: ask for one by --lattice")
+            raise InvalidRequest("--prune needs --lattice, or --format lattice or kaldi")
         return None
     return PRUNE if prune is None else prune
 
 
 def _phrases(path: Path | None) -> tuple[str, ...]:
-    """The lines of a file. Raises InvalidRequest where it is none."""
+    """The lines of a text file. Raises InvalidRequest."""
     if path is None:
         return ()
     try:
         return tuple(line for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"{path}: not a text in UTF-8") from error
+        raise InvalidRequest(f"{path}: not UTF-8 text") from error
     except OSError as error:
         raise InvalidRequest(f"{path}: the phrases cannot be read: {error.strerror}") from error

@@ -79,7 +79,7 @@ def test_a_home_has_one_stack_at_a_time_and_says_where(tmp_path: Path) -> None:
         assert find_running(tmp_path) is None
         lock.announce(running)
         assert find_running(tmp_path) == running
-        with pytest.raises(Conflict, match="runs already"), RunLock(tmp_path):
+        with pytest.raises(Conflict, match="already running"), RunLock(tmp_path):
             pass
         assert find_running(tmp_path) == running
     assert lock_holder(tmp_path) is None
