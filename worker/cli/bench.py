@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.transcribe import DecoderName
+from worker.cli.options import DecoderName
 
 
 def bench(
