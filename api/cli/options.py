@@ -63,6 +63,13 @@ class Search:
         Literal["chunk", "job"] | None,
         typer.Option(help="Let language model and phrases go on from chunk to chunk (job)."),
     ] = None
+    speech_detector: Annotated[
+        bool | None,
+        typer.Option(
+            "--speech-detector/--no-speech-detector",
+            help="Do not decode where nobody speaks, and drop what was invented there.",
+        ),
+    ] = None
     scores: Annotated[
         Literal["float", "fixed"] | None, typer.Option(help="Add scores up as floats or in fixed point.")
     ] = None

@@ -158,6 +158,13 @@ def transcribe(
     chunk: Annotated[
         bool, typer.Option(help="Cut at silences; --no-chunk decodes all files whole, as one batch.")
     ] = True,
+    speech_detector: Annotated[
+        bool,
+        typer.Option(
+            "--speech-detector/--no-speech-detector",
+            help="Do not decode where nobody speaks, and drop what was invented there.",
+        ),
+    ] = True,
     form: Annotated[FormatName, typer.Option("--format", help="What to print.")] = FormatName.json,
 ) -> None:
     """Transcribe recordings here and now; a bad file fails alone and the exit code is 1 at the end."""
@@ -187,7 +194,9 @@ def transcribe(
     speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
-    results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
+    results = transcribe_files(
+        files, model, options, chunk=chunk, ask=ask, carries=carries, detector=speech_detector
+    )
     typer.echo(render_results(results, form.value, lattice and lattice.value))
     if any(result.error for result in results):
         raise typer.Exit(1)

@@ -2,9 +2,9 @@
 
 Owns the network and its state between blocks; leaves what the probabilities mean to `worker.speech.spans`.
 numpy alone, so it runs beside the engine or in any other process. All but one LSTM cell needs no state and is
-computed for many frames at once; the cell steps through time for all recordings of a call together. Frames are
-computed in groups of one size, the last one filled up: the bits of a matrix product depend on its shape, and a
-stream's probabilities must not depend on the blocks it came in (law 7).
+computed for many frames at once; the cell steps through time for all recordings of a call together. Frames
+are computed in groups of one size, the last one filled up: the bits of a matrix product depend on its shape,
+and a stream's probabilities must not depend on the blocks it came in (law 7).
 
 Source: github.com/snakers4/silero-vad, release 6.2.3, the file `silero_vad_16k_op15.onnx` (the release's own
 safetensors file holds other weights). Tensors: models/silero-vad/README.md.
