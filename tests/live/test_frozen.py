@@ -24,7 +24,7 @@ from spool.store.queue.leases import Claim
 from spool.store.queue.outbox import SweepLimits, sweep
 from spool.store.queue.scheduler import ClaimRequest, claim_next
 from spool.tables import turn_charges, turns
-from tests.faults.half_open import HalfOpenProxy
+from ops.soak.half_open import HalfOpenProxy
 from tests.spool.store.choosing import finish
 
 JOBS = 120
