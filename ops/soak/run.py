@@ -48,7 +48,7 @@ from spool.tables import chunks, cost_lines, event_inbox, jobs
 
 WORKERS = ("alpha", "beta")
 STALL_SECONDS = 300.0
-MODELS = {"demo-tdt": str(Path(__file__).parents[2] / "models" / "demo"), "tones": "sleep=0.05"}
+MODELS = {"demo-tdt": str(Path(__file__).parents[2] / "models" / "demo"), "tones": "sleep=0.2"}
 
 
 @dataclass
@@ -296,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pause", type=float, default=6.0, help="the longest pause between two faults, s")
     parser.add_argument("--rate", type=float, default=2.0, help="jobs a second by each of three submitters")
     parser.add_argument("--most-open", type=int, default=40, help="jobs that wait for their end")
-    parser.add_argument("--long-each", type=int, default=50, help="one recording in so many is long")
+    parser.add_argument("--long-each", type=int, default=20, help="one recording in so many is long")
     parser.add_argument("--long-seconds", type=float, default=300.0)
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
     parser.add_argument("--objects", choices=("s3", "folder"), default="s3")

@@ -121,6 +121,8 @@ class Settings(BaseModel):
     """How far a worker's clock may differ from the database's; S3 rejects signatures 15 minutes off."""
     unwell_retry_seconds: Seconds = 60.0
     """How often an unwell worker checks whether it can return to service."""
+    model_grace_seconds: Seconds = 3600.0
+    """How long jobs wait for a model that no worker of their pool can load; then they fail."""
     unwell_exit: bool = False
     """Whether an unwell worker exits with code 1 instead, for its supervisor."""
     max_job_seconds: Seconds = 24 * 3600.0

@@ -76,7 +76,7 @@ class SecretBox:
 
 
 def secret_box(settings: "Settings") -> SecretBox:
-    """The box of these settings; without `SPOOL_SECRET_KEY` its key is a file of the home, made if need be."""
+    """The box of these settings. Without `SPOOL_SECRET_KEY` its key is a file of the home, made once."""
     if settings.secret_key is not None:
         return SecretBox(tuple(settings.secret_key.get_secret_value().replace(",", " ").split()))
     return SecretBox((_key_of(settings.home),))

@@ -136,7 +136,9 @@ def reencrypt_secrets(tx: Connection, box: SecretBox) -> int:
             if (own, old) != (webhook.secret, webhook.old_secret):
                 # Unless somebody rotated it meanwhile.
                 same = (webhooks.c.id == webhook.id, webhooks.c.secret == webhook.secret)
-                changed += tx.execute(update(webhooks).where(*same).values(secret=own, old_secret=old)).rowcount
+                changed += tx.execute(
+                    update(webhooks).where(*same).values(secret=own, old_secret=old)
+                ).rowcount
     return changed
 
 

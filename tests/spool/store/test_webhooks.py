@@ -165,7 +165,9 @@ def test_secrets_are_encrypted_and_move_to_a_new_key(db: Database) -> None:
     new = webhooks.NewWebhook("alpha", "https://example.org/", EVENT_TYPES)
     with db.begin() as tx:
         mine, secret = webhooks.create_webhook(tx, new, BOX)
-        other, others_secret = webhooks.create_webhook(tx, new, SecretBox(("a key of somebody else's process",)))
+        other, others_secret = webhooks.create_webhook(
+            tx, new, SecretBox(("a key of somebody else's process",))
+        )
     both = SecretBox(("the key that comes after the first", "a key that is long enough for this"))
     with db.begin() as tx:
         stored = set(tx.scalars(select(rows.c.secret)))
