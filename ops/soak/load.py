@@ -118,6 +118,7 @@ class Load:
     stop: threading.Event = field(default_factory=threading.Event)
     """Submit nothing more; what was begun is still seen through."""
     abort: threading.Event = field(default_factory=threading.Event)
+    _turns: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _threads: list[threading.Thread] = field(default_factory=list)
 
@@ -147,9 +148,9 @@ class Load:
                 continue
             with self._lock:
                 first = self._next()
-                named = (
-                    [] if first.long or len(self.submitted) % 2 else [self._next() for _ in range(LINES - 1)]
-                )
+                self._turns += 1
+                is_manifest = self._turns % LINES == 0 and not first.long
+                named = [self._next() for _ in range(LINES - 1)] if is_manifest else []
             began = time.monotonic()
             if named:
                 self._manifest([first, *named])

@@ -94,7 +94,7 @@ class Soak:
                 due = time.monotonic() + planned.pause
             elif now - shown > 10:
                 shown = now
-                self._say(f"{len(self.injected)} faults")
+                self.say(f"{len(self.injected)} faults")
             if now - self.changed > STALL_SECONDS or self.load.broken:
                 self.load.stop.set()
                 self.load.abort.set()
@@ -119,9 +119,10 @@ class Soak:
         self.changed = time.monotonic()
         self.ended = self._count()
         self.injected.append(Injected(planned, done, at - self.began, took, self.ended))
-        self._say(f"{planned.fault} {done}".strip())
+        self.say(f"{planned.fault} {done}".strip())
 
-    def _say(self, words: str) -> None:
+    def say(self, words: str) -> None:
+        """Print a line of the run's log."""
         now = time.monotonic() - self.began
         print(f"[{now:5.0f} s] {self.ended:5} of {len(self.load.submitted)} ended · {words}", flush=True)
 
@@ -234,6 +235,7 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
             print("\n".join(stack.log.read_text().splitlines()[-40:]) if stack.log else "", file=sys.stderr)
         raise
     seconds = time.monotonic() - soak.began
+    soak.say("all ended; now everything is verified")
     _settle(stack)
     supervisor.stop()
     assert answers(url) or stack.serve(port=int(url.rpartition(":")[2]))
