@@ -225,8 +225,8 @@ async def _posted(client: httpx.AsyncClient, taken: Taken, box: SecretBox) -> An
     """Send it once, signed with the present time. Only the status of the answer is read."""
     try:
         keys = [box.decrypt(secret) for secret in taken.secrets]
-    except SecretUnreadable as error:
-        return Answer(None, error.message)
+    except SecretUnreadable as unreadable:
+        return Answer(None, unreadable.message)
     body, timestamp = taken.delivery.body.encode(), int(time.time())
     headers = {
         "content-type": "application/json",

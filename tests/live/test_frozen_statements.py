@@ -178,9 +178,7 @@ def test_nobody_waits_for_a_process_that_froze(name: str, freezer: Freezer, post
             f"{name}, frozen after statement {after}"
         )
         p99 = sorted(others.waits)[int(0.99 * len(others.waits))]
-        print(
-            f"{name}, frozen after statement {after}: {freezer.claims_beside} claims beside it, p99 {p99:.2f} s"
-        )
+        print(f"{name}, frozen after {after}: {freezer.claims_beside} claims beside it, p99 {p99:.2f} s")
     assert after > 1
     with Others(postgres_url), db.read() as tx:
         began = time.monotonic()
