@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from spool.domain.transcript import NbestText
 from spool.errors import (
     JobCancelled,
     LeaseLost,
@@ -30,12 +29,11 @@ from spool.store.queue.leases import Claim, renew_lease
 from spool.store.queue.scheduler import goes_before
 from worker.audio import SAMPLE_RATE
 from worker.decode.types import CONTEXT_TOKENS, Hypothesis, UtteranceResult
-from worker.decode.words import SCORE_DIGITS
 from worker.jobs.lease import Lease
 from worker.jobs.request import JobRequest
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
-from worker.jobs.transcript import DecodedChunk
+from worker.jobs.transcript import DecodedChunk, decoded_chunk
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
@@ -75,41 +73,21 @@ class TokenContext:
         return tuple(heard for heard in self._tails.get(piece.channel, ()) if heard[1] < piece.start)
 
 
-def chunk_of(piece: ChunkSpan, result: UtteranceResult | None) -> SavedChunk:
-    """The piece with its words, in seconds of the recording; without a result it is silence."""
-    offset, last = piece.start / SAMPLE_RATE, piece.end / SAMPLE_RATE
-    words = tuple(
-        word.model_copy(
-            update={
-                # A model's last frame may reach a little beyond the audio.
-                "start": min(round(word.start + offset, 3), last),
-                "end": min(round(word.end + offset, 3), last),
-                "channel": piece.channel,
-            }
-        )
-        for word in (result.words if result else ())
-    )
+def saved_chunk(chunk: DecodedChunk, engine_ns: int) -> SavedChunk:
+    """The chunk as it is saved."""
+    span = chunk.span
     return SavedChunk(
-        index=piece.index,
-        channel=piece.channel,
-        core_start=piece.core_start,
-        core_end=piece.core_end,
-        start=piece.start,
-        end=piece.end,
-        words=words,
-        engine_ns=0 if result is None else result.engine_ns,
+        index=span.index,
+        channel=span.channel,
+        core_start=span.core_start,
+        core_end=span.core_end,
+        start=span.start,
+        end=span.end,
+        words=chunk.words,
+        engine_ns=engine_ns,
         attempt=0,
-        nbest=_nbest(result) if result else (),
-        lattice=result.lattice.moved(offset, piece.channel) if result and result.lattice else None,
-    )
-
-
-def _nbest(result: UtteranceResult) -> tuple[NbestText, ...]:
-    """The hypotheses, if more than one was requested; scores are rounded so that they do not depend on the
-    batch."""
-    return tuple(
-        NbestText(text=text, score=round(hypothesis.score, SCORE_DIGITS))
-        for text, hypothesis in zip(result.texts, result.hypotheses, strict=False)
+        nbest=chunk.nbest,
+        lattice=chunk.lattice,
     )
 
 
@@ -355,7 +333,8 @@ class Attempt:
         if result is not None and self.info is not None and self.request.carries:
             frame = self.info.frame_seconds * SAMPLE_RATE
             tail = self._token_context.after(piece, result.hypotheses[0], frame)
-        chunk = replace(chunk_of(piece, result), attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
+        saved = saved_chunk(decoded_chunk(piece, result), engine_ns)
+        chunk = replace(saved, attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
         failpoint("save.begun")
         try:
             retry_storage(

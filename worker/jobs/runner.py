@@ -24,7 +24,7 @@ from pathlib import Path
 import structlog
 
 from spool.domain.jobs import JobState
-from spool.domain.transcript import AudioFacts, ModelFacts, Transcript
+from spool.domain.transcript import ModelFacts, Transcript
 from spool.domain.worker_stats import REFUSED
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
 from spool.failpoints import failpoint
@@ -40,7 +40,7 @@ from spool.store.queue.leases import (
     set_progress,
 )
 from spool.tracing import current, span
-from worker.audio import AudioStream, open_audio
+from worker.audio import open_audio
 from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack, TurnOver
 from worker.jobs.claim import claimed_next
 from worker.jobs.lease import Lease
@@ -49,7 +49,7 @@ from worker.jobs.request import JobRequest, job_request_of
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.tracing import attempted
-from worker.jobs.transcript import transcript_of
+from worker.jobs.transcript import audio_facts, transcript_of
 from worker.jobs.verdict import Verdict, is_suspect, judge
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import ChunkOptions, plan_channels
@@ -163,7 +163,7 @@ class JobRunner:
                 self._job.id,
                 attempt.heard,
                 audio.samples_read,
-                _audio_facts(self._job.name, audio),
+                audio_facts(self._job.name, audio),
                 ModelFacts(name=info.name, sha256=info.sha256),
                 self._job.options.model_dump(mode="json"),
                 _language_model(self._job.options.language_model, info),
@@ -329,14 +329,3 @@ class JobRunner:
 
 def _language_model(name: str | None, info: ModelInfo) -> ModelFacts | None:
     return ModelFacts(name=name, sha256=info.language_model) if name and info.language_model else None
-
-
-def _audio_facts(name: str, audio: AudioStream) -> AudioFacts:
-    return AudioFacts(
-        name=name,
-        format=audio.source_format,
-        sample_rate=audio.source_rate,
-        channels=audio.source_channels,
-        duration=audio.samples_read / audio.sample_rate,
-        warnings=tuple(audio.warnings),
-    )

@@ -1,10 +1,11 @@
 """From the chunks of one recording to its transcript: stitched words, segments, and what was covered (law 6).
 
-Pure: knows numbers and words; knows no audio, no engine and no store.
+Knows numbers and words; knows no engine and no store.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pydantic import JsonValue
 
@@ -20,7 +21,9 @@ from spool.domain.transcript import (
     Word,
 )
 from spool.errors import SpoolError
-from worker.audio import SAMPLE_RATE
+from worker.audio import SAMPLE_RATE, AudioStream
+from worker.decode.types import Hypothesis
+from worker.decode.words import SCORE_DIGITS
 from worker.segmentation.segments import segments_of
 from worker.segmentation.spans import ChunkSpan
 from worker.segmentation.stitch import ChunkWords, stitch
@@ -35,6 +38,51 @@ class DecodedChunk:
     words: tuple[Word, ...]
     nbest: tuple[NbestText, ...] = ()
     lattice: Lattice | None = None
+
+
+class Recognized(Protocol):
+    """What the engine answers for an utterance, with times in seconds from the utterance's start."""
+
+    @property
+    def hypotheses(self) -> tuple[Hypothesis, ...]:
+        """Best first."""
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """Of the best hypothesis."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Of each hypothesis, where more than one was asked for."""
+
+    @property
+    def lattice(self) -> Lattice | None:
+        """Where it was asked for."""
+
+
+def decoded_chunk(span: ChunkSpan, result: Recognized | None) -> DecodedChunk:
+    """The chunk with its words, in seconds of the recording; without a result it is silence. Scores are
+    rounded so that they do not depend on the batch."""
+    if result is None:
+        return DecodedChunk(span, ())
+    offset, last = span.start / SAMPLE_RATE, span.end / SAMPLE_RATE
+    words = tuple(
+        word.model_copy(
+            update={
+                # A model's last frame may reach a little beyond the audio.
+                "start": min(round(word.start + offset, 3), last),
+                "end": min(round(word.end + offset, 3), last),
+                "channel": span.channel,
+            }
+        )
+        for word in result.words
+    )
+    nbest = tuple(
+        NbestText(text=text, score=round(hypothesis.score, SCORE_DIGITS))
+        for text, hypothesis in zip(result.texts, result.hypotheses, strict=False)
+    )
+    lattice = result.lattice and result.lattice.moved(offset, span.channel)
+    return DecodedChunk(span, words, nbest, lattice)
 
 
 def transcript_of(
@@ -75,6 +123,18 @@ def _nbest_of(item: DecodedChunk) -> ChunkNbest:
         end=place.end / SAMPLE_RATE,
         channel=place.channel,
         hypotheses=item.nbest,
+    )
+
+
+def audio_facts(name: str, audio: AudioStream) -> AudioFacts:
+    """What the recording turned out to be, once all of it was read."""
+    return AudioFacts(
+        name=name,
+        format=audio.source_format,
+        sample_rate=audio.source_rate,
+        channels=audio.source_channels,
+        duration=audio.samples_read / audio.sample_rate,
+        warnings=tuple(audio.warnings),
     )
 
 
