@@ -25,6 +25,7 @@ import structlog
 
 from spool.domain.jobs import JobState
 from spool.domain.transcript import ModelFacts, Transcript
+from spool.domain.worker_stats import REFUSED
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
@@ -271,7 +272,7 @@ class JobRunner:
         if verdict.blames_worker:
             model = self._job.options.model
             self._context.health.job_failed(self._job.id, model, error.message, proven=verdict.proven)
-        return ending
+        return REFUSED if ending == "handed back" else ending
 
     def _end_error(self, error: SpoolError) -> str:
         self.code = error.code
