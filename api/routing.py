@@ -63,6 +63,7 @@ ROUTES = (
     Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
     # The scope submit is enough here, though the answer is a transcript.
     Route("POST", "/audio/transcriptions", openai.transcribe, SUBMIT, page_docs.TRANSCRIBE),
+    Route("POST", "/audio/translations", openai.translate, SUBMIT, page_docs.TRANSLATE),
     Route("POST", "/batches", batches.create, SUBMIT, batch_docs.CREATE),
     Route("GET", "/batches", batches.listed, READ, batch_docs.LIST),
     Route("GET", _BATCH, batches.one, READ, batch_docs.ONE),

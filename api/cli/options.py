@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import typer
 
 from api.cli.completion import complete_model
+from spool.domain.options import language_of_text
 from spool.domain.priority import PriorityName
 from spool.errors import InvalidRequest
 
@@ -79,9 +80,42 @@ class Search:
         Literal["float", "fixed"] | None, typer.Option(help="Sum scores in float32 or in fixed point.")
     ] = None
 
+    language: Annotated[
+        str | None,
+        typer.Option(
+            help="Language spoken, such as en; en,de chooses among these. Default: auto (detect it)."
+        ),
+    ] = None
+    task: Annotated[
+        Literal["transcribe", "translate"] | None,
+        typer.Option(help="Transcribe, or translate into English (models that can)."),
+    ] = None
+    timestamps: Annotated[
+        Literal["auto", "on", "off"] | None,
+        typer.Option(
+            help="Decode with timestamp tokens (attention decoders); auto decodes with and without."
+        ),
+    ] = None
+    prompt: Annotated[
+        str | None, typer.Option(help="Text that precedes the recording (attention decoders).")
+    ] = None
+    hotwords: Annotated[str | None, typer.Option(help="Words to expect (attention decoders).")] = None
+    patience: Annotated[
+        float | None,
+        typer.Option(help="Stop the beam at beam x patience finished hypotheses (attention decoders)."),
+    ] = None
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha (attention decoders)."
+        ),
+    ] = None
+
     def to_request(self) -> dict[str, Any]:
         """The `options` of the request, as far as they were given. Raises InvalidRequest."""
         chosen = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.language is not None:
+            chosen["language"] = language_of_text(self.language) or "auto"
         boost = boost_of(chosen.pop("boost"), chosen.pop("boost_file"), chosen.pop("boost_weight"))
         chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
         return {name: value for name, value in chosen.items() if value is not None}

@@ -64,7 +64,15 @@ _FORM: Words = {
             "type": "array",
             "items": {"type": "string", "enum": ["word", "segment"]},
         },
-        "prompt": {"type": "string", "description": "Words and phrases to favour, separated by commas."},
+        "language": {
+            "type": "string",
+            "description": "The language spoken, such as `en`. Default: detect it.",
+        },
+        "prompt": {
+            "type": "string",
+            "description": "Text that came before, for attention decoders (Whisper); for other models words "
+            "and phrases to favour, separated by commas.",
+        },
     },
 }
 
@@ -106,3 +114,5 @@ TRANSCRIBE: Words = {
         "disk_full",
     ),
 }
+
+TRANSLATE: Words = TRANSCRIBE | {"summary": "Translate into English (compatible with OpenAI's API)"}

@@ -52,6 +52,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
             updated_at=job.updated_at,
         ),
         words=job.words,
+        language=job.language,
         coverage=job.coverage,
         error=JobErrorOut(code=job.error_code, message=job.error_message or "") if job.error_code else None,
         batch=job.batch_id,

@@ -21,13 +21,16 @@ from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL
 from api.submission.jobs import IdempotencyKey, create_from_upload
 from api.submission.uploads import Upload, received_upload
+from spool.catalogue.entries import load_catalogue
 from spool.domain.jobs import Job, JobState
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, InvalidRequest
 from spool.formats import CONTENT_TYPES, render
 from spool.objects.integrity import read_verified
+from spool.settings import Settings
 from spool.store.jobs import cancel_job
 
+Task = Literal["transcribe", "translate"]
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 FORMATS: tuple[ResponseFormat, ...] = get_args(ResponseFormat)
 # What that API's clients send as the model when they know no other.
@@ -44,6 +47,8 @@ PARTS = frozenset(
         "include[]",
     }
 )
+# Families whose decoder reads text that came before.
+PROMPTED = frozenset({"whisper", "canary"})
 MAX_BYTES = 100 * 2**20
 WAIT_SECONDS = 900.0
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 1.0
@@ -56,12 +61,28 @@ async def transcribe(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Transcribe a recording and answer with its words, as OpenAI's `/v1/audio/transcriptions` does."""
+    return await _answered(request, services, caller, idempotency_key, "transcribe")
+
+
+async def translate(
+    request: Request,
+    services: ServicesDep,
+    caller: CallerDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Answer with a recording's words in English, as OpenAI's `/v1/audio/translations` does."""
+    return await _answered(request, services, caller, idempotency_key, "translate")
+
+
+async def _answered(
+    request: Request, services: Services, caller: Principal, idempotency_key: str | None, task: Task
+) -> Response:
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Problem(415, "unsupported_media_type", "Send multipart/form-data with the part `file`.")
     limit = min(MAX_BYTES, services.settings.upload_max_bytes)
     async with received_upload(request, services.upload_folder, limit, PARTS, SMALL.size) as upload:
         form, granularities = _asked(upload)
-        wanted = replace(upload, parts={"request": (_job_request(upload, services),)})
+        wanted = replace(upload, parts={"request": (_job_request(upload, services, task),)})
         created, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, idempotency_key)
     services.sweeper.wake()
     try:
@@ -91,16 +112,30 @@ def _asked(upload: Upload) -> tuple[ResponseFormat, frozenset[str]]:
     return form, granularities
 
 
-def _job_request(upload: Upload, services: Services) -> bytes:
-    """The job that the form asks for. A `prompt` becomes phrases to favour: that is what it is used for."""
+def _job_request(upload: Upload, services: Services, task: Task) -> bytes:
+    """The job that the form asks for. A `prompt` is one where the model reads prompts; for others it becomes
+    phrases to favour, which is what it is used for. What the model cannot do fails the job, by name."""
     model = _text(upload, "model")
     options: dict[str, Any] = {}
     if model and (model not in ITS_MODELS or model in services.settings.models):
         options["model"] = model
-    phrases = [phrase.strip() for phrase in _text(upload, "prompt").split(",") if phrase.strip()]
-    if phrases:
+    if task != "transcribe":
+        options["task"] = task
+    if language := _text(upload, "language"):
+        options["language"] = language
+    prompt = _text(upload, "prompt").strip()
+    phrases = [phrase.strip() for phrase in prompt.split(",") if phrase.strip()]
+    if prompt and reads_prompts(services.settings, options.get("model")):
+        options["prompt"] = prompt
+    elif phrases:
         options |= {"decoder": "beam", "boost": {"phrases": phrases}}
     return json.dumps({"options": options, "name": upload.name}).encode()
+
+
+def reads_prompts(settings: Settings, model: str | None) -> bool:
+    """Whether the model, by default the server's, is one of the catalogue's with an attention decoder."""
+    place, catalogue = settings.models.get(model or settings.default_model, ""), load_catalogue()
+    return catalogue.has(place) and catalogue.find(place).family in PROMPTED
 
 
 def _texts(upload: Upload, name: str) -> list[str]:
@@ -158,8 +193,11 @@ def _answer(
         return Response(render(transcript, form), headers=headers, media_type=CONTENT_TYPES[form])
     body: dict[str, Any] = {"text": transcript.text}
     if form == "verbose_json":
-        # `language` is part of that form; models here do not tell one.
-        body = {"task": "transcribe", "language": "", "duration": transcript.audio.duration} | body
+        body = {
+            "task": transcript.options.get("task", "transcribe"),
+            "language": transcript.language or "",  # where the model tells
+            "duration": transcript.audio.duration,
+        } | body
         if "word" in granularities:
             body["words"] = [
                 {"word": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}

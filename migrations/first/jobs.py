@@ -98,6 +98,7 @@ def _jobs() -> None:
         sa.Column("transcript_sha256", sa.String(length=64)),
         sa.Column("coverage", sa.Double()),
         sa.Column("words", sa.Integer()),
+        sa.Column("language", sa.String(length=8)),
         sa.Column("batch_id", sa.String(length=40)),
         sa.Column("batch_line", sa.Integer()),
         sa.Column("custom_id", sa.String(length=200)),
@@ -321,6 +322,7 @@ def _chunks() -> None:
         sa.Column("nbest", sa.JSON(none_as_null=True)),
         sa.Column("tail", sa.JSON(none_as_null=True)),
         sa.Column("lattice", sa.JSON(none_as_null=True)),
+        sa.Column("language", sa.JSON(none_as_null=True)),
         sa.CheckConstraint(
             "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample",
             name=op.f("ck_chunks_span"),

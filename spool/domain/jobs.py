@@ -99,6 +99,8 @@ class Job:
     """Share of the samples that a chunk's core covered, 0 to 1."""
     words: int | None
     """How many words the transcript has."""
+    language: str | None
+    """What is spoken for most of the time, where the model tells."""
     batch_id: str | None = None
     batch_line: int | None = None
     """Its line in the batch's manifest, or its position in the listing of a prefix or folder, from 1."""

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -95,6 +96,31 @@ class KeptBoost(BaseModel):
     count: Annotated[int, Field(description="The number of phrases.")]
     sha256: Annotated[str, Field(description="The digest of the list, the same in any order of phrases.")]
     weight: float
+
+
+def parse_language(value: object) -> object:
+    """One form for each choice of languages: None for `auto`, a code, or codes in order, each once."""
+    if value == "auto":
+        return None
+    if isinstance(value, list | tuple | set) and all(isinstance(code, str) for code in value):
+        codes = tuple(sorted(set(value)))
+        return codes[0] if len(codes) == 1 else codes
+    return value
+
+
+def language_of_text(text: str | None) -> str | tuple[str, ...] | None:
+    """What a command line's `auto`, `de` or `de,fr` asks for."""
+    codes = tuple(sorted({code.strip() for code in (text or "auto").split(",") if code.strip()}))
+    if codes in ((), ("auto",)):
+        return None
+    return codes[0] if len(codes) == 1 else codes
+
+
+LanguageCode = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
+Language = Annotated[
+    LanguageCode | Annotated[tuple[LanguageCode, ...], Field(min_length=2, max_length=20)] | None,
+    BeforeValidator(parse_language),
+]
 
 
 class _Options(BaseModel):
@@ -181,10 +207,10 @@ class _Options(BaseModel):
         ),
     ] = "float"
     language: Annotated[
-        str | None,
+        Language,
         Field(
-            pattern="^[a-z]{2,3}$",
-            description="The language spoken, such as `en`; null lets the model detect it in each chunk.",
+            description='The language spoken, such as `en`; a list such as `["de", "fr"]` lets the model '
+            "choose among these in each chunk, null or `auto` among all it knows."
         ),
     ] = None
     task: Annotated[

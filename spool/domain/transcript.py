@@ -152,6 +152,27 @@ class SpeechSpan(_Record):
     channel: int = 0
 
 
+class ChunkLanguage(_Record):
+    """The language that one chunk was read in, and the likeliest ones with their probabilities; none where
+    nobody asked the model to detect it."""
+
+    code: str
+    probabilities: dict[str, Share] = {}
+
+
+class LanguageSpan(_Record):
+    """The language of one chunk, smoothed over the recording. `probability`: what the model gave it there,
+    None where the language was given. `read_as`: the language that the chunk was read in, where it is
+    another."""
+
+    start: Seconds
+    end: Seconds
+    channel: int = 0
+    language: str
+    probability: Annotated[Share | None, Field(exclude_if=lambda value: value is None)] = None
+    read_as: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+
+
 class Gap(_Record):
     """A stretch of the recording that no chunk covered."""
 
@@ -211,3 +232,7 @@ class Transcript(_Record):
     speech: Annotated[tuple[SpeechSpan, ...], Field(exclude_if=lambda value: not value)] = ()
     """Where somebody speaks, by channel and time; the spans of a channel cover it without a gap."""
     dropped: Annotated[tuple[DroppedSegment, ...], Field(exclude_if=lambda value: not value)] = ()
+    language: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """What is spoken for most of the time; None where the model tells no language."""
+    languages: Annotated[tuple[LanguageSpan, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What is spoken in each chunk that has words, by channel and time."""

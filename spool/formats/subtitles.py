@@ -54,6 +54,13 @@ def vtt(transcript: Transcript) -> str:
     return "\n".join(blocks)
 
 
+def _written_language(transcript: Transcript) -> str:
+    """The language of the text; empty where nobody knows it."""
+    translated = transcript.options.get("task") == "translate"
+    target = transcript.options.get("translate_to") or "en"
+    return str(target) if translated else transcript.language or ""
+
+
 def ttml(transcript: Transcript) -> str:
     """TTML2 (W3C), within what IMSC 1.1's text profile allows: media times, one region, plain paragraphs."""
     many = has_channels(transcript)
@@ -61,7 +68,7 @@ def ttml(transcript: Transcript) -> str:
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<tt xmlns="http://www.w3.org/ns/ttml" xmlns:tts="http://www.w3.org/ns/ttml#styling"'
         ' xmlns:ttm="http://www.w3.org/ns/ttml#metadata" xmlns:ttp="http://www.w3.org/ns/ttml#parameter"'
-        ' ttp:timeBase="media" xml:lang="">',
+        f' ttp:timeBase="media" xml:lang={quoteattr(_written_language(transcript))}>',
         "  <head>",
         f"    <metadata><ttm:title>{_xml(transcript.audio.name)}</ttm:title></metadata>",
         "    <layout>",

@@ -194,6 +194,9 @@ class JobOut(BaseModel):
     progress: ProgressOut
     times: TimesOut
     words: int | None = Field(description="Words in the transcript, once done.")
+    language: str | None = Field(
+        None, description="Language spoken for most of the time, once done, where the model tells."
+    )
     coverage: float | None = Field(description="Share of the audio that was transcribed, 0 to 1, once done.")
     error: JobErrorOut | None
     batch: str | None = Field(None, description="The batch that it belongs to.")

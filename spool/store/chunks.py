@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, select
 
-from spool.domain.transcript import Lattice, NbestText, Word
+from spool.domain.transcript import ChunkLanguage, Lattice, NbestText, Word
 from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
@@ -26,7 +26,7 @@ class SavedChunk:
     fingerprint: of the options and weights that decoded it, None where nobody noted it. nbest: every
     hypothesis, best first, where more than one was asked for. tail: the recording's last tokens up to here,
     each with the sample it was heard at, where the next chunk's search goes on from them. lattice: in seconds
-    of the recording, where it was asked for.
+    of the recording, where it was asked for. language: what its words were read in, where the model tells.
     """
 
     index: int
@@ -42,6 +42,7 @@ class SavedChunk:
     nbest: tuple[NbestText, ...] = ()
     tail: tuple[tuple[int, int], ...] | None = None
     lattice: Lattice | None = None
+    language: ChunkLanguage | None = None
 
 
 def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) -> None:
@@ -68,6 +69,7 @@ def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) 
         "nbest": [hypothesis.model_dump(mode="json") for hypothesis in chunk.nbest] or None,
         "tail": None if chunk.tail is None else [list(pair) for pair in chunk.tail],
         "lattice": chunk.lattice and chunk.lattice.model_dump(mode="json"),
+        "language": chunk.language and chunk.language.model_dump(mode="json"),
     }
     saved = upsert(tx, chunks, row, returning=[chunks.c.number]).one_or_none()
     charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved is None)
@@ -93,6 +95,7 @@ def saved_chunks(tx: Connection, job_id: str) -> list[SavedChunk]:
             nbest=tuple(NbestText.model_validate(told) for told in row.nbest or ()),
             tail=None if row.tail is None else tuple((token, sample) for token, sample in row.tail),
             lattice=None if row.lattice is None else Lattice.model_validate(row.lattice),
+            language=None if row.language is None else ChunkLanguage.model_validate(row.language),
         )
         for row in rows
     ]

@@ -65,6 +65,7 @@ jobs = Table(
     Column("transcript_sha256", String(64)),
     Column("coverage", Double),
     Column("words", Integer),
+    Column("language", String(8)),
     # No foreign key: SQLite can neither add nor drop a column that has one.
     Column("batch_id", ID),
     Column("batch_line", Integer),
@@ -231,6 +232,7 @@ chunks = Table(
     Column("nbest", JSON(none_as_null=True)),
     Column("tail", JSON(none_as_null=True)),
     Column("lattice", JSON(none_as_null=True)),
+    Column("language", JSON(none_as_null=True)),
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
     ),

@@ -95,7 +95,10 @@ LengthPenalty = Annotated[
         help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha. Default: by mean score."
     ),
 ]
-Language = Annotated[str | None, typer.Option(help="Language spoken, such as en. Default: detect it.")]
+Language = Annotated[
+    str | None,
+    typer.Option(help="Language spoken, such as en; en,de chooses among these. Default: auto (detect it)."),
+]
 Task = Annotated[
     Literal["transcribe", "translate"],
     typer.Option(help="Transcribe, or translate into English."),

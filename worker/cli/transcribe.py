@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from spool.domain.options import language_of_text
 from spool.errors import InvalidRequest
 from worker.cli.options import (
     Alternatives,
@@ -111,7 +112,7 @@ def transcribe(
         length_penalty=length_penalty,
         fusion=fusion if fusion.asks else None,
     )
-    speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)
+    speech = SpeechOptions(language_of_text(language), task, timestamps.value, prompt, hotwords)
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
     results = transcribe_files(

@@ -116,6 +116,7 @@ class UtteranceResult:
     frames, and its share of the batch's busy time in nanoseconds. texts: of the hypotheses, where more than
     one was asked for. weights: SHA-256 of the model and of the language model that spoke. lattice: in seconds
     from the utterance's start, where it was asked for. language: which one was spoken, where the model tells.
+    languages: the likeliest ones with their probabilities, where the model was left to find out.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -127,3 +128,4 @@ class UtteranceResult:
     weights: tuple[str, str | None] = ("", None)
     lattice: Lattice | None = None
     language: str | None = None
+    languages: tuple[tuple[str, float], ...] = ()

@@ -76,6 +76,7 @@ class ModelRecognizer:
             lattice=lattice,
             language=answer.language,
             text=answer.text,
+            languages=answer.languages,
         )
 
 

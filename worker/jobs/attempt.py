@@ -89,6 +89,7 @@ def saved_chunk(chunk: DecodedChunk, engine_ns: int) -> SavedChunk:
         attempt=0,
         nbest=chunk.nbest,
         lattice=chunk.lattice,
+        language=chunk.language,
     )
 
 
@@ -355,7 +356,7 @@ class Attempt:
         self._take(piece, chunk)
 
     def _take(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
-        self.heard.append(DecodedChunk(piece, chunk.words, chunk.nbest, chunk.lattice))
+        self.heard.append(DecodedChunk(piece, chunk.words, chunk.nbest, chunk.lattice, chunk.language))
         self.done_samples += piece.core
 
     def _take_listening(self) -> int:

@@ -215,6 +215,7 @@ class JobRunner:
             transcript_sha256=delivered.sha256,
             coverage=transcript.coverage.ratio,
             words=len(transcript.words),
+            language=transcript.language,
             **facts,
         )
 

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from spool.domain.transcript import (
     AudioFacts,
+    ChunkLanguage,
     ChunkNbest,
     Coverage,
     Gap,
@@ -24,6 +25,7 @@ from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
 from worker.decode.types import Hypothesis
 from worker.decode.words import SCORE_DIGITS
+from worker.jobs.languages import language_spans, main_language
 from worker.jobs.speech_check import check_words
 from worker.segmentation.spans import ChunkSpan
 from worker.segmentation.stitch import ChunkWords, stitch
@@ -33,12 +35,13 @@ from worker.speech.listener import SpeechListener
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
     """A chunk's place and the words heard in it, in seconds of the recording; its hypotheses and its lattice,
-    where asked for."""
+    where asked for; the language of its words, where the model tells."""
 
     span: ChunkSpan
     words: tuple[Word, ...]
     nbest: tuple[NbestText, ...] = ()
     lattice: Lattice | None = None
+    language: ChunkLanguage | None = None
 
 
 class Recognized(Protocol):
@@ -59,6 +62,14 @@ class Recognized(Protocol):
     @property
     def lattice(self) -> Lattice | None:
         """Where it was asked for."""
+
+    @property
+    def language(self) -> str | None:
+        """Which one it was read in, where the model tells."""
+
+    @property
+    def languages(self) -> tuple[tuple[str, float], ...]:
+        """The likeliest, where the model was left to find out."""
 
 
 def decoded_chunk(span: ChunkSpan, result: Recognized | None) -> DecodedChunk:
@@ -83,7 +94,10 @@ def decoded_chunk(span: ChunkSpan, result: Recognized | None) -> DecodedChunk:
         for text, hypothesis in zip(result.texts, result.hypotheses, strict=False)
     )
     lattice = result.lattice and result.lattice.moved(offset, span.channel)
-    return DecodedChunk(span, words, nbest, lattice)
+    language = None
+    if words and result.language is not None:
+        language = ChunkLanguage(code=result.language, probabilities=dict(result.languages))
+    return DecodedChunk(span, words, nbest, lattice, language)
 
 
 def transcript_of(
@@ -104,6 +118,7 @@ def transcript_of(
         raise SpoolError(f"{audio.name}: the chunks do not cover the recording: {coverage.gaps[:3]}.")
     words = stitch([ChunkWords(item.span, item.words) for item in heard])
     checked = check_words(words, listeners)
+    languages = language_spans([(item.span, item.language) for item in heard if item.language is not None])
     in_order = sorted(heard, key=lambda item: (item.span.start, item.span.channel))
     return Transcript(
         job=job_id,
@@ -117,6 +132,8 @@ def transcript_of(
         segments=checked.segments,
         speech=checked.spans,
         dropped=checked.dropped,
+        language=main_language(languages),
+        languages=languages,
         nbest=tuple(_nbest_of(item) for item in in_order if item.nbest),
         lattice=tuple(item.lattice for item in in_order if item.lattice is not None),
     )

@@ -19,7 +19,8 @@ asked for.
 
 In chunks the speech detector adds "speech": [{"start", "end", "label"}], "coverage": {"speech": share of
 detected speech with words}, "dropped": segments that were invented, with their words, and "doubtful": true on
-words over which it heard nobody.
+words over which it heard nobody. A model that knows languages adds "language" and "languages": [{"start",
+"end", "language", "probability", "read_as"}], a chunk each.
 
 Other tools read this: keep it. Plain Python.
 """
@@ -99,6 +100,10 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
         document["speech"] = [_without_channel(span) for span in record["speech"]]
         document["coverage"] = {"speech": result.transcript.coverage.speech}
         document["dropped"] = record.get("dropped", [])
+    if result.transcript.language is not None:
+        spans = result.transcript.model_dump(mode="json", include={"languages"})["languages"]
+        document["language"] = result.transcript.language
+        document["languages"] = [_without_channel(span) for span in spans]
     if len(result.transcript.nbest) > 1:
         document["chunks"] = [
             each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.nbest

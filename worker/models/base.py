@@ -62,14 +62,15 @@ ChunkPolicy = Independent | Contiguous
 class SpeechOptions:
     """What an utterance asks of the family itself, whatever the search.
 
-    language: a code such as "de", None for what the family does without one. translate_to: the language to
+    language: a code such as "de", several to choose among, None for what the family does without one.
+    translate_to: the language to
     write in, where it is another; None is English for the task "translate". timestamps: whether the decoder
     writes times among its tokens. prompt: text that came before, or what the family reads in its place.
     hotwords: words to expect. punctuation: False for words without marks and capitals. single: the utterance
     is one window and its hypotheses are given as the search found them; nothing is asked again.
     """
 
-    language: str | None = None
+    language: str | tuple[str, ...] | None = None
     task: Task = "transcribe"
     timestamps: Timestamps = "auto"
     prompt: str = ""
@@ -77,6 +78,16 @@ class SpeechOptions:
     single: bool = False
     translate_to: str | None = None
     punctuation: bool = True
+
+    @property
+    def pinned(self) -> str | None:
+        """The one language that is asked for; None where the model has to choose."""
+        return self.language if isinstance(self.language, str) else None
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The languages to choose among; empty for all."""
+        return self.language if isinstance(self.language, tuple) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +102,8 @@ class PreparedRequest:
 class Capabilities:
     """What a model can do. decoders: names of searches. languages: codes; empty where it takes no language.
     options: names of `SpeechOptions` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
-    name. replay_seconds: how much history rebuilds a lost session's state."""
+    name. replay_seconds: how much history rebuilds a lost session's state. detects: whether it finds out
+    which language is spoken."""
 
     decoders: frozenset[str]
     languages: frozenset[str]
@@ -100,6 +112,7 @@ class Capabilities:
     options: frozenset[str]
     chunking: ChunkPolicy
     replay_seconds: float = 0.0
+    detects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +240,10 @@ def refuse_unsupported(name: str, capabilities: Capabilities, options: SpeechOpt
         if value != default and option not in capabilities.options:
             takes = ", ".join(sorted(capabilities.options)) or "none"
             raise InvalidRequest(f"{option}: {name} takes no such option; it takes: {takes}")
-    for option, code in (("language", options.language), ("translate_to", options.translate_to)):
+    if options.candidates and not capabilities.detects:
+        raise InvalidRequest(f"language: {name} does not tell languages apart; name one instead of a list")
+    asked = [("language", code) for code in (options.pinned, *options.candidates)]
+    for option, code in (*asked, ("translate_to", options.translate_to)):
         if code is not None and code not in capabilities.languages:
             known = ", ".join(sorted(capabilities.languages))
             raise InvalidRequest(f"{option}: {name} does not know {code!r}; it knows: {known}")

@@ -122,11 +122,13 @@ class Prompt:
 @dataclass(frozen=True, slots=True)
 class Question:
     """What a window is asked: prompts whose answers compete. language: the one that they ask for. no_speech:
-    the probability that nothing is spoken."""
+    the probability that nothing is spoken. languages: the likeliest ones with their probabilities, where the
+    model was left to find out."""
 
     prompts: tuple[Prompt, ...]
     language: str | None = None
     no_speech: float = 0.0
+    languages: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ JOB: Example = {
         "updated_at": "2026-11-20T14:03:42.120000Z",
     },
     "words": None,
+    "language": None,
     "coverage": None,
     "error": None,
 }

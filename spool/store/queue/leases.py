@@ -232,13 +232,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a finished job came to. `coverage` is a share 0 to 1, `words` a count."""
+    """What a finished job came to. `coverage` is a share 0 to 1, `words` a count, `language` what is spoken
+    for most of the time, where the model tells."""
 
     audio_seconds: float
     transcript_key: str
     transcript_sha256: str
     coverage: float
     words: int
+    language: str | None = None
     content_sha256: str | None = None
     fingerprint: str | None = None
     source_etag: str | None = None
@@ -350,6 +352,7 @@ def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
         transcript_sha256=outcome.transcript_sha256,
         coverage=outcome.coverage,
         words=outcome.words,
+        language=outcome.language,
         content_sha256=outcome.content_sha256,
         fingerprint=outcome.fingerprint,
         reused_from=outcome.reused_from,

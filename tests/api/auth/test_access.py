@@ -103,6 +103,7 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         "POST /v1/batches": {"content": manifest, "headers": NDJSON},
         "POST /v1/webhooks": {"json": {"url": "https://nowhere.invalid/hook"}},
         "POST /v1/audio/transcriptions": {"files": {"file": b"RIFF"}},
+        "POST /v1/audio/translations": {"files": {"file": b"RIFF"}},
     }
     http = httpx.Client(timeout=60, verify=False)
     try:

@@ -64,6 +64,7 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/webhooks/{webhook_id}/deliveries",
         "GET /v1/workers",
         "POST /v1/audio/transcriptions",
+        "POST /v1/audio/translations",
         "POST /v1/batches",
         "POST /v1/batches/{batch_id}/retry-failed",
         "POST /v1/jobs",

@@ -1,15 +1,18 @@
 """OpenAI's own client against our route; a worker is played by the store."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import openai
 import pytest
 
+from api.routes.openai import reads_prompts
 from ops.testbed.running_api import Live, problem
 from ops.testbed.waiting import until
 from spool.domain.jobs import Job, JobState
+from spool.settings import Settings
 from spool.store.jobs import JobFilter, list_jobs
 
 SOUND = ("tape.wav", b"RIFF" + bytes(400))
@@ -75,6 +78,36 @@ def test_verbose_json_has_words_and_segments_with_times(client: openai.OpenAI, l
     job = the_job(live)
     assert job.options.decoder == "beam"
     assert job.options.boost is not None
+
+
+def test_language_and_translation_are_options_of_the_job(client: openai.OpenAI, live: Live) -> None:
+    working = worked(live)
+    client.audio.transcriptions.create(model="whisper-1", file=SOUND, language="de")
+    working.join()
+    options = the_job(live).options
+    assert (options.language, options.task) == ("de", "transcribe")
+
+
+def test_translations_ask_for_english(http: httpx.Client, live: Live) -> None:
+    working = worked(live)  # the client's own method warns that it is deprecated
+    answer = http.post("/v1/audio/translations", data={"model": "whisper-1"}, files={"file": SOUND})
+    working.join()
+    assert answer.json()["text"] == "keep the light"
+    assert the_job(live).options.task == "translate"
+
+
+def test_a_prompt_is_one_where_the_model_reads_prompts(
+    make_settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    models = {"base": "whisper-base", "demo-tdt": "demo-tdt", "own": str(tmp_path)}
+    settings = make_settings(models=models, default_model="base")
+    reading = [name for name in ("base", "demo-tdt", "own", None) if reads_prompts(settings, name)]
+    assert reading == ["base", None]
+
+
+def test_a_language_that_is_none_is_refused(http: httpx.Client, live: Live) -> None:
+    asked = {"data": {"language": "German"}, "files": {"file": SOUND}}
+    problem(http.post("/v1/audio/transcriptions", **asked), 422, "invalid_request")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """A second family of models, to prove the face: an attention decoder that spells what it hears, letter by
-letter. A tenth of a second of constant sound at level n / 27 is the n-th letter, 27 a space."""
+letter. A tenth of a second of constant sound at level n / 27 is the n-th letter, 27 a space. A polyglot tells
+languages by their letters: German by z, Welsh by y, English by e."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,8 @@ CAPABILITIES = Capabilities(
     frozenset({"language"}),
     Independent(aim=8.0, max=12.0, overlap=1.0, tail=2.0),
 )
+
+TELLING = {"de": "z", "cy": "y", "en": "e"}
 
 
 class Letters:
@@ -95,9 +99,15 @@ class SpellingHead:
 class ToyModel:
     """The smallest `AttentionModel` there is."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, polyglot: bool = False) -> None:
         self.info = ModelInfo(name, "0" * 64, ("attention",), 0.1, chunking=CAPABILITIES.chunking)  # type: ignore[arg-type]
         self.capabilities, self.tokenizer = CAPABILITIES, Letters()
+        if polyglot:
+            tasks, languages = frozenset({"transcribe", "translate"}), frozenset(TELLING)
+            options = frozenset({"language", "task"})
+            self.capabilities = replace(
+                CAPABILITIES, languages=languages, tasks=tasks, options=options, detects=True
+            )
         self.end_rule, self.aligner = EndRule((END,)), None
         self.heads: Mapping[str, Any] = {"attention": SpellingHead()}
         self.rules = NoRules(len(Letters.pieces))
@@ -114,7 +124,20 @@ class ToyModel:
         return [[round(float(level) * len(LETTERS)) - 1 for level in row] for row in middles]
 
     def ask(self, encoded: Any, prepared: Any, languages: Any) -> list[Question]:
-        return [Question((Prompt((START,)),), "en") for _ in encoded]
+        return [
+            self._question(letters, request.options, known)
+            for letters, request, known in zip(encoded, prepared, languages, strict=True)
+        ]
+
+    def _question(self, letters: Sequence[int], options: SpeechOptions, known: str | None) -> Question:
+        prompt = (Prompt((START,)),)
+        if known or options.pinned or not self.capabilities.detects:
+            return Question(prompt, known or options.pinned or "en")
+        text = self.tokenizer.decode(letters)
+        counts = {code: 0.01 + text.count(TELLING[code]) for code in options.candidates or TELLING}
+        shares = {code: round(count / sum(counts.values()), 3) for code, count in counts.items()}
+        best = max(shares, key=lambda code: shares[code])
+        return Question(prompt, best, languages=tuple(shares.items()))
 
     def is_text(self, token: int) -> bool:
         return token < END
@@ -144,7 +167,7 @@ class ToyFamily:
         return (files.path / "toy").is_file()
 
     def load(self, files: ModelFiles, dtype: mx.Dtype | None = None) -> ToyModel:
-        return ToyModel(files.name)
+        return ToyModel(files.name, "polyglot" in (files.path / "toy").read_text())
 
 
 def spell(text: str) -> np.ndarray:
@@ -153,9 +176,10 @@ def spell(text: str) -> np.ndarray:
     return np.repeat(np.array(levels, np.float32), LETTER_SAMPLES)
 
 
-def write_toy(folder: Path) -> str:
-    """A model's folder."""
-    (folder / "toy").touch()
+def write_toy(folder: Path, kind: str = "") -> str:
+    """A model's folder; of the kind `polyglot` it knows several languages."""
+    folder.mkdir(exist_ok=True)
+    (folder / "toy").write_text(kind)
     return str(folder)
 
 

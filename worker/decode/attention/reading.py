@@ -58,6 +58,7 @@ class _Utterance:
     samples: Samples
     request: PreparedRequest
     language: str | None = None
+    languages: tuple[tuple[str, float], ...] = ()
     frames: int = 0
     kept: list[_Kept] = field(default_factory=list)
     broken: bool = False
@@ -152,6 +153,7 @@ def _ask(
     asked = []
     for row, ((each, window), question) in enumerate(zip(waiting, questions, strict=True)):
         each.language = question.language
+        each.languages = each.languages or question.languages
         each.frames += model.frames_in(len(pieces[row]))
         answers = tuple(found[row, place] for place in range(len(question.prompts)))
         asked.append(_Asked(each, window, pieces[row], encoded[row], question, answers))
@@ -300,7 +302,7 @@ def _answer(model: AttentionModel, utterance: _Utterance, nbest: int) -> Answer:
         confidences=tuple(share for each in kept for share in each.confidences),
     )
     words = tuple(word for each in kept for word in each.words)
-    answer = Answer((best,), None, words, utterance.frames, utterance.language)
+    answer = Answer((best,), None, words, utterance.frames, utterance.language, languages=utterance.languages)
     if utterance.request.options.single and kept:
         answers = kept[0].answers
         listed = [Hypothesis(found.tokens, found.score, (), ()) for found in answers.hypotheses]

@@ -187,7 +187,7 @@ class CanaryModel:
             most = min(self.head.max_tokens, window.length + self.config.delta) - len(tokens)
             timed = stamp in tokens and bool(self.tokenizer.stamps)
             prompt = Prompt(tokens, timestamps=timed, limit=max(most, 1))
-            questions.append(Question((prompt,), request.options.language))
+            questions.append(Question((prompt,), request.options.pinned))
         return questions
 
     def is_text(self, token: int) -> bool:

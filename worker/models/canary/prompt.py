@@ -68,8 +68,8 @@ def prompt_slots(
     the context. Raises InvalidRequest, naming the option."""
     known = ORDER[form]
     slots = {**DEFAULTS[form], **{key: value for key, value in defaults.items() if key in known}}
-    if options.language is not None:
-        slots["source_lang"] = slots["target_lang"] = options.language
+    if options.pinned is not None:
+        slots["source_lang"] = slots["target_lang"] = options.pinned
     if options.task == "translate" or options.translate_to is not None:
         slots["target_lang"] = options.translate_to or "en"
         if _bare(slots["target_lang"]) == _bare(slots["source_lang"]):

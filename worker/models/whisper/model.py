@@ -66,6 +66,20 @@ class Languages:
     best: str
     probabilities: dict[str, float]
 
+    def among(self, codes: Sequence[str]) -> "Languages":
+        """The same among these languages alone; as it is without any."""
+        if not codes:
+            return self
+        total = max(sum(self.probabilities[code] for code in codes), 1e-30)
+        shares = {code: self.probabilities[code] / total for code in codes}
+        return Languages(max(codes, key=lambda code: shares[code]), shares)
+
+    @property
+    def likely(self) -> tuple[tuple[str, float], ...]:
+        """The five likeliest with their probabilities, those below 0.001 left out."""
+        ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:5]
+        return tuple((code, round(share, 3)) for code, share in ranked if share >= 0.001)
+
 
 class WhisperModel:
     """Encoder, decoder head, tokenizer and rules of one model."""
@@ -89,6 +103,7 @@ class WhisperModel:
             timing="alignment",
             options=frozenset({"language", "task", "timestamps", "prompt", "hotwords"}),
             chunking=CHUNKING,
+            detects=self.ids.multilingual,
         )
         mx.eval(self.encoder.parameters, self.head.parameters)
         self.info = ModelInfo(
@@ -159,20 +174,20 @@ class WhisperModel:
         languages: Sequence[str | None],
     ) -> list[Question]:
         """As `AttentionModel.ask`: with times and without them, unless one of them is asked for."""
-        spoken = [
-            known or request.options.language for known, request in zip(languages, prepared, strict=True)
-        ]
+        spoken = [known or request.options.pinned for known, request in zip(languages, prepared, strict=True)]
+        likely: list[tuple[tuple[str, float], ...]] = [()] * len(spoken)
         unknown = [index for index, language in enumerate(spoken) if language is None]
         for index, found in zip(
             unknown, self.detect_languages([encoded[index] for index in unknown]), strict=True
         ):
-            spoken[index] = found.best
+            chosen = found.among(prepared[index].options.candidates)
+            spoken[index], likely[index] = chosen.best, chosen.likely
         prompts = [
             tuple(self._prompt(request, language or "en", timed) for timed in _modes(request.options))
             for request, language in zip(prepared, spoken, strict=True)
         ]
         shares = self.no_speech(encoded, [each[0].tokens for each in prompts])
-        return [Question(*row) for row in zip(prompts, spoken, shares.tolist(), strict=True)]
+        return [Question(*row) for row in zip(prompts, spoken, shares.tolist(), likely, strict=True)]
 
     def _prompt(self, request: PreparedRequest, language: str, timestamps: bool) -> Prompt:
         task, previous = request.options.task, request.previous

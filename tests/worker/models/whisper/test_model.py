@@ -12,6 +12,7 @@ from tests.golden.whisper_reference import log_softmax, softmax
 from tests.worker.models.whisper.fixtures import SECONDS, reference, tiny_model, windows
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone
 from worker.decode.attention.reading import compression_ratio
+from worker.models.base import SpeechOptions
 from worker.models.whisper.alignment import attention_matrix
 from worker.models.whisper.config import LANGUAGE_CODES, SpecialTokens
 from worker.models.whisper.features import log_mel, mel_filters
@@ -119,6 +120,25 @@ def test_languages_and_no_speech() -> None:
     behind = softmax(reference().decode(prompt[:4], np.array(encoded[1].batch.frames[0]))[0][-1])
     assert abs(float(model.no_speech(encoded, [prompt] * 2)[1]) - float(behind[50362])) < 1e-5
     assert tiny_model(51864).detect_languages(windows(51864)[:1])[0].best == "en"
+
+
+def test_languages_are_chosen_among_those_asked_for() -> None:
+    model, encoded = tiny_model(), windows()[:2]
+    everything = model.detect_languages(encoded)[0]
+    codes = tuple(sorted(everything.probabilities, key=lambda code: everything.probabilities[code])[:3])
+    free, bound, pinned = (
+        model.ask(encoded[:1], [model.prepare(SpeechOptions(language=language))], [None])[0]
+        for language in (None, codes, "de")
+    )
+    assert (free.language, len(free.languages)) == (everything.best, 5)
+    assert bound.language == codes[-1]
+    assert {code for code, _ in bound.languages} <= set(codes)
+    assert sum(share for _, share in bound.languages) == pytest.approx(1.0, abs=2e-3)
+    assert (pinned.language, pinned.languages) == ("de", ())
+    with pytest.raises(InvalidRequest, match=r"language: .* does not tell languages apart"):
+        tiny_model(51864).prepare(SpeechOptions(language=("de", "en")))
+    with pytest.raises(InvalidRequest, match=r"language: .* does not know 'xx'"):
+        model.prepare(SpeechOptions(language=("de", "xx")))
 
 
 def test_scores_are_teacher_forced_sums() -> None:
