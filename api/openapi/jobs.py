@@ -140,9 +140,7 @@ _BODY: Words = {
 }
 
 
-def submission(
-    thing: str, body: Words, model: type[Any], accepted: object, shown: object, *also: str
-) -> Words:
+def submission(thing: str, body: Words, model: type[Any], accepted: Words, shown: Words, *also: str) -> Words:
     """The texts of a route that creates a job or a batch; `also`: problems beside those of both."""
     words: Words = {
         "summary": f"Submit a {thing}",
