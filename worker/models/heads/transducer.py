@@ -159,11 +159,19 @@ class Transducer:
     """What a search needs of a TDT or RNNT model: the prediction network and the joint, one step at a time.
 
     `durations` are the encoder frames that a TDT step may advance, None on RNNT. `blank` is the id of blank.
+    `max_symbols`: labels of one frame at most, unless a search is asked otherwise.
     """
 
     def __init__(
-        self, prediction: PredictionNetwork, joint: JointNetwork, config: JointConfig, blank: int
+        self,
+        prediction: PredictionNetwork,
+        joint: JointNetwork,
+        config: JointConfig,
+        blank: int,
+        *,
+        max_symbols: int = 10,
     ) -> None:
+        self.max_symbols = max_symbols
         self._prediction = prediction
         self._joint = joint
         self.durations: tuple[int, ...] | None = config.durations or None
