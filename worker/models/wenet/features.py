@@ -1,4 +1,4 @@
-"""Kaldi's log filter bank: 80 bands every 10 ms, of frames that stand alone (Povey et al. 2011, feature-fbank).
+"""Kaldi's log filter bank: 80 bands every 10 ms, of frames that stand alone (Povey et al. 2011).
 
 Samples count at the scale of 16-bit integers; every frame loses its mean, is pre-emphasised and windowed by
 itself, and nothing is padded. Computed in 64 bit, for a band near silence is less than 32-bit rounding of the
@@ -6,6 +6,7 @@ transform leaves intact. Without dither: an answer depends on the recording alon
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,5 +65,5 @@ def mel_filters() -> Float64:
     return np.maximum(0.0, np.minimum((bins - left) / step, (left + 2 * step - bins) / step))
 
 
-def _mel(hertz: Float64) -> Float64:
+def _mel(hertz: NDArray[np.floating[Any]]) -> Float64:
     return 1127.0 * np.log(1.0 + hertz / 700.0)

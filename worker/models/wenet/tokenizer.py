@@ -1,5 +1,5 @@
-"""Units of a `units.txt`: characters, or pieces of words with sentencepiece's mark. Ids are the file's own, not
-those of a sentencepiece model, which is used for no more than to divide phrases into pieces."""
+"""Units of a `units.txt`: characters, or pieces of words with sentencepiece's mark. Ids are the file's own,
+not those of a sentencepiece model, which is used for no more than to divide phrases into pieces."""
 
 import re
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ and what nothing reads are passed over. Knows no file format and no arithmetic.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import mlx.core as mx
 
