@@ -1,4 +1,4 @@
-"""A WeNet model's folder: `final.pt` or safetensors, `train.yaml`, `units.txt`, a sentencepiece model or none.
+"""A WeNet model's folder: `final.pt` or safetensors, `train.yaml`, `units.txt`, perhaps a sentencepiece file.
 
 Paths in `train.yaml` are those of the machine that trained; only the names beside it count. The checkpoint is
 read by the unpickler that builds tensors and nothing else (`worker.models.artifacts.nemo`).
