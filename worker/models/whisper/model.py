@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
+from worker.models.attention.layers import is_cpu
+from worker.models.attention.state import EncodedBatch, EncodedWindow
 from worker.models.base import (
     BatchCost,
     Capabilities,
@@ -35,9 +37,7 @@ from worker.models.whisper.config import (
 from worker.models.whisper.decoder import WhisperHead
 from worker.models.whisper.encoder import WhisperEncoder
 from worker.models.whisper.features import HOP, log_mel
-from worker.models.whisper.layers import is_cpu
 from worker.models.whisper.rules import WhisperOptions, WhisperRules
-from worker.models.whisper.state import EncodedBatch, EncodedWindow
 from worker.models.whisper.windows import judge
 from worker.models.whisper.words import timed_words
 
