@@ -341,7 +341,10 @@ def _step(
     base, added = mx.where(going, base, 0.0), mx.where(going, fused[:, 0], 0.0)
     parents, emitted = mx.where(runs, slot, mx.arange(beam)), mx.where(runs, token, -1)
     fresh = _Slots(
-        *(_moved(each, base, fixed) for each in (blank_sum, token_sum, blank_best, token_best)),
+        _moved(blank_sum, base, fixed),
+        _moved(token_sum, base, fixed),
+        _moved(blank_best, base, fixed),
+        _moved(token_best, base, fixed),
         fused - added[:, None],
         mx.where(grew, token, of_slot(old.last)),
         mx.where(grew, new_node, of_slot(old.node)),
@@ -351,7 +354,6 @@ def _step(
         old.states if graphs is None else _walked(graphs, old.states, parents, emitted),
         extend(old.prefixes, parents, emitted),
     )
-    waiting = [mx.where(runs, new, held) for new, held in zip(fresh[:10], old[:10], strict=True)]
     step = (
         emitted,
         mx.where(runs & grew, of_slot(old.node), -1),
@@ -360,7 +362,10 @@ def _step(
         base,
         added,
     )
-    return _Slots(*waiting, fresh.states, fresh.prefixes), step
+    for name in _Slots._fields[:10]:
+        still = mx.where(runs, getattr(fresh, name), getattr(old, name))
+        fresh = fresh._replace(**{name: still})  # type: ignore[arg-type]  # of a name that is known
+    return fresh, step
 
 
 def _moved(scores: mx.array, base: mx.array, fixed: bool) -> mx.array:

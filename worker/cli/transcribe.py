@@ -23,6 +23,8 @@ class DecoderName(StrEnum):
 
     greedy = "greedy"
     beam = "beam"
+    rescore = "rescore"
+    attention = "attention"
 
 
 class HeadName(StrEnum):
@@ -33,6 +35,14 @@ class HeadName(StrEnum):
     rnnt = "rnnt"
     ctc = "ctc"
     attention = "attention"
+
+
+class AlignmentsName(StrEnum):
+    """What a CTC head's beam scores a hypothesis by; auto is what the model's own tools do."""
+
+    auto = "auto"
+    best = "best"
+    all = "all"
 
 
 class TimestampsName(StrEnum):
@@ -100,7 +110,22 @@ Patience = Annotated[
 ]
 LengthPenalty = Annotated[
     float | None,
-    typer.Option(help="Alpha of ((5 + tokens) / 6)^alpha, which ranks hypotheses; by default the mean."),
+    typer.Option(
+        help="Alpha of ((5 + tokens) / 6)^alpha, which ranks a beam's hypotheses; by default the mean. "
+        "With --decoder attention the power of the length that scores are divided by."
+    ),
+]
+# What a CTC head and attention decoders beside it take.
+Alignments = Annotated[
+    AlignmentsName, typer.Option(help="Score a CTC beam's hypothesis by its best alignment or by all.")
+]
+CtcWeight = Annotated[
+    float | None,
+    typer.Option(help="The CTC score's weight in rescoring (0.5), or beside a WeNet transducer (0)."),
+]
+ReverseWeight = Annotated[
+    float | None,
+    typer.Option(help="The weight of the decoder from right to left in rescoring (0)."),
 ]
 Language = Annotated[str | None, typer.Option(help="The language spoken, such as en; detected by default.")]
 Task = Annotated[
@@ -148,6 +173,9 @@ def transcribe(
         ContextName,
         typer.Option(help="Let language model and phrases go on from chunk to chunk (job), one at a time."),
     ] = ContextName.chunk,
+    alignments: Alignments = AlignmentsName.auto,
+    ctc_weight: CtcWeight = None,
+    reverse_weight: ReverseWeight = None,
     patience: Patience = 1.0,
     length_penalty: LengthPenalty = None,
     language: Language = None,
@@ -182,6 +210,9 @@ def transcribe(
         scores=scores.value,
         patience=patience,
         length_penalty=length_penalty,
+        alignments=alignments.value,
+        ctc_weight=ctc_weight,
+        reverse_weight=reverse_weight,
         fusion=fusion if fusion.asks else None,
     )
     speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)

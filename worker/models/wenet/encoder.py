@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from kernels.nn.convolution import fold_batch_norm, glu_conv
 from kernels.nn.elementwise import silu
 from kernels.runtime.device import on_gpu
+from worker.models.attention.layers import Linear, Norm, join_heads, split_heads
 from worker.models.wenet.config import FEATURES, EncoderSizes
-from worker.models.wenet.layers import Linear, Norm, Reader, attend, join_heads, sinusoids, split_heads
+from worker.models.wenet.layers import Reader, attend, sinusoids
 from worker.models.wenet.weights import subsampling_linear
 
 BUCKET = 16  # encoder frames: a GPU's allocator keeps one buffer of every size
@@ -33,7 +34,7 @@ class Subsampling:
         plain = reader.linear(subsampling_linear(sizes))
         bands = sizes.frames_of(FEATURES)
         # Channels come first in the checkpoint's columns, last in these arrays.
-        weight = plain.weight.reshape(sizes.width, bands, -1).swapaxes(0, 1).reshape(plain.weight.shape)
+        weight = plain.weight.reshape(sizes.width, -1, bands).swapaxes(1, 2).reshape(plain.weight.shape)
         self._linear = Linear(mx.contiguous(weight), plain.bias)
 
     def __call__(self, features: mx.array) -> mx.array:

@@ -66,4 +66,5 @@ def mel_filters() -> Float64:
 
 
 def _mel(hertz: NDArray[np.floating[Any]]) -> Float64:
-    return 1127.0 * np.log(1.0 + hertz / 700.0)
+    scaled: Float64 = 1127.0 * np.log(1.0 + hertz / 700.0)
+    return scaled

@@ -82,8 +82,10 @@ class LstmPredictor(PredictionNetwork):
         return self._projection(output), state
 
 
-def transducer_head(sizes: TransducerSizes, width: int, vocabulary: int, reader: Reader) -> Transducer:
-    """Predictor and joint network."""
+def transducer_head(
+    sizes: TransducerSizes, width: int, vocabulary: int, ctc: CtcHead, reader: Reader
+) -> Transducer:
+    """Predictor and joint network, and the CTC head that its beam may hear beside them."""
     config = JointConfig(sizes.joint, "tanh")
     joint = JointNetwork(config, width, sizes.output, vocabulary)
     for linear, name in ((joint.enc, "joint.enc_ffn"), (joint.pred, "joint.pred_ffn")):
@@ -91,6 +93,5 @@ def transducer_head(sizes: TransducerSizes, width: int, vocabulary: int, reader:
     last = joint.joint_net[OUTPUT_LAYER]
     weight, bias = _blank_last(reader.raw("joint.ffn_out.weight"), reader.raw("joint.ffn_out.bias"))
     last.weight, last.bias = reader.kept(weight), reader.kept(bias)
-    return Transducer(
-        LstmPredictor(sizes, vocabulary, reader), joint, config, vocabulary, max_symbols=MAX_SYMBOLS
-    )
+    predictor = LstmPredictor(sizes, vocabulary, reader)
+    return Transducer(predictor, joint, config, vocabulary, max_symbols=MAX_SYMBOLS, ctc=ctc)

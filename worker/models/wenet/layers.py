@@ -1,45 +1,18 @@
-"""What encoder and decoders are made of: linear layers, norms, attention with a mask or a bias of the keys.
+"""What the encoder has beside `worker.models.attention.layers`: tensors by name, attention with a bias.
 
 Weights are plain arrays. On a GPU attention is MLX's fused operation; on a CPU it is two products around the
 kernel of a softmax that is divided at the end.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import mlx.core as mx
 
 from kernels.nn.activations import row_exp
-from kernels.nn.elementwise import layer_norm
 from kernels.runtime.device import compiled_for_cpu
+from worker.models.attention.layers import Linear, Norm
 
 Tensors = Mapping[str, mx.array]
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """x · weight + bias; weight [in, out]."""
-
-    weight: mx.array
-    bias: mx.array
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """x [..., in] -> [..., out]."""
-        return mx.addmm(self.bias, x, self.weight)
-
-
-@dataclass(frozen=True, slots=True)
-class Norm:
-    """Layer norm over the last axis, epsilon 1e-5."""
-
-    weight: mx.array
-    bias: mx.array
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """Any shape [..., d]."""
-        if compiled_for_cpu():
-            return layer_norm(x, self.weight, self.bias)
-        return mx.fast.layer_norm(x, self.weight, self.bias, 1e-5)
 
 
 class Reader:
@@ -68,24 +41,17 @@ class Reader:
         weights = [self.raw(f"{name}.weight") for name in names]
         joined = mx.concatenate([weight.reshape(weight.shape[0], -1) for weight in weights])
         biases = mx.concatenate([self.raw(f"{name}.bias") for name in names])
-        # Inputs first: the product of few rows is then faster on a CPU.
-        return Linear(self.kept(mx.contiguous(joined.T)), self.kept(biases))
+        return Linear(self.kept(joined), self.kept(biases))
+
+    def query(self, name: str, heads: int) -> Linear:
+        """A projection to queries with attention's scale, one over the root of a head's width."""
+        plain = self.raw(f"{name}.weight")
+        scale = float((plain.shape[0] // heads) ** -0.5)
+        return Linear(self.kept(plain * scale), self.kept(self.raw(f"{name}.bias") * scale))
 
     def norm(self, name: str) -> Norm:
         """A layer norm."""
         return Norm(self.array(f"{name}.weight"), self.array(f"{name}.bias"))
-
-
-def split_heads(x: mx.array, heads: int) -> mx.array:
-    """[B, T, d] -> [B, heads, T, d / heads]."""
-    batch, length, width = x.shape
-    return x.reshape(batch, length, heads, width // heads).swapaxes(1, 2)
-
-
-def join_heads(x: mx.array) -> mx.array:
-    """[B, heads, T, d / heads] -> [B, T, d]."""
-    batch, heads, length, width = x.shape
-    return x.swapaxes(1, 2).reshape(batch, length, heads * width)
 
 
 def attend(queries: mx.array, keys: mx.array, values: mx.array, bias: mx.array | None) -> mx.array:

@@ -23,6 +23,7 @@ from worker.models.base import (
 )
 from worker.models.weights import default_dtype
 from worker.models.wenet.artifacts import WenetArtifacts, is_wenet_folder, open_folder
+from worker.models.wenet.decoder import WenetHead, decoder_of
 from worker.models.wenet.encoder import WenetEncoder
 from worker.models.wenet.features import feature_frames, filter_bank
 from worker.models.wenet.heads import ctc_head, transducer_head
@@ -53,10 +54,14 @@ class WenetModel:
         heads: dict[HeadName, Any] = {"ctc": ctc_head(config.vocabulary, reader)}
         if config.transducer is not None:
             heads["rnnt"] = transducer_head(
-                config.transducer, config.encoder.width, config.vocabulary, reader
+                config.transducer, config.encoder.width, config.vocabulary, heads["ctc"], reader
             )
+        decoders = [decoder_of(sizes, config, reader, dtype) for sizes in config.decoders]
+        if decoders:
+            right = decoders[1] if len(decoders) > 1 else None
+            heads["ctc+attention"] = WenetHead(heads["ctc"], decoders[0], right, config.sos)
         self.heads: Mapping[HeadName, Any] = heads
-        mx.eval(reader.arrays)
+        mx.eval(reader.arrays, [decoder.parameters for decoder in decoders])
         self.size = sum(array.nbytes for array in reader.arrays)
         self.info = ModelInfo(
             name=self.name,
@@ -69,7 +74,7 @@ class WenetModel:
             files=self.files,
         )
         self.capabilities = Capabilities(
-            decoders=frozenset({"greedy", "beam"}),
+            decoders=frozenset({"greedy", "beam"} | ({"rescore", "attention"} if config.decoders else set())),
             languages=frozenset(),
             tasks=frozenset({"transcribe"}),
             timing="frames",
