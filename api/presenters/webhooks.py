@@ -1,4 +1,4 @@
-"""Webhooks and their deliveries as the API shows them. Pure: one function a record, no queries."""
+"""Webhooks and their deliveries as the API shows them. Pure: one function for each record, no queries."""
 
 import json
 

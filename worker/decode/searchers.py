@@ -10,9 +10,9 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from worker.decode.alignment.viterbi import align_tokens
 from worker.decode.attention.lockstep import Ended, attention_beam
 from worker.decode.attention.rescore import HybridHead, RescoringWeights, rescore
-from worker.decode.ctc.alignment import align_tokens
 from worker.decode.ctc.beam import ctc_beam_search
 from worker.decode.ctc.greedy import ctc_greedy
 from worker.decode.ctc.prefix import ctc_prefix_search
@@ -256,12 +256,15 @@ def _lockstep(
 
 
 def _timed(found: Ended, log_probs: np.ndarray) -> Hypothesis:
-    count = len(found.tokens)
-    times = align_tokens(log_probs, found.tokens)
-    if times is None:  # side by side, where the CTC head cannot have said these tokens
-        times = np.arange(count) * len(log_probs) // max(count, 1)
+    count, tokens = len(found.tokens), np.array(found.tokens, np.int64)
+    columns = log_probs[:, [*found.tokens, log_probs.shape[1] - 1]]
+    spans = align_tokens(columns, tokens)
+    if spans is None:  # side by side, where the CTC head cannot have emitted these tokens
+        times = [at * len(log_probs) // count for at in range(count)]
+    else:
+        times = [first + int(columns[first:last, at].argmax()) for at, (first, last) in enumerate(spans)]
     confidences = tuple(np.exp(np.array(found.log_probs, np.float64)).tolist())
-    return Hypothesis(found.tokens, found.score, tuple(times.tolist()), (0,) * count, confidences)
+    return Hypothesis(found.tokens, found.score, tuple(times), (0,) * count, confidences)
 
 
 SEARCHERS: dict[tuple[HeadName, str], Searcher] = {

@@ -170,7 +170,7 @@ def _result(model: SpeechModel, state: _File, options: SearchOptions, ask: Decod
     hypotheses = spoken[0][1].hypotheses if is_single else [_joined(spoken, model.info.frame_seconds)]
     nbest = tuple((each, model.tokenizer.decode(each.tokens).strip()) for each in hypotheses)
     if is_single:  # what the search wrote, marks without words included
-        transcript = transcript.model_copy(update={"text": nbest[0][1]})
+        transcript = transcript.model_copy(update={"text": spoken[0][1].text or nbest[0][1]})
     return FileResult(name, None, transcript, model.cost(state.samples).frames, nbest)
 
 
