@@ -182,7 +182,9 @@ def _ctc_beam(
 def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray) -> mx.array:
     """The head's log-probabilities [B, T, V + 1]. On a CPU each utterance by itself, zeros behind its end:
     the bits of a product depend on its number of rows there, and must not on the neighbours."""
-    if mx.default_device().type != mx.DeviceType.cpu or frames.shape[1] == 0:
+    if frames.shape[1] == 0:
+        return mx.zeros((frames.shape[0], 1, head.blank + 1))  # a frame of nobody's: nothing reduces none
+    if mx.default_device().type != mx.DeviceType.cpu:
         return head.log_probs(frames)
     longest = frames.shape[1]
     rows = [
