@@ -161,6 +161,13 @@ Context = Annotated[
 ]
 Prompt = Annotated[str, typer.Option(help="Text that precedes the recording.")]
 Hotwords = Annotated[str, typer.Option(help="Words to expect (attention decoders).")]
+Detector = Annotated[
+    bool,
+    typer.Option(
+        "--speech-detector/--no-speech-detector",
+        help="Do not decode stretches without speech, and drop segments invented there (only in chunks).",
+    ),
+]
 Split = Annotated[
     bool,
     typer.Option(help="Split at silences. --no-chunk decodes each file whole, all files as one batch."),

@@ -22,6 +22,7 @@ from worker.cli.options import (
     CtcWeight,
     Decoder,
     DecoderName,
+    Detector,
     Files,
     Format,
     FormatName,
@@ -89,6 +90,7 @@ def transcribe(
     prompt: Prompt = "",
     hotwords: Hotwords = "",
     chunk: Split = True,
+    speech_detector: Detector = True,
     form: Format = FormatName.json,
 ) -> None:
     """Transcribe files without a queue. A file that fails does not stop the others; the exit code is then
@@ -122,7 +124,9 @@ def transcribe(
     speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
-    results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
+    results = transcribe_files(
+        files, model, options, chunk=chunk, ask=ask, carries=carries, detector=speech_detector
+    )
     typer.echo(render_results(results, form.value, lattice and lattice.value))
     if any(result.error for result in results):
         raise typer.Exit(1)
