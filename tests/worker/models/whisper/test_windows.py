@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from ops.accuracy.sounds import hum, room_tone, white_noise
+from worker.models.attention.windows import quietest
 from worker.models.base_attention import Reading, Verdict, Window
 from worker.models.whisper.config import SAMPLE_RATE, SpecialTokens
-from worker.models.whisper.windows import closed, is_steady, judge, quietest
+from worker.models.whisper.windows import closed, is_steady, judge
 
 IDS = SpecialTokens(51864)
 T = IDS.time
