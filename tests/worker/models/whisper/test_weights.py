@@ -12,8 +12,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import soundfile
+from worker.models.whisper.state import EncodedWindow
 
-from ops.accuracy.sounds import SOUNDS
+from ops.accuracy.whisper.sounds import SOUNDS
 from spool.catalogue.store import fetch_model
 from spool.errors import AudioTooLong
 from spool.settings import load_settings
@@ -24,7 +25,6 @@ from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.base import SpeechOptions
 from worker.models.whisper.model import WhisperModel, load_whisper
 from worker.models.whisper.rules import WhisperOptions
-from worker.models.whisper.state import EncodedWindow
 
 # Fetches from a package index; two cores need a minute for all of it.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ops.accuracy.sounds import hum, room_tone, white_noise
+from ops.accuracy.whisper.sounds import hum, room_tone, white_noise
 from worker.models.attention.windows import quietest
 from worker.models.base_attention import Reading, Verdict, Window
 from worker.models.whisper.config import SAMPLE_RATE, SpecialTokens

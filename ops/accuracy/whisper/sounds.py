@@ -1,6 +1,6 @@
 """Sounds without speech, of any length: what a model hears in them is invented.
 
-    python -m ops.accuracy.sounds MODEL [--seconds N]
+    python -m ops.accuracy.whisper.sounds MODEL [--seconds N]
 
 Prints what the model answers to each as one utterance, past the silence gate that chunks go through first.
 Every sound is float32 at 16 kHz and the same on every run.
@@ -84,7 +84,7 @@ SOUNDS: dict[str, Callable[[float], Samples]] = {
 
 def main() -> None:
     """Ask the model."""
-    parser = argparse.ArgumentParser(prog="python -m ops.accuracy.sounds", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m ops.accuracy.whisper.sounds", description=__doc__)
     parser.add_argument("model", help="folder of the model")
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()
