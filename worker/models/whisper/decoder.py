@@ -11,6 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.attention.cross_attention import tiled_keys
 from kernels.attention.self_attention import self_attention
 from worker.models.base_attention import TokenTimes
 from worker.models.whisper.alignment import FRAMES_MIN, time_tokens
@@ -102,17 +103,12 @@ class WhisperHead:
         return arrays
 
     def cross_memory(self, frames: mx.array) -> tuple[tuple[mx.array, mx.array], ...]:
-        """Cross keys [B, H, 64, 1500] and values [B, H, 1500, 64] of each layer, from frames [B, 1500, d]."""
+        """Cross keys, in `tiled_keys`, and values [B, H, 1500, 64] of each layer, from frames [B, 1500, d]."""
         pairs = []
         for block in self.blocks:
             keys, values = mx.split(block.cross.memory(frames), 2, axis=-1)
             heads = self.dims.n_text_head
-            pairs.append(
-                (
-                    mx.contiguous(split_heads(keys, heads).swapaxes(2, 3)),
-                    mx.contiguous(split_heads(values, heads)),
-                )
-            )
+            pairs.append((tiled_keys(split_heads(keys, heads)), mx.contiguous(split_heads(values, heads))))
         return tuple(pairs)
 
     def start(

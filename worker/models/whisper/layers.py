@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from kernels.attention.cross_attention import plain_keys
 from kernels.nn.activations import gelu, row_exp
 from kernels.nn.elementwise import layer_norm
 from worker.models.whisper.config import HEAD_WIDTH
@@ -169,11 +170,12 @@ def _attend(products: mx.array, values: mx.array) -> mx.array:
 def attend_frames(
     queries: mx.array, memory: Sequence[tuple[mx.array, mx.array]]
 ) -> tuple[mx.array, mx.array]:
-    """Cross attention of few queries: [B, H, Q, 64] scaled; memory: keys [U, H, 64, T], values [U, H, T, 64]
-    of neighbours that were encoded together, B utterances in all, shared by all queries of an utterance
+    """Cross attention of few queries: [B, H, Q, 64] scaled; memory: keys in tiles [U, H, N, 64, 64]
+    (`tiled_keys`), values [U, H, T, 64] of neighbours that were encoded together, B utterances in all, shared by all queries of an utterance
     -> ([B, H, Q, 64], the products float32 [B, H, Q, T])."""
     products, first = [], 0
-    for keys, _ in memory:
+    for tiles, values in memory:
+        keys = plain_keys(tiles, values.shape[2])
         own = queries[first : first + keys.shape[0]]
         products.append(own @ keys if is_cpu() else own.astype(mx.float32) @ keys.astype(mx.float32))
         first += keys.shape[0]

@@ -21,7 +21,7 @@ GROWTH = 64  # positions by which the pool grows
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
     """Windows that were encoded together: frames [B, 1500, d], frames of real sound int32 [B], and for each
-    decoder layer cross keys [B, H, 64, 1500] and values [B, H, 1500, 64]."""
+    decoder layer cross keys in tiles [B, H, 24, 64, 64] (`tiled_keys`) and values [B, H, 1500, 64]."""
 
     frames: mx.array
     lengths: NDArray[np.int32]
@@ -84,7 +84,7 @@ class Memory:
             keys, values = batch.cross[layer]
             own = queries[first : first + len(rows) * beam]
             utterances = mx.array(np.repeat(np.array(rows, np.int32), beam))
-            lengths = mx.full((keys.shape[0],), keys.shape[-1], mx.int32)
+            lengths = mx.full((len(values),), values.shape[2], mx.int32)
             repeats = max(rows.count(row) for row in set(rows))
             outputs.append(
                 cross_attention(own, keys, values, utterances, lengths, beam=beam * repeats, scaled=True)
