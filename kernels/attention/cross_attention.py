@@ -32,8 +32,8 @@ def cross_attention(
 
     queries: [R, H, D], R rows in any order. keys: [U, H, D, T], frames last, so that neighbouring lanes read
     neighbouring numbers, or in tiles of 64 frames, [U, H, ceil(T / 64), D, 64] (`tiled_keys`), which a CPU
-    reads one after the other. values: [U, H, T, D]. All three float32, float16 or bfloat16; products, softmax and
-    sums are float32. utterances: int32 [R], the utterance of each row; a row outside 0..U-1 belongs to none
+    reads one after the other. values: [U, H, T, D]. All three float32, float16 or bfloat16; products,
+    softmax and sums are float32. utterances: int32 [R], the utterance of each row; a row outside 0..U-1 belongs to none
     and comes out as zeros. lengths: int32 [U], frames of each utterance, 0 to T; frames behind them are not
     read, and no frames give zeros. beam: the most rows that one utterance has. scaled:
     the queries are divided by √D already.
@@ -131,8 +131,8 @@ def _checked(
     if queries.ndim != 3 or keys.ndim not in (4, 5) or values.ndim != 4:
         raise ValueError(
             f"cross attention takes queries [rows, heads, width], keys [utterances, heads, width, frames] or "
-            f"their tiles [utterances, heads, tiles, width, {TILE}] and values [utterances, heads, frames, width], not {queries.shape}, {keys.shape} and "
-            f"{values.shape}"
+            f"their tiles [utterances, heads, tiles, width, {TILE}] and values [utterances, heads, frames, "
+            f"width], not {queries.shape}, {keys.shape} and {values.shape}"
         )
     rows, heads, width = queries.shape
     count, frames = len(keys), values.shape[2]

@@ -103,7 +103,7 @@ class WhisperHead:
         return arrays
 
     def cross_memory(self, frames: mx.array) -> tuple[tuple[mx.array, mx.array], ...]:
-        """Cross keys, in `tiled_keys`, and values [B, H, 1500, 64] of each layer, from frames [B, 1500, d]."""
+        """Cross keys (`tiled_keys`) and values [B, H, 1500, 64] of each layer, from frames [B, 1500, d]."""
         pairs = []
         for block in self.blocks:
             keys, values = mx.split(block.cross.memory(frames), 2, axis=-1)

@@ -171,8 +171,8 @@ def attend_frames(
     queries: mx.array, memory: Sequence[tuple[mx.array, mx.array]]
 ) -> tuple[mx.array, mx.array]:
     """Cross attention of few queries: [B, H, Q, 64] scaled; memory: keys in tiles [U, H, N, 64, 64]
-    (`tiled_keys`), values [U, H, T, 64] of neighbours that were encoded together, B utterances in all, shared by all queries of an utterance
-    -> ([B, H, Q, 64], the products float32 [B, H, Q, T])."""
+    (`tiled_keys`), values [U, H, T, 64] of neighbours that were encoded together, B utterances in all, shared
+    by all queries of an utterance -> ([B, H, Q, 64], the products float32 [B, H, Q, T])."""
     products, first = [], 0
     for tiles, values in memory:
         keys = plain_keys(tiles, values.shape[2])
