@@ -30,12 +30,12 @@ def cross_attention(
 ) -> mx.array:
     """softmax(q·k / √D)·v of each row and head over the frames of the row's utterance.
 
-    queries: [R, H, D], R rows in any order. keys: [U, H, D, T], frames last, so that neighbouring lanes read
-    neighbouring numbers, or in tiles of 64 frames, [U, H, ceil(T / 64), D, 64] (`tiled_keys`), which a CPU
-    reads one after the other. values: [U, H, T, D]. All three float32, float16 or bfloat16; products,
-    softmax and sums are float32. utterances: int32 [R], the utterance of each row; a row outside 0..U-1 belongs to none
-    and comes out as zeros. lengths: int32 [U], frames of each utterance, 0 to T; frames behind them are not
-    read, and no frames give zeros. beam: the most rows that one utterance has. scaled:
+    queries: [R, H, D], R rows in any order. keys: [U, H, D, T], frames last, so that neighbouring lanes
+    read neighbouring numbers, or in tiles of 64 frames, [U, H, ceil(T / 64), D, 64] (`tiled_keys`), which a
+    CPU reads one after the other. values: [U, H, T, D]. All three float32, float16 or bfloat16; products,
+    softmax and sums are float32. utterances: int32 [R], the utterance of each row; a row outside 0..U-1
+    belongs to none and comes out as zeros. lengths: int32 [U], frames of each utterance, 0 to T; frames
+    behind them are not read, and no frames give zeros. beam: the most rows that one utterance has. scaled:
     the queries are divided by √D already.
 
     Returns [R, H, D] in the queries' dtype. Within 5e-6 absolute of the reference in float32 at unit scale.
