@@ -121,9 +121,10 @@ def _attend(products: mx.array, values: mx.array) -> mx.array:
 def attend_frames(
     queries: mx.array, memory: Sequence[tuple[mx.array, mx.array, mx.array | None]]
 ) -> tuple[mx.array, mx.array]:
-    """Cross attention of few queries: [B, H, Q, D] scaled; memory: keys in `tiled_keys`, values [U, H, T, D] and
-    lengths int32 [U] (None: all of T) of neighbours that were encoded together, B utterances in all, shared
-    by all queries of an utterance -> ([B, H, Q, D], the products float32 [B, H, Q, T], T the longest)."""
+    """Cross attention of few queries: [B, H, Q, D] scaled; memory: keys in `tiled_keys`, values [U, H, T, D]
+    and lengths int32 [U] (None: all of T) of neighbours that were encoded together, B utterances in all,
+    shared by all queries of an utterance -> ([B, H, Q, D], the products float32 [B, H, Q, T], T the
+    longest)."""
     longest = max(values.shape[2] for _, values, _ in memory)
     products, first = [], 0
     for tiles, values, lengths in memory:
