@@ -10,6 +10,8 @@ import typer
 from spool.domain.options import language_of_text
 from spool.errors import InvalidRequest
 from worker.cli.options import (
+    Alignments,
+    AlignmentsName,
     Alternatives,
     Beam,
     Beta,
@@ -18,6 +20,7 @@ from worker.cli.options import (
     BoostWeight,
     Context,
     ContextName,
+    CtcWeight,
     Decoder,
     DecoderName,
     Detector,
@@ -41,6 +44,7 @@ from worker.cli.options import (
     Prune,
     Pruning,
     PruningName,
+    ReverseWeight,
     Scores,
     ScoresName,
     Split,
@@ -76,6 +80,9 @@ def transcribe(
     boost_weight: BoostWeight = 1.0,
     pruning: Pruning = PruningName.late,
     context: Context = ContextName.chunk,
+    alignments: Alignments = AlignmentsName.auto,
+    ctc_weight: CtcWeight = None,
+    reverse_weight: ReverseWeight = None,
     patience: Patience = 1.0,
     length_penalty: LengthPenalty = None,
     language: Language = None,
@@ -110,6 +117,9 @@ def transcribe(
         scores=scores.value,
         patience=patience,
         length_penalty=length_penalty,
+        alignments=alignments.value,
+        ctc_weight=ctc_weight,
+        reverse_weight=reverse_weight,
         fusion=fusion if fusion.asks else None,
     )
     speech = SpeechOptions(language_of_text(language), task, timestamps.value, prompt, hotwords)
