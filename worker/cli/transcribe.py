@@ -39,12 +39,14 @@ from worker.cli.options import (
     Prune,
     Pruning,
     PruningName,
+    Punctuation,
     Scores,
     ScoresName,
     Split,
     Task,
     Timestamps,
     TimestampsName,
+    TranslateTo,
 )
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.local.report import render_results
@@ -78,6 +80,8 @@ def transcribe(
     length_penalty: LengthPenalty = None,
     language: Language = None,
     task: Task = "transcribe",
+    translate_to: TranslateTo = None,
+    punctuation: Punctuation = True,
     timestamps: Timestamps = TimestampsName.auto,
     prompt: Prompt = "",
     hotwords: Hotwords = "",
@@ -109,7 +113,9 @@ def transcribe(
         length_penalty=length_penalty,
         fusion=fusion if fusion.asks else None,
     )
-    speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)
+    speech = SpeechOptions(
+        language, task, timestamps.value, prompt, hotwords, translate_to=translate_to, punctuation=punctuation
+    )
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
     results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
