@@ -40,6 +40,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
         worker=job.worker,
         lease_owner=job.lease_owner if job.state is JobState.RUNNING else None,
         attempts=job.attempt,
+        refusals=job.refusals,
         crashes=job.crashes,
         cancel_requested=job.cancel_requested,
         progress=_progress(job),
@@ -110,6 +111,8 @@ def shown_worker(worker: Worker) -> WorkerOut:
         concurrency=info.concurrency,
         price_per_hour=Decimal(info.price_per_hour_micros) / MICROS_PER_UNIT,
         busy_seconds=worker.busy_ns / NANOS_PER_SECOND,
+        refused_jobs=worker.counts.refused,
+        junk_messages=worker.counts.junk_messages,
         started_at=worker.started_at,
         seen_at=worker.seen_at,
     )
