@@ -68,6 +68,13 @@ class Search:
         Literal["chunk", "job"] | None,
         typer.Option(help="Reset language model and phrases at each chunk, or carry them through the job."),
     ] = None
+    speech_detector: Annotated[
+        bool | None,
+        typer.Option(
+            "--speech-detector/--no-speech-detector",
+            help="Do not decode stretches without speech, and drop segments invented there.",
+        ),
+    ] = None
     scores: Annotated[
         Literal["float", "fixed"] | None, typer.Option(help="Sum scores in float32 or in fixed point.")
     ] = None

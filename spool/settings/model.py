@@ -149,6 +149,8 @@ class Settings(BaseModel):
     default_model: str = ""
     """What a job gets that names no model; `whisper-tiny.en`, or the first of `models` where that is not
     there."""
+    speech_detector: bool = True
+    """Whether the speech detector listens to jobs that do not say (`speech_detector` of a job's options)."""
     model_store: Path = Field(default_factory=_default_store)
     """Where models of the catalogue are kept (`spool models`); one folder for all of a machine's workers."""
     model_store_bytes: int = Field(20 * 2**30, gt=0)

@@ -9,6 +9,8 @@ import typer
 
 from spool.errors import InvalidRequest
 from worker.cli.options import (
+    Alignments,
+    AlignmentsName,
     Alternatives,
     Beam,
     Beta,
@@ -17,8 +19,10 @@ from worker.cli.options import (
     BoostWeight,
     Context,
     ContextName,
+    CtcWeight,
     Decoder,
     DecoderName,
+    Detector,
     Files,
     Format,
     FormatName,
@@ -39,6 +43,7 @@ from worker.cli.options import (
     Prune,
     Pruning,
     PruningName,
+    ReverseWeight,
     Scores,
     ScoresName,
     Split,
@@ -74,6 +79,9 @@ def transcribe(
     boost_weight: BoostWeight = 1.0,
     pruning: Pruning = PruningName.late,
     context: Context = ContextName.chunk,
+    alignments: Alignments = AlignmentsName.auto,
+    ctc_weight: CtcWeight = None,
+    reverse_weight: ReverseWeight = None,
     patience: Patience = 1.0,
     length_penalty: LengthPenalty = None,
     language: Language = None,
@@ -82,6 +90,7 @@ def transcribe(
     prompt: Prompt = "",
     hotwords: Hotwords = "",
     chunk: Split = True,
+    speech_detector: Detector = True,
     form: Format = FormatName.json,
 ) -> None:
     """Transcribe files without a queue. A file that fails does not stop the others; the exit code is then
@@ -107,12 +116,17 @@ def transcribe(
         scores=scores.value,
         patience=patience,
         length_penalty=length_penalty,
+        alignments=alignments.value,
+        ctc_weight=ctc_weight,
+        reverse_weight=reverse_weight,
         fusion=fusion if fusion.asks else None,
     )
     speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
-    results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
+    results = transcribe_files(
+        files, model, options, chunk=chunk, ask=ask, carries=carries, detector=speech_detector
+    )
     typer.echo(render_results(results, form.value, lattice and lattice.value))
     if any(result.error for result in results):
         raise typer.Exit(1)

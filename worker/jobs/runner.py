@@ -55,6 +55,7 @@ from worker.models.base import ModelInfo
 from worker.segmentation.chunker import ChunkOptions, plan_channels
 from worker.service.context import WorkerContext
 from worker.sources.fetch import Sources
+from worker.speech.listener import detector_digest, listeners
 
 log = structlog.get_logger(__name__)
 
@@ -132,7 +133,8 @@ class JobRunner:
         attempt.model = self._model_path()
         attempt.request = job_request_of(self._job.options, context.settings, context.db, self._job.name)
         info = self._model_info(attempt.model, attempt.request)
-        mark = fingerprint(self._job.options, info.makers)
+        detector = detector_digest() if self._job.options.speech_detector else None
+        mark = fingerprint(self._job.options, (*info.makers, detector))
         attempt.begin(info, mark)
         reuse = Reuse(context.settings, context.db, self._services.objects, self._job, mark)
         transcript = reuse.before_fetch()
@@ -158,7 +160,9 @@ class JobRunner:
             attempt.channels = audio.channels
             self._pin(audio.expected_seconds, content_sha256)
             lengths = ChunkOptions(**asdict(info.chunking))
-            attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths))
+            if self._job.options.speech_detector:
+                attempt.listeners = listeners(audio.channels)
+            attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths, attempt.listeners))
             return transcript_of(
                 self._job.id,
                 attempt.heard,
@@ -167,6 +171,7 @@ class JobRunner:
                 ModelFacts(name=info.name, sha256=info.sha256),
                 self._job.options.model_dump(mode="json"),
                 _language_model(self._job.options.language_model, info),
+                attempt.listeners,
             )
 
     def _model_path(self) -> str:
