@@ -126,14 +126,9 @@ def transcribe(
         reverse_weight=reverse_weight,
         fusion=fusion if fusion.asks else None,
     )
+    codes = language_of_text(language)
     speech = SpeechOptions(
-        language_of_text(language),
-        task,
-        timestamps.value,
-        prompt,
-        hotwords,
-        translate_to=translate_to,
-        punctuation=punctuation,
+        codes, task, timestamps.value, prompt, hotwords, translate_to=translate_to, punctuation=punctuation
     )
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
