@@ -115,8 +115,8 @@ Shape = ModelShape | WhisperShape
 
 
 def read_shape(model: str) -> Shape:
-    """The shape of a known model (by any name that holds 0.6b, 110m, a Canary's name, or whisper and a size) or
-    of a folder with a `config.json`.
+    """The shape of a known model (by any name that holds 0.6b, 110m, a Canary's name, or whisper and a size)
+    or of a folder with a `config.json`.
 
     Raises InvalidRequest for what is neither, or has no sizes.
     """
