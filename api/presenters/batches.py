@@ -1,6 +1,6 @@
 """A batch's records as the wire shows them. Pure: one function a record, no queries."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -53,13 +53,18 @@ def shown_batch(
 
 
 def shown_batch_detail(
-    batch: Batch, progress: BatchProgress, currency: str, holds: Mapping[str, Hold] | None = None
+    batch: Batch,
+    progress: BatchProgress,
+    currency: str,
+    holds: Mapping[str, Hold] | None = None,
+    waiting_for: Sequence[str] = (),
 ) -> BatchDetail:
     """A batch with what is known and expected of it."""
     look = outlook(_sums(progress))
     return BatchDetail(
         **shown_batch(batch, progress.counts, holds).model_dump(),
         bad_lines=[BadLineOut.model_validate(bad) for bad in batch.bad_lines],
+        waiting_for=list(waiting_for),
         reused=progress.reused,
         audio=BatchAudioOut(
             done_seconds=progress.done_seconds, left_seconds=look.audio_left_seconds, basis=look.audio_basis

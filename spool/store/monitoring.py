@@ -14,6 +14,7 @@ from itertools import groupby
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, true
 
+from spool.domain.fleet.routing import ANY_POOL, route_of
 from spool.domain.jobs import TERMINAL, JobState
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import PRIORITY_NAMES, PriorityName
@@ -218,14 +219,17 @@ def _of(column: ColumnElement[str], project: str | None) -> ColumnElement[bool]:
 
 def _waiting(tx: Connection, project: str | None) -> tuple[Waiting, ...]:
     rows = tx.execute(
-        select(jobs.c.pool, jobs.c.priority, func.count(), func.min(jobs.c.queued_at))
+        select(jobs.c.queue, jobs.c.priority, func.count(), func.min(jobs.c.queued_at))
         .where(jobs.c.state == JobState.QUEUED.value, _of(jobs.c.project, project))
-        .group_by(jobs.c.pool, jobs.c.priority)
-        .order_by(jobs.c.pool, jobs.c.priority)
+        .group_by(jobs.c.queue, jobs.c.priority)
     )
+    sums: dict[tuple[str, int], tuple[int, datetime]] = {}
+    for queue, priority, number, oldest in rows:
+        of = route_of(queue).pool or ANY_POOL, int(priority)
+        before = sums.get(of, (0, oldest))
+        sums[of] = before[0] + int(number), min(before[1], oldest)
     return tuple(
-        Waiting(pool, PRIORITY_NAMES[priority], int(number), oldest)
-        for pool, priority, number, oldest in rows
+        Waiting(pool, PRIORITY_NAMES[priority], *sums[pool, priority]) for pool, priority in sorted(sums)
     )
 
 
@@ -236,7 +240,7 @@ def _running(tx: Connection, project: str | None) -> dict[str, int]:
         .group_by(jobs.c.pool)
         .order_by(jobs.c.pool)
     )
-    return {pool: int(number) for pool, number in rows}
+    return {pool or ANY_POOL: int(number) for pool, number in rows}
 
 
 def _ended(tx: Connection, project: str | None) -> tuple[Ended, ...]:

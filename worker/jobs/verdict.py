@@ -9,7 +9,8 @@ import contextlib
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
 
-from spool.errors import EngineCrashed, EngineError, EngineStopped, ModelError, SpoolError, UnknownModel
+from spool.domain.fleet.routing import route_of
+from spool.errors import EngineCrashed, EngineError, EngineStopped, ModelError, SpoolError
 from spool.store.workers import ready_workers
 from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack
 from worker.service.context import WorkerContext
@@ -17,11 +18,10 @@ from worker.service.context import WorkerContext
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The job goes to other workers, for this `reason`. `blames_worker`: it counts among the failures after
-    which a worker takes itself out of service; `proven`: it does so at once, since its self-test failed."""
+    """The job goes to other workers, for this `reason`, and counts among the failures after which a worker
+    takes itself out of service; `proven`: it does so at once, since its self-test failed."""
 
     reason: str
-    blames_worker: bool = True
     proven: bool = False
 
 
@@ -40,12 +40,9 @@ def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdic
     """
     job, own = attempt.claim.job, context.settings.worker_name
     refusals = set(job.refusals or {}) - {own}
-    if others := _others(context, attempt, refusals | {own}):
-        if isinstance(error, UnknownModel) and job.options.model not in context.settings.models:
-            context.health.lack(job.options.model)  # no illness: pools may differ in their models
-            return Verdict(f"left to {_listed(others)}", blames_worker=False)
-        if isinstance(error, ModelError) or not refusals:
-            return Verdict(f"left to {_listed(others)}")
+    others = _others(context, attempt, refusals | {own})
+    if others and (isinstance(error, ModelError) or not refusals):
+        return Verdict(f"left to {_listed(others)}")
     problem = _self_test(context, attempt, error)
     return None if problem is None else Verdict(f"the self-test failed: {problem}", proven=True)
 
@@ -54,11 +51,10 @@ def _others(context: WorkerContext, attempt: Attempt, tried: set[str]) -> list[s
     """The workers that could take the job and have not tried it."""
     job = attempt.claim.job
     with context.db.read() as tx:
-        ready = ready_workers(tx, context.settings.pool)
+        ready = ready_workers(tx)
+    route = route_of(job.queue)
     return sorted(
-        name
-        for name, models in ready.items()
-        if name not in tried and job.worker in (None, name) and job.options.model in models
+        {each.name for each in ready if each.name not in tried and each.takes(route, job.options.model)}
     )
 
 
@@ -71,7 +67,7 @@ def _self_test(context: WorkerContext, attempt: Attempt, error: SpoolError) -> s
     not load cannot be tested by itself: the default model is, in its place."""
     try:
         if isinstance(error, ModelError) or not attempt.model:
-            future = context.engine.probe(context.settings.models[context.settings.default_model])
+            future = context.engine.probe(context.settings.models[context.settings.self_test_model])
         else:
             request = attempt.request
             future = context.engine.probe(attempt.model, request.options, request.ask)

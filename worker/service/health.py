@@ -24,7 +24,6 @@ from worker.engine.client import Engine
 WINDOW_SECONDS = 600.0
 ENGINE_CRASHES = 5  # within the window, without a culprit
 FAILURES_IN_A_ROW = 3  # different jobs that this worker gave back as ones that it cannot do
-LACKING_SECONDS = 30.0  # how long a missing model's jobs are left to other workers
 DISK_FAILURES = 3  # jobs within the window that found no room, although the disk looks well now
 PROBE_BYTES = b"spool" * 1000
 
@@ -39,7 +38,6 @@ class Health:
         self._hanging: set[str] = set()
         self._failed: dict[str, dict[str, str]] = {}
         self._failed_since_success: set[str] = set()
-        self._lacking: dict[str, float] = {}
         self.changed = threading.Event()
         """Set when a job has made the worker unwell, so that nobody waits for the next look."""
 
@@ -89,18 +87,6 @@ class Health:
         """The models of the jobs that failed since one of theirs was done."""
         with self._lock:
             return frozenset(self._failed)
-
-    def lack(self, model: str) -> None:
-        """Leave jobs of a model that is not here to other workers for a while."""
-        with self._lock:
-            self._lacking[model] = time.monotonic() + LACKING_SECONDS
-
-    @property
-    def lacking(self) -> frozenset[str]:
-        """The models whose jobs are left to others now."""
-        now = time.monotonic()
-        with self._lock:
-            return frozenset(model for model, until in self._lacking.items() if until > now)
 
     def hangs(self, job_id: str) -> None:
         """The thread of this job does not return."""

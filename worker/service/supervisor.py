@@ -10,13 +10,15 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import TimeoutError as NotYet
 from typing import Protocol
 
 import structlog
 
+from spool.domain.fleet.routing import route_of
 from spool.errors import SpoolError
+from spool.store.queue.queues import queues_waiting
 from worker.service.context import WorkerContext
 from worker.service.health import engine_problem, machine_problems
 
@@ -34,6 +36,9 @@ class Intake(Protocol):
 
     def resume(self) -> None:
         """Take them again."""
+
+    def serve(self, queues: Iterable[str]) -> None:
+        """Take messages of these queues too."""
 
 
 class Supervisor(threading.Thread):
@@ -94,6 +99,7 @@ class Supervisor(threading.Thread):
             return
         self.keep_hours()
         self._free_memory()
+        self._serve_queues()
         health = self._context.health
         if health.reason is None:
             problem = self._problem()
@@ -111,6 +117,14 @@ class Supervisor(threading.Thread):
                 log.warning("still unwell", reason=problem)
                 health.set(problem)
                 self._wait()
+
+    def _serve_queues(self) -> None:
+        """Take messages of every queue whose jobs wait and are for machines like this one."""
+        context = self._context
+        with contextlib.suppress(SpoolError):
+            with context.db.read() as tx:
+                waiting = queues_waiting(tx)
+            self._intake.serve(queue for queue in waiting if context.offer.takes(route_of(queue)))
 
     def _problem(self) -> str | None:
         context = self._context
@@ -143,7 +157,7 @@ class Supervisor(threading.Thread):
             settings = context.settings
             # Models that this worker does not have are left to other workers.
             for name in sorted(
-                {settings.default_model, *context.health.suspected_models} & set(settings.models)
+                {settings.self_test_model, *context.health.suspected_models} & set(settings.models)
             ):
                 context.engine.probe(settings.models[name]).result(TEST_SECONDS)
         except NotYet:

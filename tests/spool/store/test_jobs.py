@@ -46,7 +46,7 @@ def test_a_new_job_is_queued_with_its_message_beside_it(db: Database) -> None:
     assert (job.source, job.options, job.project) == (source, options, "radio")
     assert job.created_at.tzinfo is UTC
     assert abs(job.created_at - datetime.now(UTC)) < timedelta(minutes=1)
-    assert outbox_of(db, job.id) == ["spool.metal.at.mini-3"]
+    assert outbox_of(db, job.id) == ["spool.metal;at:mini-3"]
 
 
 def test_row_and_message_commit_together_or_not_at_all(db: Database) -> None:
