@@ -83,8 +83,16 @@ class Place:
         str | None, typer.Option(help="Whom the cost is booked on; the key's own, else `default`.")
     ] = None
     tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Kept with each job.")] = None
-    pool: Annotated[str | None, typer.Option(help="Which pool of workers.")] = None
+    pool: Annotated[
+        str | None, typer.Option(help="Which pool of workers; without one, any that has the model.")
+    ] = None
     worker: Annotated[str | None, typer.Option(help="Pin to one worker, by name.")] = None
+    requires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=VALUE,…", help="What the machine has to be: backend=metal,chip=M4,memory_gb=16."
+        ),
+    ] = None
     priority: Annotated[
         PriorityName | None, typer.Option(help="Who goes first among the project's own: high, normal or low.")
     ] = None
@@ -98,8 +106,24 @@ class Place:
         if any("=" not in pair for pair in pairs):
             raise InvalidRequest("A tag is NAME=VALUE.")
         tags = dict(pair.split("=", 1) for pair in pairs)
-        fields = {"project": self.project, "pool": self.pool, "worker": self.worker, "tags": tags}
+        fields: dict[str, Any] = {
+            "project": self.project,
+            "pool": self.pool,
+            "worker": self.worker,
+            "tags": tags,
+        }
+        if self.requires is not None:
+            fields["requires"] = _requirement(self.requires)
         return fields | {"priority": self.priority, "deadline": self.deadline}
+
+
+def _requirement(text: str) -> dict[str, str | int]:
+    """What `--requires` says. Raises InvalidRequest."""
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if any(not name.strip() or not value.strip() for name, _, value in pairs):
+        raise InvalidRequest("--requires is a list such as backend=metal,memory_gb=16.")
+    values = {name.strip(): value.strip() for name, _, value in pairs}
+    return {name: int(value) if value.isdecimal() else value for name, value in values.items()}
 
 
 def takes_options(command: Callable[..., Result]) -> Callable[..., Result]:

@@ -264,7 +264,12 @@ DEFAULT_MODEL: Words = {
     "openapi_extra": {
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": DefaultModel.model_json_schema()}},
+            "content": {
+                "application/json": {
+                    "schema": DefaultModel.model_json_schema(),
+                    "example": jobs.DEFAULT_MODEL,
+                }
+            },
         }
     },
 }

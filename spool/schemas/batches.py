@@ -5,10 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from spool.domain.fleet.routing import Requirement
 from spool.domain.jobs import JobState
 from spool.domain.manifest import Name, Tags
-from spool.schemas.common import Money, Pool, Project, WorkerName, with_example
+from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import batches as examples
 from spool.schemas.jobs import Deadline, DeadlineOut, HeldOut, Priority, option_schema
 
@@ -39,7 +38,7 @@ class BatchUploadRequest(BaseModel):
     )
     pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     worker: WorkerName | None = Field(None, description="Pin all jobs to one worker, by name.")
-    requires: Requirement | None = Field(None, description="What the machines of its jobs have to be.")
+    requires: Requires = Field(None, description="What the machines of its jobs have to be.")
     priority: Priority = Field(
         "normal", description="high, normal or low; a line's own priority takes precedence."
     )

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from spool.domain.fleet.routing import Requirement
 from spool.domain.jobs import JobState
 from spool.domain.manifest import Name, Tags
 from spool.domain.options import AskedOptions, JobOptions
 from spool.domain.priority import PriorityName
 from spool.domain.quotas import HeldBy
-from spool.schemas.common import Money, Pool, Project, WorkerName, with_example
+from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import jobs
 
 
@@ -101,7 +100,7 @@ class UploadRequest(BaseModel):
     )
     pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     worker: WorkerName | None = Field(None, description="Pin the job to one worker, by name.")
-    requires: Requirement | None = Field(None, description="What its machine has to be.")
+    requires: Requires = Field(None, description="What its machine has to be.")
     tags: Tags = Field(default_factory=dict)
     reuse: bool = Field(
         False,
@@ -186,7 +185,7 @@ class JobOut(BaseModel):
     options: JobOptions
     pool: str | None = Field(description="The pool that was asked for, or in which it ran last.")
     worker: str | None = Field(description="The worker it is pinned to, if any.")
-    requires: Requirement | None = Field(None, description="What its machine has to be.")
+    requires: Requires = Field(None, description="What its machine has to be.")
     waiting_for: str | None = Field(
         None, description="What it waits for, where no worker can take it now; null while one can."
     )

@@ -21,9 +21,10 @@ from spool.domain.priority import PRIORITY_NAMES, PriorityName
 from spool.domain.worker_stats import WorkCounts
 from spool.ids import new_id
 from spool.store.ledger.charges import total
+from spool.store.queue.unserved import Unserved, unserved_jobs
 from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.store.webhooks import webhook_deliveries_by_outcome
-from spool.store.workers import Worker, workers_named
+from spool.store.workers import Worker, known_workers, workers_named
 from spool.tables import audits, batches, cost_lines, counters, jobs, outbox, workers
 
 FORGOTTEN_SECONDS = 7 * 24 * 3600.0
@@ -177,6 +178,8 @@ class Gauges:
     """The last audit."""
     webhooks: dict[str, int]
     """As `webhook_deliveries_by_outcome` counts them."""
+    unserved: tuple[Unserved, ...] = ()
+    """Jobs that no worker can take now."""
 
 
 def read_gauges(tx: Connection, project: str | None = None, *, month: bool = True) -> Gauges:
@@ -210,6 +213,7 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
         leases_lost={} if project else counted(tx, LEASES_LOST),
         audited=None if project else last_audit(tx),
         webhooks={} if project else webhook_deliveries_by_outcome(tx),
+        unserved=() if project else tuple(unserved_jobs(tx, [each.seen for each in known_workers(tx)])),
     )
 
 

@@ -109,7 +109,7 @@ def fill(
         now=now,
         numbers=_NUMBERS[db.dialect],
     )
-    options_json = (options or JobOptions()).model_dump_json()
+    options_json = (options or JobOptions(model="demo-tdt")).model_dump_json()
     if postgresql:
         statement = statement.replace(":options", "CAST(:options AS json)")
     with db.begin() as tx:
