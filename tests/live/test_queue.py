@@ -112,7 +112,7 @@ def test_a_relay_empties_the_outbox_into_the_right_queues(
 
     assert relay_once(db, celery) == 4
     assert messages(redis_server) == plain
-    assert messages(redis_server, "spool.metal.at.mini") == [pinned]
+    assert messages(redis_server, "spool.metal;at:mini") == [pinned]
     assert relay_once(db, celery) == 0
     with db.read() as tx:
         assert tx.execute(select(outbox)).all() == []
