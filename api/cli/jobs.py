@@ -45,7 +45,7 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Submit recordings, or every recording in a folder."""
-    request = place.told() | {"options": search.told()}
+    request = place.to_request() | {"options": search.to_request()}
     if reuse:
         request["reuse"] = True
     recordings = list(_expanded(sources))

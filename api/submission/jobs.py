@@ -198,7 +198,10 @@ def resolve_options(settings: Settings, default_model: str, *layers: Mapping[str
 
     Raises pydantic's ValidationError.
     """
-    merged: dict[str, Any] = {"model": default_model}
+    merged: dict[str, Any] = {
+        "model": default_model,
+        "speech_detector": settings.speech_detector,
+    }
     for layer in layers:
         merged |= layer
     known = {"language_models": sorted(settings.language_models)}

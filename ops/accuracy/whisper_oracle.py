@@ -26,10 +26,10 @@ import soundfile  # noqa: E402
 
 from worker.decode.attention.beam import BeamSettings, Found  # noqa: E402
 from worker.decode.attention.loop import AttentionSearch, SearchRequest  # noqa: E402
+from worker.models.attention.state import EncodedBatch, EncodedWindow  # noqa: E402
 from worker.models.whisper.features import mel_filters  # noqa: E402
 from worker.models.whisper.model import WhisperModel, load_whisper  # noqa: E402
 from worker.models.whisper.rules import WhisperOptions  # noqa: E402
-from worker.models.whisper.state import EncodedBatch, EncodedWindow  # noqa: E402
 
 SCORE_TOLERANCE = 2e-3
 RATE = 16_000

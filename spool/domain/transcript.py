@@ -92,7 +92,7 @@ class Alternative(_Record):
 class Word(_Record):
     """One word. `confidence` is 0 to 1: of a beam how probable the word is, of greedy the lowest probability
     among its tokens. `alternatives`, where asked for, are what else was heard over its time, most probable
-    first."""
+    first. `doubtful`: the speech detector heard nobody over its time."""
 
     text: str
     start: Seconds
@@ -100,6 +100,7 @@ class Word(_Record):
     confidence: Share
     channel: int = 0
     alternatives: Annotated[tuple[Alternative, ...], Field(exclude_if=lambda value: not value)] = ()
+    doubtful: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
 
 
 class NbestText(_Record):
@@ -130,6 +131,27 @@ class Segment(_Record):
     last_word: int
 
 
+class DroppedSegment(_Record):
+    """A segment that is no part of the transcript, since the speech detector heard nobody over any of its
+    words."""
+
+    start: Seconds
+    end: Seconds
+    text: str
+    channel: int
+    words: tuple[Word, ...]
+
+
+class SpeechSpan(_Record):
+    """What the speech detector says of a stretch of one channel. Nothing of `no_speech` needs decoding;
+    `unclear` is neither long enough without speech nor sure to be any."""
+
+    start: Seconds
+    end: Seconds
+    label: Literal["speech", "no_speech", "unclear"]
+    channel: int = 0
+
+
 class Gap(_Record):
     """A stretch of the recording that no chunk covered."""
 
@@ -139,13 +161,16 @@ class Gap(_Record):
 
 
 class Coverage(_Record):
-    """How much of the input went through (law 6): `ratio` is 1 when every sample was in a chunk's core."""
+    """How much of the input went through (law 6): `ratio` is 1 when every sample was in a chunk's core.
+    `speech_seconds` went through the engine. `speech`: the share of detected speech within half a second of a
+    word; None where none was detected, or nobody asked for it."""
 
     audio_seconds: Seconds
     covered_seconds: Seconds
     speech_seconds: Seconds
     ratio: Annotated[float, Field(ge=0, le=1)]
     gaps: tuple[Gap, ...] = ()
+    speech: Annotated[Share | None, Field(exclude_if=lambda value: value is None)] = None
 
 
 class AudioFacts(_Record):
@@ -183,3 +208,6 @@ class Transcript(_Record):
     """Each searched chunk's hypotheses, where more than one was asked for; chunks may overlap a little."""
     lattice: Annotated[tuple[Lattice, ...], Field(exclude_if=lambda value: not value)] = ()
     """Each searched chunk's lattice, where it was asked for, by time and channel."""
+    speech: Annotated[tuple[SpeechSpan, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Where somebody speaks, by channel and time; the spans of a channel cover it without a gap."""
+    dropped: Annotated[tuple[DroppedSegment, ...], Field(exclude_if=lambda value: not value)] = ()

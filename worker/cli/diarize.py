@@ -1,4 +1,4 @@
-"""`spool-worker diarize`: who speaks when in these files, without a queue and without words.
+"""`spool-worker diarize`: who speaks when in files, without a queue and without a transcript.
 
 The contract of `--format json`, one object a file, in the order given:
 
@@ -23,26 +23,26 @@ MOST_SPEAKERS = 99
 
 
 class DiarizeFormat(StrEnum):
-    """What to print."""
+    """Output format."""
 
     json = "json"
     rttm = "rttm"
 
 
 def diarize(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to listen to.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to analyse.")],
     speakers: Annotated[
-        int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="How many speakers there are.")
+        int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The exact number of speakers.")
     ] = None,
     min_speakers: Annotated[
-        int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The least there may be.")
+        int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The smallest number of speakers.")
     ] = None,
     max_speakers: Annotated[
-        int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The most there may be.")
+        int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.")
     ] = None,
-    form: Annotated[DiarizeFormat, typer.Option("--format", help="What to print.")] = DiarizeFormat.json,
+    form: Annotated[DiarizeFormat, typer.Option("--format", help="Output format.")] = DiarizeFormat.json,
 ) -> None:
-    """Print who speaks when; telling the number of speakers helps more than anything else."""
+    """Print who speaks when. Give the number of speakers if you know it: nothing helps more."""
     if speakers is not None and (min_speakers, max_speakers) != (None, None):
         raise InvalidRequest("--speakers gives the exact number: leave --min-speakers and --max-speakers out")
     preload_blas()

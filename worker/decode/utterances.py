@@ -9,9 +9,9 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.attention.reading import read_utterances
+from worker.decode.attention.reading import beams_of, read_utterances
 from worker.decode.result import Answer, answers
-from worker.decode.search import check_options, check_request, resolve_search
+from worker.decode.search import check_options, check_request, resolve_head, resolve_search
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.base import SpeechModel
 
@@ -22,6 +22,8 @@ def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRe
     """Raises InvalidRequest, naming the option, where `decode_utterances` would: before any audio."""
     model.prepare(request.speech)
     check_options(model, options, request)
+    if resolve_head(model, options) == "attention":
+        beams_of(model, options)  # type: ignore[arg-type]
 
 
 def decode_utterances(
@@ -32,8 +34,8 @@ def decode_utterances(
 ) -> list[Answer]:
     """What was heard in each utterance, [N] float32 at 16 kHz. An utterance depends on nothing but itself and
     its request. Raises InvalidRequest for what the model cannot do."""
-    head, _, _ = resolve_search(model, options)
-    if head != "attention":
+    _, searcher, _ = resolve_search(model, options)
+    if searcher.run is not None:
         for request in requests:
             model.prepare(request.speech)
         encoded = model.encode(samples)
@@ -41,5 +43,5 @@ def decode_utterances(
         plain = all(request == NOTHING for request in requests)
         return answers(model, encoded, options, None if plain else requests)
     for request in requests:
-        check_request(head, options, request)
+        check_request(searcher, options, request)
     return read_utterances(model, samples, options, requests)  # type: ignore[arg-type]

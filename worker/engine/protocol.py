@@ -54,7 +54,7 @@ class Recognition(NamedTuple):
     """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
     and encoder frames; the text of each hypothesis where more than one was asked for; the SHA-256 of the
     language model that had a say; the lattice, where it was asked for; the language, where the model
-    tells."""
+    tells; the answer's text, where that need not be the first hypothesis's."""
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]
@@ -63,6 +63,7 @@ class Recognition(NamedTuple):
     language_model: str | None = None
     lattice: Lattice | None = None
     language: str | None = None
+    text: str | None = None
 
 
 class Failure(NamedTuple):

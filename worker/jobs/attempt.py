@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from spool.domain.transcript import NbestText
 from spool.errors import (
     JobCancelled,
     LeaseLost,
@@ -30,16 +29,16 @@ from spool.store.queue.leases import Claim, renew_lease
 from spool.store.queue.scheduler import goes_before
 from worker.audio import SAMPLE_RATE
 from worker.decode.types import CONTEXT_TOKENS, Hypothesis, UtteranceResult
-from worker.decode.words import SCORE_DIGITS
 from worker.jobs.lease import Lease
 from worker.jobs.request import JobRequest
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
-from worker.jobs.transcript import DecodedChunk
+from worker.jobs.transcript import DecodedChunk, decoded_chunk
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
 from worker.service.context import WorkerContext
+from worker.speech.listener import SpeechListener
 
 Tail = tuple[tuple[int, int], ...]
 """Tokens, each with the sample (16 kHz, from the recording's start) at which it was recognized."""
@@ -75,41 +74,21 @@ class TokenContext:
         return tuple(heard for heard in self._tails.get(piece.channel, ()) if heard[1] < piece.start)
 
 
-def chunk_of(piece: ChunkSpan, result: UtteranceResult | None) -> SavedChunk:
-    """The piece with its words, in seconds of the recording; without a result it is silence."""
-    offset, last = piece.start / SAMPLE_RATE, piece.end / SAMPLE_RATE
-    words = tuple(
-        word.model_copy(
-            update={
-                # A model's last frame may reach a little beyond the audio.
-                "start": min(round(word.start + offset, 3), last),
-                "end": min(round(word.end + offset, 3), last),
-                "channel": piece.channel,
-            }
-        )
-        for word in (result.words if result else ())
-    )
+def saved_chunk(chunk: DecodedChunk, engine_ns: int) -> SavedChunk:
+    """The chunk as it is saved."""
+    span = chunk.span
     return SavedChunk(
-        index=piece.index,
-        channel=piece.channel,
-        core_start=piece.core_start,
-        core_end=piece.core_end,
-        start=piece.start,
-        end=piece.end,
-        words=words,
-        engine_ns=0 if result is None else result.engine_ns,
+        index=span.index,
+        channel=span.channel,
+        core_start=span.core_start,
+        core_end=span.core_end,
+        start=span.start,
+        end=span.end,
+        words=chunk.words,
+        engine_ns=engine_ns,
         attempt=0,
-        nbest=_nbest(result) if result else (),
-        lattice=result.lattice.moved(offset, piece.channel) if result and result.lattice else None,
-    )
-
-
-def _nbest(result: UtteranceResult) -> tuple[NbestText, ...]:
-    """The hypotheses, if more than one was requested; scores are rounded so that they do not depend on the
-    batch."""
-    return tuple(
-        NbestText(text=text, score=round(hypothesis.score, SCORE_DIGITS))
-        for text, hypothesis in zip(result.texts, result.hypotheses, strict=False)
+        nbest=chunk.nbest,
+        lattice=chunk.lattice,
     )
 
 
@@ -166,7 +145,7 @@ class TurnOver(GiveBack):
 class Attempt:
     """The decoding of one claimed job. `model` is a path or hub id, `request` what each of its chunks is
     asked, `info` whose weights are to answer, `mark` the fingerprint of all three; `done_samples` counts over
-    all channels."""
+    all channels. The time that `listeners` take goes onto the bill of the next chunk that is saved."""
 
     context: WorkerContext
     claim: Claim
@@ -180,6 +159,7 @@ class Attempt:
     _kept: int = 0
     heard: list[DecodedChunk] = field(default_factory=list)
     _token_context: TokenContext = field(default_factory=TokenContext)
+    listeners: list[SpeechListener] = field(default_factory=list)
     _flying: dict[Future[UtteranceResult], ChunkSpan] = field(default_factory=dict)
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
@@ -230,6 +210,7 @@ class Attempt:
             self._land(0)
         while self._flying:
             self._land(WAIT_SECONDS)
+        self._waste_listening()
 
     def abandon(self) -> None:
         """Leave the engine: take out what waits there, keep what it finishes while the claim holds (law 4),
@@ -247,6 +228,7 @@ class Attempt:
             except SpoolError as error:
                 log.info("finished chunk not kept", chunk=piece.index, reason=error.code)
         self._flying.clear()
+        self._waste_listening()
 
     def check(self) -> None:
         """Raise whatever should stop the attempt now."""
@@ -344,7 +326,7 @@ class Attempt:
 
         Without a result the piece is silence. Raises WeightsChanged where others spoke than were asked.
         """
-        engine_ns = 0 if result is None else result.engine_ns
+        engine_ns = self._take_listening() + (0 if result is None else result.engine_ns)
         bill, job = self.charge(engine_ns, piece.core), self.claim.job
         if result is not None and self.info is not None and result.weights != self.info.makers:
             self.context.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
@@ -353,7 +335,8 @@ class Attempt:
         if result is not None and self.info is not None and self.request.carries:
             frame = self.info.frame_seconds * SAMPLE_RATE
             tail = self._token_context.after(piece, result.hypotheses[0], frame)
-        chunk = replace(chunk_of(piece, result), attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
+        saved = saved_chunk(decoded_chunk(piece, result), engine_ns)
+        chunk = replace(saved, attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
         failpoint("save.begun")
         try:
             retry_storage(
@@ -372,6 +355,17 @@ class Attempt:
     def _take(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
         self.heard.append(DecodedChunk(piece, chunk.words, chunk.nbest, chunk.lattice))
         self.done_samples += piece.core
+
+    def _take_listening(self) -> int:
+        """The detector's nanoseconds that are on no bill yet; from now on they count as the engine's."""
+        listened_ns = sum(listener.take_ns() for listener in self.listeners)
+        self.context.engine.add_busy(listened_ns)
+        return listened_ns
+
+    def _waste_listening(self) -> None:
+        """Bill what no chunk's bill carries: of chunks that were saved before, or that nobody keeps."""
+        bill = self.charge(self._take_listening(), 0)
+        self.context.wasted.add(self.claim.job.id, self.claim.attempt, bill, self.claim.job.batch_id)
 
     def charge(self, engine_ns: int, samples: int) -> Charge:
         """What `engine_ns` of this worker's engine for this job is billed as."""

@@ -61,6 +61,7 @@ def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
         alone=False,
         models=first,
         offered=context.offer.models,
+        without_language_models=context.health.lacking_language_models,
         machine=context.offer.machine,
     )
     outcome = _written(context, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))

@@ -25,7 +25,8 @@ from pathlib import Path
 import structlog
 
 from spool.domain.jobs import JobState
-from spool.domain.transcript import AudioFacts, ModelFacts, Transcript
+from spool.domain.transcript import ModelFacts, Transcript
+from spool.domain.worker_stats import REFUSED
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
@@ -40,7 +41,7 @@ from spool.store.queue.leases import (
     set_progress,
 )
 from spool.tracing import current, span
-from worker.audio import AudioStream, open_audio
+from worker.audio import open_audio
 from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack, TurnOver
 from worker.jobs.claim import claimed_next
 from worker.jobs.lease import Lease
@@ -49,12 +50,13 @@ from worker.jobs.request import JobRequest, job_request_of
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.tracing import attempted
-from worker.jobs.transcript import transcript_of
+from worker.jobs.transcript import audio_facts, transcript_of
 from worker.jobs.verdict import Verdict, is_suspect, judge
 from worker.models.base import ModelInfo
 from worker.segmentation.chunker import ChunkOptions, plan_channels
 from worker.service.context import WorkerContext
 from worker.sources.fetch import Sources
+from worker.speech.listener import detector_digest, listeners
 
 log = structlog.get_logger(__name__)
 
@@ -135,7 +137,8 @@ class JobRunner:
         attempt.model = self._model_path()
         attempt.request = job_request_of(self._job.options, context.settings, context.db, self._job.name)
         info = self._model_info(attempt.model, attempt.request)
-        mark = fingerprint(self._job.options, info.makers)
+        detector = detector_digest() if self._job.options.speech_detector else None
+        mark = fingerprint(self._job.options, (*info.makers, detector))
         attempt.begin(info, mark)
         reuse = Reuse(context.settings, context.db, self._services.objects, self._job, mark)
         transcript = reuse.before_fetch()
@@ -161,15 +164,18 @@ class JobRunner:
             attempt.channels = audio.channels
             self._pin(audio.expected_seconds, content_sha256)
             lengths = ChunkOptions(**asdict(info.chunking))
-            attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths))
+            if self._job.options.speech_detector:
+                attempt.listeners = listeners(audio.channels)
+            attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths, attempt.listeners))
             return transcript_of(
                 self._job.id,
                 attempt.heard,
                 audio.samples_read,
-                _audio_facts(self._job.name, audio),
+                audio_facts(self._job.name, audio),
                 ModelFacts(name=info.name, sha256=info.sha256),
                 self._job.options.model_dump(mode="json"),
                 _language_model(self._job.options.language_model, info),
+                attempt.listeners,
             )
 
     def _model_path(self) -> str:
@@ -267,9 +273,10 @@ class JobRunner:
         current().failed(error)
         self._refusal = f"{error.code}: {error.message}"
         ending = self._end("handed back", reason=f"{verdict.reason}: {error.message}")
-        model = self._job.options.model
-        self._context.health.job_failed(self._job.id, model, error.message, proven=verdict.proven)
-        return ending
+        if verdict.blames_worker:
+            model = self._job.options.model
+            self._context.health.job_failed(self._job.id, model, error.message, proven=verdict.proven)
+        return REFUSED if ending == "handed back" else ending
 
     def _end_error(self, error: SpoolError) -> str:
         self.code = error.code
@@ -331,14 +338,3 @@ class JobRunner:
 
 def _language_model(name: str | None, info: ModelInfo) -> ModelFacts | None:
     return ModelFacts(name=name, sha256=info.language_model) if name and info.language_model else None
-
-
-def _audio_facts(name: str, audio: AudioStream) -> AudioFacts:
-    return AudioFacts(
-        name=name,
-        format=audio.source_format,
-        sample_rate=audio.source_rate,
-        channels=audio.source_channels,
-        duration=audio.samples_read / audio.sample_rate,
-        warnings=tuple(audio.warnings),
-    )

@@ -1,10 +1,11 @@
 """From the chunks of one recording to its transcript: stitched words, segments, and what was covered (law 6).
 
-Pure: knows numbers and words; knows no audio, no engine and no store.
+Knows numbers and words; knows no engine and no store.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pydantic import JsonValue
 
@@ -20,10 +21,13 @@ from spool.domain.transcript import (
     Word,
 )
 from spool.errors import SpoolError
-from worker.audio import SAMPLE_RATE
-from worker.segmentation.segments import segments_of
+from worker.audio import SAMPLE_RATE, AudioStream
+from worker.decode.types import Hypothesis
+from worker.decode.words import SCORE_DIGITS
+from worker.jobs.speech_check import check_words
 from worker.segmentation.spans import ChunkSpan
 from worker.segmentation.stitch import ChunkWords, stitch
+from worker.speech.listener import SpeechListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,51 @@ class DecodedChunk:
     lattice: Lattice | None = None
 
 
+class Recognized(Protocol):
+    """What the engine answers for an utterance, with times in seconds from the utterance's start."""
+
+    @property
+    def hypotheses(self) -> tuple[Hypothesis, ...]:
+        """Best first."""
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """Of the best hypothesis."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Of each hypothesis, where more than one was asked for."""
+
+    @property
+    def lattice(self) -> Lattice | None:
+        """Where it was asked for."""
+
+
+def decoded_chunk(span: ChunkSpan, result: Recognized | None) -> DecodedChunk:
+    """The chunk with its words, in seconds of the recording; without a result it is silence. Scores are
+    rounded so that they do not depend on the batch."""
+    if result is None:
+        return DecodedChunk(span, ())
+    offset, last = span.start / SAMPLE_RATE, span.end / SAMPLE_RATE
+    words = tuple(
+        word.model_copy(
+            update={
+                # A model's last frame may reach a little beyond the audio.
+                "start": min(round(word.start + offset, 3), last),
+                "end": min(round(word.end + offset, 3), last),
+                "channel": span.channel,
+            }
+        )
+        for word in result.words
+    )
+    nbest = tuple(
+        NbestText(text=text, score=round(hypothesis.score, SCORE_DIGITS))
+        for text, hypothesis in zip(result.texts, result.hypotheses, strict=False)
+    )
+    lattice = result.lattice and result.lattice.moved(offset, span.channel)
+    return DecodedChunk(span, words, nbest, lattice)
+
+
 def transcript_of(
     job_id: str | None,
     heard: Sequence[DecodedChunk],
@@ -45,13 +94,16 @@ def transcript_of(
     model: ModelFacts,
     options: dict[str, JsonValue],
     language_model: ModelFacts | None = None,
+    listeners: Sequence[SpeechListener] = (),
 ) -> Transcript:
-    """The transcript of a recording of `samples` samples a channel. Raises SpoolError where a sample is in
-    no core or in two: that is our own fault, and never a silence."""
+    """The transcript of a recording of `samples` samples a channel, without the segments over which its
+    `listeners` (one for each channel, or none) heard nobody. Raises SpoolError where a sample is in no core
+    or in two: that is our own fault, and never a silence."""
     coverage = coverage_of([item.span for item in heard], samples)
     if coverage.ratio != 1 or coverage.gaps:
         raise SpoolError(f"{audio.name}: the chunks do not cover the recording: {coverage.gaps[:3]}.")
     words = stitch([ChunkWords(item.span, item.words) for item in heard])
+    checked = check_words(words, listeners)
     in_order = sorted(heard, key=lambda item: (item.span.start, item.span.channel))
     return Transcript(
         job=job_id,
@@ -59,10 +111,12 @@ def transcript_of(
         model=model,
         language_model=language_model,
         options=options,
-        coverage=coverage,
-        text=" ".join(word.text for word in words),
-        words=tuple(words),
-        segments=tuple(segments_of(words)),
+        coverage=coverage.model_copy(update={"speech": checked.coverage}),
+        text=" ".join(word.text for word in checked.words),
+        words=checked.words,
+        segments=checked.segments,
+        speech=checked.spans,
+        dropped=checked.dropped,
         nbest=tuple(_nbest_of(item) for item in in_order if item.nbest),
         lattice=tuple(item.lattice for item in in_order if item.lattice is not None),
     )
@@ -75,6 +129,18 @@ def _nbest_of(item: DecodedChunk) -> ChunkNbest:
         end=place.end / SAMPLE_RATE,
         channel=place.channel,
         hypotheses=item.nbest,
+    )
+
+
+def audio_facts(name: str, audio: AudioStream) -> AudioFacts:
+    """What the recording turned out to be, once all of it was read."""
+    return AudioFacts(
+        name=name,
+        format=audio.source_format,
+        sample_rate=audio.source_rate,
+        channels=audio.source_channels,
+        duration=audio.samples_read / audio.sample_rate,
+        warnings=tuple(audio.warnings),
     )
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
 
 from spool.domain.fleet.routing import route_of
-from spool.errors import EngineCrashed, EngineError, EngineStopped, ModelError, SpoolError
+from spool.errors import EngineCrashed, EngineError, EngineStopped, ModelError, SpoolError, UnknownModel
 from spool.store.workers import ready_workers
 from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack
 from worker.service.context import WorkerContext
@@ -18,10 +18,11 @@ from worker.service.context import WorkerContext
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The job goes to other workers, for this `reason`, and counts among the failures after which a worker
-    takes itself out of service; `proven`: it does so at once, since its self-test failed."""
+    """The job goes to other workers, for this `reason`. `blames_worker`: it counts among the failures after
+    which a worker takes itself out of service; `proven`: it does so at once, since its self-test failed."""
 
     reason: str
+    blames_worker: bool = True
     proven: bool = False
 
 
@@ -40,11 +41,22 @@ def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdic
     """
     job, own = attempt.claim.job, context.settings.worker_name
     refusals = set(job.refusals or {}) - {own}
-    others = _others(context, attempt, refusals | {own})
-    if others and (isinstance(error, ModelError) or not refusals):
-        return Verdict(f"left to {_listed(others)}")
+    if others := _others(context, attempt, refusals | {own}):
+        if isinstance(error, UnknownModel) and _lacks_language_model(context, job.options.language_model):
+            return Verdict(f"left to {_listed(others)}", blames_worker=False)
+        if isinstance(error, ModelError) or not refusals:
+            return Verdict(f"left to {_listed(others)}")
     problem = _self_test(context, attempt, error)
     return None if problem is None else Verdict(f"the self-test failed: {problem}", proven=True)
+
+
+def _lacks_language_model(context: WorkerContext, name: str | None) -> bool:
+    """Whether the job asks for a language model that is not here, which is no illness: workers may differ in
+    theirs. Its like are left to others for a while."""
+    if name is None or name in context.settings.language_models:
+        return False
+    context.health.lack_language_model(name)
+    return True
 
 
 def _others(context: WorkerContext, attempt: Attempt, tried: set[str]) -> list[str]:

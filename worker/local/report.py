@@ -17,6 +17,10 @@ Where it was asked for, a word has "alternatives": [{"text", "confidence"}] (if 
 several chunks has "chunks": [{"start", "end", "hypotheses": [{"text", "score"}]}] where more than one was
 asked for.
 
+In chunks the speech detector adds "speech": [{"start", "end", "label"}], "coverage": {"speech": share of
+detected speech with words}, "dropped": segments that were invented, with their words, and "doubtful": true on
+words over which it heard nobody.
+
 Other tools read this: keep it. Plain Python.
 """
 
@@ -65,6 +69,10 @@ def render_results(results: Sequence[FileResult], form: str, lattice: str | None
     return "\n".join(parts).rstrip("\n")
 
 
+def _without_channel(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "channel"}
+
+
 def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
     if result.error is not None or result.transcript is None:
         error = result.error or SpoolError()
@@ -86,6 +94,11 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
             for hypothesis, text in result.nbest
         ],
     }
+    if result.transcript.speech:
+        record = result.transcript.model_dump(mode="json", include={"speech", "dropped"})
+        document["speech"] = [_without_channel(span) for span in record["speech"]]
+        document["coverage"] = {"speech": result.transcript.coverage.speech}
+        document["dropped"] = record.get("dropped", [])
     if len(result.transcript.nbest) > 1:
         document["chunks"] = [
             each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.nbest

@@ -26,6 +26,7 @@ ENGINE_CRASHES = 5  # within the window, without a culprit
 FAILURES_IN_A_ROW = 3  # different jobs that this worker gave back as ones that it cannot do
 DISK_FAILURES = 3  # jobs within the window that found no room, although the disk looks well now
 PROBE_BYTES = b"spool" * 1000
+LACKING_SECONDS = 30.0  # how long jobs of a missing language model are left to other workers
 
 
 class Health:
@@ -38,6 +39,7 @@ class Health:
         self._hanging: set[str] = set()
         self._failed: dict[str, dict[str, str]] = {}
         self._failed_since_success: set[str] = set()
+        self._lacking_language_models: dict[str, float] = {}
         self.changed = threading.Event()
         """Set when a job has made the worker unwell, so that nobody waits for the next look."""
 
@@ -87,6 +89,17 @@ class Health:
         """The models of the jobs that failed since one of theirs was done."""
         with self._lock:
             return frozenset(self._failed)
+
+    def lack_language_model(self, name: str) -> None:
+        """Leave jobs that ask for a language model that is not here to other workers for a while."""
+        with self._lock:
+            self._lacking_language_models[name] = time.monotonic() + LACKING_SECONDS
+
+    @property
+    def lacking_language_models(self) -> frozenset[str]:
+        """The language models whose jobs are left to others now."""
+        with self._lock:
+            return _still_valid(self._lacking_language_models)
 
     def hangs(self, job_id: str) -> None:
         """The thread of this job does not return."""
@@ -177,6 +190,11 @@ def engine_problem(engine: Engine) -> str | None:
     if crashes >= ENGINE_CRASHES:
         return f"the engine's process ended {crashes} times in {WINDOW_SECONDS / 60:.0f} minutes"
     return None
+
+
+def _still_valid(until: dict[str, float]) -> frozenset[str]:
+    now = time.monotonic()
+    return frozenset(name for name, end in until.items() if end > now)
 
 
 def existing(place: Path) -> Path:

@@ -87,6 +87,8 @@ class ClaimRequest:
     """Models in its memory, whose jobs go before those of others for now."""
     offered: frozenset[str] | None = None
     """Models that it has; None: any."""
+    without_language_models: frozenset[str] = frozenset()
+    """Language models that it does not have: jobs that ask for them are left to others."""
     machine: Machine = field(default_factory=Machine)
 
     @property
@@ -95,10 +97,13 @@ class ClaimRequest:
         return Offer(self.pool, self.name, self.offered, self.machine)
 
     def suitable(self, queue: str) -> tuple[ColumnElement[bool], ...]:
-        """SQL: the job waits in the queue, the worker has its model and has not given it back before."""
+        """SQL: the job waits in the queue, the worker may have its models and has not refused it."""
         conditions = (*in_queue(queue), not_refused_by(self.name))
         if self.offered is not None and route_of(queue).model is None:
             conditions += (_MODEL.in_(sorted(self.offered)),)
+        if self.without_language_models:
+            name = jobs.c.options["language_model"].as_string()
+            conditions += (or_(name.is_(None), name.not_in(sorted(self.without_language_models))),)
         return conditions
 
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import mlx.core as mx
 
 from kernels.nn.activations import gelu
+from worker.models.attention.layers import attend_full, join_heads, split_heads
 from worker.models.whisper.config import WhisperDims
-from worker.models.whisper.layers import Tensors, attend_full, join_heads, split_heads
+from worker.models.whisper.layers import Tensors
 
 
 class WhisperEncoder:

@@ -1,4 +1,4 @@
-"""What Whisper's decoder remembers: cross keys and values of each utterance, and its live hypotheses' own.
+"""What an attention decoder remembers: cross keys and values of each utterance, and its live hypotheses' own.
 
 Cross keys and values are computed once an utterance and shared by its hypotheses. Own keys and values lie in
 a pool of columns, one for each hypothesis and position; a parent table says whose column each position of a
@@ -13,31 +13,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.attention.cross_attention import cross_attention
-from worker.models.whisper.config import HEAD_WIDTH
 
 GROWTH = 64  # positions by which the pool grows
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """Windows that were encoded together: frames [B, 1500, d], frames of real sound int32 [B], and for each
-    decoder layer cross keys [B, H, 64, 1500] and values [B, H, 1500, 64]."""
+    """Utterances that were encoded together: frames [B, T, d], frames of real sound int32 [B], and for each
+    decoder layer cross keys [B, H, D, T] and values [B, H, T, D]. masked: the decoder attends to the frames
+    of real sound alone; else to all T."""
 
     frames: mx.array
     lengths: NDArray[np.int32]
     cross: tuple[tuple[mx.array, mx.array], ...]
+    masked: bool = False
+
+    @property
+    def attended(self) -> NDArray[np.int32]:
+        """Frames that the decoder attends to, int32 [B]."""
+        return self.lengths if self.masked else np.full(len(self.lengths), self.frames.shape[1], np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedWindow:
-    """One window of a batch."""
+    """One utterance of a batch."""
 
     batch: EncodedBatch
     index: int
 
     @property
     def length(self) -> int:
-        """Encoder frames of real sound, 50 a second."""
+        """Encoder frames of real sound."""
         return int(self.batch.lengths[self.index])
 
 
@@ -68,23 +74,26 @@ class Memory:
             for row in rows
         ]
 
-    def cross(self, group: int, layer: int) -> tuple[mx.array, mx.array]:
-        """Keys and values of a group at a layer; copied only where a part of a batch is left."""
-        keys, values = self.batches[group].cross[layer]
-        rows = self.rows[group]
+    def cross(self, group: int, layer: int) -> tuple[mx.array, mx.array, mx.array | None]:
+        """Keys and values of a group at a layer, copied only where a part of a batch is left, and the frames
+        int32 [U] that are attended to, None where it is all of them."""
+        batch, rows = self.batches[group], self.rows[group]
+        keys, values = batch.cross[layer]
+        attended = batch.attended[list(rows)]
+        lengths = None if (attended == keys.shape[-1]).all() else mx.array(attended)
         if rows == tuple(range(keys.shape[0])):
-            return keys, values
+            return keys, values, lengths
         chosen = mx.array(rows)
-        return keys[chosen], values[chosen]
+        return keys[chosen], values[chosen], lengths
 
     def attend(self, queries: mx.array, layer: int, beam: int) -> mx.array:
-        """Cross attention of `beam` scaled queries an utterance, in order: [U * beam, H, 64] -> the same."""
+        """Cross attention of `beam` scaled queries an utterance, in order: [U * beam, H, D] -> the same."""
         outputs, first = [], 0
         for batch, rows in zip(self.batches, self.rows, strict=True):
             keys, values = batch.cross[layer]
             own = queries[first : first + len(rows) * beam]
             utterances = mx.array(np.repeat(np.array(rows, np.int32), beam))
-            lengths = mx.full((keys.shape[0],), keys.shape[-1], mx.int32)
+            lengths = mx.array(batch.attended)
             repeats = max(rows.count(row) for row in set(rows))
             outputs.append(
                 cross_attention(own, keys, values, utterances, lengths, beam=beam * repeats, scaled=True)
@@ -94,10 +103,10 @@ class Memory:
 
 
 @dataclass(slots=True)
-class WhisperState:
+class DecoderState:
     """B live utterances of K hypotheses each.
 
-    keys, values: a layer's pool [B, H, capacity * K, 64]; column s * K + k was written by hypothesis k at
+    keys, values: a layer's pool [B, H, capacity * K, D]; column s * K + k was written by hypothesis k at
     position s. owners: int32 [B, K, capacity], whose column each position of a hypothesis is. positions:
     int32 [B], where the next token stands.
     """
@@ -140,7 +149,7 @@ class WhisperState:
         self.owners = mx.pad(self.owners, [(0, 0), (0, 0), (0, added)])
 
     def write(self, layer: int, keys: mx.array, values: mx.array, columns: mx.array) -> None:
-        """Puts [B, H, K, 64] into columns int32 [B, K]."""
+        """Puts [B, H, K, D] into columns int32 [B, K]."""
         where = mx.broadcast_to(columns[:, None, :, None], keys.shape)
         self.keys[layer] = mx.put_along_axis(self.keys[layer], where, keys, axis=2)
         self.values[layer] = mx.put_along_axis(self.values[layer], where, values, axis=2)
@@ -167,11 +176,11 @@ class WhisperState:
         """Positions of each hypothesis, the present one included, int32 [B * K]."""
         return mx.array(np.repeat(self.positions + 1, self.beam).astype(np.int32))
 
-    def select(self, utterances: Sequence[int]) -> "WhisperState":
+    def select(self, utterances: Sequence[int]) -> "DecoderState":
         """These utterances alone, in this order."""
         chosen = mx.array(list(utterances), mx.int32)
         windows = self.memory.windows()
-        return WhisperState(
+        return DecoderState(
             Memory.of([windows[row] for row in utterances]),
             [array[chosen] for array in self.keys],
             [array[chosen] for array in self.values],
@@ -181,13 +190,18 @@ class WhisperState:
 
 
 def empty_state(
-    windows: Sequence[EncodedWindow], beam: int, layers: int, heads: int, positions: int, dtype: mx.Dtype
-) -> WhisperState:
-    """Utterances without history; room for `positions`."""
+    windows: Sequence[EncodedWindow],
+    beam: int,
+    layers: int,
+    heads: tuple[int, int],
+    positions: int,
+    dtype: mx.Dtype,
+) -> DecoderState:
+    """Utterances without history; room for `positions`. heads: how many, and the width of one."""
     count = len(windows)
     capacity = max(GROWTH, -(-positions // GROWTH) * GROWTH)
-    shape = (count, heads, capacity * beam, HEAD_WIDTH)
-    return WhisperState(
+    shape = (count, heads[0], capacity * beam, heads[1])
+    return DecoderState(
         Memory.of(windows),
         [mx.zeros(shape, dtype) for _ in range(layers)],
         [mx.zeros(shape, dtype) for _ in range(layers)],
@@ -196,12 +210,12 @@ def empty_state(
     )
 
 
-def join_states(states: Sequence[WhisperState]) -> WhisperState:
+def join_states(states: Sequence[DecoderState]) -> DecoderState:
     """The utterances of several states, in order; all of one beam."""
     capacity = max(state.capacity for state in states)
     for state in states:
         state.grow(capacity)
-    return WhisperState(
+    return DecoderState(
         Memory.of([window for state in states for window in state.memory.windows()]),
         [mx.concatenate(list(arrays)) for arrays in zip(*(state.keys for state in states), strict=True)],
         [mx.concatenate(list(arrays)) for arrays in zip(*(state.values for state in states), strict=True)],

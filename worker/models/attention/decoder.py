@@ -1,0 +1,299 @@
+"""A transformer decoder as the search drives it: an `AttentionHead` (worker/models/base_attention.py).
+
+One step is one pass over all live hypotheses of all utterances, each at its own position. A teacher-forced
+pass serves prompts, scores and what families make of attention. Knows no rule on logits and no search.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.attention.self_attention import self_attention
+from worker.models.attention.layers import (
+    CrossAttention,
+    Mlp,
+    Norm,
+    SelfAttention,
+    attend_frames,
+    attend_table,
+    join_heads,
+    log_sum_exp,
+    split_heads,
+)
+from worker.models.attention.state import (
+    DecoderState,
+    EncodedWindow,
+    Memory,
+    empty_state,
+    join_states,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A decoder block."""
+
+    attention: SelfAttention
+    cross: CrossAttention
+    mlp: Mlp
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderWeights:
+    """A decoder of pre-norm blocks.
+
+    table: [d, V], what logits are made with; tokens last, as the product with it, the largest of a step, is
+    then a fifth faster on a CPU. bias: [V] of the logits, None for none. positions: [most tokens, d].
+    embedding: [V, d], None where the table's columns are it; embedding_norm: behind token and position, None
+    for none. heads: of every attention.
+    """
+
+    table: mx.array
+    positions: mx.array
+    blocks: tuple[Block, ...]
+    norm: Norm
+    heads: int
+    bias: mx.array | None = None
+    embedding: mx.array | None = None
+    embedding_norm: Norm | None = None
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """Every array, to evaluate or to count."""
+        arrays = [self.table, self.positions, self.norm.weight, self.norm.bias]
+        arrays += [array for array in (self.bias, self.embedding) if array is not None]
+        if self.embedding_norm is not None:
+            arrays += [self.embedding_norm.weight, self.embedding_norm.bias]
+        for block in self.blocks:
+            linears = [block.attention.fused, block.attention.out, block.cross.query, block.cross.memory]
+            for linear in (*linears, block.cross.out, block.mlp.narrow):
+                arrays += [linear.weight, linear.bias]
+            for norm in (block.attention.norm, block.cross.norm, block.mlp.norm):
+                arrays += [norm.weight, norm.bias]
+            arrays += [block.mlp.widen, block.mlp.widen_bias]
+        return arrays
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedPass:
+    """What a teacher-forced pass gave: hidden [R, n, d] behind the last norm; keys and values of each layer
+    [R, H, n, D]; products: of the cross attention of each layer that was asked for, float32 [U, H, Q, T]."""
+
+    hidden: mx.array
+    keys: list[mx.array]
+    values: list[mx.array]
+    products: dict[int, mx.array]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTree:
+    """Rows of tokens that are trees: depths int32 [R, n], a token's position in its sequence; behind bool
+    [R, n, n], whether token i sees token j: itself and those on its way from the root."""
+
+    depths: NDArray[np.int32]
+    behind: NDArray[np.bool_]
+
+
+class AttentionDecoder:
+    """The decoder's weights, and every pass over them. A family adds how it aligns text."""
+
+    def __init__(self, weights: DecoderWeights, dtype: mx.Dtype, eos: int) -> None:
+        self.weights, self.dtype, self.eos = weights, dtype, eos
+        self.blocks = weights.blocks
+
+    @property
+    def max_tokens(self) -> int:
+        """As `AttentionHead.max_tokens`."""
+        return int(self.weights.positions.shape[0])
+
+    @property
+    def parameters(self) -> list[mx.array]:
+        """Every array, to evaluate or to count."""
+        return self.weights.arrays
+
+    def cross_memory(self, frames: mx.array) -> tuple[tuple[mx.array, mx.array], ...]:
+        """Cross keys [B, H, D, T] and values [B, H, T, D] of each layer, from frames [B, T, d]."""
+        pairs, heads = [], self.weights.heads
+        for block in self.blocks:
+            keys, values = mx.split(block.cross.memory(frames), 2, axis=-1)
+            pairs.append(
+                (
+                    mx.contiguous(split_heads(keys, heads).swapaxes(2, 3)),
+                    mx.contiguous(split_heads(values, heads)),
+                )
+            )
+        return tuple(pairs)
+
+    def start(
+        self, encoded: Sequence[EncodedWindow], prompts: Sequence[Sequence[int]], beam: int
+    ) -> DecoderState:
+        """As `AttentionHead.start`. A prompt has at least one token."""
+        if any(not prompt for prompt in prompts) or len(prompts) != len(encoded):
+            raise ValueError("every utterance needs a prompt of at least one token")
+        lengths = np.array([len(prompt) - 1 for prompt in prompts], np.int32)
+        width = int(self.weights.positions.shape[1])
+        heads = (self.weights.heads, width // self.weights.heads)
+        state = empty_state(encoded, beam, len(self.blocks), heads, int(lengths.max()) + 1, self.dtype)
+        state.positions = lengths
+        if lengths.max() > 0:
+            # Columns behind a shorter prompt hold the padding's, until the utterance writes there itself.
+            forced = self.force(state.memory, padded([prompt[:-1] for prompt in prompts]))
+            filled = int(lengths.max()) * beam
+            for layer, (keys, values) in enumerate(zip(forced.keys, forced.values, strict=True)):
+                state.keys[layer][:, :, :filled:beam] = keys
+                state.values[layer][:, :, :filled:beam] = values
+        return state
+
+    def step(self, tokens: mx.array, state: DecoderState) -> tuple[mx.array, DecoderState]:
+        """As `AttentionHead.step`."""
+        count, beam, heads = state.utterances, state.beam, self.weights.heads
+        state.grow(int(state.positions.max()) + 1)
+        state.claim()
+        places, lengths, columns = state.places(), state.lengths(), state.columns()
+        positions = self.weights.positions[mx.array(state.positions)][:, None]
+        x = self._embedded(tokens.reshape(-1)).reshape(count, beam, -1) + positions
+        x = self._normed(x)
+        for layer, block in enumerate(self.blocks):
+            fused = block.attention.fused(block.attention.norm(x))
+            queries, keys, values = mx.split(fused, 3, axis=-1)
+            state.write(layer, split_heads(keys, heads), split_heads(values, heads), columns)
+            attended = self_attention(
+                queries.reshape(count * beam, heads, -1),
+                state.keys[layer],
+                state.values[layer],
+                places,
+                lengths,
+                scaled=True,
+            )
+            x = x + block.attention.out(attended.reshape(x.shape))
+            queries = block.cross.query(block.cross.norm(x)).reshape(count * beam, heads, -1)
+            attended = state.memory.attend(queries, layer, beam)
+            x = x + block.cross.out(attended.reshape(x.shape))
+            x = x + block.mlp(x)
+        # An utterance that ended may be carried along for a few steps more; nobody reads what it answers.
+        state.positions = np.minimum(state.positions + 1, self.max_tokens - 1)
+        return self.logits(self.weights.norm(x).reshape(count * beam, -1)), state
+
+    def reorder(self, state: DecoderState, parents: mx.array) -> DecoderState:
+        """As `AttentionHead.reorder`: the parent table's rows move, nothing else."""
+        state.owners = mx.take_along_axis(state.owners, parents[:, :, None], axis=1)
+        return state
+
+    def select(self, state: DecoderState, utterances: Sequence[int]) -> DecoderState:
+        """As `AttentionHead.select`."""
+        return state.select(utterances)
+
+    def join(self, states: Sequence[DecoderState]) -> DecoderState:
+        """As `AttentionHead.join`."""
+        return join_states(states)
+
+    def logits_after(self, encoded: Sequence[EncodedWindow], prompts: Sequence[Sequence[int]]) -> mx.array:
+        """Logits float32 [B, V] of what follows each prompt."""
+        forced = self.force(Memory.of(encoded), padded(prompts))
+        last = mx.array([len(prompt) - 1 for prompt in prompts])
+        return self.logits(forced.hidden[mx.arange(len(prompts)), last])
+
+    def score(
+        self,
+        encoded: Sequence[EncodedWindow],
+        prompts: Sequence[Sequence[int]],
+        nbest: Sequence[Sequence[Sequence[int]]],
+        *,
+        reverse: bool = False,
+    ) -> list[NDArray[np.float32]]:
+        """As `AttentionHead.score`, sequences without prompt, end included where it is to count."""
+        if reverse:
+            raise ValueError("this decoder reads from left to right alone")
+        scores: list[NDArray[np.float32]] = []
+        for window, prompt, sequences in zip(encoded, prompts, nbest, strict=True):
+            if not sequences:
+                scores.append(np.zeros(0, np.float32))
+                continue
+            chosen = self.log_probabilities(window, prompt, sequences)
+            lengths = mx.array([len(sequence) for sequence in sequences])[:, None]
+            inside = mx.arange(chosen.shape[1]) < lengths
+            scores.append(np.array(mx.sum(mx.where(inside, chosen, 0.0), axis=1)))
+        return scores
+
+    def log_probabilities(
+        self, window: EncodedWindow, prompt: Sequence[int], sequences: Sequence[Sequence[int]]
+    ) -> mx.array:
+        """The log-probability of each token of each sequence behind the prompt, teacher-forced and without
+        rules, float32 [sequences, longest]; behind a sequence's end anything finite."""
+        rows = padded([[*prompt, *sequence] for sequence in sequences])
+        forced = self.force(Memory.of([window]), rows)
+        logits = self.logits(forced.hidden[:, len(prompt) - 1 : -1])
+        logits = logits - log_sum_exp(logits)
+        return mx.take_along_axis(logits, mx.array(rows[:, len(prompt) :, None]), axis=-1)[..., 0]
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """hidden [..., d] behind the last norm -> float32 [..., V]."""
+        table, bias = self.weights.table, self.weights.bias
+        product = hidden.astype(table.dtype) @ table
+        return (product if bias is None else product + bias).astype(mx.float32)
+
+    def force(
+        self,
+        memory: Memory,
+        tokens: NDArray[np.int32],
+        keep: Sequence[int] = (),
+        tree: TokenTree | None = None,
+    ) -> ForcedPass:
+        """tokens int32 [R, n], R a multiple of the memory's utterances, rows of an utterance side by side.
+        keep: layers whose products of the cross attention are wanted. tree: how the tokens of a row follow
+        one another; by default in their order."""
+        count, length = tokens.shape
+        utterances = sum(map(len, memory.rows))
+        heads, width = self.weights.heads, int(self.weights.positions.shape[1])
+        x = self._embedded(mx.array(tokens.reshape(-1))).reshape(count, length, width)
+        if tree is None:
+            x = self._normed(x + self.weights.positions[:length])
+            mask = mx.triu(mx.full((length, length), -mx.inf, mx.float32), 1)
+        else:
+            x = self._normed(x + self.weights.positions[mx.array(tree.depths)])
+            mask = mx.where(mx.array(tree.behind), 0.0, -mx.inf)[:, None].astype(mx.float32)
+        all_keys, all_values, kept = [], [], {}
+        for layer, block in enumerate(self.blocks):
+            fused = block.attention.fused(block.attention.norm(x))
+            queries, keys, values = (split_heads(part, heads) for part in mx.split(fused, 3, axis=-1))
+            all_keys.append(keys)
+            all_values.append(values)
+            x = x + block.attention.out(join_heads(attend_table(queries, keys, values, mask)))
+            shared = x.reshape(utterances, -1, width)
+            added, products = self._cross(block.cross, shared, memory, layer)
+            x = x + added.reshape(x.shape)
+            x = x + block.mlp(x)
+            if layer in keep:
+                kept[layer] = products
+        return ForcedPass(self.weights.norm(x), all_keys, all_values, kept)
+
+    def _cross(
+        self, cross: CrossAttention, x: mx.array, memory: Memory, layer: int
+    ) -> tuple[mx.array, mx.array]:
+        """x [U, Q, d] -> what is to be added, and the products [U, H, Q, T]."""
+        queries = split_heads(cross.query(cross.norm(x)), self.weights.heads)
+        pairs = [memory.cross(group, layer) for group in range(len(memory.rows))]
+        output, products = attend_frames(queries, pairs)
+        return cross.out(join_heads(output)), products
+
+    def _embedded(self, tokens: mx.array) -> mx.array:
+        """tokens [N] -> [N, d]."""
+        if self.weights.embedding is not None:
+            return self.weights.embedding[tokens]
+        return self.weights.table[:, tokens].T.astype(self.dtype)
+
+    def _normed(self, x: mx.array) -> mx.array:
+        norm = self.weights.embedding_norm
+        return x if norm is None else norm(x)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
+    """Rows of unlike lengths as int32 [R, longest], zeros behind; causal, so they reach nothing before
+    them."""
+    filled = np.zeros((len(rows), max(map(len, rows))), np.int32)
+    for index, row in enumerate(rows):
+        filled[index, : len(row)] = row
+    return filled

@@ -1,0 +1,168 @@
+"""The blocks that encoders and decoders with plain attention are made of: linear, norm, attention,
+feed-forward.
+
+Weights are plain arrays, fused where one product does for several. The scale 1/√D of attention stands in the
+query's weights. Attention is behind three small functions, one a shape of problem. Knows no family.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import mlx.core as mx
+
+from kernels.nn.activations import gelu, row_exp
+from kernels.nn.elementwise import layer_norm
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """x · weightᵀ + bias; weight [out, in]."""
+
+    weight: mx.array
+    bias: mx.array
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """x [..., in] -> [..., out]."""
+        return mx.addmm(self.bias, x, self.weight.T)
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """Layer norm over the last axis, epsilon 1e-5, computed in float32."""
+
+    weight: mx.array
+    bias: mx.array
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Any shape [..., d]."""
+        return layer_norm(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class Mlp:
+    """Norm, widening, GELU or ReLU, narrowing."""
+
+    norm: Norm
+    widen: mx.array
+    widen_bias: mx.array
+    narrow: Linear
+    activation: Literal["gelu", "relu"] = "gelu"
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """x [..., d] -> what is to be added to it."""
+        wide = self.norm(x) @ self.widen.T
+        if self.activation == "gelu":
+            return self.narrow(gelu(wide, self.widen_bias))
+        return self.narrow(mx.maximum(wide + self.widen_bias, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class SelfAttention:
+    """`fused` gives queries (scaled), keys and values side by side."""
+
+    norm: Norm
+    fused: Linear
+    out: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class CrossAttention:
+    """`query` is scaled; `memory` gives keys and values of encoder frames side by side."""
+
+    norm: Norm
+    query: Linear
+    memory: Linear
+    out: Linear
+
+
+def split_heads(x: mx.array, heads: int) -> mx.array:
+    """[B, T, heads * D] -> [B, heads, T, D]."""
+    batch, length, width = x.shape
+    return x.reshape(batch, length, heads, width // heads).swapaxes(1, 2)
+
+
+def join_heads(x: mx.array) -> mx.array:
+    """[B, heads, T, D] -> [B, T, heads * D]."""
+    batch, heads, length, width = x.shape
+    return x.swapaxes(1, 2).reshape(batch, length, heads * width)
+
+
+def is_cpu() -> bool:
+    """Whether arrays are computed by a CPU, where a window is best taken by itself and a product is a
+    call."""
+    return mx.default_device() == mx.Device(mx.cpu)
+
+
+def attend_full(queries: mx.array, keys: mx.array, values: mx.array) -> mx.array:
+    """Attention without a mask over many queries, all [B, H, T, D]; queries are scaled -> [B, H, T, D]."""
+    if not is_cpu():
+        return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=1.0)
+    batch, heads, _, _ = queries.shape
+    # Heads that lie apart are multiplied a third slower.
+    queries, keys, values = mx.contiguous(queries), mx.contiguous(keys), mx.contiguous(values)
+    outputs = []
+    for b in range(batch):
+        for h in range(heads):
+            # Head by head, each finished before the next: its scores are then in the cache, and one's alone.
+            output = _attend(queries[b, h] @ keys[b, h].T, values[b, h])
+            mx.eval(output)
+            outputs.append(output)
+    return mx.stack(outputs).reshape(queries.shape)
+
+
+def _attend(products: mx.array, values: mx.array) -> mx.array:
+    """softmax(products) · values; products float32."""
+    weights, total = row_exp(products)
+    return (weights.astype(values.dtype) @ values) / total.astype(values.dtype)
+
+
+def attend_frames(
+    queries: mx.array, memory: Sequence[tuple[mx.array, mx.array, mx.array | None]]
+) -> tuple[mx.array, mx.array]:
+    """Cross attention of few queries: [B, H, Q, D] scaled; memory: keys [U, H, D, T], values [U, H, T, D] and
+    lengths int32 [U] (None: all of T) of neighbours that were encoded together, B utterances in all, shared
+    by all queries of an utterance -> ([B, H, Q, D], the products float32 [B, H, Q, T], T the longest)."""
+    longest = max(keys.shape[-1] for keys, *_ in memory)
+    products, first = [], 0
+    for keys, _, lengths in memory:
+        own = queries[first : first + keys.shape[0]]
+        product = own @ keys if is_cpu() else own.astype(mx.float32) @ keys.astype(mx.float32)
+        if lengths is not None:
+            inside = mx.arange(keys.shape[-1]) < lengths[:, None, None, None]
+            product = mx.where(inside, product, -mx.inf)
+        beyond = longest - keys.shape[-1]
+        if beyond:
+            product = mx.pad(product, [(0, 0)] * 3 + [(0, beyond)], constant_values=-mx.inf)
+        products.append(product)
+        first += keys.shape[0]
+    # One softmax for all: on a CPU each waits for what it is given.
+    joined = mx.concatenate(products) if len(products) > 1 else products[0]
+    weights, total = row_exp(joined)
+    outputs, first = [], 0
+    for _, values, _ in memory:
+        own = weights[first : first + values.shape[0], ..., : values.shape[2]]
+        outputs.append(own.astype(values.dtype) @ values)
+        first += values.shape[0]
+    output = mx.concatenate(outputs) if len(outputs) > 1 else outputs[0]
+    return output / total.astype(output.dtype), joined
+
+
+def attend_table(queries: mx.array, keys: mx.array, values: mx.array, mask: mx.array) -> mx.array:
+    """Self attention by parent table: queries [B, H, K, D] scaled over all columns that an utterance's
+    hypotheses wrote, keys and values [B, H, C, D]; mask float32 [B, 1, K, C] is 0 where a column is the
+    hypothesis's own history and -inf elsewhere -> [B, H, K, D]. No key or value moves."""
+    products = queries.astype(mx.float32) @ keys.astype(mx.float32).swapaxes(2, 3) + mask
+    return _attend(products, values)
+
+
+_SUM_BLOCK = 256
+
+
+def log_sum_exp(x: mx.array) -> mx.array:
+    """log Σ exp over the last axis of [..., N], float32 [..., 1], in blocks: a CPU adds one after the other,
+    and 50,000 summands would cost three digits."""
+    width = x.shape[-1]
+    padded = mx.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -width % _SUM_BLOCK)], constant_values=-mx.inf)
+    blocks = mx.logsumexp(padded.reshape(*x.shape[:-1], padded.shape[-1] // _SUM_BLOCK, _SUM_BLOCK), axis=-1)
+    return mx.logsumexp(blocks, axis=-1, keepdims=True)
