@@ -98,13 +98,7 @@ class ClaimRequest:
 
     def suitable(self, queue: str) -> tuple[ColumnElement[bool], ...]:
         """SQL: the job waits in the queue, the worker may have its models and has not refused it."""
-        conditions = (*in_queue(queue), not_refused_by(self.name))
-        if self.offered is not None and route_of(queue).model is None:
-            conditions += (_MODEL.in_(sorted(self.offered)),)
-        if self.without_language_models:
-            name = jobs.c.options["language_model"].as_string()
-            conditions += (or_(name.is_(None), name.not_in(sorted(self.without_language_models))),)
-        return conditions
+        return _suitable(queue, self.name, self.offered, self.without_language_models)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +109,26 @@ class NeedsAlone:
     job_id: str
 
 
-@lru_cache(maxsize=256)  # building it takes longer than running it, and each claim asks
-def not_refused_by(name: str) -> ColumnElement[bool]:
-    """SQL: the worker of this name has not given the job back as one that it cannot do."""
-    return or_(jobs.c.refusals.is_(None), jobs.c.refusals[name].as_string().is_(None))
+# Building these takes longer than running them, and each claim asks.
+
+
+@lru_cache(maxsize=2048)
+def _suitable(
+    queue: str, name: str, offered: frozenset[str] | None, without_language_models: frozenset[str]
+) -> tuple[ColumnElement[bool], ...]:
+    suitable = [*in_queue(queue), or_(jobs.c.refusals.is_(None), jobs.c.refusals[name].as_string().is_(None))]
+    if offered is not None and route_of(queue).model is None:
+        suitable.append(_MODEL.in_(sorted(offered)))
+    if without_language_models:
+        language_model = jobs.c.options["language_model"].as_string()
+        suitable.append(or_(language_model.is_(None), language_model.not_in(sorted(without_language_models))))
+    return tuple(suitable)
+
+
+@lru_cache(maxsize=2048)
+def _front(project: str, suitable: tuple[ColumnElement[bool], ...], *, locked: bool = False) -> Select[Any]:
+    front = _facts(*suitable, *_of(project)).order_by(*_RANK).limit(1)
+    return front.with_for_update(skip_locked=True) if locked else front
 
 
 def claim_next(tx: Connection, asker: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
@@ -155,7 +165,7 @@ def goes_before(tx: Connection, offer: Offer, project: str, priority: int, rules
         if other in held:
             continue
         for queue in queues:
-            row = tx.execute(_front(queue, other, asker)).one_or_none()
+            row = tx.execute(_front(other, asker.suitable(queue))).one_or_none()
             if row is not None and (other != project or row.priority <= priority):
                 return True
     return False
@@ -199,11 +209,13 @@ def _best(
         if row is not None:
             return row, None
     if len(queues) > 1:
-        fronts = [(tx.execute(_front(queue, turn.project, asker)).one_or_none(), queue) for queue in queues]
+        fronts = [
+            (tx.execute(_front(turn.project, asker.suitable(queue))).one_or_none(), queue) for queue in queues
+        ]
         ranked = [(tuple(row[:4]), queue) for row, queue in fronts if row is not None]
         queues = [queue for _, queue in sorted(ranked)]
     for queue in queues:
-        row = tx.execute(_front(queue, turn.project, asker).with_for_update(skip_locked=True)).one_or_none()
+        row = tx.execute(_front(turn.project, asker.suitable(queue), locked=True)).one_or_none()
         if row is not None:
             return _suiting_job(tx, queues, turn.project, row, asker) or (row, None)
     return None
@@ -221,10 +233,6 @@ def _suiting_job(
         return None
     row = tx.execute(_facts(jobs.c.id == match[0], QUEUED).with_for_update(skip_locked=True)).one_or_none()
     return None if row is None else (row, match[1])
-
-
-def _front(queue: str, project: str, asker: ClaimRequest) -> Select[Any]:
-    return _facts(*asker.suitable(queue), *_of(project)).order_by(*_RANK).limit(1)
 
 
 def _oldest(
