@@ -104,6 +104,7 @@ class WhisperModel:
             options=frozenset({"language", "task", "timestamps", "prompt", "hotwords"}),
             chunking=CHUNKING,
             detects=self.ids.multilingual,
+            family="whisper",
         )
         mx.eval(self.encoder.parameters, self.head.parameters)
         self.info = ModelInfo(
@@ -116,6 +117,7 @@ class WhisperModel:
             dtype=str(dtype).removeprefix("mlx.core."),
             files=self.files,
             chunking=CHUNKING,
+            family="whisper",
         )
 
     @property
