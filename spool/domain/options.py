@@ -103,8 +103,13 @@ class _Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Annotated[
-        str, Field(min_length=1, max_length=200, description="A model name from the settings.")
-    ] = "demo-tdt"
+        str,
+        Field(
+            min_length=1,
+            max_length=200,
+            description="A model that a worker has. Left out: the default model (`spool models default`).",
+        ),
+    ]
     decoder: Annotated[Decoder, Field(description="Search over the model's output.")] = "greedy"
     beam: Annotated[
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
@@ -191,6 +196,22 @@ class _Options(BaseModel):
         Literal["transcribe", "translate"],
         Field(description="Write what is said, or its English translation; for models that can."),
     ] = "transcribe"
+    translate_to: Annotated[
+        str | None,
+        Field(
+            pattern="^[a-z]{2,3}$",
+            description="The language to write in, such as `de`, for models that translate (Canary); null is "
+            "English for the task `translate`.",
+        ),
+    ] = None
+    punctuation: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="Write marks and capitals; false for plain words, for models that can be told "
+            "(Canary).",
+        ),
+    ] = True
     timestamps: Annotated[
         Literal["auto", "on", "off"],
         Field(
@@ -200,7 +221,11 @@ class _Options(BaseModel):
     ] = "auto"
     prompt: Annotated[
         str,
-        Field(max_length=4000, description="Text that came before, for an attention decoder."),
+        Field(
+            max_length=4000,
+            description="Text that came before, for an attention decoder; for Canary also its prompt slots "
+            "as a JSON object.",
+        ),
     ] = ""
     hotwords: Annotated[
         str, Field(max_length=4000, description="Words to expect, told to an attention decoder.")
@@ -223,7 +248,7 @@ class _Options(BaseModel):
             strict=True,
             allow_inf_nan=False,
             description="Hypotheses are ranked by score / ((5 + tokens) / 6)^length_penalty; null ranks them "
-            "by their mean score.",
+            "by their mean score (Whisper) or their score (Canary).",
         ),
     ] = None
 
