@@ -18,7 +18,7 @@ from spool.domain.options import AskedOptions, JobOptions, language_of_text
     ],
 )
 def test_one_choice_has_one_form(said: object, kept: object) -> None:
-    asked = AskedOptions.model_validate({"language": said})
+    asked = AskedOptions.model_validate({"model": "base", "language": said})
     assert asked.language == kept
     stored = asked.kept()
     assert JobOptions.model_validate_json(stored.model_dump_json()) == stored
@@ -28,7 +28,7 @@ def test_one_choice_has_one_form(said: object, kept: object) -> None:
 @pytest.mark.parametrize("said", ["", "english", "DE", [], ["de", "English"], ["de", 3], 7, ["auto", "de"]])
 def test_anything_else_is_refused(said: object) -> None:
     with pytest.raises(ValidationError, match="language"):
-        AskedOptions.model_validate({"language": said})
+        AskedOptions.model_validate({"model": "base", "language": said})
 
 
 def test_a_command_line_s_words() -> None:
