@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from spool.errors import InvalidRequest
+from worker.cli.speakers import LeastSpeakers, MostSpeakers, SpeakerCount, diarization_of
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.local.report import render_results
 from worker.machine.blas import preload_blas
@@ -61,6 +62,7 @@ class FormatName(StrEnum):
     tsv = "tsv"
     ctm = "ctm"
     ttml = "ttml"
+    rttm = "rttm"
     lattice = "lattice"
     kaldi = "kaldi"
 
@@ -158,6 +160,12 @@ def transcribe(
     chunk: Annotated[
         bool, typer.Option(help="Cut at silences; --no-chunk decodes all files whole, as one batch.")
     ] = True,
+    diarize: Annotated[
+        bool, typer.Option("--diarize", help="Tell speakers apart; --speakers and --format rttm do too.")
+    ] = False,
+    speakers: SpeakerCount = None,
+    min_speakers: LeastSpeakers = None,
+    max_speakers: MostSpeakers = None,
     form: Annotated[FormatName, typer.Option("--format", help="What to print.")] = FormatName.json,
 ) -> None:
     """Transcribe recordings here and now; a bad file fails alone and the exit code is 1 at the end."""
@@ -187,7 +195,11 @@ def transcribe(
     speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
-    results = transcribe_files(files, model, options, chunk=chunk, ask=ask, carries=carries)
+    counts = (speakers, min_speakers, max_speakers)
+    diarization = diarization_of(*counts) if diarize or form is FormatName.rttm or any(counts) else None
+    results = transcribe_files(
+        files, model, options, chunk=chunk, ask=ask, carries=carries, diarization=diarization
+    )
     typer.echo(render_results(results, form.value, lattice and lattice.value))
     if any(result.error for result in results):
         raise typer.Exit(1)

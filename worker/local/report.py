@@ -17,6 +17,10 @@ Where it was asked for, a word has "alternatives": [{"text", "confidence"}] (if 
 several chunks has "chunks": [{"start", "end", "hypotheses": [{"text", "score"}]}] where more than one was
 asked for.
 
+With `--diarize` a word has "speaker" (and "overlap": true where another speaks over it), and a file has
+"speakers": [{"label", "name", "talk_seconds", "words"}], "turns": [{"start", "end", "speaker"}] and the
+"diarization" model. A word has no speaker where nobody was heard to speak in the whole recording.
+
 Other tools read this: keep it. Plain Python.
 """
 
@@ -86,6 +90,12 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
             for hypothesis, text in result.nbest
         ],
     }
+    if result.transcript.diarization is not None:
+        document["speakers"] = [each.model_dump(mode="json") for each in result.transcript.speakers]
+        document["turns"] = [
+            each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.turns
+        ]
+        document["diarization"] = result.transcript.diarization.model_dump(mode="json")
     if len(result.transcript.nbest) > 1:
         document["chunks"] = [
             each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.nbest

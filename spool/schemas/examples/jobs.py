@@ -53,6 +53,7 @@ JOB: Example = {
         "hotwords": "",
         "patience": 1.0,
         "length_penalty": None,
+        "diarization": None,
         "boost": {"count": 2, "sha256": "5d1c…", "weight": 1.5},
     },
     "pool": "cpu",
