@@ -96,6 +96,17 @@ Prune = Annotated[
     float | None,
     typer.Option(min=0, help="How far behind the best path a lattice reaches, natural logarithm; 5."),
 ]
+Scores = Annotated[ScoresName, typer.Option(help="How scores are added up: float32, or Q16.16 fixed point.")]
+Alternatives = Annotated[
+    int, typer.Option(min=0, help="Other words that the beam heard in place of each one.")
+]
+Context = Annotated[
+    ContextName,
+    typer.Option(help="Let language model and phrases go on from chunk to chunk (job), one at a time."),
+]
+Diarize = Annotated[
+    bool, typer.Option("--diarize", help="Tell speakers apart; --speakers and --format rttm do too.")
+]
 # What attention decoders take.
 Patience = Annotated[
     float, typer.Option(help="A beam ends with beam x patience finished hypotheses (attention decoders).")
@@ -122,12 +133,8 @@ def transcribe(
     nbest: Annotated[int, typer.Option(min=1, help="Hypotheses to report.")] = 1,
     head: Annotated[HeadName, typer.Option(help="Which head to search.")] = HeadName.auto,
     beta: Annotated[float, typer.Option(help="What a CTC head's beam adds for each token.")] = 0.0,
-    scores: Annotated[
-        ScoresName, typer.Option(help="How scores are added up: float32, or Q16.16 fixed point.")
-    ] = ScoresName.float,
-    alternatives: Annotated[
-        int, typer.Option(min=0, help="Other words that the beam heard in place of each one.")
-    ] = 0,
+    scores: Scores = ScoresName.float,
+    alternatives: Alternatives = 0,
     lattice: LatticeForm = None,
     prune: Prune = None,
     lm: Annotated[
@@ -146,10 +153,7 @@ def transcribe(
         PruningName,
         typer.Option(help="Fuse before the beam is cut (late) or only order what is left (early)."),
     ] = PruningName.late,
-    context: Annotated[
-        ContextName,
-        typer.Option(help="Let language model and phrases go on from chunk to chunk (job), one at a time."),
-    ] = ContextName.chunk,
+    context: Context = ContextName.chunk,
     patience: Patience = 1.0,
     length_penalty: LengthPenalty = None,
     language: Language = None,
@@ -160,9 +164,7 @@ def transcribe(
     chunk: Annotated[
         bool, typer.Option(help="Cut at silences; --no-chunk decodes all files whole, as one batch.")
     ] = True,
-    diarize: Annotated[
-        bool, typer.Option("--diarize", help="Tell speakers apart; --speakers and --format rttm do too.")
-    ] = False,
+    diarize: Diarize = False,
     speakers: SpeakerCount = None,
     min_speakers: LeastSpeakers = None,
     max_speakers: MostSpeakers = None,
