@@ -4,6 +4,7 @@ TRAIN_VENV ?= .venv-train
 BIN := $(VENV)/bin
 SAMPLES ?= samples/open
 MINUTES ?= 60
+HOURS ?= 0.5
 PROCESSES ?= 1
 
 .PHONY: help run up down test test-all faults soak check test-train train lock vulnerabilities clean env env-dev
@@ -33,8 +34,8 @@ faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a l
 		$(BIN)/python -m pytest -q -s --show-capture=no -m "long or not long" tests/faults
 	@$(BIN)/python -m tests.faults.table var/faults.jsonl docs/faults.md
 
-soak: env-dev  ## 2,000 jobs through a real stack that is broken all the while; ends with the audit (minutes)
-	@$(BIN)/python -m ops.soak.run
+soak: env-dev  ## a storm of faults over a real stack, [SEED=a new one] [HOURS=0.5]; needs libfaketime (Debian)
+	@$(BIN)/python -m ops.soak.run --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 check: env-dev  ## format, lint and types alone
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }

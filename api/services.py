@@ -23,6 +23,7 @@ from spool.broker.celery_app import celery_app, queue_depth
 from spool.domain.jobs import queue_name
 from spool.objects import ObjectStore, object_store
 from spool.settings import Settings
+from spool.settings.secret_key import SecretBox, secret_box
 from spool.store import Database
 from spool.store.jobs import JobFilter, list_jobs
 
@@ -46,6 +47,7 @@ class Services:
     misses: Buckets
     feed: EventBroker
     sender: WebhookDispatcher
+    secret_box: SecretBox
     large_bodies: CapacityLimiter
     """One large JSON body is parsed at a time: parsing holds the interpreter."""
 
@@ -85,7 +87,8 @@ def open_services(settings: Settings) -> Services:
             "objects": objects.check,
         }
     )
-    key_cache, sender = KeyCache(database, settings), WebhookDispatcher(database, settings)
+    key_cache, box = KeyCache(database, settings), secret_box(settings)
+    sender = WebhookDispatcher(database, settings, box)
     services = Services(
         settings=settings,
         database=database,
@@ -99,6 +102,7 @@ def open_services(settings: Settings) -> Services:
         misses=Buckets(_GUESSES_A_SECOND, _GUESSES),
         feed=EventBroker(database, settings, lambda: key_cache.asks, sender.wake),
         sender=sender,
+        secret_box=box,
         large_bodies=CapacityLimiter(1),
     )
     drop_remains(services.upload_folder)

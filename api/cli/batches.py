@@ -51,7 +51,7 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Submit a batch. Invalid lines are reported with their numbers."""
-    request: dict[str, Any] = place.told() | {"options": search.told(), "name": name}
+    request: dict[str, Any] = place.to_request() | {"options": search.to_request(), "name": name}
     request |= {"strict": strict, "reuse": not no_reuse}
     with connected(url) as (spool, _):
         if "://" in source:

@@ -1,6 +1,6 @@
-"""What the shell offers after a Tab: ids and names, asked of the server that the command would talk to.
+"""Shell completion of ids and names, from the server that the command would use.
 
-A server that is not there, slow or refuses offers nothing, and says nothing: the line is still being typed.
+If the server does not answer, there are no completions and no message, since the line is still being typed.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from spool.client import ClientError, Retries, Spool
 from spool.errors import SpoolError
 
 Offer = tuple[str, str]
-"""What completes the line, and what it is, for shells that show that."""
+"""A completion and its description, for shells that show one."""
 
 _LATEST = 100
 _ONCE = Retries(tries=1, greetings=1)

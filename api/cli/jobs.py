@@ -41,7 +41,7 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Submit recordings, or every recording in a folder."""
-    request = place.told() | {"options": search.told()}
+    request = place.to_request() | {"options": search.to_request()}
     recordings = list(_expanded(sources))
     with connected(url) as (spool, running):
         jobs, refused = _submit_all(spool, running, recordings, request, quiet=as_json)

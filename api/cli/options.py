@@ -1,7 +1,7 @@
-"""Options that several subcommands take, each written down once as the field of a dataclass.
+"""Options that several subcommands share, each defined once as the field of a dataclass.
 
-A command names the dataclass as one of its parameters; `takes_options` shows Typer the fields in its place.
-Knows names and how they become a request; the server judges what they say.
+A command has the dataclass as one of its parameters; `takes_options` shows Typer the fields instead. The
+server validates the values.
 """
 
 import inspect
@@ -22,53 +22,65 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What may be asked of the search."""
+    """Options of the search."""
 
     model: Annotated[
-        str | None, typer.Option(autocompletion=complete_model, help="A model the server knows.")
+        str | None,
+        typer.Option(
+            autocompletion=complete_model, help="Name of a model on the server. Default: the default model."
+        ),
     ] = None
-    decoder: Annotated[Literal["greedy", "beam"] | None, typer.Option(help="How to search.")] = None
-    beam: Annotated[int | None, typer.Option(min=1, max=32, help="Hypotheses kept by the beam.")] = None
+    decoder: Annotated[Literal["greedy", "beam"] | None, typer.Option(help="Search method.")] = None
+    beam: Annotated[int | None, typer.Option(min=1, max=32, help="Beam width.")] = None
     channels: Annotated[
-        Literal["mix", "separate"] | None, typer.Option(help="Mix channels or keep them apart.")
+        Literal["mix", "separate"] | None,
+        typer.Option(help="Mix the channels, or transcribe each by itself."),
     ] = None
     nbest: Annotated[
-        int | None, typer.Option(min=1, max=32, help="Hypotheses of each chunk in the transcript.")
+        int | None, typer.Option(min=1, max=32, help="Number of hypotheses to keep for each chunk.")
     ] = None
     alternatives: Annotated[
-        int | None, typer.Option(min=0, max=20, help="Other words that the beam heard in place of each one.")
+        int | None, typer.Option(min=0, max=20, help="Number of alternatives to keep for each word.")
     ] = None
     lattice: Annotated[
-        float | None, typer.Option(min=0, metavar="PRUNE", help="Keep lattices; 5 is a usual reach.")
+        float | None,
+        typer.Option(min=0, metavar="PRUNE", help="Keep lattices, pruned to this beam; 5 is usual."),
     ] = None
     boost: Annotated[
-        list[str] | None, typer.Option(metavar="PHRASE", help="Favour a word or phrase; repeat.")
+        list[str] | None, typer.Option(metavar="PHRASE", help="Word or phrase to boost; repeat for several.")
     ] = None
-    boost_file: Annotated[Path | None, typer.Option(help="Favour words and phrases, one a line.")] = None
-    boost_weight: Annotated[
-        float | None, typer.Option(help="How much phrases are favoured; 1 unless given.")
+    boost_file: Annotated[
+        Path | None, typer.Option(help="File of words and phrases to boost, one per line.")
     ] = None
+    boost_weight: Annotated[float | None, typer.Option(help="Weight of boosted phrases. Default: 1.")] = None
     language_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A language model the server knows.")
+        str | None, typer.Option(metavar="NAME", help="Name of a language model on the server.")
     ] = None
-    lm_weight: Annotated[float | None, typer.Option(help="The language model's weight.")] = None
+    lm_weight: Annotated[float | None, typer.Option(help="Weight of the language model.")] = None
     lm_blanks: Annotated[
-        bool, typer.Option("--lm-blanks", help="Let the language model have a say in blanks too.")
+        bool, typer.Option("--lm-blanks", help="Apply the language model to blanks too.")
     ] = False
     pruning: Annotated[
         Literal["late", "early"] | None,
-        typer.Option(help="Fuse before the beam is cut (late) or after (early)."),
+        typer.Option(help="Fuse before the beam is pruned (late) or after (early)."),
     ] = None
     context: Annotated[
         Literal["chunk", "job"] | None,
-        typer.Option(help="Let language model and phrases go on from chunk to chunk (job)."),
+        typer.Option(help="Reset language model and phrases at each chunk, or carry them through the job."),
+    ] = None
+    speech_detector: Annotated[
+        bool | None,
+        typer.Option(
+            "--speech-detector/--no-speech-detector",
+            help="Do not decode stretches without speech, and drop segments invented there.",
+        ),
     ] = None
     scores: Annotated[
-        Literal["float", "fixed"] | None, typer.Option(help="Add scores up as floats or in fixed point.")
+        Literal["float", "fixed"] | None, typer.Option(help="Sum scores in float32 or in fixed point.")
     ] = None
 
-    def told(self) -> dict[str, Any]:
-        """The request's `options`: what was said. Raises InvalidRequest."""
+    def to_request(self) -> dict[str, Any]:
+        """The `options` of the request, as far as they were given. Raises InvalidRequest."""
         chosen = {field.name: getattr(self, field.name) for field in fields(self)}
         boost = boost_of(chosen.pop("boost"), chosen.pop("boost_file"), chosen.pop("boost_weight"))
         chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
@@ -77,26 +89,28 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whose it is, what it is called by, and who may take it."""
+    """Project, tags, order and routing of jobs."""
 
     project: Annotated[
-        str | None, typer.Option(help="Whom the cost is booked on; the key's own, else `default`.")
+        str | None, typer.Option(help="Project that is charged. Default: the key's project, else `default`.")
     ] = None
-    tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Kept with each job.")] = None
-    pool: Annotated[str | None, typer.Option(help="Which pool of workers.")] = None
-    worker: Annotated[str | None, typer.Option(help="Pin to one worker, by name.")] = None
-    priority: Annotated[
-        PriorityName | None, typer.Option(help="Who goes first among the project's own: high, normal or low.")
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Tag to keep with each job; repeat for several."),
     ] = None
+    pool: Annotated[str | None, typer.Option(help="Pool of workers to use.")] = None
+    worker: Annotated[str | None, typer.Option(help="Name of the only worker that may run it.")] = None
+    priority: Annotated[PriorityName | None, typer.Option(help="Order among the project's own jobs.")] = None
     deadline: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it should be done, as 2026-11-20T18:00Z.")
+        str | None,
+        typer.Option(metavar="TIME", help="Time by which it should be done, such as 2026-11-20T18:00Z."),
     ] = None
 
-    def told(self) -> dict[str, Any]:
+    def to_request(self) -> dict[str, Any]:
         """The fields of the request. Raises InvalidRequest."""
         pairs = self.tag or []
         if any("=" not in pair for pair in pairs):
-            raise InvalidRequest("A tag is NAME=VALUE.")
+            raise InvalidRequest("--tag must have the form NAME=VALUE.")
         tags = dict(pair.split("=", 1) for pair in pairs)
         fields = {"project": self.project, "pool": self.pool, "worker": self.worker, "tags": tags}
         return fields | {"priority": self.priority, "deadline": self.deadline}
@@ -133,7 +147,7 @@ def _shown(
 
 
 def boost_of(words: Sequence[str] | None, file: Path | None, weight: float | None) -> dict[str, Any] | None:
-    """The request's `boost`; None where nothing is to be favoured. Raises InvalidRequest."""
+    """The `boost` of the request; None if there are no phrases. Raises InvalidRequest."""
     phrases = [*(words or ()), *_lines(file)]
     if not phrases:
         if weight is not None:
@@ -148,9 +162,9 @@ def _lines(file: Path | None) -> list[str]:
     try:
         lines = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except UnicodeDecodeError:
-        raise InvalidRequest(f"{file} is no text in UTF-8.") from None
+        raise InvalidRequest(f"{file} is not UTF-8 text.") from None
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from None
     if not lines:
-        raise InvalidRequest(f"{file} holds no phrase.")
+        raise InvalidRequest(f"{file} contains no phrases.")
     return lines

@@ -1,7 +1,4 @@
-"""Follows uploads, jobs and batches with one calm progress line. Knows how to ask and draw; decides nothing.
-
-Without a terminal nothing is drawn.
-"""
+"""Follows uploads, jobs and batches with one progress line; draws nothing if there is no terminal."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,18 +14,18 @@ from spool.schemas.batches import BatchDetail
 from spool.schemas.jobs import JobDetail, JobOut
 
 _POLL_S = 0.4
-# Jobs that are asked for at once; the queue serves the oldest first, so the others have not begun.
+# Jobs polled in each round; the queue serves the oldest first, so later ones have not begun.
 _WINDOW = 64
-# A file that is sent in a moment needs no line of its own.
+# Smaller files are sent too quickly for a progress line.
 _WORTH_A_LINE = 4 * 2**20
 
 
 def follow(
     spool: Spool, jobs: Sequence[JobOut], console: Console, between: Callable[[], None] = lambda: None
 ) -> list[JobDetail]:
-    """Wait until every job has ended; the jobs as they ended, in the order given.
+    """Wait until every job has ended; returns them in the order given.
 
-    `between` is called once a round and may raise to give up.
+    `between` is called in each round and may raise to stop waiting.
     """
     ended: dict[str, JobDetail] = {}
     last: dict[str, JobOut] = {job.id: job for job in jobs}
@@ -53,7 +50,7 @@ def follow(
 
 
 def follow_batch(spool: Spool, batch_id: str, console: Console) -> BatchDetail:
-    """Wait until no job of the batch is open; the batch as it ended."""
+    """Wait until the batch has ended, and return it."""
     with _progress(console, "transcribing", *_fields("files", "left"), TimeElapsedColumn()) as progress:
         bar = progress.add_task("", total=None, files="", left="")
 
@@ -68,7 +65,8 @@ def follow_batch(spool: Spool, batch_id: str, console: Console) -> BatchDetail:
 
 @contextmanager
 def sending(console: Console, name: str) -> Iterator[Sent]:
-    """A line while a large file is on its way; call what is given with bytes sent and bytes in all."""
+    """Show progress while a large file is uploaded; call the yielded function with bytes sent and the
+    total."""
     columns = (DownloadColumn(), TextColumn("{task.description}", markup=False))
     with _progress(console, "sending", *columns) as progress:
         bar = progress.add_task(name, visible=False)

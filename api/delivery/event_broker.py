@@ -1,61 +1,46 @@
 """The one thread of a process that reads the event log, for all open streams together.
 
-It also numbers events and deletes old ones, as any API process may. A waiting stream costs no thread and no
-query of its own. Knows streams and the store; no HTTP.
+Each round begins with numbering the new events (`spool.background.event_sequencer`). A waiting stream costs
+no thread and no query of its own. Knows streams and the store; no HTTP.
 """
 
-import random
 import threading
 import time
 from collections.abc import Callable, Collection
 
-import structlog
-
 from api.delivery.sse import Progress, Stream
-from spool.errors import SpoolError
+from spool.background.event_sequencer import EventSequencer
+from spool.background.thread import BackgroundLoop
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.api_keys import alive_keys
 from spool.store.batch_progress import batch_counts, jobs_progress
-from spool.store.event_log import (
-    PLACED_AT_ONCE,
-    any_unplaced,
-    last_event,
-    place_events,
-    prune_events,
-    read_events,
-)
-
-log = structlog.get_logger(__name__)
+from spool.store.event_log import last_event, read_events
 
 WATCHED_S, IDLE_S = 0.25, 1.0
 """Seconds between two reads of the log, with open streams and without."""
 _PROGRESS_S = 1.0
 _KEYS_S = 4.0
-_PRUNE_S = 600.0
-_BACK_OFF_S = 5.0
 _PAGE = 500
 
 
-class EventBroker(threading.Thread):
+class EventBroker(BackgroundLoop):
     """Reads the log until stopped. `placed` is called after this thread numbered events."""
 
     def __init__(
         self, database: Database, settings: Settings, asks: Callable[[], bool], placed: Callable[[], None]
     ) -> None:
-        super().__init__(name="spool-events", daemon=True)
+        super().__init__("spool-events")
         self._database = database
+        self._sequencer = EventSequencer(database, settings.event_days, placed)
         self._settings = settings
         self._asks = asks
-        self._placed = placed
         self._streams: set[Stream] = set()
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
         self._position: int | None = None
         self._touched: set[str] = set()
         self._sent: dict[str, dict[str, object]] = {}
-        self._next = dict.fromkeys(("progress", "keys", "prune"), 0.0)
+        self._next = dict.fromkeys(("progress", "keys"), 0.0)
 
     def attach(self, stream: Stream) -> bool:
         """Send it every event numbered from now on; False if there are too many streams."""
@@ -66,7 +51,7 @@ class EventBroker(threading.Thread):
             if len(self._streams) >= most or (stream.caller.key_id and own >= max(1, most // 2)):
                 return False
             self._streams.add(stream)
-        self._wake.set()
+        self.wake()
         return True
 
     def detach(self, stream: Stream) -> None:
@@ -79,33 +64,9 @@ class EventBroker(threading.Thread):
         for stream in self._open():
             stream.close()
 
-    def wake(self) -> None:
-        """Read the log at once, after a commit."""
-        self._wake.set()
-
-    def stop(self, timeout: float = 30.0) -> None:
-        """Stop soon."""
-        self._stopping.set()
-        self._wake.set()
-        if self.is_alive():
-            self.join(timeout)
-
-    def run(self) -> None:
-        """Read the log again and again; retry while the database is down."""
-        while not self._stopping.is_set():
-            self._wake.clear()
-            pause = WATCHED_S if self._open() else IDLE_S
-            try:
-                self.look()
-            except Exception as error:  # noqa: BLE001 - every stream of the process depends on this thread
-                detail = error.message if isinstance(error, SpoolError) else repr(error)
-                log.warning("the event log cannot be read", error=detail)
-                self._stopping.wait(_BACK_OFF_S * random.uniform(0.5, 1))  # noqa: S311 - spreads load
-            self._wake.wait(pause)
-
-    def look(self) -> None:
+    def run_once(self) -> float:
         """Number new events, send them to streams, and do the periodic work that is due."""
-        self._number()
+        self._sequencer.run_once(lambda: self.stopping)
         with self._database.read() as tx:
             position = last_event(tx)
         # A stream that attaches after this reads the log up to here by itself.
@@ -121,22 +82,11 @@ class EventBroker(threading.Thread):
             self._send_progress(streams)
         if streams and self._is_due("keys", _KEYS_S):
             self._close_unauthorized(streams)
-        if self._is_due("prune", _PRUNE_S):
-            self._prune()
-
-    def _number(self) -> None:
-        with self._database.read() as tx:
-            waiting = any_unplaced(tx)
-        while waiting and not self._stopping.is_set():
-            with self._database.begin() as tx:
-                placed = place_events(tx)
-            waiting = len(placed) >= PLACED_AT_ONCE
-            if placed:
-                self._placed()
+        return WATCHED_S if streams else IDLE_S
 
     def _pass_on(self, after: int, position: int) -> int:
         """Send the streams their events up to `position`; returns how far that went."""
-        while after < position and not self._stopping.is_set():
+        while after < position and not self.stopping:
             with self._database.read() as tx:
                 block = read_events(tx, after, _PAGE, until=position)
             streams = self._open()
@@ -176,12 +126,6 @@ class EventBroker(threading.Thread):
             key_id = stream.caller.key_id
             if key_id not in alive if key_id else stream.caller.is_anybody and self._asks():
                 stream.close()
-
-    def _prune(self) -> None:
-        gone = _PAGE
-        while gone and not self._stopping.is_set():
-            with self._database.begin() as tx:
-                gone = prune_events(tx, self._settings.event_days)
 
     def _is_due(self, name: str, seconds: float) -> bool:
         now = time.monotonic()

@@ -24,6 +24,7 @@ from spool.errors import NotFound, SpoolError
 from spool.net.address_policy import HostRefused
 from spool.net.pinned_http import PinnedTransport
 from spool.settings import Settings
+from spool.settings.secret_key import SecretBox, SecretUnreadable
 from spool.store import Database
 from spool.store.webhooks import (
     Taken,
@@ -32,6 +33,7 @@ from spool.store.webhooks import (
     get_webhook,
     note_try,
     prune_deliveries,
+    reencrypt_secrets,
     take_deliveries,
 )
 
@@ -67,10 +69,12 @@ class Answer:
 class WebhookDispatcher(threading.Thread):
     """Sends what is due until stopped; `wake()` after a commit sends it at once."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database, settings: Settings, box: SecretBox) -> None:
         super().__init__(name="spool-webhooks", daemon=True)
         self._database = database
         self._settings = settings
+        self._box = box
+        self._reencrypted = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         self._stopping = False
@@ -122,6 +126,10 @@ class WebhookDispatcher(threading.Thread):
 
     def _take(self, busy: Counter[str]) -> list[Taken]:
         """Lease due deliveries for the free slots, fairly over the endpoints."""
+        if not self._reencrypted:
+            with self._database.begin() as tx:
+                reencrypt_secrets(tx, self._box)
+            self._reencrypted = True
         if time.monotonic() >= self._prune_at:
             self._prune_at = time.monotonic() + _PRUNE_S
             self._prune()
@@ -154,7 +162,7 @@ class WebhookDispatcher(threading.Thread):
         webhook_id = taken.delivery.webhook_id
         try:
             began = time.perf_counter()
-            answer = await _posted(client, taken)
+            answer = await _posted(client, taken, self._box)
             milliseconds = round((time.perf_counter() - began) * 1000)
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._queries, self._note, taken, answer, milliseconds)
@@ -213,15 +221,19 @@ class WebhookDispatcher(threading.Thread):
                 gone = prune_deliveries(tx, self._settings.event_days)
 
 
-async def _posted(client: httpx.AsyncClient, taken: Taken) -> Answer:
+async def _posted(client: httpx.AsyncClient, taken: Taken, box: SecretBox) -> Answer:
     """Send it once, signed with the present time. Only the status of the answer is read."""
+    try:
+        keys = [box.decrypt(secret) for secret in taken.secrets]
+    except SecretUnreadable as unreadable:
+        return Answer(None, unreadable.message)
     body, timestamp = taken.delivery.body.encode(), int(time.time())
     headers = {
         "content-type": "application/json",
         "user-agent": f"Spool/{__version__}",
         "webhook-id": taken.delivery.id,
         "webhook-timestamp": str(timestamp),
-        "webhook-signature": signatures(taken.secrets, taken.delivery.id, timestamp, body),
+        "webhook-signature": signatures(keys, taken.delivery.id, timestamp, body),
     }
     try:
         async with (

@@ -1,8 +1,7 @@
-"""`spool demo`: a folder of recordings through the whole of Spool, and what came of it on one page.
+"""`spool demo`: transcribes a folder of recordings with a complete stack, and prints the results.
 
-Starts a stack of its own in a fresh home, submits over HTTP (every second file as an upload, the others by
-address), follows, prints words and cost, and stops what it started. Knows the order of the page; the parts do
-the work.
+Starts a stack of its own in a new home, submits over HTTP (every second file as an upload, the others by
+address), follows the jobs, prints words and costs, and stops the stack.
 """
 
 import shutil
@@ -27,7 +26,7 @@ from spool.schemas.costs import CostReportOut
 from spool.schemas.jobs import JobDetail
 from spool.wer import WordErrors, total_errors, word_errors
 
-# A demo must not write into somebody's fleet: these settings are its own, whatever the environment says.
+# The demo must not write into an existing installation: the environment does not decide these.
 _OWN = (
     "HOME",
     "DATABASE_URL",
@@ -42,7 +41,7 @@ _OWN = (
 
 
 @dataclass(frozen=True)
-class Heard:
+class Result:
     """One recording after its job has ended."""
 
     file: Path
@@ -54,20 +53,20 @@ class Heard:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the demo came to."""
+    """All results of the demo, and how many of its processes did not end."""
 
-    heard: tuple[Heard, ...]
+    results: tuple[Result, ...]
     left_behind: int
 
     @property
     def done(self) -> int:
         """Jobs that have a transcript."""
-        return sum(one.job.state is JobState.DONE for one in self.heard)
+        return sum(result.job.state is JobState.DONE for result in self.results)
 
     @property
     def failed(self) -> int:
         """Jobs that have none."""
-        return len(self.heard) - self.done
+        return len(self.results) - self.done
 
     @property
     def exit_code(self) -> int:
@@ -76,26 +75,26 @@ class Outcome:
 
     def last_line(self) -> str:
         """`N done, M failed, WER x.x %`; the rate is over what is done and has a reference."""
-        errors = [one.errors for one in self.heard if one.errors is not None]
+        errors = [result.errors for result in self.results if result.errors is not None]
         rate = f"{total_errors(errors).rate * 100:.1f} %" if errors else "n/a"
         return f"{self.done} done, {self.failed} failed, WER {rate}"
 
 
 def demo_environ(environ: Mapping[str, str], home: Path, samples: Path) -> dict[str, str]:
-    """The environment of the demo's stack: own stores, a free port, nothing but the samples to be read."""
+    """The environment of the demo's stack: stores of its own, a free port, and access to the samples only."""
     own = {f"SPOOL_{name}" for name in _OWN} | {f"SPOOL_{name}_FILE" for name in _OWN}
     kept = {name: value for name, value in environ.items() if name.upper() not in own}
     return kept | {
         "SPOOL_HOME": str(home),
         "SPOOL_API_PORT": "0",
         "SPOOL_SOURCE_ROOTS": str(samples.resolve()),
-        # Idle time is counted up to a worker's last sign of life; a demo is shorter than the usual interval.
+        # Idle time is counted up to a worker's last heartbeat; a demo is shorter than the usual interval.
         "SPOOL_HEARTBEAT_SECONDS": "1",
     }
 
 
 def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Console) -> Outcome:
-    """Run the demo over `samples` in a fresh folder below `base`, kept only when something went wrong."""
+    """Run the demo over `samples` in a fresh folder below `base`, kept if something went wrong."""
     files = recordings_under(samples)
     base.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="run-", dir=base))
@@ -108,15 +107,15 @@ def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Con
             stack.__enter__()
         console.print(f"  running       {stack.url}  [dim]after {clock(time.monotonic() - began)}[/dim]")
         try:
-            heard, costs = _transcribed(stack, samples, files, console)
-            _print_page(heard, costs, console)
+            results, costs = _transcribed(stack, samples, files, console)
+            _print_page(results, costs, console)
         finally:
             with status:
                 stack.__exit__(None, None, None)
     finally:
         for survivor in stack.left_behind:
             console.print(Text(f"  left behind: {survivor.pid} {survivor.command}", style="red"))
-    outcome = Outcome(tuple(heard), len(stack.left_behind))
+    outcome = Outcome(tuple(results), len(stack.left_behind))
     if not stack.left_behind:
         console.print("  [dim]stopped       no process left behind[/dim]")
     if outcome.exit_code == 0:
@@ -130,7 +129,7 @@ def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Con
 
 def _transcribed(
     stack: Stack, samples: Path, files: list[Path], console: Console
-) -> tuple[list[Heard], CostReportOut]:
+) -> tuple[list[Result], CostReportOut]:
     references = references_of(samples if samples.is_dir() else samples.parent)
     with Spool(stack.url, local_token(stack.settings.home)) as spool:
         jobs = []
@@ -143,49 +142,49 @@ def _transcribed(
         uploads = len(files) // 2
         console.print(f"  submitted     {len(files) - uploads} by address, {uploads} uploaded")
         ended = follow(spool, jobs, console, stack.check)
-        heard = [
-            _heard(spool, file, job, references.get(file)) for file, job in zip(files, ended, strict=True)
+        results = [
+            _result(spool, file, job, references.get(file)) for file, job in zip(files, ended, strict=True)
         ]
-        return heard, spool.costs(group_by="model")
+        return results, spool.costs(group_by="model")
 
 
-def _heard(spool: Spool, file: Path, job: JobDetail, reference: str | None) -> Heard:
+def _result(spool: Spool, file: Path, job: JobDetail, reference: str | None) -> Result:
     if job.state is not JobState.DONE:
-        return Heard(file, job.name, job, "", None)
+        return Result(file, job.name, job, "", None)
     text = spool.words(job.id).text
     errors = None if reference is None else word_errors(reference, text)
-    return Heard(file, job.name, job, text, errors)
+    return Result(file, job.name, job, text, errors)
 
 
 def _name(file: Path, samples: Path) -> str:
     return file.relative_to(samples).as_posix() if samples.is_dir() else file.name
 
 
-def _print_page(heard: list[Heard], costs: CostReportOut, console: Console) -> None:
+def _print_page(results: list[Result], costs: CostReportOut, console: Console) -> None:
     console.print()
-    for one in heard:
-        console.print(_heading(one))
-        console.print(Padding(_body(one), (0, 2, 0, 4), expand=False))
+    for result in results:
+        console.print(_heading(result))
+        console.print(Padding(_body(result), (0, 2, 0, 4), expand=False))
         console.print()
     console.print(indented(Text("What it cost", style="bold"), cost_table(costs)))
     console.print()
 
 
-def _heading(one: Heard) -> Text:
-    cost = one.job.cost
+def _heading(result: Result) -> Text:
+    cost = result.job.cost
     facts = [
-        clock(one.job.progress.audio_seconds),
+        clock(result.job.progress.audio_seconds),
         speed(cost.rtfx),
         money(cost.billable + cost.wasted, cost.currency),
     ]
-    if one.errors is not None and one.errors.words:
-        facts.append(f"WER {one.errors.rate * 100:.0f} %")
-    return Text.assemble("  ", (one.name, "bold"), "  ", (" · ".join(facts), "dim"))
+    if result.errors is not None and result.errors.words:
+        facts.append(f"WER {result.errors.rate * 100:.0f} %")
+    return Text.assemble("  ", (result.name, "bold"), "  ", (" · ".join(facts), "dim"))
 
 
-def _body(one: Heard) -> Text:
-    if one.job.error is not None:
-        return Text(one.job.error.message, style="red")
-    if one.job.state is not JobState.DONE:
-        return Text(one.job.state.value, style="yellow")
-    return Text(one.text) if one.text else Text("(no words)", style="dim italic")
+def _body(result: Result) -> Text:
+    if result.job.error is not None:
+        return Text(result.job.error.message, style="red")
+    if result.job.state is not JobState.DONE:
+        return Text(result.job.state.value, style="yellow")
+    return Text(result.text) if result.text else Text("(no words)", style="dim italic")

@@ -1,7 +1,7 @@
-"""Where a running `spool up` is written down, so that other commands find it: a file and a lock beside it.
+"""Records where `spool up` is running, so that other commands find it: a file, and a lock beside it.
 
-The lock is held by the process that runs the stack for as long as it lives; a file without a held lock is the
-remains of one that was killed. Knows nothing of what runs.
+The lock is held by the process that runs the stack for as long as it lives; a file whose lock is free was
+left behind by a process that was killed.
 """
 
 import fcntl
@@ -31,7 +31,7 @@ class Running:
 
 
 class RunLock:
-    """The right to run the stack of one home, as a context manager. Raises `Conflict` when it is taken."""
+    """The lock of one home, as a context manager: one stack may run in it. Raises `Conflict` if one does."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -45,7 +45,7 @@ class RunLock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
-            raise Conflict(f"A stack runs already in {self._home}; `spool down` stops it.") from None
+            raise Conflict(f"A stack is already running in {self._home}; `spool down` stops it.") from None
         os.ftruncate(self._fd, 0)
         os.write(self._fd, str(os.getpid()).encode())
         return self
@@ -57,14 +57,14 @@ class RunLock:
         os.close(self._fd)
 
     def announce(self, running: Running) -> None:
-        """Write down where it runs, whole or not at all."""
+        """Record where it runs, atomically."""
         draft = self._home / f"{_FILE}.draft"
         draft.write_text(json.dumps(asdict(running)))
         draft.replace(self._home / _FILE)
 
 
 def lock_holder(home: Path) -> int | None:
-    """The process that runs the stack of `home` now; None when none does."""
+    """The process that runs the stack of `home`; None if there is none."""
     try:
         fd = os.open(home / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def lock_holder(home: Path) -> int | None:
 
 
 def find_running(home: Path) -> Running | None:
-    """The stack that runs in `home`, once it has said where."""
+    """The stack that runs in `home`, once it has been announced."""
     if lock_holder(home) is None:
         return None
     try:

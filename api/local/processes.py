@@ -1,7 +1,7 @@
 """Child processes: started in groups of their own, stopped, and searched for afterwards.
 
 Each child leads a process group, so Ctrl-C in the terminal reaches only the parent, and a child's own
-children are found by its group. Knows processes and their logs; not what they do.
+children are found by its group. Knows nothing of what they do.
 """
 
 import contextlib
@@ -70,8 +70,8 @@ class Child:
         kill_group(self.group)
         self._process.wait()
 
-    def last_words(self, lines: int = 12) -> str:
-        """The end of its log."""
+    def log_tail(self, lines: int = 12) -> str:
+        """The last lines of its log."""
         with contextlib.suppress(OSError):
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         return ""
@@ -84,7 +84,7 @@ def remember(record: Path, children: Sequence[Child]) -> None:
     draft.replace(record)
 
 
-def end_remains(record: Path, timeout: float) -> int:
+def end_leftovers(record: Path, timeout: float) -> int:
     """End the recorded children that outlived their parent; returns how many there were.
 
     A process is one of them if it leads the group and runs the command on record.

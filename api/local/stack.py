@@ -1,7 +1,7 @@
-"""The whole of Spool on this machine: tables, broker, API and one worker, started and stopped in order.
+"""A complete Spool on this machine: tables, broker, API and one worker, started and stopped in order.
 
-Each part is a process started by its command; neither the worker nor the kernels are imported. Knows the
-order and what "ready" means; says what it does through a callable, so it knows no terminal.
+Each part is a process started by its command; neither the worker nor the kernels are imported. Reports
+each step through a callable.
 """
 
 import json
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from api.local.instance import RunLock, Running
-from api.local.processes import Child, Survivor, end_remains, kill_group, remember, survivors
+from api.local.processes import Child, Survivor, end_leftovers, kill_group, remember, survivors
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.catalogue import Progress, fetch_model
 from spool.errors import SpoolError, StorageError
@@ -30,7 +30,7 @@ _START_TIMEOUT_S = 60.0
 _WORKER_TIMEOUT_S = 180.0
 _API_STOP_S = 30.0
 _WORKER_STOP_S = 60.0
-_BURIAL_S = 3.0
+_LAST_WAIT_S = 3.0
 _POLL_S = 0.1
 
 
@@ -86,12 +86,12 @@ class Stack:
         """Raise `StackError` if a part has ended by itself."""
         for child in self._children:
             if child.exit_code is not None:
-                words = child.last_words()
+                words = child.log_tail()
                 raise StackError(f"The {child.name} ended by itself (exit {child.exit_code}):\n{words}")
 
     def _start(self) -> None:
-        if end_remains(self._record, _WORKER_STOP_S):
-            self._say("ended what an earlier run had left behind")
+        if end_leftovers(self._record, _WORKER_STOP_S):
+            self._say("ended processes that an earlier run had left behind")
         self._migrate()
         if self.settings.redis_url == EmbeddedRedis(self.settings.home).url:
             self._say("starting the broker")
@@ -114,7 +114,7 @@ class Stack:
         self._lock.announce(running)
 
     def _fetch_model(self) -> None:
-        """Have the default model here before the worker asks for it, with progress for who waits."""
+        """Fetch the default model before the worker starts, and report progress."""
         name = self.settings.models[self.settings.default_model]
 
         def show(progress: Progress) -> None:
@@ -138,12 +138,12 @@ class Stack:
         self._groups.append(child.group)
         remember(self._record, self._children)
 
-    def _wait(self, ready: Callable[[], bool], patience: float, complaint: str) -> None:
-        deadline = time.monotonic() + patience
+    def _wait(self, ready: Callable[[], bool], timeout: float, problem: str) -> None:
+        deadline = time.monotonic() + timeout
         while not ready():
             self.check()
             if time.monotonic() > deadline:
-                raise StackError(f"{complaint} within {patience:.0f} s; see {self.logs}.")
+                raise StackError(f"{problem} within {timeout:.0f} s; see {self.logs}.")
             time.sleep(_POLL_S)
 
     def _wait_for_worker(self) -> None:
@@ -155,29 +155,30 @@ class Stack:
             database.close()
 
     def _stop(self) -> None:
-        """API first, so that nothing new comes in; then the worker, which hands back; then the broker."""
+        """Stop the API, so that nothing new comes in; then the worker, which hands back its jobs; then the
+        broker."""
         try:
             for child in self._children:
-                patience = _WORKER_STOP_S if child.name == "worker" else _API_STOP_S
+                timeout = _WORKER_STOP_S if child.name == "worker" else _API_STOP_S
                 self._say(f"stopping the {child.name}")
-                if not child.stop(patience):
-                    self._say(f"the {child.name} did not stop within {patience:.0f} s and was ended")
+                if not child.stop(timeout):
+                    self._say(f"the {child.name} did not stop within {timeout:.0f} s and was ended")
             if self._redis is not None:
                 self._say("stopping the broker")
                 self._redis.stop()
         except KeyboardInterrupt:
-            # Asked a second time: no more waiting.
+            # The second Ctrl-C: do not wait any longer.
             for child in self._children:
                 child.kill()
             if self._redis is not None:
                 self._redis.stop()
         self._children = []
-        self._look_back()
+        self._kill_leftovers()
         self._record.unlink(missing_ok=True)
 
-    def _look_back(self) -> None:
-        """Note and end every process of ours that is still there."""
-        deadline = time.monotonic() + _BURIAL_S
+    def _kill_leftovers(self) -> None:
+        """Kill every process of the stack that is still there, and note which ones."""
+        deadline = time.monotonic() + _LAST_WAIT_S
         while (left := survivors(self._groups)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         self.left_behind = left

@@ -62,11 +62,20 @@ function fleetOf(fleet) {
     const share = lived > 0 ? one.busy_seconds / lived : 0;
     return [
       one.name,
-      [state(one.state), one.reason ? h("div", { class: "small quiet" }, one.reason) : null],
+      [state(one.state), one.reason ? h("div", { class: "small quiet" }, one.reason) : null, troublesOf(one)],
       one.pool, [one.chip, h("div", { class: "small quiet" }, machine(one))], modelsOf(one),
       [bar(share, `${one.name}: engine busy`), h("span", { class: "small quiet" }, `${Math.round(share * 100)} % of ${clock(lived)}`)],
       hours(one.busy_seconds), moment(one.seen_at)];
   }));
+}
+
+// What it gave back to others or dropped, since it started.
+function troublesOf(one) {
+  const words = [
+    one.refused_jobs ? `${one.refused_jobs} jobs given back to others` : null,
+    one.junk_messages ? `${one.junk_messages} messages dropped that were no hints` : null,
+  ].filter(Boolean).join(", ");
+  return words ? h("div", { class: "small quiet" }, words) : null;
 }
 
 const machine = (one) => [

@@ -1,4 +1,4 @@
-"""A batch's records as the wire shows them. Pure: one function a record, no queries."""
+"""Batches as the API shows them. Pure: one function for each record, no queries."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -55,27 +55,29 @@ def shown_batch(
 def shown_batch_detail(
     batch: Batch, progress: BatchProgress, currency: str, holds: Mapping[str, Hold] | None = None
 ) -> BatchDetail:
-    """A batch with what is known and expected of it."""
-    look = outlook(_sums(progress))
+    """A batch with its progress, and its expected time and cost."""
+    forecast = outlook(_sums(progress))
     return BatchDetail(
         **shown_batch(batch, progress.counts, holds).model_dump(),
         bad_lines=[BadLineOut.model_validate(bad) for bad in batch.bad_lines],
         reused=progress.reused,
         audio=BatchAudioOut(
-            done_seconds=progress.done_seconds, left_seconds=look.audio_left_seconds, basis=look.audio_basis
+            done_seconds=progress.done_seconds,
+            left_seconds=forecast.audio_left_seconds,
+            basis=forecast.audio_basis,
         ),
         speed=BatchSpeedOut(
-            rtfx_now=rtfx(progress.recent_audio_seconds, progress.recent_engine_seconds), pace=look.pace
+            rtfx_now=rtfx(progress.recent_audio_seconds, progress.recent_engine_seconds), pace=forecast.pace
         ),
-        time=BatchTimeOut(left_seconds=look.time_left_seconds, basis=look.time_basis),
-        cost=_cost(progress, look, currency),
+        time=BatchTimeOut(left_seconds=forecast.time_left_seconds, basis=forecast.time_basis),
+        cost=_cost(progress, forecast, currency),
     )
 
 
 def _deadline(batch: Batch, counts: Mapping[JobState, int]) -> DeadlineOut | None:
     if batch.deadline is None:
         return None
-    basis, expected = batch.expected_basis or "Not reckoned yet.", batch.expected_at
+    basis, expected = batch.expected_basis or "Not computed yet.", batch.expected_at
     state: Literal["unknown", "on_time", "late", "passed", "ended"] = "on_time" if expected else "unknown"
     if _state(batch, counts) == "ended":
         state, basis, expected = "ended", "No job is waiting or running.", None
@@ -110,11 +112,11 @@ def _sums(progress: BatchProgress) -> Sums:
     )
 
 
-def _cost(progress: BatchProgress, look: Outlook, currency: str) -> BatchCostOut:
+def _cost(progress: BatchProgress, forecast: Outlook, currency: str) -> BatchCostOut:
     return BatchCostOut(
         billable=money(progress.billable_nanos),
         wasted=money(progress.wasted_nanos),
-        expected=None if look.expected_nanos is None else money(look.expected_nanos),
+        expected=None if forecast.expected_nanos is None else money(forecast.expected_nanos),
         currency=currency,
-        basis=look.cost_basis,
+        basis=forecast.cost_basis,
     )

@@ -1,6 +1,6 @@
-"""The ground's records as the wire shows them. Pure: one function a record, no queries.
+"""Jobs and workers as the API shows them. Pure: one function for each record, no queries.
 
-A lease on a job that has ended, a machine's folders and a transcript's key stay inside.
+The lease of a job that has ended, folders of a machine and keys of objects are not shown.
 """
 
 from collections.abc import Mapping
@@ -40,6 +40,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
         worker=job.worker,
         lease_owner=job.lease_owner if job.state is JobState.RUNNING else None,
         attempts=job.attempt,
+        refusals=job.refusals,
         crashes=job.crashes,
         cancel_requested=job.cancel_requested,
         progress=_progress(job),
@@ -100,7 +101,7 @@ def shown_worker(worker: Worker) -> WorkerOut:
         chip=info.chip,
         version=info.version,
         state=worker.status,
-        reason=_why(worker),
+        reason=_reason(worker),
         alive=worker.alive,
         models=list(info.models),
         loaded_models=_listed(worker.loaded),
@@ -110,16 +111,18 @@ def shown_worker(worker: Worker) -> WorkerOut:
         concurrency=info.concurrency,
         price_per_hour=Decimal(info.price_per_hour_micros) / MICROS_PER_UNIT,
         busy_seconds=worker.busy_ns / NANOS_PER_SECOND,
+        refused_jobs=worker.counts.refused,
+        junk_messages=worker.counts.junk_messages,
         started_at=worker.started_at,
         seen_at=worker.seen_at,
     )
 
 
-def _why(worker: Worker) -> str | None:
+def _reason(worker: Worker) -> str | None:
     if worker.status != "lost":
         return worker.reason
-    before = f"; it was {worker.state}{f': {worker.reason}' if worker.reason else ''}"
-    return f"nothing was heard of it since {worker.seen_at:%Y-%m-%d %H:%M:%S} UTC{before}"
+    before = f"; its last state was {worker.state}{f': {worker.reason}' if worker.reason else ''}"
+    return f"no heartbeat since {worker.seen_at:%Y-%m-%d %H:%M:%S} UTC{before}"
 
 
 def _listed(names: tuple[str, ...] | None) -> list[str] | None:

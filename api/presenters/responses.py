@@ -1,9 +1,4 @@
-"""The routes of jobs: submit, list, look at, cancel, retry.
-
-A submission commits its row and its outbox line, then wakes the sweeper, which sends it; that the broker may
-be away is no concern of the request. Knows requests and the store; what a source may be is in `sources`, how
-a form is read in `uploads`.
-"""
+"""What the answers of several routes share: times in UTC, and models written as JSON."""
 
 from datetime import UTC, datetime
 
@@ -14,7 +9,7 @@ from spool.errors import InvalidRequest
 
 
 def to_utc(moment: datetime | None) -> datetime | None:
-    """The moment in UTC; one without a zone is meant so."""
+    """The moment in UTC; one without a zone is taken as UTC."""
     if moment is None or moment.tzinfo is None:
         return moment and moment.replace(tzinfo=UTC)
     try:
@@ -24,5 +19,5 @@ def to_utc(moment: datetime | None) -> datetime | None:
 
 
 def json_response(answer: BaseModel) -> Response:
-    """An answer as it is, at once: FastAPI would send it to a thread to be looked at again."""
+    """The answer as JSON, without FastAPI's second validation in a thread."""
     return Response(answer.model_dump_json(), media_type="application/json")

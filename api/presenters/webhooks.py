@@ -1,4 +1,4 @@
-"""Webhooks and their deliveries as the API shows them. Pure: one function a record, no queries."""
+"""Webhooks and their deliveries as the API shows them. Pure: one function for each record, no queries."""
 
 import json
 
@@ -11,10 +11,10 @@ def shown_webhook(webhook: Webhook) -> WebhookOut:
     return WebhookOut.model_validate(_fields(webhook))
 
 
-def shown_secret(webhook: Webhook) -> WebhookSecret:
+def shown_secret(webhook: Webhook, secret: str) -> WebhookSecret:
     """A webhook with its signing secret: for the answers that create or rotate it."""
-    secret = {"secret": webhook.secret, "old_secret_until": webhook.old_secret_until}
-    return WebhookSecret.model_validate(_fields(webhook) | secret)
+    fields = {"secret": secret, "old_secret_until": webhook.old_secret_until}
+    return WebhookSecret.model_validate(_fields(webhook) | fields)
 
 
 def shown_delivery(delivery: Delivery) -> DeliveryOut:

@@ -99,10 +99,17 @@ def _of_jobs(gauges: Gauges) -> Iterator[Metric]:
     running = Gauge("spool_jobs_running", "Jobs in workers.", labels=["pool"])
     for pool, number in gauges.running.items():
         running.add_metric([pool], number)
+    refused = Gauge(
+        "spool_jobs_refused",
+        "Queued jobs that a worker has given back as ones that it cannot do.",
+        labels=["pool"],
+    )
+    for pool, number in gauges.refused.items():
+        refused.add_metric([pool], number)
     ended = Gauge("spool_jobs_ended", "Jobs by final state; failed ones by error.", labels=["state", "error"])
     for one in gauges.ended:
         ended.add_metric([one.state.value, one.error], one.jobs)
-    yield from (queued, age, running, ended)
+    yield from (queued, age, running, refused, ended)
     yield Gauge("spool_batches_receiving", "Batches whose lines are still coming in.", gauges.open_batches)
     yield Gauge("spool_messages_unsent", "Messages that have still to go to the broker.", gauges.unsent)
 
@@ -259,6 +266,12 @@ _TOTALS: tuple[tuple[str, str, tuple[str, ...], Callable[[Member], _Values]], ..
         "Padding that it computed beside that.",
         (),
         lambda member: {(): member.counts.padding_samples / SAMPLE_RATE},
+    ),
+    (
+        "spool_worker_junk_messages",
+        "Messages in its queues that were no hints of Spool's, dropped.",
+        (),
+        lambda member: {(): member.counts.junk_messages},
     ),
     (
         "spool_worker_attempts",

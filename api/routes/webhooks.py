@@ -38,9 +38,9 @@ async def create(
     if kind != "application/json":
         raise Problem(415, "unsupported_media_type", "Send application/json.")
     body = await read_json(request, WebhookRequest, SMALL)
-    webhook = await run_in_threadpool(create_from_request, services, caller, body)
+    webhook, secret = await run_in_threadpool(create_from_request, services, caller, body)
     response.headers["Location"] = f"/v1/webhooks/{webhook.id}"
-    return shown_secret(webhook)
+    return shown_secret(webhook, secret)
 
 
 def listed(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> WebhookList:
@@ -68,7 +68,8 @@ def remove(services: ServicesDep, caller: CallerDep, webhook_id: str) -> Respons
 def rotate(services: ServicesDep, caller: CallerDep, webhook_id: str) -> WebhookSecret:
     """Replace the signing secret. Messages are signed with both secrets for a day."""
     with services.database.begin() as tx:
-        return shown_secret(store.rotate_secret(tx, get_visible_webhook(tx, caller, webhook_id).id))
+        visible = get_visible_webhook(tx, caller, webhook_id)
+        return shown_secret(*store.rotate_secret(tx, visible.id, services.secret_box))
 
 
 def enable(services: ServicesDep, caller: CallerDep, webhook_id: str) -> WebhookOut:

@@ -184,7 +184,10 @@ def resolve_options(settings: Settings, *layers: Mapping[str, Any]) -> AskedOpti
 
     Raises pydantic's ValidationError, and UnknownModel.
     """
-    merged: dict[str, Any] = {"model": settings.default_model}
+    merged: dict[str, Any] = {
+        "model": settings.default_model,
+        "speech_detector": settings.speech_detector,
+    }
     for layer in layers:
         merged |= layer
     known = {"language_models": sorted(settings.language_models)}

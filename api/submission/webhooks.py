@@ -14,8 +14,8 @@ from spool.schemas.webhooks import WebhookRequest
 from spool.store.webhooks import NewWebhook, Webhook, create_webhook
 
 
-def create_from_request(services: Services, caller: Principal, body: WebhookRequest) -> Webhook:
-    """The new webhook. Raises InvalidRequest, Forbidden, NotFound and Conflict."""
+def create_from_request(services: Services, caller: Principal, body: WebhookRequest) -> tuple[Webhook, str]:
+    """The new webhook and its secret. Raises InvalidRequest, Forbidden, NotFound and Conflict."""
     url = _checked_url(body.url, services.settings.webhook_addresses)
     project = caller.project_for(body.project)
     with services.database.begin() as tx:
@@ -24,9 +24,8 @@ def create_from_request(services: Services, caller: Principal, body: WebhookRequ
             project = caller.project_for(body.project or batch.project)
             if batch.project != project:
                 raise InvalidRequest(f"batch: {batch.id} belongs to the project {batch.project}.")
-        return create_webhook(
-            tx, NewWebhook(project, url, body.events, body.batch, body.description, caller.key_id)
-        )
+        new = NewWebhook(project, url, body.events, body.batch, body.description, caller.key_id)
+        return create_webhook(tx, new, services.secret_box)
 
 
 def _checked_url(url: str, rules: AddressRules) -> str:

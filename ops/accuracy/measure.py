@@ -18,7 +18,8 @@ from spool.wer import WordErrors, total_errors, word_errors
 from worker.decode.search import best_of, search
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.words import words_of
-from worker.models.nemo.model import Encoded, NemoModel
+from worker.models.conformer.frames import Encoded
+from worker.models.nemo.model import NemoModel
 
 FRAMES_AT_ONCE = 160 * RATE
 Asks = Callable[[Utterance], DecodeRequest]

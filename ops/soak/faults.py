@@ -5,132 +5,292 @@ sees to it that what it broke comes back; it knows nothing of jobs, and no law.
 """
 
 import contextlib
+import glob
 import os
 import signal
 import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import httpx
 import psutil
+import psycopg
 
+from ops.soak.half_open import HalfOpenProxy
+from ops.soak.schedule import ABSENT, ROWS, Planned
 from ops.testbed.faulty_s3 import FaultyS3, Rule
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.stack import Stack
-from spool.broker.celery_app import celery_app, send_hint
+from spool.broker.celery_app import TASK, celery_app, send_hint
 from spool.domain.jobs import JobState, queue_name
+from spool.ids import new_id
+from spool.store.database import IDLE_IN_TRANSACTION_S
 from spool.store.jobs import JobFilter, list_jobs
 
 LOOK_SECONDS = 0.3
 PATIENCE_SECONDS = 300.0
+OUT_SECONDS = 20.0
+"""How long to wait until a sick worker takes itself out."""
+FROZEN_SECONDS = 6.0
+FAKETIME = "/usr/lib/*/faketime/libfaketimeMT.so.1"
+ALLOWED = (-signal.SIGKILL, 0)
+"""How a process may end while a soak goes on: killed by us, or drained."""
+JUNK = (
+    b"not json",
+    b"{}",
+    b"[]",
+    b'{"body": "gASVAAAAAAAAAAA=", "content-type": "application/x-python-serialize", "headers": {}}',
+    b'{"headers": {"task": "' + TASK.encode() + b'"}, "body": "W1siam9iXzEiXSwge30sIHt9XQ=="}',
+    b"[" * 20_000,
+    b"\xff\xfe\x00" * 100,
+)
+
+
+class Death(NamedTuple):
+    """A process that was found dead."""
+
+    name: str
+    pid: int
+    code: int
 
 
 class Supervisor(threading.Thread):
-    """Starts a dead worker or API again, as launchd or systemd would, until it is told to stop."""
+    """Starts a dead worker or API again, as launchd or systemd would, until it is told to stop.
 
-    def __init__(self, stack: Stack, workers: tuple[str, ...], port: int) -> None:
+    `lasting` are variables that a process of this name always has; a fault may replace others for a while.
+    """
+
+    def __init__(
+        self, stack: Stack, workers: tuple[str, ...], port: int, lasting: Mapping[str, Mapping[str, str]]
+    ) -> None:
         super().__init__(daemon=True)
         self._stack = stack
         self._port = port
-        self.workers: dict[str, subprocess.Popen[bytes]] = {name: stack.worker(name) for name in workers}
-        self.crashes: list[tuple[str, int, float]] = []
-        """Name, process and time (monotonic) of whatever was found dead."""
+        self._lasting = {name: dict(lasting.get(name, {})) for name in (*workers, "api")}
+        self._own: dict[str, dict[str, str]] = {name: {} for name in (*workers, "api")}
+        self.workers: dict[str, subprocess.Popen[bytes]] = {
+            name: stack.worker(name, **self._lasting[name]) for name in workers
+        }
+        self.deaths: list[Death] = []
         self._stopping = threading.Event()
 
     def run(self) -> None:
         while not self._stopping.wait(LOOK_SECONDS):
             for name, process in self.workers.items():
-                if process.poll() is not None:
-                    self.crashes.append((name, process.pid, time.monotonic()))
-                    self.workers[name] = self._stack.launch(name)
-            api = self._stack.api
-            if api.poll() is not None:
-                self.crashes.append(("api", api.pid, time.monotonic()))
-                self._stack.launch_api(port=self._port)
+                if (code := process.poll()) is not None:
+                    self.deaths.append(Death(name, process.pid, code))
+                    self.workers[name] = self._stack.launch(name, **self._environment(name))
+            if (code := self._stack.api.poll()) is not None:
+                self.deaths.append(Death("api", self._stack.api.pid, code))
+                self._stack.launch_api(port=self._port, **self._environment("api"))
+
+    def replace(self, name: str, **own: str) -> None:
+        """Kill the worker, or `api`; what comes in its place has these variables."""
+        process = self._stack.api if name == "api" else self.workers[name]
+        self._own[name] = own
+        process.kill()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (self._stack.api if name == "api" else self.workers[name]).pid == process.pid:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{name} was not started again")
+            time.sleep(0.05)
 
     def stop(self) -> None:
         """Start nothing any more."""
         self._stopping.set()
         self.join()
 
-    def is_up(self) -> bool:
-        """Whether every worker and the API run."""
-        running = all(process.poll() is None for process in self.workers.values())
-        return running and self._stack.api.poll() is None and (self._stack.home / "api.json").exists()
+    @property
+    def unexpected(self) -> list[Death]:
+        """The deaths that no fault asked for."""
+        return [death for death in self.deaths if death.code not in ALLOWED]
+
+    def _environment(self, name: str) -> dict[str, str]:
+        return self._lasting[name] | self._own[name]
 
 
 @dataclass
 class Faults:
-    """Does to `stack` what it is told by name. `stopped` are the spans in which a worker did not run."""
+    """Does to `stack` what is planned. `stopped` are the spans in which a worker did not run; `proxies` are
+    between a process of this name and PostgreSQL; `model` is the one that jobs ask for."""
 
     stack: Stack
     supervisor: Supervisor
+    model: str
     postgres: PostgresServer | None = None
     s3: FaultyS3 | None = None
+    proxies: Mapping[str, HalfOpenProxy] = field(default_factory=dict)
     stopped: list[tuple[float, float]] = field(default_factory=list)
+    slow_to_leave: list[str] = field(default_factory=list)
+    """Sick workers that were still ready after `OUT_SECONDS`."""
+    _foreign: set[str] = field(default_factory=set)
 
-    def inject(self, fault: str, target: str) -> str:
+    def inject(self, planned: Planned) -> str:
         """Inject it, and mend what does not mend itself; what was done in a few words."""
-        name = fault.replace("-", "_")
-        do: Callable[[str], str | None] = getattr(self, f"_{name}")
-        return do(target) or ""
+        name = planned.fault.replace("-", "_")
+        do: Callable[[Planned], str | None] = getattr(self, f"_{name}")
+        return do(planned) or ""
 
     # --- processes ------------------------------------------------------------------------------------------
 
-    def _worker_kill(self, target: str) -> str:
-        process = self._worker(target)
-        process.kill()
-        return target
+    def _worker_kill(self, planned: Planned) -> str:
+        self._worker(planned.worker).kill()
+        return planned.worker
 
-    def _worker_term(self, target: str) -> str:
-        process = self._worker(target)
+    def _worker_term(self, planned: Planned) -> str:
+        process = self._worker(planned.worker)
+        began = time.monotonic()
         process.terminate()
         process.wait(PATIENCE_SECONDS)
-        return f"{target} ended with {process.returncode}"
+        return f"{planned.worker} ended with {process.returncode} after {time.monotonic() - began:.1f} s"
 
-    def _engine_kill(self, target: str) -> str:
-        os.kill(self._engine(self._worker(target)).pid, signal.SIGKILL)
-        return f"of {target}"
+    def _engine_kill(self, planned: Planned) -> str:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._engine(self._worker(planned.worker)).pid, signal.SIGKILL)
+        return f"of {planned.worker}"
 
-    def _api_kill(self, _: str) -> None:
+    def _api_kill(self, _: Planned) -> None:
         self._ready(lambda: self.stack.api.poll() is None)
         self.stack.api.kill()
 
-    def _failpoint(self, target: str) -> str:
-        self.stack.arm(**{target: "kill"})
+    def _failpoint(self, planned: Planned) -> str:
+        name = planned.variant
+        return name if self._armed(name, "kill") else f"{name}, which nobody passed"
+
+    def _armed(self, name: str, action: str) -> bool:
+        """Whether somebody passed the failpoint."""
+        self.stack.arm(**{name: action})
         deadline = time.monotonic() + 10
-        while not self.stack.fired(target) and time.monotonic() < deadline:
+        while not self.stack.fired(name) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.stack.disarm()
-        return target if self.stack.fired(target) else f"{target}, which nobody passed"
+        return self.stack.fired(name)
 
-    def _sleep(self, target: str) -> str:
-        process = self._worker(target)
-        both = [process.pid, self._engine(process).pid]
+    def _sleep(self, planned: Planned) -> str:
+        process = self._worker(planned.worker)
         seconds = 1.5 * self.stack.settings.lease_seconds
+        self._pause([process.pid, self._engine(process).pid], seconds)
+        return f"{planned.worker} for {seconds:.0f} s"
+
+    def _pause(self, pids: list[int], seconds: float) -> None:
         began = time.monotonic()
-        for pid in both:
-            os.kill(pid, signal.SIGSTOP)
-        time.sleep(seconds)
-        for pid in reversed(both):
-            os.kill(pid, signal.SIGCONT)
+        for number, order in ((signal.SIGSTOP, 1), (signal.SIGCONT, -1)):
+            for pid in pids[::order]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            if number == signal.SIGSTOP:
+                time.sleep(seconds)
         self.stopped.append((began, time.monotonic()))
-        return f"{target} for {seconds:.0f} s"
+
+    # --- alive, and wrong -----------------------------------------------------------------------------------
+
+    def _sick_model(self, planned: Planned) -> str:
+        name, variant = planned.worker, planned.variant
+        self._worker(name)
+        began = time.monotonic()
+        self.supervisor.replace(name, **self._models("" if variant == ABSENT else variant))
+        self._ready(lambda: self._status(name) is not None)
+        seen = time.monotonic()
+        while (status := self._status(name)) == "ready" and time.monotonic() - seen < OUT_SECONDS:
+            time.sleep(0.2)
+        took = time.monotonic() - seen
+        # One that lacks the model only leaves its jobs to others.
+        if status == "ready" and variant != ABSENT:
+            self.slow_to_leave.append(f"{name} with a model that {variant}")
+        time.sleep(3.0)
+        self.supervisor.replace(name, **self._healthy(name))
+        self._worker(name)
+        self.stopped.append((began, time.monotonic()))
+        return f"{name}, {variant}: {status} after {took:.1f} s"
+
+    def _takeover(self, planned: Planned) -> str:
+        name = planned.worker
+        self._worker(name)
+        self._foreign ^= {name}
+        self.supervisor.replace(name, **self._healthy(name))
+        self._worker(name)
+        return f"{name} has {'other' if name in self._foreign else 'the first'} weights"
+
+    def _healthy(self, name: str) -> dict[str, str]:
+        return self._models("accent=b") if name in self._foreign else {}
+
+    def _models(self, script: str) -> dict[str, str]:
+        """Variables of a worker for which `script` stands behind the model; "": it has no such model."""
+        models = {name: path for name, path in self.stack.settings.models.items() if name != self.model}
+        if script:
+            models[self.model] = script
+        return {"SPOOL_MODELS": ",".join(f"{name}={path}" for name, path in models.items())}
+
+    def _clock_skew(self, planned: Planned) -> str:
+        api, _, offset = planned.variant.rpartition(" ")
+        name = api or planned.worker
+        library = next(iter(glob.glob(FAKETIME)), None)
+        if library is None:
+            raise RuntimeError("libfaketime is not installed (Debian: libfaketime)")
+        own = {} if api else self._healthy(name)
+        skewed = own | {"LD_PRELOAD": library, "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        self.supervisor.replace(name, **skewed)
+        if not api:
+            self._ready(lambda: self._status(name) is not None)
+        time.sleep(8.0)
+        status = "" if api else f": {self._status(name)}"
+        self.supervisor.replace(name, **own)
+        return f"{name} by {offset}{status}"
+
+    def _frozen_transaction(self, planned: Planned) -> str:
+        if planned.variant == ROWS:
+            return self._locked_rows()
+        if not self._armed(planned.variant, "stop"):
+            return f"{planned.variant}, which nobody passed"
+        processes = [*self.supervisor.workers.values(), self.stack.api]
+        frozen = [one.pid for one in processes if _is_stopped(one.pid)]
+        self._pause(frozen, FROZEN_SECONDS)
+        return f"{planned.variant}, {len(frozen)} process for {FROZEN_SECONDS:.0f} s"
+
+    def _locked_rows(self) -> str:
+        """Rows that every claim and every ending may need, held for as long as a client of ours could."""
+        if self.postgres is None:
+            return "not on SQLite"
+        with contextlib.closing(self.postgres.connect("soak")) as connection:
+            connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'")
+            connection.execute("BEGIN")
+            rows = 0
+            for table in ("turns", "jobs WHERE state = 'running'", "workers"):
+                query = f"SELECT count(*) FROM (SELECT 1 FROM {table} FOR UPDATE SKIP LOCKED) AS taken"
+                row = connection.execute(query).fetchone()
+                rows += row[0] if row else 0
+            time.sleep(FROZEN_SECONDS)
+            with contextlib.suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+                return f"{rows} rows, and the server let a silent client keep them"
+        return f"{rows} rows"
+
+    def _database_freeze(self, planned: Planned) -> str:
+        name = planned.worker if planned.variant == "worker" else planned.variant
+        proxy = self.proxies[name]
+        proxy.swallow()
+        time.sleep(FROZEN_SECONDS)
+        proxy.restore()
+        return f"of {name}"
+
+    # --- who runs -------------------------------------------------------------------------------------------
 
     def _worker(self, name: str) -> "subprocess.Popen[bytes]":
         """The running worker of this name, ready to work."""
-        self._ready(lambda: self._is_ready(name))
+        self._ready(lambda: self._status(name) == "ready")
         return self.supervisor.workers[name]
 
-    def _is_ready(self, name: str) -> bool:
+    def _status(self, name: str) -> str | None:
+        """What the present process of this name says of itself; None before it has said something."""
         process = self.supervisor.workers[name]
         with contextlib.suppress(Exception):
-            pids = {worker.info.pid for worker in self.stack.workers() if worker.state == "ready"}
-            return process.poll() is None and process.pid in pids
-        return False
+            states = {worker.info.pid: worker.state for worker in self.stack.workers() if worker.alive}
+            return states.get(process.pid) if process.poll() is None else None
+        return None
 
     def _engine(self, worker: "subprocess.Popen[bytes]") -> psutil.Process:
         engines: list[psutil.Process] = []
@@ -153,52 +313,61 @@ class Faults:
 
     # --- broker ---------------------------------------------------------------------------------------------
 
-    def _redis_flush(self, _: str) -> None:
+    def _redis_flush(self, _: Planned) -> None:
         with self.stack.redis.client() as client:
             client.flushall()
 
-    def _redis_restart(self, _: str) -> None:
+    def _redis_restart(self, _: Planned) -> None:
         self.stack.redis.kill()
         time.sleep(1.0)
         self.stack.redis.start()
 
-    def _redis_freeze(self, _: str) -> None:
+    def _redis_freeze(self, _: Planned) -> None:
         process = self.stack.redis.process
         assert process is not None
         process.send_signal(signal.SIGSTOP)
         time.sleep(5.0)
         process.send_signal(signal.SIGCONT)
 
-    def _five_times(self, _: str) -> str:
+    def _five_times(self, _: Planned) -> str:
         with self.stack.db.read() as tx:
             waiting = list_jobs(tx, JobFilter(state=JobState.QUEUED), limit=50).items
         app = celery_app(self.stack.settings)
         for job in waiting:
-            for _ in range(4):
+            for _again in range(4):
                 send_hint(app, job.id, queue_name(self.stack.settings.pool))
         app.close()
         return f"{len(waiting)} messages"
 
+    def _junk_messages(self, _: Planned) -> str:
+        with self.stack.redis.client() as client:
+            client.lpush(queue_name(self.stack.settings.pool), *(JUNK * 40))
+        app = celery_app(self.stack.settings)
+        send_hint(app, new_id("job"), queue_name(self.stack.settings.pool))  # a hint of no job at all
+        app.control.broadcast("shutdown")
+        app.close()
+        return f"{40 * len(JUNK)} messages"
+
     # --- database -------------------------------------------------------------------------------------------
 
-    def _database_cut(self, _: str) -> str:
+    def _database_cut(self, _: Planned) -> str:
         assert self.postgres is not None
         cut = 0
         with self.postgres.admin() as connection:
-            for _ in range(5):
+            for _again in range(5):
                 query = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = 'soak'"
                 row = connection.execute(query).fetchone()
                 cut += row[0] if row else 0
                 time.sleep(0.1)
         return f"{cut} connections"
 
-    def _database_restart(self, _: str) -> None:
+    def _database_restart(self, _: Planned) -> None:
         assert self.postgres is not None
         self.postgres.stop(abruptly=True)
         time.sleep(1.0)
         self.postgres.start()
 
-    def _database_lock(self, _: str) -> None:
+    def _database_lock(self, _: Planned) -> None:
         other = sqlite3.connect(self.stack.home / "spool.db", isolation_level=None, timeout=60)
         other.execute("BEGIN IMMEDIATE")
         time.sleep(3.0)
@@ -207,7 +376,7 @@ class Faults:
 
     # --- object store ---------------------------------------------------------------------------------------
 
-    def _s3_errors(self, _: str) -> None:
+    def _s3_errors(self, _: Planned) -> None:
         self._rules(
             Rule("GET", "/source", 5, 503),
             Rule("PUT", "transcript", 5, 503),
@@ -216,11 +385,17 @@ class Faults:
             Rule("PUT", "/source", 5, 503),
         )
 
-    def _s3_slow(self, _: str) -> None:
+    def _s3_slow(self, _: Planned) -> None:
         self._rules(Rule("GET", "/source", 5, delay=2.0), Rule("PUT", "transcript", 5, delay=2.0))
 
-    def _s3_cut(self, _: str) -> None:
+    def _s3_cut(self, _: Planned) -> None:
         self._rules(Rule("GET", "/source", 5, cut=1000))
+
+    def _s3_drip(self, _: Planned) -> None:
+        self._rules(Rule("GET", "/source", 3, drip=0.05))
+
+    def _s3_flip(self, _: Planned) -> None:
+        self._rules(Rule("GET", "/source", 3, flip=5000), Rule("GET", "transcript.json", 3, flip=200))
 
     def _rules(self, *rules: Rule) -> None:
         """For the next requests; what nobody met after a while is taken back."""
@@ -230,6 +405,12 @@ class Faults:
         while any(rule.used < rule.times for rule in rules) and time.monotonic() < deadline:
             time.sleep(0.1)
         self.s3.rules.clear()
+
+
+def _is_stopped(pid: int) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    return False
 
 
 def answers(url: str) -> bool:

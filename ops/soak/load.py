@@ -1,14 +1,18 @@
-"""What a soak submits, and the submitters: recordings like no other, over HTTP, until each is accepted.
+"""What a soak submits, and its clients: recordings like no other, over HTTP, until each is accepted.
 
 A submitter is a client as it should be: it asks again under the same idempotency key after every error, and
 remembers which job each key was answered with. Half of the short recordings are uploaded one by one, half
-are named in manifests. Knows nothing of faults.
+are named in manifests; one in eight is submitted a second time as another job. A reader fetches transcripts
+meanwhile and keeps the digest of each. Knows nothing of faults.
 """
 
+import contextlib
+import hashlib
 import json
+import random
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,18 +24,26 @@ from numpy.typing import NDArray
 from ops.testbed.stack import HEADERS
 
 RATE = 16_000
-LINES = 50  # a manifest
+LINES = 10  # a manifest
+TWINS_EACH = 8
 PASSING = {409, 429, 503, 507}  # a 500 is a defect, whatever is being broken
+READABLE = PASSING | {200}
 SPEECH = Path(__file__).parents[2] / "samples" / "demo-tdt"
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A file to be transcribed, and whether it is one of the long ones."""
+    """A file to be transcribed, and whether it is one of the long ones. `twin`: of which it is a copy."""
 
     path: Path
     seconds: float
     long: bool
+    twin: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name of its job, and its idempotency key."""
+        return self.path.stem
 
 
 def recordings(folder: Path, jobs: int, long: int, long_seconds: float, seed: int) -> Iterator[Recording]:
@@ -44,6 +56,24 @@ def recordings(folder: Path, jobs: int, long: int, long_seconds: float, seed: in
         if long and number % every == 0 and number // every < long:
             yield _written(folder / f"long-{number // every}.wav", speech, long_seconds, dice, long=True)
         yield _written(folder / f"short-{number}.wav", speech, dice.uniform(3, 8), dice)
+
+
+def endless_recordings(folder: Path, long_each: int, long_seconds: float, seed: int) -> Iterator[Recording]:
+    """The same without end: one in `long_each` is long, one in `TWINS_EACH` of the others comes again."""
+    dice = np.random.default_rng(seed)
+    speech = _speech()
+    folder.mkdir(parents=True, exist_ok=True)
+    number = 0
+    while True:
+        if number % long_each == 0:
+            yield _written(folder / f"long-{number}.wav", speech, long_seconds, dice, long=True)
+        recording = _written(folder / f"short-{number}.wav", speech, dice.uniform(3, 8), dice)
+        if number % TWINS_EACH == 0:
+            twin = folder / f"twin-{number}.wav"
+            twin.write_bytes(recording.path.read_bytes())
+            yield Recording(twin, recording.seconds, long=False, twin=recording.key)
+        yield recording
+        number += 1
 
 
 def _speech() -> NDArray[np.float32]:
@@ -67,66 +97,112 @@ def _written(
 
 @dataclass
 class Load:
-    """Submits `recordings` to the API at `url`; `jobs` maps each key to its job once it is accepted."""
+    """Submits `recordings` to the API at `url` until stopped, while fewer than `most_open` are open; each
+    of its threads at most `rate` a second. `jobs` maps a key to its job once that is accepted, `submitted` to
+    the digest of its recording; `served` has the digests of each transcript as it was answered."""
 
     url: str
     model: str
-    recordings: list[Recording]
+    recordings: Iterator[Recording]
+    ended: Callable[[], int]
+    most_open: int = 40
+    rate: float = 4.0
     jobs: dict[str, str] = field(default_factory=dict)
-    batches: dict[str, str] = field(default_factory=dict)
-    lines: int = 0
+    submitted: dict[str, str] = field(default_factory=dict)
+    twins: dict[str, str] = field(default_factory=dict)
+    served: dict[str, set[str]] = field(default_factory=dict)
+    unread: int = 0
+    audio_seconds: float = 0.0
     again: int = 0
     broken: list[str] = field(default_factory=list)
-    ended: threading.Event = field(default_factory=threading.Event)
     stop: threading.Event = field(default_factory=threading.Event)
+    """Submit nothing more; what was begun is still seen through."""
+    abort: threading.Event = field(default_factory=threading.Event)
+    _turns: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _threads: list[threading.Thread] = field(default_factory=list)
 
-    def start(self, threads: int = 4) -> None:
-        """Submit in the background."""
-        threading.Thread(target=self._submit, args=(threads,), daemon=True).start()
+    def start(self, threads: int = 3) -> None:
+        """Submit and read in the background."""
+        work = [self._submit] * threads + [self._read]
+        self._threads = [threading.Thread(target=self._guarded, args=(one,), daemon=True) for one in work]
+        for thread in self._threads:
+            thread.start()
 
-    def _submit(self, threads: int) -> None:
-        long = [one for one in self.recordings if one.long]
-        short = [one for one in self.recordings if not one.long]
-        named, uploaded = short[::2], short[1::2]
-        manifests = [named[first : first + LINES] for first in range(0, len(named), LINES)]
-        with ThreadPoolExecutor(threads) as pool:
-            tasks = [pool.submit(self._upload, one) for one in long]
-            each = max(1, len(uploaded) // max(1, len(manifests)))
-            for number, manifest in enumerate(manifests):
-                tasks.append(pool.submit(self._manifest, number, manifest))
-                last = None if number + 1 == len(manifests) else (number + 1) * each
-                tasks += [pool.submit(self._upload, one) for one in uploaded[number * each : last]]
-            for task in as_completed(tasks):
-                error = task.exception()
-                if error is not None:
-                    self.broken.append(repr(error))
-                    self.stop.set()
-        self.ended.set()
+    def is_over(self) -> bool:
+        """Whether all that was begun has been accepted."""
+        return self.stop.is_set() and not any(thread.is_alive() for thread in self._threads)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the soak's own thread says so and ends
+            self.broken.append(repr(error))
+            self.stop.set()
+            self.abort.set()
+
+    def _submit(self) -> None:
+        while not self.stop.is_set():
+            if len(self.submitted) - self.ended() >= self.most_open:
+                self.stop.wait(0.2)
+                continue
+            with self._lock:
+                first = self._next()
+                self._turns += 1
+                is_manifest = self._turns % LINES == 0 and not first.long
+                named = [self._next() for _ in range(LINES - 1)] if is_manifest else []
+            began = time.monotonic()
+            if named:
+                self._manifest([first, *named])
+            else:
+                self._upload(first)
+            self.stop.wait(max(0.0, (1 + len(named)) / self.rate - (time.monotonic() - began)))
+
+    def _next(self) -> Recording:
+        recording = next(self.recordings)
+        self.submitted[recording.key] = hashlib.sha256(recording.path.read_bytes()).hexdigest()
+        self.audio_seconds += recording.seconds
+        if recording.twin:
+            self.twins[recording.key] = recording.twin
+        return recording
 
     def _upload(self, recording: Recording) -> None:
-        key = recording.path.stem
         data = recording.path.read_bytes()
         request = json.dumps({"options": self._options()})
         files = {"file": (recording.path.name, data, "audio/wav")}
-        answer = self._until_accepted("/v1/jobs", key, data={"request": request}, files=files)
-        with self._lock:
-            self.jobs[key] = str(answer["id"])
+        answer = self._until_accepted("/v1/jobs", recording.key, data={"request": request}, files=files)
+        self.jobs[recording.key] = str(answer["id"])
+        recording.path.unlink()
 
-    def _manifest(self, number: int, lines: list[Recording]) -> None:
-        key = f"manifest-{number}"
-        written = [json.dumps({"source": one.path.as_uri(), "custom_id": one.path.stem}) for one in lines]
-        request = json.dumps({"name": key, "options": self._options()})
-        answer = self._until_accepted(
+    def _manifest(self, lines: list[Recording]) -> None:
+        key = f"manifest-{lines[0].key}"
+        written = [json.dumps({"source": one.path.as_uri(), "custom_id": one.key}) for one in lines]
+        request = json.dumps({"name": key, "options": self._options(), "reuse": False})
+        self._until_accepted(
             "/v1/batches",
             key,
             content="\n".join(written).encode(),
             params={"request": request},
             headers={"Content-Type": "application/x-ndjson"},
         )
-        with self._lock:
-            self.batches[key] = str(answer["id"])
-            self.lines += len(lines)
+
+    def _read(self) -> None:
+        """Fetch transcripts of jobs, ended or not, one after the other."""
+        dice = random.Random(0)
+        while not self.stop.wait(0.1):
+            jobs = list(self.jobs.values())
+            if not jobs:
+                continue
+            job_id = dice.choice(jobs)
+            with contextlib.suppress(httpx.HTTPError):
+                url = f"{self.url}/v1/jobs/{job_id}/transcript"
+                answer = httpx.get(url, headers=HEADERS, timeout=60, trust_env=False)
+                if answer.status_code not in READABLE:
+                    raise RuntimeError(f"{url}: {answer.status_code} {answer.text[:300]}")
+                if answer.status_code == httpx.codes.OK:
+                    self.served.setdefault(job_id, set()).add(hashlib.sha256(answer.content).hexdigest())
+                else:
+                    self.unread += 1
 
     def _options(self) -> dict[str, str]:
         return {"model": self.model, "decoder": "greedy"}
@@ -146,5 +222,5 @@ class Load:
                 raise RuntimeError(f"{path} {key}: {answer.status_code} {answer.text[:300]}")
             with self._lock:
                 self.again += 1
-            if self.stop.wait(0.3):
+            if self.abort.wait(0.3):
                 raise RuntimeError(f"{path} {key}: not accepted by the end")

@@ -35,15 +35,17 @@ class Repeats(NamedTuple):
 class Outcome:
     """Everything that the soak found."""
 
+    seed: int
     submitted: int
     jobs: int
     states: dict[str, int]
-    lost: list[str]
-    double: int
-    answered_otherwise: list[str]
     again: int
+    read: int
+    """Transcripts that clients read meanwhile."""
     injected: list[Injection]
-    crashes: int
+    deaths: int
+    unexpected: list[str]
+    """Processes that died although no fault killed them."""
     seconds: float
     audio_seconds: float
     saved: int
@@ -52,29 +54,27 @@ class Outcome:
     wasted_ns: int
     orphans: int
     """Uploads whose API died before their row was written; removed."""
+    breaches: list[str]
+    """What the soak's own SQL found."""
     audit: AuditReport
 
-    def held(self, most_repeated: float) -> bool:
-        """Nothing lost, nothing double, every law kept, little repeated."""
-        return (
-            not self.lost
-            and not self.double
-            and not self.answered_otherwise
-            and self.audit.clean
-            and self.repeats.besides_samples <= most_repeated * self.repeats.samples
-        )
+    @property
+    def held(self) -> bool:
+        """Nothing lost, double or failed, every law kept, nothing died by itself."""
+        return not self.breaches and not self.unexpected and self.audit.clean and self.jobs == self.submitted
 
     def document(self) -> dict[str, object]:
         """For machines."""
         return {
+            "seed": self.seed,
             "submitted": self.submitted,
             "jobs": self.jobs,
             "states": self.states,
-            "lost": self.lost,
-            "double": self.double + len(self.answered_otherwise),
             "asked_again": self.again,
+            "transcripts_read": self.read,
             "faults": len(self.injected),
-            "crashes": self.crashes,
+            "deaths": self.deaths,
+            "unexpected_deaths": self.unexpected,
             "seconds": round(self.seconds, 1),
             "audio_seconds": round(self.audio_seconds, 1),
             "chunks": self.saved,
@@ -82,7 +82,8 @@ class Outcome:
             "engine_seconds_billable": round(self.billable_ns / 1e9, 3),
             "engine_seconds_wasted": round(self.wasted_ns / 1e9, 3),
             "orphans_removed": self.orphans,
-            "breaches": dict(self.audit.counts),
+            "breaches": self.breaches,
+            "audit_breaches": dict(self.audit.counts),
         }
 
 
@@ -128,11 +129,10 @@ def summary(outcome: Outcome) -> str:
     states = ", ".join(f"{number} {state}" for state, number in sorted(outcome.states.items()))
     lines += [
         "",
-        f"{outcome.submitted} recordings of {outcome.audio_seconds / 3600:.1f} h in {outcome.seconds:.0f} s; "
-        f"{len(outcome.injected)} faults, {outcome.crashes} processes died; "
-        f"clients had to ask again {outcome.again} times",
-        f"jobs: {outcome.jobs} ({states}); lost: {len(outcome.lost)}; "
-        f"double: {outcome.double + len(outcome.answered_otherwise)}",
+        f"seed {outcome.seed}: {outcome.submitted} recordings of {outcome.audio_seconds / 3600:.1f} h in "
+        f"{outcome.seconds:.0f} s; {len(outcome.injected)} faults, {outcome.deaths} processes died",
+        f"clients had to ask again {outcome.again} times and read {outcome.read} transcripts",
+        f"jobs: {outcome.jobs} ({states})",
         f"decodings: {repeats.decodings}, of which {again} were repeats "
         f"({again / max(1, repeats.decodings):.2%}): {repeats.in_flight} on a device that died or slept, "
         f"{repeats.besides} besides ({repeats.besides_samples / max(1, repeats.samples):.2%} of the audio)",
@@ -143,6 +143,12 @@ def summary(outcome: Outcome) -> str:
         f"{outcome.audit.workers} workers, {outcome.audit.objects} objects: "
         + ("every law holds" if outcome.audit.clean else f"BREACHES {dict(outcome.audit.counts)}"),
     ]
-    lines += [f"breach: {breach}" for breach in outcome.audit.breaches[:10]]
-    lines += [f"lost: {key}" for key in outcome.lost[:10]]
+    lines.append(
+        f"SQL of its own: {len(outcome.breaches)} breaches; deaths without a cause: {len(outcome.unexpected)}"
+    )
+    lines += [
+        f"breach: {breach}"
+        for breach in [*outcome.breaches, *outcome.audit.breaches[:10], *outcome.unexpected]
+    ]
+    lines.append(f"seed {outcome.seed} {'HELD' if outcome.held else 'DID NOT HOLD'}")
     return "\n".join(lines)

@@ -1,11 +1,11 @@
-"""When which fault is injected: a list that depends on its seed alone, not on how fast the machine is.
+"""Which fault is injected next: an endless sequence that depends on its seed alone.
 
-A fault comes when so many jobs have ended, so that the same seed does the same things at the same points of
-the work. Knows names and numbers; what a fault does is in `ops.soak.faults`.
+Each kind comes about as often as any other, and so does each variant of a kind. Knows names and numbers; what
+a fault does is in `ops.soak.faults`.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from spool.failpoints import NAMES
@@ -17,34 +17,53 @@ ALWAYS = {
     "api-kill": "kill -9 of the API",
     "failpoint": "kill -9 of whoever first passes a failpoint",
     "sleep": "a worker and its engine stopped beyond a lease, as a Mac that sleeps, then woken",
+    "sick-model": "a worker whose model raises, answers NaN, does not load or is not there, then healed",
+    "takeover": "kill -9 of a worker, which comes back with other weights under the model's name",
+    "clock-skew": "a worker or the API restarted under a wrong clock (libfaketime), then with the right one",
+    "frozen-transaction": "a process stopped inside a transaction, or rows locked by a client that is silent",
     "redis-flush": "FLUSHALL",
     "redis-restart": "kill -9 of Redis, restarted from its file a second later",
     "redis-freeze": "Redis stopped for 5 s, its sockets open",
     "five-times": "every waiting message sent four times more",
+    "junk-messages": "hundreds of messages that are no hints, and Celery's broadcast `shutdown`",
 }
 WITH = {
     "postgresql": {
         "database-cut": "every connection to PostgreSQL cut, five times",
         "database-restart": "PostgreSQL stopped without warning and restarted",
+        "database-freeze": "the connections of one process to PostgreSQL go silent and are never closed",
     },
     "sqlite": {"database-lock": "SQLite locked by another process for 3 s"},
     "s3": {
         "s3-errors": "S3 answers 20 requests with 503, 500 and 409",
         "s3-slow": "S3 waits 2 s before each of 10 answers",
         "s3-cut": "S3 breaks off 5 bodies",
+        "s3-drip": "S3 sends 3 bodies a byte at a time",
+        "s3-flip": "a byte of 6 bodies changes between S3 and whoever reads",
     },
     "folder": {},
 }
 # Points that the soak's processes pass all the time; the others wait for a cancel or for a lost lease.
 POINTS = tuple(name for name in NAMES if not name.startswith(("ending.", "wasted.")))
+ROWS = "rows"
+ABSENT = "absent"
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "failpoint": POINTS,
+    "sick-model": ("raises", "nan", "load-fails", "load-breaks", ABSENT),
+    "clock-skew": ("+10m", "-1h", "+4h", "api +10m", "api -1h"),
+    "frozen-transaction": ("save.written", "finish.written", "sweep.locked", ROWS),
+    "database-freeze": ("worker", "api"),
+}
 
 
 class Planned(NamedTuple):
-    """A fault to inject once `after` jobs have ended. `target` is a worker's name or a failpoint's."""
+    """A fault to inject `pause` seconds after the one before it. `worker` is a worker's name, `variant` says
+    which of its kind it is ("" where there is one)."""
 
-    after: int
+    pause: float
     fault: str
-    target: str
+    worker: str
+    variant: str
 
 
 def meanings(database: str, objects: str) -> dict[str, str]:
@@ -53,20 +72,18 @@ def meanings(database: str, objects: str) -> dict[str, str]:
 
 
 def schedule(
-    seed: int, jobs: int, faults: Sequence[str], number: int, workers: Sequence[str]
-) -> list[Planned]:
-    """`number` faults, each kind about as often as any other, spread over the first nine tenths of `jobs`."""
+    seed: int, faults: Sequence[str], workers: Sequence[str], longest_pause: float
+) -> Iterator[Planned]:
+    """Faults without end; the pause before each is drawn from 0 to `longest_pause` seconds."""
     dice = random.Random(seed)
-    kinds: list[str] = []
-    while len(kinds) < number:
-        kinds += dice.sample(list(faults), len(faults))
-    points: list[str] = []
-    planned = []
-    for place, fault in enumerate(kinds[:number]):
-        if fault == "failpoint":
-            points = points or dice.sample(POINTS, len(POINTS))
-            target = points.pop()
-        else:
-            target = dice.choice(list(workers))
-        planned.append(Planned(round(0.9 * jobs * (place + dice.random()) / number), fault, target))
-    return planned
+    left: dict[str, list[str]] = {}
+
+    def draw(bag: str, choices: Sequence[str]) -> str:
+        if not left.get(bag):
+            left[bag] = dice.sample(list(choices), len(choices))
+        return left[bag].pop()
+
+    while True:
+        fault = draw("faults", faults)
+        variant = draw(fault, VARIANTS.get(fault, ("",)))
+        yield Planned(dice.uniform(0, longest_pause), fault, dice.choice(list(workers)), variant)

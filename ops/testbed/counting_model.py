@@ -2,7 +2,8 @@
 `ops.testbed.fake_models`, or a real one where the name is a folder.
 
 One line a decoding, appended before it begins, so that what a killed engine had under way is counted too:
-SHA-256 of the samples, how many they are, this process, when its batch began (ns of the monotonic clock).
+SHA-256 of the model's own and the samples, how many they are, this process, when its batch began (ns of the
+monotonic clock).
 """
 
 import hashlib
@@ -51,7 +52,8 @@ class CountingRecognizer:
 
     def recognize(self, utterances: Sequence[NDArray[np.float32]], *asked: Any) -> list[Recognition]:
         ending = f"{os.getpid()} {time.monotonic_ns()}\n"
-        lines = [f"{hashlib.sha256(u.tobytes()).hexdigest()} {len(u)} {ending}" for u in utterances]
+        maker = self.info.sha256.encode()
+        lines = [f"{hashlib.sha256(maker + u.tobytes()).hexdigest()} {len(u)} {ending}" for u in utterances]
         with open(os.environ[LIST], "a", encoding="ascii") as told:
             told.write("".join(lines))
         return self._inner.recognize(utterances, *asked)

@@ -3,7 +3,8 @@
 The model's name is its script, words separated by "+": `plain`; `asks` says in its words what each utterance
 asks for; `weights=/path` has the digest of that file; `load-fails`; `load-aborts`; `sleep=0.01` a
 batch; `raises` in every batch; `broken-until=/path` raises until that path exists; `nan` answers every
-utterance as weights that are no numbers do; `gate=/path` waits in every batch until that path exists;
+utterance as weights that are no numbers do; `accent=b` writes `b-` before each word, as another model
+would other words; `gate=/path` waits in every batch until that path exists;
 `ill=/path` aborts in every batch while it does. Samples speak too: any sample above 0.995 aborts the process
 as Metal does, any sample below -0.995 raises, one above 0.990 fails its utterance. Words depend on the
 utterance's own samples alone.
@@ -57,6 +58,7 @@ class FakeRecognizer:
         self._ill = Path(steps["ill"]) if "ill" in steps else None
         self._sleep = float(steps.get("sleep", 0))
         self._hears_asks = "asks" in steps
+        self._accent = f"{steps['accent']}-" if "accent" in steps else ""
         self._raises, self._nan = "raises" in steps, "nan" in steps
         self._broken_until = Path(steps["broken-until"]) if "broken-until" in steps else None
         weights = Path(steps["weights"]).read_bytes() if "weights" in steps else script.encode()
@@ -95,7 +97,7 @@ class FakeRecognizer:
         for samples in utterances:
             if float(samples.min(initial=0)) < -0.995:
                 raise ValueError("a sample I cannot stand")
-        answers = [_recognition(samples) for samples in utterances]
+        answers = [_recognition(samples, self._accent) for samples in utterances]
         if self._hears_asks:
             return [_asked(answer, ask) for answer, ask in zip(answers, asks, strict=True)]
         return answers
@@ -119,7 +121,7 @@ def _digest(path: str | None) -> str | None:
     return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _recognition(samples: NDArray[np.float32]) -> Recognition | Failure:
+def _recognition(samples: NDArray[np.float32], accent: str = "") -> Recognition | Failure:
     if float(samples.max(initial=0)) > 0.99:
         return Failure(EngineError("a sample that is not a number to me"), len(samples) // 1280)
     words = []
@@ -129,7 +131,7 @@ def _recognition(samples: NDArray[np.float32]) -> Recognition | Failure:
         if loudness:
             words.append(
                 Word(
-                    text=f"level{loudness}",
+                    text=f"{accent}level{loudness}",
                     start=(start + RATE // 10) / RATE,
                     end=(start + RATE // 2) / RATE,
                     confidence=1.0,

@@ -50,7 +50,7 @@ class FaultyS3:
         self._lock = threading.Lock()
         self.closing = threading.Event()
         handler = type("Handler", (_Handler,), {"proxy": self, "target": urlsplit(target)})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = _Server(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def rule_for(self, method: str, path: str) -> Rule | None:
@@ -72,6 +72,11 @@ class FaultyS3:
         self.closing.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Whoever asked has hung up."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -56,7 +56,12 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str) -> str:
-        return f"postgresql+psycopg://spool@/{database}?host={self.folder}"
+        return self.url_in(self.folder, database)
+
+    @staticmethod
+    def url_in(folder: Path, database: str) -> str:
+        """The address of a database on the server whose socket is in `folder`."""
+        return f"postgresql+psycopg://spool@/{database}?host={folder}"
 
     @property
     def pid(self) -> int:

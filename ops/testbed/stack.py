@@ -100,6 +100,7 @@ class Stack(Fleet):
         told = {
             "SPOOL_MODELS": ",".join(f"{name}={script}" for name, script in scripts.items()),
             "SPOOL_DEFAULT_MODEL": "plain",
+            "SPOOL_SPEECH_DETECTOR": "false",  # the recordings are tones
             "SPOOL_API_TOKEN": TOKEN,
             "SPOOL_MAX_BATCH": "2",
             "SPOOL_MAX_CRASHES": "5",

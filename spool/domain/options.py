@@ -226,6 +226,14 @@ class _Options(BaseModel):
             "recording, whose chunks are then decoded one after another."
         ),
     ] = "chunk"
+    speech_detector: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="Have a detector find out where somebody speaks: stretches without speech are not "
+            "decoded, and segments that were probably invented are dropped.",
+        ),
+    ] = True
     scores: Annotated[
         Literal["float", "fixed"],
         Field(

@@ -95,8 +95,8 @@ class Alternative(_Record):
 class Word(_Record):
     """One word. `confidence` is 0 to 1: of a beam how probable the word is, of greedy the lowest probability
     among its tokens. `alternatives`, where asked for, are what else was heard over its time, most probable
-    first. `speaker` is a label of `Transcript.speakers`; `overlap` says that another speaker speaks over
-    it."""
+    first. `doubtful`: the speech detector heard nobody over its time. `speaker` is a label of
+    `Transcript.speakers`; `overlap` says that another speaker speaks over it."""
 
     text: str
     start: Seconds
@@ -104,6 +104,7 @@ class Word(_Record):
     confidence: Share
     channel: int = 0
     alternatives: Annotated[tuple[Alternative, ...], Field(exclude_if=lambda value: not value)] = ()
+    doubtful: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     speaker: Annotated[SpeakerLabel | None, Field(exclude_if=lambda value: value is None)] = None
     overlap: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
 
@@ -157,6 +158,27 @@ class Speaker(_Record):
     channel: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
 
 
+class DroppedSegment(_Record):
+    """A segment that is no part of the transcript, since the speech detector heard nobody over any of its
+    words."""
+
+    start: Seconds
+    end: Seconds
+    text: str
+    channel: int
+    words: tuple[Word, ...]
+
+
+class SpeechSpan(_Record):
+    """What the speech detector says of a stretch of one channel. Nothing of `no_speech` needs decoding;
+    `unclear` is neither long enough without speech nor sure to be any."""
+
+    start: Seconds
+    end: Seconds
+    label: Literal["speech", "no_speech", "unclear"]
+    channel: int = 0
+
+
 class Gap(_Record):
     """A stretch of the recording that no chunk covered."""
 
@@ -166,13 +188,16 @@ class Gap(_Record):
 
 
 class Coverage(_Record):
-    """How much of the input went through (law 6): `ratio` is 1 when every sample was in a chunk's core."""
+    """How much of the input went through (law 6): `ratio` is 1 when every sample was in a chunk's core.
+    `speech_seconds` went through the engine. `speech`: the share of detected speech within half a second of a
+    word; None where none was detected, or nobody asked for it."""
 
     audio_seconds: Seconds
     covered_seconds: Seconds
     speech_seconds: Seconds
     ratio: Annotated[float, Field(ge=0, le=1)]
     gaps: tuple[Gap, ...] = ()
+    speech: Annotated[Share | None, Field(exclude_if=lambda value: value is None)] = None
 
 
 class AudioFacts(_Record):
@@ -210,6 +235,9 @@ class Transcript(_Record):
     """Each searched chunk's hypotheses, where more than one was asked for; chunks may overlap a little."""
     lattice: Annotated[tuple[Lattice, ...], Field(exclude_if=lambda value: not value)] = ()
     """Each searched chunk's lattice, where it was asked for, by time and channel."""
+    speech: Annotated[tuple[SpeechSpan, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Where somebody speaks, by channel and time; the spans of a channel cover it without a gap."""
+    dropped: Annotated[tuple[DroppedSegment, ...], Field(exclude_if=lambda value: not value)] = ()
     speakers: Annotated[tuple[Speaker, ...], Field(exclude_if=lambda value: not value)] = ()
     """In the order in which they first speak; empty where nobody asked for them, and where nobody speaks."""
     turns: Annotated[tuple[Turn, ...], Field(exclude_if=lambda value: not value)] = ()

@@ -12,6 +12,9 @@ from typing import Any
 SIZE_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Upper bounds of the histogram of device batch sizes, in utterances; one more class for larger ones."""
 
+REFUSED = "refused"
+"""The outcome of an attempt after which the job was left to other workers."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkCounts:
@@ -35,6 +38,11 @@ class WorkCounts:
     utterances: int = 0
     sizes: tuple[int, ...] = (0,) * (len(SIZE_BOUNDS) + 1)
     attempts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def refused(self) -> int:
+        """Attempts at jobs that the worker gave back as ones that it cannot do."""
+        return sum(number for name, number in self.attempts.items() if name.startswith(REFUSED + "/"))
 
     def with_batch(self, lengths: tuple[int, ...]) -> "WorkCounts":
         """These counts plus one device batch of utterances of these lengths in samples."""

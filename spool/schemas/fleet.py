@@ -35,6 +35,12 @@ class WorkerOut(BaseModel):
     concurrency: int
     price_per_hour: Money
     busy_seconds: float
+    refused_jobs: int = Field(
+        0, description="Jobs that it gave back as ones that it cannot do, since it started."
+    )
+    junk_messages: int = Field(
+        0, description="Messages in its queues that were no hints of Spool's, dropped since it started."
+    )
     started_at: datetime
     seen_at: datetime
 

@@ -187,6 +187,9 @@ class JobOut(BaseModel):
     lease_owner: str | None = Field(description="The worker that is running it.")
     attempts: int = Field(description="How often a worker has claimed it.")
     crashes: int = Field(description="Attempts whose worker died.")
+    refusals: dict[str, str] | None = Field(
+        None, description="Workers that gave it back as a job that they cannot do, and why; others go first."
+    )
     cancel_requested: bool
     progress: ProgressOut
     times: TimesOut

@@ -1,4 +1,4 @@
-"""The home folder is its user's alone: it holds recordings, transcripts, webhook secrets and logs.
+"""The home folder is its user's alone: it holds recordings, transcripts, keys and logs.
 
 On a shared machine everybody else is nobody: folders are 0700, files 0600. Knows the file system
 and no settings.

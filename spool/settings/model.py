@@ -36,8 +36,18 @@ from spool.settings.redis_url import default_url
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 PREFIX = "SPOOL_"
-SECRETS = ("api_token", "api_key", "s3_access_key_id", "s3_secret_access_key", "database_url", "redis_url")
+SECRETS = (
+    "api_token",
+    "api_key",
+    "s3_access_key_id",
+    "s3_secret_access_key",
+    "database_url",
+    "redis_url",
+    "secret_key",
+)
 """Settings that may also be read from the file that `SPOOL_…_FILE` names."""
+LEAST_KEY = 32
+"""Characters of a key that encrypts."""
 _DEMO_MODEL = Path(__file__).resolve().parents[2] / "models" / "demo"
 
 
@@ -111,6 +121,8 @@ class Settings(BaseModel):
     """How far a worker's clock may differ from the database's; S3 rejects signatures 15 minutes off."""
     unwell_retry_seconds: Seconds = 60.0
     """How often an unwell worker checks whether it can return to service."""
+    model_grace_seconds: Seconds = 3600.0
+    """How long jobs wait for a model that no worker of their pool can load; then they fail."""
     unwell_exit: bool = False
     """Whether an unwell worker exits with code 1 instead, for its supervisor."""
     max_job_seconds: Seconds = 24 * 3600.0
@@ -120,6 +132,10 @@ class Settings(BaseModel):
     """How long events of jobs and batches are kept."""
     event_streams: int = Field(200, ge=1)
     """Streams of events that one API process keeps open."""
+    secret_key: SecretStr | None = None
+    """Encrypts the secrets of webhooks in the database, 32 characters or more; several, separated by commas,
+    while it is changed: the first encrypts, each decrypts. Default: `secret-key` in the home, made at first
+    use."""
     webhook_private_hosts: tuple[str, ...] = ()
     """Hosts that webhooks may reach at private addresses and without TLS, such as a server of one's own."""
     webhook_disable_days: float = Field(5.0, gt=0)
@@ -133,6 +149,8 @@ class Settings(BaseModel):
     default_model: str = ""
     """What a job gets that names no model; `whisper-tiny.en`, or the first of `models` where that is not
     there."""
+    speech_detector: bool = True
+    """Whether the speech detector listens to jobs that do not say (`speech_detector` of a job's options)."""
     model_store: Path = Field(default_factory=_default_store)
     """Where models of the catalogue are kept (`spool models`); one folder for all of a machine's workers."""
     model_store_bytes: int = Field(20 * 2**30, gt=0)
@@ -239,6 +257,14 @@ class Settings(BaseModel):
         if any("*" in pattern.removeprefix("*.") or "/" in pattern for pattern in patterns):
             raise ValueError("has to be a list of hosts such as example.org,*.example.net")
         return patterns
+
+    @field_validator("secret_key")
+    @classmethod
+    def _long_keys(cls, value: SecretStr | None) -> SecretStr | None:
+        keys = None if value is None else value.get_secret_value().replace(",", " ").split()
+        if keys is not None and (not keys or min(map(len, keys)) < LEAST_KEY):
+            raise ValueError(f"has to have at least {LEAST_KEY} characters")
+        return value
 
     @field_validator("work_hours")
     @classmethod

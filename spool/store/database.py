@@ -83,7 +83,7 @@ class Database:
         if self.dialect == "sqlite":
             file = Path(str(parsed.database))
             file.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            make_private_file(file)  # it holds the secrets of webhooks; SQLite's log beside it gets its mode
+            make_private_file(file)  # it holds transcripts; SQLite's log beside it gets its mode
         pooled = POOLER in parsed.query
         self.engine: Engine = create_engine(
             parsed.difference_update_query([POOLER]),

@@ -161,6 +161,8 @@ class Gauges:
     waiting: tuple[Waiting, ...]
     running: dict[str, int]
     """Jobs in workers, by pool."""
+    refused: dict[str, int]
+    """Queued jobs that a worker has given back as ones that it cannot do, by pool."""
     ended: tuple[Ended, ...]
     open_batches: int
     unsent: int
@@ -194,6 +196,7 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
         now=now,
         waiting=_waiting(tx, project),
         running=_running(tx, project),
+        refused=_refused(tx, project),
         ended=_ended(tx, project),
         open_batches=_count(
             tx,
@@ -233,6 +236,20 @@ def _running(tx: Connection, project: str | None) -> dict[str, int]:
     rows = tx.execute(
         select(jobs.c.pool, func.count())
         .where(jobs.c.state == JobState.RUNNING.value, _of(jobs.c.project, project))
+        .group_by(jobs.c.pool)
+        .order_by(jobs.c.pool)
+    )
+    return {pool: int(number) for pool, number in rows}
+
+
+def _refused(tx: Connection, project: str | None) -> dict[str, int]:
+    rows = tx.execute(
+        select(jobs.c.pool, func.count())
+        .where(
+            jobs.c.state == JobState.QUEUED.value,
+            jobs.c.refusals.is_not(None),
+            _of(jobs.c.project, project),
+        )
         .group_by(jobs.c.pool)
         .order_by(jobs.c.pool)
     )

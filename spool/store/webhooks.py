@@ -8,6 +8,7 @@ that attempt alone. A removed webhook keeps its row, without address and secrets
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from spool.domain.events import Event
 from spool.domain.webhooks import new_secret
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
+from spool.settings.secret_key import SecretBox, SecretUnreadable
 from spool.store.sql import Page, now_utc, page, seconds_from_now
 from spool.tables import webhook_deliveries, webhooks
 
@@ -49,7 +51,7 @@ class Webhook:
     types: tuple[str, ...]
     batch_id: str | None
     description: str
-    secret: str = field(repr=False)
+    secret: str = field(repr=False)  # encrypted, as is the old one
     old_secret: str | None = field(repr=False)
     old_secret_until: datetime | None
     key_id: str | None
@@ -64,14 +66,17 @@ class Webhook:
     given_up: int
 
 
-def create_webhook(tx: Connection, new: NewWebhook) -> Webhook:
-    """Create a webhook with its own secret. Raises Conflict when the project has `MAX_WEBHOOKS`."""
+def create_webhook(tx: Connection, new: NewWebhook, box: SecretBox) -> tuple[Webhook, str]:
+    """Create a webhook; returns it and its secret, which only `box` can read from now on.
+
+    Raises Conflict when the project has `MAX_WEBHOOKS`.
+    """
     existing = (webhooks.c.project == new.project, webhooks.c.deleted_at.is_(None))
     if (tx.scalar(select(func.count()).select_from(webhooks).where(*existing)) or 0) >= MAX_WEBHOOKS:
         raise Conflict(
             f"Project {new.project} has {MAX_WEBHOOKS} webhooks, the most allowed; remove one first."
         )
-    webhook_id = new_id("whk")
+    webhook_id, secret = new_id("whk"), new_secret()
     tx.execute(
         insert(webhooks).values(
             id=webhook_id,
@@ -80,12 +85,12 @@ def create_webhook(tx: Connection, new: NewWebhook) -> Webhook:
             types=list(new.types),
             batch_id=new.batch_id,
             description=new.description,
-            secret=new_secret(),
+            secret=box.encrypt(secret),
             key_id=new.key_id,
             created_at=now_utc(),
         )
     )
-    return get_webhook(tx, webhook_id)
+    return get_webhook(tx, webhook_id), secret
 
 
 def get_webhook(tx: Connection, webhook_id: str) -> Webhook:
@@ -104,19 +109,37 @@ def list_webhooks(tx: Connection, project: str | None = None) -> list[Webhook]:
     ]
 
 
-def rotate_secret(tx: Connection, webhook_id: str) -> Webhook:
-    """Give it a new secret; the old one also signs for one more day. Raises NotFound."""
+def rotate_secret(tx: Connection, webhook_id: str, box: SecretBox) -> tuple[Webhook, str]:
+    """Give it a new secret, and return both; the old one also signs for one more day. Raises NotFound."""
     get_webhook(tx, webhook_id)
+    secret = new_secret()
     tx.execute(
         update(webhooks)
         .where(webhooks.c.id == webhook_id)
         .values(
-            secret=new_secret(),
+            secret=box.encrypt(secret),
             old_secret=webhooks.c.secret,
             old_secret_until=seconds_from_now(OLD_SECRET_SECONDS),
         )
     )
-    return get_webhook(tx, webhook_id)
+    return get_webhook(tx, webhook_id), secret
+
+
+def reencrypt_secrets(tx: Connection, box: SecretBox) -> int:
+    """Encrypt with the box's first key what another of its keys encrypted; returns how many webhooks changed.
+    What none of them can read stays as it is."""
+    changed = 0
+    for webhook in list_webhooks(tx):
+        with suppress(SecretUnreadable):
+            own = box.reencrypt(webhook.secret)
+            old = webhook.old_secret and box.reencrypt(webhook.old_secret)
+            if (own, old) != (webhook.secret, webhook.old_secret):
+                # Unless somebody rotated it meanwhile.
+                same = (webhooks.c.id == webhook.id, webhooks.c.secret == webhook.secret)
+                changed += tx.execute(
+                    update(webhooks).where(*same).values(secret=own, old_secret=old)
+                ).rowcount
+    return changed
 
 
 def disable_webhook(tx: Connection, webhook_id: str, reason: str) -> None:
@@ -188,7 +211,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A delivery that this process is to attempt now, with its address and secrets."""
+    """A delivery that this process is to attempt now, with its address and its encrypted secrets."""
 
     delivery: Delivery
     url: str = field(repr=False)

@@ -26,7 +26,7 @@ webhooks = Table(
     Column("types", JSON, nullable=False),
     Column("batch_id", ID),
     Column("description", Text, nullable=False),
-    # In plain text, since they sign: see docs/security.md.
+    # Encrypted (`spool.settings.secret_key`).
     Column("secret", Text, nullable=False),
     Column("old_secret", Text),
     Column("old_secret_until", UtcDateTime),

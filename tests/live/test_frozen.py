@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, func, select, text
 
+from ops.soak.half_open import HalfOpenProxy
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.rows import bill, chunk, queued, registered, reread
 from spool.domain.jobs import JobState
@@ -24,7 +25,6 @@ from spool.store.queue.leases import Claim
 from spool.store.queue.outbox import SweepLimits, sweep
 from spool.store.queue.scheduler import ClaimRequest, claim_next
 from spool.tables import turn_charges, turns
-from tests.faults.half_open import HalfOpenProxy
 from tests.spool.store.choosing import finish
 
 JOBS = 120

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from spool.objects import FolderStore
+from spool.settings import load_settings
 from spool.settings.home import keep_private, make_private, make_private_file
+from spool.settings.secret_key import SecretUnreadable, secret_box
 from spool.store import Database
 
 
@@ -34,6 +36,17 @@ def test_objects_are_private(tmp_path: Path) -> None:
     store.put_file("jobs/job_01/source", tmp_path / "tape")
     store.check()
     assert open_to_others(store.root) == []
+
+
+def test_the_key_of_webhook_secrets_is_private_and_stays(tmp_path: Path) -> None:
+    settings = load_settings({}, home=tmp_path / "home")
+    token = secret_box(settings).encrypt("whsec_1")
+
+    assert secret_box(settings).decrypt(token) == "whsec_1"
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["secret-key"]
+    assert open_to_others(tmp_path / "home") == []
+    with pytest.raises(SecretUnreadable):
+        secret_box(load_settings({}, home=tmp_path / "other")).decrypt(token)
 
 
 def test_the_database_is_private(tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def test_secrets_come_from_files_and_stay_secret(tmp_path: Path) -> None:
         ({"SPOOL_CONCURRENCY": "many"}, "SPOOL_CONCURRENCY"),
         ({"SPOOL_API_PORT": "70000"}, "SPOOL_API_PORT"),
         ({"SPOOL_POOL": "a b"}, "SPOOL_POOL"),
+        ({"SPOOL_SECRET_KEY": "short"}, "32 characters"),
+        ({"SPOOL_SECRET_KEY": f"{'long' * 10},short"}, "32 characters"),
         ({"SPOOL_CURRENCY": "dollars"}, "SPOOL_CURRENCY"),
         ({"SPOOL_API_TOKEN_FILE": "/nowhere/token"}, "/nowhere/token"),
         ({"SPOOL_API_TOKEN_FILE": "/dev/null"}, "empty"),

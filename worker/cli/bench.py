@@ -7,24 +7,31 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.transcribe import DecoderName
+from worker.cli.options import DecoderName
 
 
 def bench(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Recordings; made-up speech without any.")
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Recordings. Default: synthetic speech.")
     ] = None,
-    model: Annotated[str, typer.Option(help="A model's name in the settings, or a path.")] = "",
-    decoder: Annotated[DecoderName, typer.Option(help="How to search.")] = DecoderName.greedy,
-    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept by the beam search.")] = 4,
+    model: Annotated[
+        str, typer.Option(help="Name of a model in the settings, or a path. Default: the default model.")
+    ] = "",
+    decoder: Annotated[DecoderName, typer.Option(help="Search method.")] = DecoderName.greedy,
+    beam: Annotated[int, typer.Option(min=1, help="Beam width.")] = 4,
     seconds: Annotated[float, typer.Option(min=1, help="Audio to transcribe, in seconds.")] = 600,
     calibrate: Annotated[
-        bool, typer.Option(help="Time batches of several lengths, sizes and beams instead, for `spool plan`.")
+        bool,
+        typer.Option(
+            help="Time batches of several lengths, sizes and beams instead, as input for `spool plan`."
+        ),
     ] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each is timed by --calibrate.")] = 3,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Number of times each batch is timed by --calibrate.")
+    ] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """How fast this machine transcribes: audio seconds per engine second (RTFx)."""
+    """Measure how fast this machine transcribes: audio seconds per engine second (RTFx)."""
     if calibrate:
         _calibrate(files or [], model, rounds, as_json)
         return
@@ -43,7 +50,7 @@ def bench(
         f"{result.model} on {result.device or 'its device'}, {result.decoder}: RTFx {result.rtfx:.1f} "
         f"({result.audio_seconds:.0f} s of audio in {result.engine_seconds:.2f} s of engine, "
         f"{result.wall_seconds:.2f} s of wall clock; "
-        f"{result.utterances} utterances, {result.batch:.1f} a batch, "
+        f"{result.utterances} utterances, {result.batch:.1f} per batch, "
         f"{result.words} words; model loaded in {result.load_seconds:.2f} s)"
     )
 

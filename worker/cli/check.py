@@ -11,7 +11,7 @@ import typer
 def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
-    """What this machine is, what it can run, what is missing; exit code 1 when a worker could not work."""
+    """Check whether a worker can run on this machine; exit code 1 if not."""
     from spool.logs import configure_logs
     from spool.settings import load_settings
     from worker.diagnostics.check import check_machine

@@ -1,5 +1,4 @@
-"""`spool-worker confirm`: runs what a machine has to confirm and writes the report. Knows
-options and printing."""
+"""`spool-worker confirm`: runs the steps of `worker.diagnostics.confirm` and writes the report."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,17 +7,19 @@ import typer
 
 
 def confirm(
-    model: Annotated[str, typer.Option(help="A model's name in the settings, or a path.")] = "",
-    minutes: Annotated[float, typer.Option(min=0.05, help="How long memory is watched.")] = 60,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each batch is timed.")] = 3,
-    sleep: Annotated[bool, typer.Option(help="Ask a person to let this Mac sleep and wake.")] = True,
-    only: Annotated[list[str] | None, typer.Option(help="A step by its name; repeat.")] = None,
-    folder: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("."),
+    model: Annotated[
+        str, typer.Option(help="Name of a model in the settings, or a path. Default: the default model.")
+    ] = "",
+    minutes: Annotated[float, typer.Option(min=0.05, help="Minutes to watch memory for.")] = 60,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of times each batch is timed.")] = 3,
+    sleep: Annotated[bool, typer.Option(help="Ask for this Mac to be put to sleep and woken.")] = True,
+    only: Annotated[list[str] | None, typer.Option(help="Run only this step; repeat for several.")] = None,
+    folder: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("."),
 ) -> None:
-    """Confirm what could not be tried where Spool was built: kernels, parity, words, speed, memory,
-    crashes and sleep.
+    """Test on this machine what Spool's own tests cannot: kernels, parity, words, speed, memory, crashes and
+    sleep.
 
-    Writes confirm-….json and .md; exit code 1 when anything differs.
+    Writes confirm-….json and .md; exit code 1 if anything differs.
     """
     from spool.logs import configure_logs
     from spool.settings import load_settings
@@ -35,7 +36,7 @@ def confirm(
 
     def asleep() -> Outcome:
         if not sleep:
-            return Outcome("not possible here", "left out by --no-sleep")
+            return Outcome("not possible here", "skipped by --no-sleep")
         return engine.sleep(settings, place, lambda text: typer.echo(text, err=True))
 
     steps = [
@@ -56,7 +57,9 @@ def confirm(
     ]
     unknown = sorted(set(only or ()) - {step.name for step in steps})
     if unknown:
-        raise typer.BadParameter(f"no step {', '.join(unknown)}: {', '.join(step.name for step in steps)}")
+        raise typer.BadParameter(
+            f"no step named {', '.join(unknown)}; the steps are {', '.join(step.name for step in steps)}"
+        )
     report = new_report()
     for state in run_steps(report, [step for step in steps if not only or step.name in only]):
         if isinstance(state, Result):
@@ -64,6 +67,6 @@ def confirm(
         else:
             typer.echo(f"{'…':<17} {state.name:<8} {state.expected}", err=True)
     written = write_report(report, folder)
-    typer.echo(f"\nThe report, to send back: {written[0]} and {written[1].name}")
+    typer.echo(f"\nThe report: {written[0]} and {written[1].name}")
     if report.differs:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`spool-worker diarize`: who speaks when in these files, without a queue and without words.
+"""`spool-worker diarize`: who speaks when in files, without a queue and without a transcript.
 
 The contract of `--format json`, one object a file, in the order given:
 
@@ -21,20 +21,20 @@ from worker.machine.blas import preload_blas
 
 
 class DiarizeFormat(StrEnum):
-    """What to print."""
+    """Output format."""
 
     json = "json"
     rttm = "rttm"
 
 
 def diarize(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to listen to.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to analyse.")],
     speakers: SpeakerCount = None,
     min_speakers: LeastSpeakers = None,
     max_speakers: MostSpeakers = None,
-    form: Annotated[DiarizeFormat, typer.Option("--format", help="What to print.")] = DiarizeFormat.json,
+    form: Annotated[DiarizeFormat, typer.Option("--format", help="Output format.")] = DiarizeFormat.json,
 ) -> None:
-    """Print who speaks when; telling the number of speakers helps more than anything else."""
+    """Print who speaks when. Give the number of speakers if you know it: nothing helps more."""
     asked = diarization_of(speakers, min_speakers, max_speakers)
     preload_blas()
     from worker.audio.resample import SAMPLE_RATE

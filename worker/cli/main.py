@@ -1,8 +1,7 @@
 """The `spool-worker` command: which subcommands there are, and how an error becomes an exit code.
 
-Each subcommand lives in its own `worker/cli_<name>.py` and is only registered here. Importing this module
-imports no MLX: a command that needs it imports it when it runs, so `run` keeps its own process free of it.
-"""
+Each subcommand has its own module. Importing this one imports no MLX: a command that needs it imports it when
+it runs, so the process of `run` stays free of it."""
 
 import sys
 
@@ -24,7 +23,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 @app.callback()
 def _root() -> None:
-    """Transcribe on this machine: as a worker of the queue, or straight from files."""
+    """Run a worker on this machine, or transcribe files without a queue."""
 
 
 app.command("bench")(bench)
@@ -39,7 +38,8 @@ app.command("transcribe")(transcribe)
 
 
 def main() -> None:
-    """Run the command line; an error that Spool names is one sentence on stderr (exit 2: a wrong request)."""
+    """Run the command line. A SpoolError is printed as one sentence on stderr; exit code 2 for an invalid
+    request, else 1."""
     try:
         app()
     except SpoolError as error:

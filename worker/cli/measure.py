@@ -10,13 +10,13 @@ import typer
 
 def measure(
     places: Annotated[
-        list[Path], typer.Argument(metavar="PLACE...", help="Recordings, and folders of them.")
+        list[Path], typer.Argument(metavar="PLACE...", help="Recordings, or folders of recordings.")
     ],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, each recording in it.")
+        bool, typer.Option("--json", help="Print one JSON object with every recording.")
     ] = False,
 ) -> None:
-    """Lengths of recordings, as their headers tell them; what cannot be read is named on stderr."""
+    """Print the lengths of recordings according to their headers; unreadable files are named on stderr."""
     from spool.errors import AudioEmpty, SourceError, SpoolError
     from worker.audio import open_audio
 
@@ -27,11 +27,11 @@ def measure(
             with open_audio(path) as audio:
                 length = audio.expected_seconds
             if not length:
-                raise AudioEmpty(f"{path.name}: its header does not tell how long it is")
+                raise AudioEmpty(f"{path.name}: its header does not state its length")
         except SpoolError as error:
             if isinstance(error, SourceError):
                 error = SpoolError(f"{path}: {error.message}")
-            typer.echo(f"spool-worker: left out: {error.message}", err=True)
+            typer.echo(f"spool-worker: skipped: {error.message}", err=True)
             continue
         recordings.append({"seconds": round(length, 3), "bytes": path.stat().st_size})
         seconds, size = seconds + length, size + path.stat().st_size

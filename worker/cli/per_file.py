@@ -1,5 +1,5 @@
-"""Commands that answer for one file after another: a file that fails does so alone, and the exit code is
-1."""
+"""Commands that process one file after another. A file that fails does not stop the others; the exit code is
+then 1."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +16,9 @@ Row = dict[str, Any]
 
 
 def rows_of(files: Sequence[Path], work: Callable[[Path], Row]) -> list[Row]:
-    """What `work` gives for each file, with its name before it.
+    """The result of `work` for each file, preceded by its name.
 
-    A file that failed gives `{"file", "error": {"code", "message"}}`.
+    A file that fails gives `{"file", "error": {"code", "message"}}`.
     """
     rows: list[Row] = []
     for path in files:
@@ -30,13 +30,13 @@ def rows_of(files: Sequence[Path], work: Callable[[Path], Row]) -> list[Row]:
 
 
 def print_json(rows: Sequence[Row]) -> None:
-    """One array, an object a line."""
+    """Print one array with an object on each line."""
     lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
     typer.echo("[\n" + ",\n".join(lines) + "\n]")
 
 
 def exit_by(rows: Sequence[Row]) -> None:
-    """Exit with 1 where a file failed."""
+    """Exit with 1 if a file failed."""
     if any("error" in row for row in rows):
         raise typer.Exit(1)
 

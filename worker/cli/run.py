@@ -7,13 +7,13 @@ import typer
 
 
 def run(
-    pool: Annotated[str | None, typer.Option(help="The pool to work for (SPOOL_POOL).")] = None,
-    name: Annotated[str | None, typer.Option(help="This worker's name (SPOOL_WORKER_NAME).")] = None,
+    pool: Annotated[str | None, typer.Option(help="Pool to take jobs from (SPOOL_POOL).")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of this worker (SPOOL_WORKER_NAME).")] = None,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Jobs in flight (SPOOL_CONCURRENCY).")
+        int | None, typer.Option(min=1, help="Number of jobs to run at once (SPOOL_CONCURRENCY).")
     ] = None,
 ) -> None:
-    """Take jobs from the queue until SIGTERM; then hand back what is running and end."""
+    """Take jobs from the queue. On SIGTERM, hand back running jobs and exit."""
     from spool.logs import configure_logs
     from spool.settings import load_settings, unknown_variables
     from spool.settings.home import keep_private

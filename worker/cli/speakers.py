@@ -8,13 +8,13 @@ from spool.domain.options import MOST_SPEAKERS, Diarization, SpeakerRange
 from spool.errors import InvalidRequest
 
 SpeakerCount = Annotated[
-    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="How many speakers there are.")
+    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The exact number of speakers.")
 ]
 LeastSpeakers = Annotated[
-    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The least speakers there may be.")
+    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The smallest number of speakers.")
 ]
 MostSpeakers = Annotated[
-    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The most speakers there may be.")
+    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.")
 ]
 
 

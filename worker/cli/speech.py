@@ -1,4 +1,4 @@
-"""`spool-worker speech`: is anyone speaking in these files, without a queue and without a model of words.
+"""`spool-worker speech`: whether anyone speaks in files, without a queue and without transcribing.
 
 The contract of `--format json`, one object a file, in the order given:
 
@@ -19,16 +19,16 @@ from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, rounded, 
 
 
 class SpeechFormat(StrEnum):
-    """What to print."""
+    """Output format."""
 
     json = "json"
 
 
 def speech(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to listen to.")],
-    _form: Annotated[SpeechFormat, typer.Option("--format", help="What to print.")] = SpeechFormat.json,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to analyse.")],
+    _form: Annotated[SpeechFormat, typer.Option("--format", help="Output format.")] = SpeechFormat.json,
 ) -> None:
-    """Print where somebody speaks in recordings, and how probable speech is every 32 ms."""
+    """Print where there is speech, and the probability of speech every 32 ms."""
     from worker.audio.resample import SAMPLE_RATE
     from worker.speech.detector import FRAME_SECONDS, SpeechDetector
     from worker.speech.spans import label_spans

@@ -1,7 +1,6 @@
-"""`spool-worker status`: whether the worker of this name is at work, as the database knows it.
+"""`spool-worker status`: whether the worker of this machine takes jobs, according to the database.
 
-For health checks and for whoever upgrades a machine. Knows the row of the worker, printing and the exit code;
-touches no device.
+For health checks and upgrades. Touches no device.
 """
 
 import json
@@ -19,11 +18,12 @@ WELL = frozenset({"ready", "resting"})
 
 def status(
     wait: Annotated[
-        float, typer.Option(min=0, help="Wait up to this long for it to be at work.", metavar="SECONDS")
+        float,
+        typer.Option(min=0, help="Wait up to this long until the worker takes jobs.", metavar="SECONDS"),
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Whether the worker of this machine is at work; exit code 1 when it is not."""
+    """Show whether the worker of this machine takes jobs; exit code 1 if not."""
     from spool.settings import load_settings
 
     settings = load_settings()
@@ -48,16 +48,16 @@ def find_worker(db: Database, name: str) -> Worker | None:
 
 
 def at_work(worker: Worker | None) -> bool:
-    """Alive, and taking jobs now or, by its hours, later."""
+    """Whether it is alive and takes jobs, now or in its next working hours."""
     return worker is not None and worker.alive and worker.state in WELL
 
 
 def _sentence(name: str, worker: Worker | None) -> str:
     if worker is None:
-        return f"{name}: no worker of this name has ever started"
+        return f"{name}: no worker of this name has been started"
     reason = f": {worker.reason}" if worker.reason else ""
     seen = f"{worker.seen_at:%Y-%m-%d %H:%M:%S} UTC"
-    return f"{name}: {worker.status}{reason}; version {worker.info.version}, last heard of {seen}"
+    return f"{name}: {worker.status}{reason}; version {worker.info.version}, last heartbeat {seen}"
 
 
 def _as_json(worker: Worker | None) -> str:

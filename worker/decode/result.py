@@ -26,13 +26,14 @@ class Answer:
     """One utterance's hypotheses, best first (none where its logits were no numbers), and the unpruned
     lattice of a beam, None of greedy. spoken: its words in seconds from its start, where the decoder told
     them itself. frames: encoder frames that it took. language: the one it was read in, where the model
-    tells."""
+    tells. text: of its answer, where that need not be the first of the hypotheses."""
 
     hypotheses: tuple[Hypothesis, ...]
     graph: WordGraph | None
     spoken: tuple[Word, ...] | None = None
     frames: int = 0
     language: str | None = None
+    text: str | None = None
 
     def words(
         self, tokenizer: Tokenizer, frame_seconds: float, offset_seconds: float = 0.0, alternatives: int = 0

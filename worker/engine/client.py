@@ -220,8 +220,12 @@ class Engine:
 
     @property
     def busy_ns(self) -> int:
-        """Nanoseconds in batches that returned results, over all children."""
+        """Nanoseconds in batches that returned results, over all children, and of the speech detector."""
         return self.stats.busy_ns
+
+    def add_busy(self, ns: int) -> None:
+        """Count the speech detector's time, once it is on a job's bill (law 5)."""
+        self._pending.add_busy(ns)
 
     @property
     def unbilled_ns(self) -> int:

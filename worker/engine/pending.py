@@ -38,7 +38,8 @@ from worker.models.base import ModelInfo
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Counts since the engine started. `child_busy_ns` is the running child's own total; the rest is summed
+    """Counts since the engine started. `busy_ns` holds the speech detector's time too, which works for the
+    engine in this process. `child_busy_ns` is the running child's own total; the rest is summed
     over children. `shapes` says how large and how well filled the answered batches were."""
 
     busy_ns: int = 0
@@ -98,6 +99,11 @@ class PendingRequests:
         """The counts as of now."""
         with self._lock:
             return self._stats
+
+    def add_busy(self, ns: int) -> None:
+        """Count time that was worked for the engine outside its child, and that is on a job's bill."""
+        with self._lock:
+            self._stats = replace(self._stats, busy_ns=self._stats.busy_ns + ns)
 
     @property
     def stopped(self) -> str | None:

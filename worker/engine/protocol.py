@@ -52,7 +52,8 @@ class Recognition(NamedTuple):
     """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
     and encoder frames; the text of each hypothesis where more than one was asked for; the SHA-256 of the
     language model that had a say; the lattice, where it was asked for; the language, where the model
-    tells; what a diarization model's network puts out."""
+    tells; the answer's text, where that need not be the first hypothesis's; what a diarization model's
+    network puts out."""
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]
@@ -61,6 +62,7 @@ class Recognition(NamedTuple):
     language_model: str | None = None
     lattice: Lattice | None = None
     language: str | None = None
+    text: str | None = None
     output: Any = None
 
 

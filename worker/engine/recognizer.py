@@ -77,6 +77,7 @@ class ModelRecognizer:
             language_model=_digest_of(ask.lm),
             lattice=lattice,
             language=answer.language,
+            text=answer.text,
         )
 
 

@@ -38,6 +38,7 @@ from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
 from worker.service.context import WorkerContext
+from worker.speech.listener import SpeechListener
 
 Tail = tuple[tuple[int, int], ...]
 """Tokens, each with the sample (16 kHz, from the recording's start) at which it was recognized."""
@@ -144,7 +145,7 @@ class TurnOver(GiveBack):
 class Attempt:
     """The decoding of one claimed job. `model` is a path or hub id, `request` what each of its chunks is
     asked, `info` whose weights are to answer, `mark` the fingerprint of all three; `done_samples` counts over
-    all channels."""
+    all channels. The time that `listeners` take goes onto the bill of the next chunk that is saved."""
 
     context: WorkerContext
     claim: Claim
@@ -158,6 +159,7 @@ class Attempt:
     _kept: int = 0
     heard: list[DecodedChunk] = field(default_factory=list)
     _token_context: TokenContext = field(default_factory=TokenContext)
+    listeners: list[SpeechListener] = field(default_factory=list)
     _flying: dict[Future[UtteranceResult], ChunkSpan] = field(default_factory=dict)
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
@@ -208,6 +210,7 @@ class Attempt:
             self._land(0)
         while self._flying:
             self._land(WAIT_SECONDS)
+        self._waste_listening()
 
     def abandon(self) -> None:
         """Leave the engine: take out what waits there, keep what it finishes while the claim holds (law 4),
@@ -225,6 +228,7 @@ class Attempt:
             except SpoolError as error:
                 log.info("finished chunk not kept", chunk=piece.index, reason=error.code)
         self._flying.clear()
+        self._waste_listening()
 
     def check(self) -> None:
         """Raise whatever should stop the attempt now."""
@@ -324,7 +328,7 @@ class Attempt:
 
         Without a result the piece is silence. Raises WeightsChanged where others spoke than were asked.
         """
-        engine_ns = 0 if result is None else result.engine_ns
+        engine_ns = self._take_listening() + (0 if result is None else result.engine_ns)
         bill, job = self.charge(engine_ns, piece.core), self.claim.job
         if result is not None and self.info is not None and result.weights != self.info.makers:
             self.context.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
@@ -353,6 +357,17 @@ class Attempt:
     def _take(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
         self.heard.append(DecodedChunk(piece, chunk.words, chunk.nbest, chunk.lattice))
         self.done_samples += piece.core
+
+    def _take_listening(self) -> int:
+        """The detector's nanoseconds that are on no bill yet; from now on they count as the engine's."""
+        listened_ns = sum(listener.take_ns() for listener in self.listeners)
+        self.context.engine.add_busy(listened_ns)
+        return listened_ns
+
+    def _waste_listening(self) -> None:
+        """Bill what no chunk's bill carries: of chunks that were saved before, or that nobody keeps."""
+        bill = self.charge(self._take_listening(), 0)
+        self.context.wasted.add(self.claim.job.id, self.claim.attempt, bill, self.claim.job.batch_id)
 
     def charge(self, engine_ns: int, samples: int) -> Charge:
         """What `engine_ns` of this worker's engine for this job is billed as."""

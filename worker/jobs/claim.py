@@ -61,6 +61,7 @@ def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
         alone=False,
         models=first,
         without=context.health.lacking,
+        without_language_models=context.health.lacking_language_models,
     )
     outcome = _written(context, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
     if isinstance(outcome, Claim):

@@ -123,10 +123,11 @@ class Reuse:
         return earlier.model_copy(update={"job": self._job.id, "audio": audio})
 
 
-def fingerprint(options: JobOptions, makers: tuple[str, str | None]) -> str:
+def fingerprint(options: JobOptions, makers: tuple[str | None, ...]) -> str:
     """SHA-256 (hex) of all that a transcript's words depend on besides the audio (law 7), and of its schema.
 
-    makers: the digests of the model (`ModelInfo.digest`) and of the language model's file.
+    makers: the digests of the model (`ModelInfo.digest`), of the language model's file and of the speech
+    detector, None where there is none.
     """
     inputs = [SCHEMA, options.of_words.document(), *makers]
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()

@@ -27,6 +27,7 @@ from sqlalchemy import Connection
 from spool.domain.jobs import JobSpeaker, JobState
 from spool.domain.options import Diarization
 from spool.domain.transcript import ModelFacts, Transcript
+from spool.domain.worker_stats import REFUSED
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
@@ -59,6 +60,7 @@ from worker.models.base import ModelInfo
 from worker.segmentation.chunker import ChunkOptions, plan_channels
 from worker.service.context import WorkerContext
 from worker.sources.fetch import Sources
+from worker.speech.listener import detector_digest, listeners
 
 log = structlog.get_logger(__name__)
 
@@ -139,7 +141,8 @@ class JobRunner:
         attempt.model = self._model_path()
         attempt.request = job_request_of(self._job.options, context.settings, context.db, self._job.name)
         info = self._model_info(attempt.model, attempt.request)
-        mark = fingerprint(self._job.options, info.makers)
+        detector = detector_digest() if self._job.options.speech_detector else None
+        mark = fingerprint(self._job.options, (*info.makers, detector))
         attempt.begin(info, mark)
         diarization = self._job.options.diarization
         if diarization is not None:
@@ -193,7 +196,9 @@ class JobRunner:
             attempt.channels = audio.channels
             self._pin(audio.expected_seconds, content_sha256)
             lengths = ChunkOptions(**asdict(info.chunking))
-            attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths))
+            if self._job.options.speech_detector:
+                attempt.listeners = listeners(audio.channels)
+            attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths, attempt.listeners))
             return transcript_of(
                 self._job.id,
                 attempt.heard,
@@ -202,6 +207,7 @@ class JobRunner:
                 ModelFacts(name=info.name, sha256=info.sha256),
                 self._job.options.model_dump(mode="json"),
                 _language_model(self._job.options.language_model, info),
+                attempt.listeners,
             )
 
     def _model_path(self) -> str:
@@ -314,7 +320,7 @@ class JobRunner:
         if verdict.blames_worker:
             model = self._job.options.model
             self._context.health.job_failed(self._job.id, model, error.message, proven=verdict.proven)
-        return ending
+        return REFUSED if ending == "handed back" else ending
 
     def _end_error(self, error: SpoolError) -> str:
         self.code = error.code

@@ -24,9 +24,10 @@ from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
 from worker.decode.types import Hypothesis
 from worker.decode.words import SCORE_DIGITS
-from worker.segmentation.segments import segments_of
+from worker.jobs.speech_check import check_words
 from worker.segmentation.spans import ChunkSpan
 from worker.segmentation.stitch import ChunkWords, stitch
+from worker.speech.listener import SpeechListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +94,16 @@ def transcript_of(
     model: ModelFacts,
     options: dict[str, JsonValue],
     language_model: ModelFacts | None = None,
+    listeners: Sequence[SpeechListener] = (),
 ) -> Transcript:
-    """The transcript of a recording of `samples` samples a channel. Raises SpoolError where a sample is in
-    no core or in two: that is our own fault, and never a silence."""
+    """The transcript of a recording of `samples` samples a channel, without the segments over which its
+    `listeners` (one for each channel, or none) heard nobody. Raises SpoolError where a sample is in no core
+    or in two: that is our own fault, and never a silence."""
     coverage = coverage_of([item.span for item in heard], samples)
     if coverage.ratio != 1 or coverage.gaps:
         raise SpoolError(f"{audio.name}: the chunks do not cover the recording: {coverage.gaps[:3]}.")
     words = stitch([ChunkWords(item.span, item.words) for item in heard])
+    checked = check_words(words, listeners)
     in_order = sorted(heard, key=lambda item: (item.span.start, item.span.channel))
     return Transcript(
         job=job_id,
@@ -107,10 +111,12 @@ def transcript_of(
         model=model,
         language_model=language_model,
         options=options,
-        coverage=coverage,
-        text=" ".join(word.text for word in words),
-        words=tuple(words),
-        segments=tuple(segments_of(words)),
+        coverage=coverage.model_copy(update={"speech": checked.coverage}),
+        text=" ".join(word.text for word in checked.words),
+        words=checked.words,
+        segments=checked.segments,
+        speech=checked.spans,
+        dropped=checked.dropped,
         nbest=tuple(_nbest_of(item) for item in in_order if item.nbest),
         lattice=tuple(item.lattice for item in in_order if item.lattice is not None),
     )

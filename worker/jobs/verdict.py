@@ -9,6 +9,7 @@ import contextlib
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
 
+from spool.domain.options import JobOptions
 from spool.errors import EngineCrashed, EngineError, EngineStopped, ModelError, SpoolError, UnknownModel
 from spool.store.workers import ready_workers
 from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack
@@ -41,13 +42,26 @@ def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdic
     job, own = attempt.claim.job, context.settings.worker_name
     refusals = set(job.refusals or {}) - {own}
     if others := _others(context, attempt, refusals | {own}):
-        if isinstance(error, UnknownModel) and job.options.model not in context.settings.models:
-            context.health.lack(job.options.model)  # no illness: pools may differ in their models
+        if isinstance(error, UnknownModel) and _lacks_a_model(context, job.options):
             return Verdict(f"left to {_listed(others)}", blames_worker=False)
         if isinstance(error, ModelError) or not refusals:
             return Verdict(f"left to {_listed(others)}")
     problem = _self_test(context, attempt, error)
     return None if problem is None else Verdict(f"the self-test failed: {problem}", proven=True)
+
+
+def _lacks_a_model(context: WorkerContext, options: JobOptions) -> bool:
+    """Whether the job asks for what is not here, which is no illness: workers of a pool may differ in their
+    models. Its like are left to others for a while."""
+    lacks = False
+    if options.model not in context.settings.models:
+        context.health.lack(options.model)
+        lacks = True
+    language_model = options.language_model
+    if language_model is not None and language_model not in context.settings.language_models:
+        context.health.lack_language_model(language_model)
+        lacks = True
+    return lacks
 
 
 def _others(context: WorkerContext, attempt: Attempt, tried: set[str]) -> list[str]:

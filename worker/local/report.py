@@ -17,6 +17,10 @@ Where it was asked for, a word has "alternatives": [{"text", "confidence"}] (if 
 several chunks has "chunks": [{"start", "end", "hypotheses": [{"text", "score"}]}] where more than one was
 asked for.
 
+In chunks the speech detector adds "speech": [{"start", "end", "label"}], "coverage": {"speech": share of
+detected speech with words}, "dropped": segments that were invented, with their words, and "doubtful": true on
+words over which it heard nobody.
+
 With `--diarize` a word has "speaker" (and "overlap": true where another speaks over it), and a file has
 "speakers": [{"label", "name", "talk_seconds", "words"}], "turns": [{"start", "end", "speaker"}] and the
 "diarization" model. A word has no speaker where nobody was heard to speak in the whole recording.
@@ -69,6 +73,10 @@ def render_results(results: Sequence[FileResult], form: str, lattice: str | None
     return "\n".join(parts).rstrip("\n")
 
 
+def _without_channel(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "channel"}
+
+
 def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
     if result.error is not None or result.transcript is None:
         error = result.error or SpoolError()
@@ -90,6 +98,11 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
             for hypothesis, text in result.nbest
         ],
     }
+    if result.transcript.speech:
+        record = result.transcript.model_dump(mode="json", include={"speech", "dropped"})
+        document["speech"] = [_without_channel(span) for span in record["speech"]]
+        document["coverage"] = {"speech": result.transcript.coverage.speech}
+        document["dropped"] = record.get("dropped", [])
     if result.transcript.diarization is not None:
         document["speakers"] = [each.model_dump(mode="json") for each in result.transcript.speakers]
         document["turns"] = [

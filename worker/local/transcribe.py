@@ -34,6 +34,7 @@ from worker.models.base import SpeechModel
 from worker.models.load import load_model
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_chunks
 from worker.segmentation.spans import ChunkSpan
+from worker.speech.listener import SpeechListener, listeners
 
 CHUNKS_AT_ONCE = 16
 NOTHING = DecodeRequest()
@@ -54,6 +55,7 @@ class _File:
     """One file on its way."""
 
     path: Path
+    listeners: list[SpeechListener] = field(default_factory=list)
     chunks: list[_Decoded] = field(default_factory=list)
     facts: AudioFacts | None = None
     samples: int = 0
@@ -68,16 +70,19 @@ def transcribe_files(
     chunk: bool = True,
     ask: DecodeRequest = NOTHING,
     carries: bool = False,
+    detector: bool = True,
     diarization: Diarization | None = None,
 ) -> list[FileResult]:
     """Each file's result, in order; `ask` goes for all. A file that cannot be read or decoded fails alone.
 
     carries: language model and phrases go on from chunk to chunk, which are then decoded one after another.
-    diarization: add who speaks, as jobs do.
-    Raises ModelError where the model cannot be loaded and InvalidRequest where it cannot be searched so.
+    detector: in chunks, the speech detector listens as it does to jobs. diarization: add who speaks, as jobs
+    do. Raises ModelError where a model cannot be loaded and InvalidRequest where it cannot be searched so.
     """
     loaded = load_model(model)
-    results = transcribe_with(loaded, files, options, chunk=chunk, ask=ask, carries=carries)
+    results = transcribe_with(
+        loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector
+    )
     return results if diarization is None else [_with_speakers(each, diarization) for each in results]
 
 
@@ -89,6 +94,7 @@ def transcribe_with(
     chunk: bool = True,
     ask: DecodeRequest = NOTHING,
     carries: bool = False,
+    detector: bool = True,
 ) -> list[FileResult]:
     """As `transcribe_files`, with a model that is loaded already."""
     if not chunk:
@@ -97,8 +103,8 @@ def transcribe_with(
     recognizer.prepare(options, ask)
     decode = partial(_decode, recognizer, options, ask)
     lengths = ChunkOptions(**asdict(model.info.chunking))
-    plan: Callable[[Blocks], Iterator[Chunk]] = partial(plan_chunks, options=lengths) if chunk else _whole
-    states = [_File(path) for path in files]
+    plan = partial(plan_chunks, options=lengths) if chunk else _whole
+    states = [_File(path, listeners(1) if chunk and detector else []) for path in files]
     waiting: list[_Decoded] = []
     for state in states:
         context = TokenContext()
@@ -134,11 +140,12 @@ def _with_speakers(result: FileResult, asked: Diarization) -> FileResult:
     return replace(result, transcript=with_speakers(result.transcript, {0: heard.segments}, facts))
 
 
-def _read(state: _File, plan: Callable[[Blocks], Iterator[Chunk]]) -> Iterator[_Decoded]:
+def _read(state: _File, plan: Callable[..., Iterator[Chunk]]) -> Iterator[_Decoded]:
     """The file's chunks that want a search, as they are read; an error is kept in `state`."""
     try:
         with open_audio(state.path) as stream:
-            for chunk in plan(block[:, 0] for block in stream.blocks()):
+            heard = {"listener": state.listeners[0]} if state.listeners else {}
+            for chunk in plan((block[:, 0] for block in stream.blocks()), **heard):
                 item = _Decoded(chunk)
                 state.chunks.append(item)
                 if chunk.speech:
@@ -197,8 +204,8 @@ def _result(model: SpeechModel, state: _File, options: SearchOptions, ask: Decod
     is_single = len(state.chunks) == len(spoken) == 1
     hypotheses = spoken[0][1].hypotheses if is_single else [_joined(spoken, model.info.frame_seconds)]
     nbest = tuple((each, model.tokenizer.decode(each.tokens).strip()) for each in hypotheses)
-    if is_single:  # what the search wrote, marks without words included
-        transcript = transcript.model_copy(update={"text": nbest[0][1]})
+    if is_single and not transcript.dropped:  # what the search wrote, marks without words included
+        transcript = transcript.model_copy(update={"text": spoken[0][1].text or nbest[0][1]})
     return FileResult(name, None, transcript, model.cost(state.samples).frames, nbest)
 
 
@@ -234,7 +241,7 @@ def _transcript(model: SpeechModel, state: _File, options: SearchOptions, ask: D
         for item in state.chunks
     ]
     facts = ModelFacts(name=model.info.name, sha256=model.info.sha256)
-    return transcript_of(None, chunks, state.samples, state.facts, facts, asked)
+    return transcript_of(None, chunks, state.samples, state.facts, facts, asked, listeners=state.listeners)
 
 
 def _seconds(samples: int) -> float:

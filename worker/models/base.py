@@ -62,9 +62,11 @@ ChunkPolicy = Independent | Contiguous
 class SpeechOptions:
     """What an utterance asks of the family itself, whatever the search.
 
-    language: a code such as "de", None to detect it. timestamps: whether the decoder writes times among its
-    tokens. prompt: text that came before. hotwords: words to expect. single: the utterance is one window and
-    its hypotheses are given as the search found them; nothing is asked again.
+    language: a code such as "de", None for what the family does without one. translate_to: the language to
+    write in, where it is another; None is English for the task "translate". timestamps: whether the decoder
+    writes times among its tokens. prompt: text that came before, or what the family reads in its place.
+    hotwords: words to expect. punctuation: False for words without marks and capitals. single: the utterance
+    is one window and its hypotheses are given as the search found them; nothing is asked again.
     """
 
     language: str | None = None
@@ -73,6 +75,8 @@ class SpeechOptions:
     prompt: str = ""
     hotwords: str = ""
     single: bool = False
+    translate_to: str | None = None
+    punctuation: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +217,20 @@ class SpeechModel(Protocol):
         """Utterances, each [N] float32 at 16 kHz in -1 … 1, as the heads take them."""
 
 
+OPTION_NAMES = ("language", "task", "translate_to", "timestamps", "prompt", "hotwords", "punctuation")
+
+
 def refuse_unsupported(name: str, capabilities: Capabilities, options: SpeechOptions) -> None:
     """Raises InvalidRequest where an option is set that the model `name` does not take."""
-    for option in ("language", "task", "timestamps", "prompt", "hotwords"):
+    for option in OPTION_NAMES:
         value, default = getattr(options, option), getattr(SpeechOptions(), option)
         if value != default and option not in capabilities.options:
             takes = ", ".join(sorted(capabilities.options)) or "none"
             raise InvalidRequest(f"{option}: {name} takes no such option; it takes: {takes}")
-    if options.language is not None and options.language not in capabilities.languages:
-        known = ", ".join(sorted(capabilities.languages))
-        raise InvalidRequest(f"language: {name} does not know {options.language!r}; it knows: {known}")
+    for option, code in (("language", options.language), ("translate_to", options.translate_to)):
+        if code is not None and code not in capabilities.languages:
+            known = ", ".join(sorted(capabilities.languages))
+            raise InvalidRequest(f"{option}: {name} does not know {code!r}; it knows: {known}")
     if options.task not in capabilities.tasks:
         raise InvalidRequest(
             f"task: {name} cannot {options.task}; it can: {', '.join(sorted(capabilities.tasks))}"

@@ -30,6 +30,11 @@ class TokenTimes:
     starts: NDArray[np.float32]
     probabilities: NDArray[np.float32]
 
+    @classmethod
+    def even(cls, probabilities: NDArray[np.float32], seconds: float) -> "TokenTimes":
+        """Where nothing can be told of times: the tokens side by side."""
+        return cls(np.linspace(0, seconds, len(probabilities) + 1, dtype=np.float32), probabilities)
+
 
 class AttentionHead(Protocol[State]):
     """An autoregressive decoder that attends to encoder frames.
@@ -74,14 +79,17 @@ class AttentionHead(Protocol[State]):
         """For each utterance the sum of log-probabilities of each of its sequences behind its prompt,
         teacher-forced and without rules; `reverse` from right to left, where the family can."""
 
-    def align(
-        self,
-        encoded: Sequence[Any],
-        tokens: Sequence[Sequence[int]],
-        languages: Sequence[str | None] | None = None,
-    ) -> list[TokenTimes | None]:
-        """When each text token of each utterance was spoken, asked in its language; None where nothing can be
-        told."""
+
+@dataclass(frozen=True, slots=True)
+class EndRule:
+    """What ends a hypothesis, and what becomes of it.
+
+    ends: the tokens. kept: a hypothesis that ended stays in the beam, takes no more tokens and competes with
+    the others until all have ended (NeMo); else it is set aside until enough are (OpenAI).
+    """
+
+    ends: tuple[int, ...]
+    kept: bool = False
 
 
 class LogitsRules(Protocol):
@@ -102,11 +110,13 @@ class LogitsRules(Protocol):
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """One way to ask for a window's words. options: what the family's rules read; timestamps: whether times
-    are among the tokens of the answer."""
+    are among the tokens of the answer; limit: the most tokens of an answer without its end, None for what the
+    search allows."""
 
     tokens: tuple[int, ...]
     options: Any = None
     timestamps: bool = False
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +166,27 @@ class Verdict:
     again: tuple[Window, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class HeardWindow:
+    """A window, what the encoder gave for it, and the tokens that are kept as its answer to a prompt, times
+    and other orders among them."""
+
+    window: Window
+    encoded: Any
+    prompt: Prompt
+    tokens: tuple[int, ...]
+    language: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedText:
+    """A window's text tokens in time, and its words in seconds from its start; no words where the family
+    cannot tell times."""
+
+    times: TokenTimes
+    words: tuple[Word, ...] | None
+
+
 class AttentionModel(Protocol):
     """A `SpeechModel` with an attention decoder, which reads an utterance in windows."""
 
@@ -180,8 +211,16 @@ class AttentionModel(Protocol):
         """Which tokens may come next."""
 
     @property
-    def window_frames(self) -> int:
-        """Encoder frames that a window costs, whatever is in it."""
+    def end_rule(self) -> EndRule:
+        """What ends a hypothesis."""
+
+    @property
+    def aligner(self) -> Any:  # noqa: ANN401 - a SpeechModel with a CTC head
+        """A second model that tells when a text was spoken; None where the family does it itself or nobody
+        can."""
+
+    def frames_in(self, samples: int) -> int:
+        """Encoder frames that a window of so many samples costs."""
 
     def prepare(self, options: SpeechOptions) -> PreparedRequest:
         """As `SpeechModel.prepare`."""
@@ -209,5 +248,5 @@ class AttentionModel(Protocol):
     ) -> Verdict:
         """What becomes of a window of these samples, by its answers. Neither clock nor chance may decide."""
 
-    def words(self, tokens: Sequence[int], times: TokenTimes, language: str | None) -> list[Word]:
-        """The words of text tokens, in seconds from the window's start."""
+    def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
+        """When the words of each window were spoken. Each window by itself: no neighbour has a say."""

@@ -13,6 +13,7 @@ import mlx.core as mx
 
 from spool.errors import UnknownModel
 from worker.models.base import SpeechModel
+from worker.models.canary.load import Canary
 from worker.models.nemo.load import Nemo
 from worker.models.whisper.model import Whisper
 
@@ -45,7 +46,7 @@ class ModelFamily(Protocol):
         WeightsMismatch."""
 
 
-FAMILIES: tuple[ModelFamily, ...] = (Whisper(), Nemo())
+FAMILIES: tuple[ModelFamily, ...] = (Whisper(), Canary(), Nemo())
 """In the order in which they are asked; NeMo's is the one that says what is missing of a model."""
 
 

@@ -85,9 +85,11 @@ def install(
     read: Callable[[str], mx.array],
     dtype: mx.Dtype,
     source: str,
-) -> None:
-    """Puts a file's tensors into the network in `dtype`. `read` is called once a tensor, after every shape
-    fits.
+    others: Mapping[str, Shape] | None = None,
+) -> dict[str, mx.array]:
+    """Puts a file's tensors into the network in `dtype`, and returns those of `others` in it. `read` is
+    called once a tensor, after every shape fits. others: tensors of the file beside the network's, by their
+    stored names.
 
     Raises WeightsMismatch that names every tensor that is missing, surplus or of another shape.
     """
@@ -95,12 +97,17 @@ def install(
     parameters = dict(mlx.utils.tree_flatten(network.parameters()))
     wanted: dict[str, Shape] = {name: tuple(value.shape) for name, value in parameters.items()}
     plan = {name: stored_tensors(name, shape, channels_last) for name, shape in wanted.items()}
-    stored_names = _fit(plan, shapes, source)
-    loaded = []
+    beside = {name: (Stored((name,), shape),) for name, shape in (others or {}).items()}
+    stored_names = _fit(plan | beside, shapes, source)
+    loaded, kept = [], {}
     for name, tensors in stored_names.items():
+        if name in beside:
+            kept[name] = read(tensors[0]).astype(dtype)
+            continue
         value = assemble(wanted[name], [read(stored) for stored in tensors], channels_last)
         loaded.append((name, value.astype(mx.float32 if KEPT_EXACT.search(name) else dtype)))
     network.update(mlx.utils.tree_unflatten(loaded))
+    return kept
 
 
 def _fit(

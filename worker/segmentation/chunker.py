@@ -3,7 +3,8 @@
 A *core* is the part of the recording whose words a chunk contributes; cores tile the recording exactly
 (law 6). A core ends, in order of preference,
 
-1. where a hush begins, which becomes a core of its own that is not decoded (`speech` False);
+1. where a hush begins, or by the speech detector a stretch without speech, which becomes a core of its own
+   that is not decoded (`speech` False);
 2. in the middle of the longest pause between 20 s and 30 s;
 3. where there is no pause, at the quietest place. Both neighbours then include 2 s across the cut, so that
    `worker.segmentation.stitch` can decide by times which of them supplies the words at the seam.
@@ -12,11 +13,12 @@ A chunk's samples are never longer than 30 s, context included. A remainder of l
 itself where the plan can foresee it.
 
 The plan depends on the samples alone, not on the blocks they arrive in: each decision uses exactly the next
-35 s, or what is left, and no more than that is held in memory. Knows levels (`worker.segmentation.levels`),
-neither files nor models.
+35 s, or what is left, and no more than that is held in memory, but for the 2 s that a listener may lag
+behind. Knows levels (`worker.segmentation.levels`) and where nobody speaks (`worker.speech.listener`),
+neither files nor models of words.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,7 +39,11 @@ from worker.segmentation.levels import (
     quietest,
 )
 from worker.segmentation.spans import ChunkSpan
+from worker.speech.listener import SpeechListener
+from worker.speech.spans import Stretch
 
+SHORTEST_SILENCE = 1.0
+"""Seconds without speech that are worth a core, other than the last."""
 Samples = NDArray[np.float32]
 
 
@@ -72,19 +78,31 @@ class Chunk:
         return self.span.speech
 
 
-def plan_chunks(blocks: Iterable[Samples], options: ChunkOptions | None = None) -> Iterator[Chunk]:
-    """The chunks of one channel's `blocks` (float32 `[n]` at 16 kHz), each as soon as it is certain."""
-    planner = ChunkPlanner(options)
+def plan_chunks(
+    blocks: Iterable[Samples],
+    options: ChunkOptions | None = None,
+    listener: SpeechListener | None = None,
+) -> Iterator[Chunk]:
+    """The chunks of one channel's `blocks` (float32 `[n]` at 16 kHz), each as soon as it is certain; with a
+    listener, what it hears no speech in is not decoded."""
+    planner = ChunkPlanner(options, listener=listener)
     for block in blocks:
         yield from planner.push(block)
     yield from planner.finish()
 
 
 def plan_channels(
-    blocks: Iterable[Samples], channels: int, options: ChunkOptions | None = None
+    blocks: Iterable[Samples],
+    channels: int,
+    options: ChunkOptions | None = None,
+    listeners: Sequence[SpeechListener] = (),
 ) -> Iterator[Chunk]:
-    """The chunks of every channel of `blocks` (`[n, channels]`) in one pass, each planned alone."""
-    planners = [ChunkPlanner(options, channel) for channel in range(channels)]
+    """The chunks of every channel of `blocks` (`[n, channels]`) in one pass, each planned alone; listeners:
+    one for each channel, or none."""
+    planners = [
+        ChunkPlanner(options, channel, listeners[channel] if listeners else None)
+        for channel in range(channels)
+    ]
     for block in blocks:
         for channel, planner in enumerate(planners):
             yield from planner.push(block[:, channel])
@@ -95,8 +113,14 @@ def plan_channels(
 class ChunkPlanner:
     """Plans one channel from pushed blocks."""
 
-    def __init__(self, options: ChunkOptions | None = None, channel: int = 0) -> None:
+    def __init__(
+        self,
+        options: ChunkOptions | None = None,
+        channel: int = 0,
+        listener: SpeechListener | None = None,
+    ) -> None:
         self._options = options or ChunkOptions()
+        self._listener = listener
         self._channel = channel
         self._parts: list[Samples] = []
         self._held = 0
@@ -110,20 +134,41 @@ class ChunkPlanner:
         if len(block):
             self._parts.append(block)
             self._held += len(block)
+            if self._listener is not None:
+                self._listener.push(block)
         # One sample more than is looked at tells whether the recording goes on.
-        while self._held - self._lead > self._lookahead:
+        while self._held - self._lead > self._lookahead and self._is_heard():
             yield self._next()
 
     def finish(self) -> Iterator[Chunk]:
         """The chunks of what is left."""
+        if self._listener is not None:
+            self._listener.finish()
         while self._held > self._lead:
             yield self._next()
+
+    def _is_heard(self) -> bool:
+        return self._listener is None or self._listener.has_heard(self._core + self._lookahead)
+
+    def _silences(self, ahead: int, ended: bool) -> list[Stretch]:
+        """Where nobody speaks in the next `ahead` samples, from where the core begins; on the grid."""
+        if self._listener is None:
+            return []
+        end = self._core + ahead
+        return [
+            (
+                -(-first // FRAME) * FRAME - self._core,
+                (last if last == end else last // FRAME * FRAME) - self._core,
+            )
+            for first, last in self._listener.silences(self._core, end, ended)
+        ]
 
     def _next(self) -> Chunk:
         held = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
         ahead = held[self._lead : self._lead + self._lookahead]
         ended = self._held - self._lead <= self._lookahead
-        cut = _Decision(ahead, ended, self._lead, self._options).cut()
+        silences = self._silences(len(ahead), ended)
+        cut = _Decision(ahead, ended, self._lead, self._options, silences).cut()
         lead = self._lead if cut.speech else 0
         stop = self._lead + cut.length + cut.after
         span = ChunkSpan(
@@ -155,10 +200,19 @@ class _Cut:
 
 
 class _Decision:
-    """Where the core that begins at `ahead[0]` ends. `ahead` is all that is left when `ended`."""
+    """Where the core that begins at `ahead[0]` ends. `ahead` is all that is left when `ended`; `silences` is
+    where nobody speaks in it."""
 
-    def __init__(self, ahead: Samples, ended: bool, lead: int, options: ChunkOptions) -> None:
+    def __init__(
+        self,
+        ahead: Samples,
+        ended: bool,
+        lead: int,
+        options: ChunkOptions,
+        silences: Sequence[Stretch] = (),
+    ) -> None:
         self._options = options
+        self._silences = silences
         self._ended = ended
         self._left = len(ahead)
         self._max = _samples(options.max) - lead
@@ -171,12 +225,12 @@ class _Decision:
 
     def cut(self) -> _Cut:
         """The first of the module's rules that applies."""
-        hush = self._hush_now()
-        if hush:
-            return _Cut(hush, speech=False)
-        before_hush = self._until_hush()
-        if before_hush:
-            return _Cut(before_hush)
+        silence = max(self._hush_now(), self._silence_now())
+        if silence:
+            return _Cut(silence, speech=False)
+        before = [length for length in (self._until_hush(), self._until_silence()) if length]
+        if before:
+            return _Cut(min(before))
         if self._ended and self._left <= self._max:
             return _Cut(self._left)
         aim, overlap = _frames(self._options.aim), _frames(self._options.overlap)
@@ -200,6 +254,18 @@ class _Decision:
             return 0
         length = last * HUSH_WIDTH * FRAME - _samples(gate.margin)
         return min(length, _samples(self._options.max))
+
+    def _silence_now(self) -> int:
+        """The length of the stretch without speech that begins here or has begun before; else 0."""
+        lengths = [last for first, last in self._silences if first <= 0]
+        length = min(max(lengths, default=0), _samples(self._options.max))
+        is_last = self._ended and length == self._left
+        return length if is_last or length >= _samples(SHORTEST_SILENCE) else 0
+
+    def _until_silence(self) -> int:
+        """The length up to the next stretch without speech; 0 where none begins in reach."""
+        length = min((first for first, _ in self._silences if first > 0), default=0)
+        return length if length <= self._max else 0
 
     def _until_hush(self) -> int:
         """The length up to the margin after which the next hush is cut off; 0 where none begins in reach."""

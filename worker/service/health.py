@@ -40,6 +40,7 @@ class Health:
         self._failed: dict[str, dict[str, str]] = {}
         self._failed_since_success: set[str] = set()
         self._lacking: dict[str, float] = {}
+        self._lacking_language_models: dict[str, float] = {}
         self.changed = threading.Event()
         """Set when a job has made the worker unwell, so that nobody waits for the next look."""
 
@@ -95,12 +96,22 @@ class Health:
         with self._lock:
             self._lacking[model] = time.monotonic() + LACKING_SECONDS
 
+    def lack_language_model(self, name: str) -> None:
+        """The same for jobs that ask for a language model that is not here."""
+        with self._lock:
+            self._lacking_language_models[name] = time.monotonic() + LACKING_SECONDS
+
     @property
     def lacking(self) -> frozenset[str]:
         """The models whose jobs are left to others now."""
-        now = time.monotonic()
         with self._lock:
-            return frozenset(model for model, until in self._lacking.items() if until > now)
+            return _still_valid(self._lacking)
+
+    @property
+    def lacking_language_models(self) -> frozenset[str]:
+        """The language models whose jobs are left to others now."""
+        with self._lock:
+            return _still_valid(self._lacking_language_models)
 
     def hangs(self, job_id: str) -> None:
         """The thread of this job does not return."""
@@ -191,6 +202,11 @@ def engine_problem(engine: Engine) -> str | None:
     if crashes >= ENGINE_CRASHES:
         return f"the engine's process ended {crashes} times in {WINDOW_SECONDS / 60:.0f} minutes"
     return None
+
+
+def _still_valid(until: dict[str, float]) -> frozenset[str]:
+    now = time.monotonic()
+    return frozenset(name for name, end in until.items() if end > now)
 
 
 def existing(place: Path) -> Path:

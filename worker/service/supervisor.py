@@ -2,8 +2,10 @@
 
 Unwell: no message is taken from the queue, running jobs go back to it at their next saved chunk, and the row
 in `workers` says why. At intervals the engine is restarted if it has stopped and has to transcribe a harmless
-sound; once that succeeds and disk and clock are in order, the worker resumes. If the settings ask for it, an
-unwell worker exits with code 1 instead. `worker.service.health` knows what can be wrong.
+sound; once that succeeds and disk and clock are in order, the worker resumes. Where its model does not load
+for a long time and no other worker of the pool offers it, the jobs that wait for it fail with the reason. If
+the settings ask for it, an unwell worker exits with code 1 instead. `worker.service.health` knows what can be
+wrong.
 """
 
 import contextlib
@@ -16,7 +18,9 @@ from typing import Protocol
 
 import structlog
 
-from spool.errors import SpoolError
+from spool.errors import ModelError, SpoolError
+from spool.store.queue.leases import fail_unservable
+from spool.store.workers import ready_workers
 from worker.service.context import WorkerContext
 from worker.service.health import engine_problem, machine_problems
 
@@ -49,6 +53,7 @@ class Supervisor(threading.Thread):
         self._next_try = 0.0
         self._out = False
         self._freed = False
+        self._unloadable: dict[str, float] = {}
 
     def stop(self) -> None:
         """Stop supervising."""
@@ -142,16 +147,43 @@ class Supervisor(threading.Thread):
                 context.engine.revive()
             settings = context.settings
             # Models that this worker does not have are left to other workers.
-            for name in sorted(
-                {settings.default_model, *context.health.suspected_models} & set(settings.models)
-            ):
-                context.engine.probe(settings.models[name]).result(TEST_SECONDS)
+            suspected = {settings.default_model, *context.health.suspected_models} & set(settings.models)
+            for name in sorted(suspected):
+                self._probe(name)
         except NotYet:
             return f"the self-test did not end within {TEST_SECONDS:.0f} s"
         except SpoolError as error:
             return error.message
+        self._unloadable.clear()
         context.engine.clear_failures()
         return None
+
+    def _probe(self, name: str) -> None:
+        """Transcribe a harmless sound with the model. Raises what the engine raises, and TimeoutError."""
+        try:
+            self._context.engine.probe(self._context.settings.models[name]).result(TEST_SECONDS)
+        except ModelError as error:
+            since = self._unloadable.setdefault(name, time.monotonic())
+            if time.monotonic() - since >= self._context.settings.model_grace_seconds:
+                self._give_up(name, error)
+            raise
+        self._unloadable.pop(name, None)
+
+    def _give_up(self, name: str, error: ModelError) -> None:
+        """The model has not loaded for so long: end the jobs that wait for it in vain, unless others of the
+        pool offer it."""
+        context, settings = self._context, self._context.settings
+        grace = settings.model_grace_seconds
+        sentence = (
+            f"{error.message} No worker of the pool {settings.pool} could load the model for {grace:g} s."
+        )
+        with context.db.begin() as tx:
+            if any(name in models for models in ready_workers(tx, settings.pool).values()):
+                return
+            reason = (error.code, sentence)
+            failed = fail_unservable(tx, settings.pool, settings.worker_name, name, grace, reason)
+        if failed:
+            log.error("jobs failed for want of their model", model=name, jobs=failed, error=error.message)
 
     def _return(self) -> None:
         log.info("well again", was=self._context.health.reason)

@@ -63,19 +63,24 @@ def speech_coverage(
     words: Sequence[TimedWord], stretches: Sequence[Stretch], reach: float = 0.5
 ) -> float | None:
     """The share of detected speech within `reach` seconds of a word; None where no speech was detected."""
+    total = sum(last - first for first, last in stretches) / SAMPLE_RATE
+    return covered_seconds(words, stretches, reach) / total if total else None
+
+
+def covered_seconds(words: Sequence[TimedWord], stretches: Sequence[Stretch], reach: float = 0.5) -> float:
+    """How much of the stretches lies within `reach` seconds of a word."""
     covered = _union([(max(0.0, word.start - reach), word.end + reach) for word in words])
-    total = both = 0.0
+    both = 0.0
     at = 0
     for first, last in stretches:
         start, end = first / SAMPLE_RATE, last / SAMPLE_RATE
-        total += end - start
         while at < len(covered) and covered[at][1] <= start:
             at += 1
         index = at
         while index < len(covered) and covered[index][0] < end:
             both += min(end, covered[index][1]) - max(start, covered[index][0])
             index += 1
-    return both / total if total else None
+    return both
 
 
 def _union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:

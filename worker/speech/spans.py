@@ -102,14 +102,16 @@ def _padded(stretches: list[Stretch], samples: int, pad: int) -> list[Stretch]:
 
 
 def silent_stretches(
-    probabilities: Probabilities, samples: int, options: NoSpeechOptions = NO_SPEECH
+    probabilities: Probabilities, samples: int, options: NoSpeechOptions = NO_SPEECH, before: int = 0
 ) -> list[Stretch]:
-    """Where nobody speaks for so long that nothing need be decoded, the margins left out."""
+    """Where nobody speaks for so long that nothing need be decoded, the margins left out. `probabilities` are
+    those behind the first `before` frames of a recording of `samples`."""
     low = np.concatenate(([False], probabilities < options.threshold, [False]))
     edges = np.flatnonzero(np.diff(low.astype(np.int8)))
     margin = round(options.margin * SAMPLE_RATE)
     stretches = []
-    for first, last in zip((edges[::2] * FRAME).tolist(), (edges[1::2] * FRAME).tolist(), strict=True):
+    edges = (edges + before) * FRAME
+    for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         end = min(last, samples)
         if end - first >= options.seconds * SAMPLE_RATE:
             stretches.append((first + margin if first else 0, end - margin if end < samples else end))

@@ -11,8 +11,8 @@ from ops.bench.peers.child import Made, Samples, serve  # noqa: E402
 from worker.decode.search import best_of, search  # noqa: E402
 from worker.decode.types import SearchOptions  # noqa: E402
 from worker.decode.words import words_of  # noqa: E402
+from worker.models.conformer.frames import Encoded  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
-from worker.models.nemo.model import Encoded  # noqa: E402
 
 
 class SpoolEngine:

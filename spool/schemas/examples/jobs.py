@@ -45,6 +45,7 @@ JOB: Example = {
         "lm_blanks": False,
         "pruning": "late",
         "context": "chunk",
+        "speech_detector": True,
         "scores": "float",
         "language": None,
         "task": "transcribe",

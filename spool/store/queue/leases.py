@@ -21,7 +21,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, true, update
+from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, or_, select, true, update
 
 from spool.domain.jobs import Job, JobSpeaker, JobState
 from spool.errors import LeaseLost
@@ -151,6 +151,32 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> l
     return taken
 
 
+def fail_unservable(
+    tx: Connection, pool: str, worker: str, model: str, waited_seconds: float, reason: tuple[str, str]
+) -> int:
+    """Fail the pool's jobs that have been queued for so long and that nobody but `worker` could take, which
+    cannot load their model; `reason` is a code and a sentence. Returns how many."""
+    waited = jobs.c.queued_at < seconds_from_now(-waited_seconds)
+    nobody_else = or_(jobs.c.worker == worker, jobs.c.worker.is_(None))
+    code, message = reason
+    rows = tx.execute(
+        update(jobs)
+        .where(jobs.c.state == JobState.QUEUED.value, jobs.c.pool == pool, nobody_else, waited)
+        .where(jobs.c.options["model"].as_string() == model)
+        .values(
+            state=JobState.FAILED.value,
+            error_code=code,
+            error_message=message,
+            finished_at=now_utc(),
+            updated_at=now_utc(),
+        )
+        .returning(*JOB_COLUMNS)
+    )
+    failed = [job_of(row) for row in rows]
+    note_jobs(tx, *failed)
+    return len(failed)
+
+
 def is_last_chance(crashes: int, max_crashes: int) -> bool:
     """Whether one more death sets the job aside, and there has been one."""
     return crashes > 0 and crashes >= max_crashes - 1
@@ -194,6 +220,7 @@ __all__ = [
     "cancel_claimed",
     "claim_job",
     "fail_job",
+    "fail_unservable",
     "fence",
     "finish_job",
     "hand_back",

@@ -82,13 +82,17 @@ class ClaimRequest:
     """Models in its memory, whose jobs go before those of others for now."""
     without: frozenset[str] = frozenset()
     """Models that it does not have: their jobs are left to others."""
+    without_language_models: frozenset[str] = frozenset()
 
     @property
     def suitable(self) -> list[ColumnElement[bool]]:
-        """SQL: the worker has not given the job back before, and may have its model."""
+        """SQL: the worker has not given the job back before, and may have its models."""
         suitable = [not_refused_by(self.name)]
         if self.without:
             suitable.append(jobs.c.options["model"].as_string().not_in(sorted(self.without)))
+        if self.without_language_models:
+            name = jobs.c.options["language_model"].as_string()
+            suitable.append(or_(name.is_(None), name.not_in(sorted(self.without_language_models))))
         return suitable
 
 

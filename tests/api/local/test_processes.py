@@ -31,7 +31,7 @@ time.sleep(600)
 
 def child(tmp_path: Path, program: str) -> Child:
     started = Child("part", [sys.executable, "-c", program], dict(os.environ), tmp_path / "part.log")
-    until(lambda: "started" in started.last_words(), "the child's start")
+    until(lambda: "started" in started.log_tail(), "the child's start")
     return started
 
 
@@ -60,12 +60,12 @@ def test_a_child_that_will_not_stop_is_ended(tmp_path: Path) -> None:
     assert gone(one.group)
 
 
-def test_a_child_that_has_ended_leaves_its_last_words(tmp_path: Path) -> None:
+def test_a_child_that_has_ended_leaves_the_end_of_its_log(tmp_path: Path) -> None:
     one = child(tmp_path, "print('started'); print('no disk'); raise SystemExit(3)")
     until(lambda: one.exit_code is not None, "the child's end")
     assert one.stop(timeout=20)
     assert one.exit_code == 3
-    assert one.last_words(1) == "no disk"
+    assert one.log_tail(1) == "no disk"
 
 
 # Where it runs
@@ -79,7 +79,7 @@ def test_a_home_has_one_stack_at_a_time_and_says_where(tmp_path: Path) -> None:
         assert find_running(tmp_path) is None
         lock.announce(running)
         assert find_running(tmp_path) == running
-        with pytest.raises(Conflict, match="runs already"), RunLock(tmp_path):
+        with pytest.raises(Conflict, match="already running"), RunLock(tmp_path):
             pass
         assert find_running(tmp_path) == running
     assert lock_holder(tmp_path) is None

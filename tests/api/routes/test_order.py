@@ -114,7 +114,7 @@ def test_lines_of_a_manifest_have_their_own_priority(
         "at": LATER,
         "state": "unknown",
         "expected_at": None,
-        "basis": "Not reckoned yet.",
+        "basis": "Not computed yet.",
     }
     jobs = {job["custom_id"]: job for job in http.get("/v1/jobs").json()["items"]}
     assert {name: job["priority"] for name, job in jobs.items()} == {"plain": "low", "first": "high"}

@@ -162,7 +162,7 @@ def test_the_command_asks_for_all_of_it(
     for sentence in (
         "--boost-weight needs --boost or --boost-file",
         "none.txt cannot be read: No such file",
-        "holds no phrase",
+        "contains no phrases",
         "options.nbest: the greedy decoder knows one hypothesis",
     ):
         assert sentence in shown

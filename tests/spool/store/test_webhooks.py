@@ -9,6 +9,7 @@ from sqlalchemy import select, update
 from ops.testbed.rows import claimed, queued
 from spool.domain.events import EVENT_TYPES
 from spool.errors import Conflict, NotFound
+from spool.settings.secret_key import SecretBox, SecretUnreadable
 from spool.store import webhooks
 from spool.store import webhooks as deliveries
 from spool.store.database import Database
@@ -18,13 +19,14 @@ from spool.store.sql import seconds_from_now
 from spool.tables import webhook_deliveries
 from spool.tables import webhooks as rows
 
+BOX = SecretBox(("a key that is long enough for this",))
 ENTRY = {"at": "2026-11-21T20:00:00+00:00", "milliseconds": 5, "status": 500, "error": None}
 
 
 def hook(db: Database, project: str = "alpha", *types: str, batch: str | None = None) -> webhooks.Webhook:
     with db.begin() as tx:
         new = webhooks.NewWebhook(project, "https://example.org/", types or EVENT_TYPES, batch)
-        return webhooks.create_webhook(tx, new)
+        return webhooks.create_webhook(tx, new, BOX)[0]
 
 
 def failed_job(db: Database, project: str = "alpha", **fields) -> str:  # noqa: ANN003
@@ -144,8 +146,9 @@ def test_tries_are_counted_until_a_message_arrives_or_is_given_up(db: Database) 
 def test_a_rotated_secret_signs_beside_the_new_one_for_a_day(db: Database) -> None:
     mine = hook(db, "alpha", "job.failed")
     with db.begin() as tx:
-        rotated = webhooks.rotate_secret(tx, mine.id)
+        rotated, secret = webhooks.rotate_secret(tx, mine.id, BOX)
     assert (rotated.old_secret, rotated.secret != mine.secret) == (mine.secret, True)
+    assert BOX.decrypt(rotated.secret) == secret
     failed_job(db)
     told(db, mine.id)
     (one,) = take(db, mine.id, seconds=0)
@@ -156,6 +159,28 @@ def test_a_rotated_secret_signs_beside_the_new_one_for_a_day(db: Database) -> No
     assert one.secrets == (rotated.secret,)
     assert mine.secret not in repr((mine, rotated, one))
     assert rotated.secret not in repr((mine, rotated, one))
+
+
+def test_secrets_are_encrypted_and_move_to_a_new_key(db: Database) -> None:
+    new = webhooks.NewWebhook("alpha", "https://example.org/", EVENT_TYPES)
+    with db.begin() as tx:
+        mine, secret = webhooks.create_webhook(tx, new, BOX)
+        other, others_secret = webhooks.create_webhook(
+            tx, new, SecretBox(("a key of somebody else's process",))
+        )
+    both = SecretBox(("the key that comes after the first", "a key that is long enough for this"))
+    with db.begin() as tx:
+        stored = set(tx.scalars(select(rows.c.secret)))
+        assert not stored & {secret, others_secret}
+        assert not any("whsec" in one for one in stored)
+        assert webhooks.reencrypt_secrets(tx, both) == 1
+        assert webhooks.reencrypt_secrets(tx, both) == 0, "each once"
+        moved, kept = webhooks.get_webhook(tx, mine.id), webhooks.get_webhook(tx, other.id)
+    assert SecretBox(("the key that comes after the first",)).decrypt(moved.secret) == secret
+    assert kept.secret == other.secret, "what nobody can read stays"
+    for unreadable in (moved.secret, "whsec_plain"):
+        with pytest.raises(SecretUnreadable, match="SPOOL_SECRET_KEY"):
+            BOX.decrypt(unreadable)
 
 
 def test_a_disabled_endpoint_keeps_what_waits_until_it_is_enabled(db: Database) -> None:
@@ -180,7 +205,7 @@ def test_a_removed_endpoint_leaves_no_address_and_no_secret(db: Database) -> Non
     failed_job(db)
     told(db, mine.id)
     with db.begin() as tx:
-        webhooks.rotate_secret(tx, mine.id)
+        webhooks.rotate_secret(tx, mine.id, BOX)
         webhooks.remove_webhook(tx, mine.id)
         with pytest.raises(NotFound):
             webhooks.get_webhook(tx, mine.id)

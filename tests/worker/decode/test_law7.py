@@ -19,8 +19,9 @@ from worker.audio import open_audio
 from worker.decode.search import best_of, search
 from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
 from worker.decode.words import CONFIDENCE_DIGITS, SCORE_DIGITS, words_of
+from worker.models.conformer.frames import Encoded
 from worker.models.load import load_model
-from worker.models.nemo.model import Encoded, NemoModel
+from worker.models.nemo.model import NemoModel
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"

@@ -9,8 +9,9 @@ import pytest
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import Failure, Recognition
 from worker.engine.recognizer import ModelRecognizer
+from worker.models.conformer.frames import Encoded
 from worker.models.load import load_model
-from worker.models.nemo.model import Encoded, NemoModel
+from worker.models.nemo.model import NemoModel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NOTHING = [DecodeRequest()] * 3

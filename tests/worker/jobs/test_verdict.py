@@ -81,6 +81,26 @@ def test_a_worker_that_lacks_a_model_serves_its_others(
     assert fleet.worker_row(lacking).busy_ns > 0
 
 
+def test_a_worker_that_lacks_a_language_model_leaves_its_jobs_to_others(
+    make_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    fleet = make_fleet()
+    fleet.environment["SPOOL_MODELS"] = "plain=asks+sleep=0.01"  # a model that knows language models
+    (tmp_path / "news.arpa").write_text("\\data\\\n")
+    fleet.start(name="both", SPOOL_LANGUAGE_MODELS=f"news={tmp_path / 'news.arpa'}")
+    lacking = fleet.start(name="lacking")
+    recording = write_wav(tmp_path / "a.wav", speechlike(3))
+    jobs = [fleet.submit(recording, decoder="beam", language_model="news") for _ in range(JOBS // 2)]
+    plain = [fleet.submit(recording) for _ in range(JOBS // 2)]
+    until(lambda: fleet.ended([*jobs, *plain]), "all jobs ended")
+    ended = [fleet.job(job_id) for job_id in [*jobs, *plain]]
+    assert Counter(job.state for job in ended) == {JobState.DONE: len(ended)}
+    refused = [job for job in ended if job.refusals]
+    assert 1 <= len(refused) <= fleet.settings.concurrency, "it takes no more of them"
+    assert fleet.worker_row(lacking).state == "ready", "it is not ill"
+    assert fleet.worker_row(lacking).busy_ns > 0
+
+
 @pytest.mark.parametrize("value", [RAISE, FAIL])
 def test_two_workers_or_a_self_test_convict_a_recording(
     make_fleet: Callable[..., Fleet], tmp_path: Path, value: float
@@ -94,6 +114,25 @@ def test_two_workers_or_a_self_test_convict_a_recording(
     assert (job.state, job.error_code, job.attempt) == (JobState.FAILED, "engine", 2)
     assert {fleet.job(job_id).state for job_id in good} == {JobState.DONE}
     assert {fleet.worker_row(worker).state for worker in workers} == {"ready"}
+
+
+def test_a_pool_whose_model_never_loads_ends_honestly(
+    make_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    fleet = make_fleet(SPOOL_UNWELL_RETRY_SECONDS="0.3", SPOOL_MODEL_GRACE_SECONDS="3")
+    models = "plain=load-fails,rare=plain"
+    worker = fleet.start(SPOOL_MODELS=models, state="")
+    recording = write_wav(tmp_path / "a.wav", speechlike(3))
+    jobs = [fleet.submit(recording) for _ in range(12)]
+    other = fleet.submit(recording, "rare")
+    until(lambda: fleet.worker_row(worker).state == "unwell", "the worker is out")
+    assert not fleet.ended(jobs), "it may pass"
+    until(lambda: fleet.ended(jobs), "all jobs ended")
+    for job in map(fleet.job, jobs):
+        assert (job.state, job.error_code) == (JobState.FAILED, "model_unreadable")
+        assert "No worker of the pool cpu could load the model" in (job.error_message or "")
+    assert fleet.job(other).state is not JobState.FAILED, "its model is not at fault"
+    assert drained(worker) == 0
 
 
 def test_a_pool_of_one_ends_honestly(make_fleet: Callable[..., Fleet], tmp_path: Path) -> None:

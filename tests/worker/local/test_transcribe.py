@@ -168,8 +168,8 @@ def test_alternatives_and_lattices_come_beside_the_contracts_keys(speech: list[P
     [
         (("--alternatives", 2), "greedy decoder knows one path"),
         (("--lattice", "json"), "greedy decoder knows one path"),
-        (("--decoder", "beam", "--prune", 3), "ask for one by --lattice"),
-        (("--decoder", "beam", "--lattice", "json", "--format", "srt"), "goes into the JSON"),
+        (("--decoder", "beam", "--prune", 3), "--prune needs --lattice"),
+        (("--decoder", "beam", "--lattice", "json", "--format", "srt"), "needs --format json"),
     ],
 )
 def test_a_lattice_that_cannot_be_is_refused(

@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from spool.domain.transcript import Word
-from worker.decode.attention.rules import NoRules
+from worker.models.attention.rules import NoRules
 from worker.models.base import (
     BatchCost,
     Capabilities,
@@ -20,7 +20,17 @@ from worker.models.base import (
     TokenSpan,
     refuse_unsupported,
 )
-from worker.models.base_attention import Prompt, Question, Reading, TokenTimes, Verdict, Window
+from worker.models.base_attention import (
+    EndRule,
+    HeardWindow,
+    Prompt,
+    Question,
+    Reading,
+    TimedText,
+    TokenTimes,
+    Verdict,
+    Window,
+)
 from worker.models.registry import FAMILIES, ModelFiles
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
@@ -81,21 +91,14 @@ class SpellingHead:
     def join(self, states: Sequence[Any]) -> Any:
         return [row for state in states for row in state]
 
-    def align(
-        self, encoded: Sequence[Any], tokens: Sequence[Sequence[int]], languages: Any = None
-    ) -> list[TokenTimes | None]:
-        return [
-            TokenTimes(np.arange(len(text) + 1, dtype=np.float32) / 10, np.ones(len(text), np.float32))
-            for text in tokens
-        ]
-
 
 class ToyModel:
     """The smallest `AttentionModel` there is."""
 
     def __init__(self, name: str) -> None:
         self.info = ModelInfo(name, "0" * 64, ("attention",), 0.1, chunking=CAPABILITIES.chunking)  # type: ignore[arg-type]
-        self.capabilities, self.tokenizer, self.window_frames = CAPABILITIES, Letters(), 120
+        self.capabilities, self.tokenizer = CAPABILITIES, Letters()
+        self.end_rule, self.aligner = EndRule((END,)), None
         self.heads: Mapping[str, Any] = {"attention": SpellingHead()}
         self.rules = NoRules(len(Letters.pieces))
 
@@ -119,11 +122,19 @@ class ToyModel:
     def judge(self, window: Window, readings: Sequence[Reading], question: Any, samples: Any) -> Verdict:
         return Verdict("kept", readings[0].tokens)
 
-    def words(self, tokens: Sequence[int], times: TokenTimes, language: str | None) -> list[Word]:
-        return [
-            Word(text=span.text, start=times.starts[span.first], end=times.starts[span.last], confidence=1.0)
+    def frames_in(self, samples: int) -> int:
+        return 120
+
+    def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
+        return [self._timed(each.tokens) for each in windows]
+
+    def _timed(self, tokens: Sequence[int]) -> TimedText:
+        starts = np.arange(len(tokens) + 1, dtype=np.float32) / 10
+        words = tuple(
+            Word(text=span.text, start=starts[span.first], end=starts[span.last], confidence=1.0)
             for span in self.tokenizer.words(tokens)
-        ]
+        )
+        return TimedText(TokenTimes(starts, np.ones(len(tokens), np.float32)), words)
 
 
 class ToyFamily:

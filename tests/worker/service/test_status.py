@@ -32,7 +32,7 @@ def sqlite(sqlite_url: str) -> Iterator[Database]:
 
 def test_a_worker_that_never_was(ask: Ask) -> None:
     said = ask()
-    assert (said.exit_code, said.stdout) == (1, "mini: no worker of this name has ever started\n")
+    assert (said.exit_code, said.stdout) == (1, "mini: no worker of this name has been started\n")
     assert json.loads(ask("--json").stdout) is None
 
 

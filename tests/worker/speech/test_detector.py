@@ -33,6 +33,8 @@ def test_blocks_of_any_size_give_the_same(detector: SpeechDetector, size: int) -
     np.testing.assert_allclose(probabilities[:97], golden()["probabilities"][:97], rtol=0, atol=TOLERANCE)
     (alone,) = detector.probabilities([samples])
     np.testing.assert_allclose(probabilities, alone, rtol=0, atol=1e-6)
+    at_once, _ = detector.follow([samples])
+    np.testing.assert_array_equal(probabilities, at_once)  # to the bit: chunks are cut by them
 
 
 def test_recordings_of_a_batch_do_not_disturb_each_other(detector: SpeechDetector) -> None:

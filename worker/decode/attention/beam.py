@@ -36,6 +36,34 @@ class BeamSettings:
         """How many finished hypotheses end an utterance's search."""
         return round(self.beam * self.patience)
 
+    @property
+    def candidates(self) -> int:
+        """The best tokens of each hypothesis that are looked at: one more than the beam, as one may end."""
+        return self.beam + 1 if self.beam > 1 or self.wanted > 1 else 1
+
+    @property
+    def overrun(self) -> int:
+        """Tokens beyond an utterance's limit."""
+        return 0
+
+    def start(self, limits: Sequence[int], prompts: Sequence[int]) -> "BeamState":  # noqa: ARG002 - lengths do not count
+        """As `start_beams`."""
+        return start_beams(limits, self)
+
+    def join(self, states: Sequence["BeamState"]) -> "BeamState":
+        """As `join_beams`."""
+        return join_beams(states)
+
+    def advance(
+        self, state: "BeamState", tokens: mx.array, scores: mx.array, eos: int
+    ) -> tuple["BeamState", mx.array, mx.array]:
+        """As `advance_beams`."""
+        return advance_beams(state, tokens, scores, eos, self)
+
+    def collect(self, state: "BeamState", utterance: int) -> "Outcome":
+        """As `collect`, best first."""
+        return Outcome(tuple(rank(collect(state, utterance, self), self)))
+
     def rank(self, score: float, tokens: int) -> float:
         """What hypotheses are ordered by, highest first; the end is not counted among the tokens."""
         if self.length_penalty is None:
@@ -123,7 +151,7 @@ def advance_beams(
     total = state.scores[:, :, None] + scores
     flat_scores, flat_tokens = total.reshape(count, -1), tokens.reshape(count, -1)
     # Stable by the order of hypotheses, then of their candidates.
-    order = _descending(flat_scores)
+    order = descending(flat_scores)
     ranked_scores = mx.take_along_axis(flat_scores, order, axis=1)
     ranked_tokens = mx.take_along_axis(flat_tokens, order, axis=1)
     ranked_parents = (order // width).astype(mx.int32)
@@ -152,7 +180,7 @@ def advance_beams(
     return state, parents, next_tokens
 
 
-def _descending(scores: mx.array) -> mx.array:
+def descending(scores: mx.array) -> mx.array:
     """Indices that sort [B, C] from the highest, equals in their order."""
     ahead = scores[:, None, :] > scores[:, :, None]
     equal_before = (scores[:, None, :] == scores[:, :, None]) & mx.tril(
@@ -199,6 +227,15 @@ class Found:
     tokens: tuple[int, ...]
     score: float
     ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An utterance's hypotheses as its search orders them, and which of them is its answer; none where its
+    numbers were none."""
+
+    hypotheses: tuple[Found, ...]
+    answer: int = 0
 
 
 def collect(state: BeamState, utterance: int, settings: BeamSettings) -> list[Found]:

@@ -7,22 +7,13 @@ Knows an `AttentionHead`, rules on logits and the beam; knows neither audio nor 
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.attention.beam import (
-    BeamSettings,
-    BeamState,
-    Found,
-    advance_beams,
-    collect,
-    join_beams,
-    rank,
-    start_beams,
-)
+from worker.decode.attention.beam import Found, Outcome
 from worker.models.base_attention import AttentionHead, LogitsRules, RuleState
 
 # The host asks a GPU only now and then who has ended: an answer stops what is under way.
@@ -34,20 +25,62 @@ WORTH_A_CHANGE = 0.25
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """One utterance. encoded: what the family's encoder gave. prompt: at least one token. options: whatever
-    the family's rules read."""
+    the family's rules read. limit: the most tokens of its answer, None for what the search allows."""
 
     key: Hashable
     encoded: Any
     prompt: tuple[int, ...]
     options: Any = None
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """An utterance's hypotheses, best first; none where the model's numbers were not finite."""
+    """An utterance's hypotheses as its search orders them, and which of them is the answer; none where the
+    model's numbers were not finite."""
 
     key: Hashable
     hypotheses: tuple[Found, ...]
+    answer: int = 0
+
+
+class Beams(Protocol):
+    """One way to search, with its parameters. The state is arrays, the utterances first."""
+
+    @property
+    def beam(self) -> int:
+        """Hypotheses of an utterance; 1 is greedy."""
+
+    @property
+    def candidates(self) -> int:
+        """The best tokens of each hypothesis that it looks at."""
+
+    @property
+    def max_new_tokens(self) -> int:
+        """The longest answer, end included."""
+
+    @property
+    def overrun(self) -> int:
+        """Tokens that it takes beyond a request's limit."""
+
+    def start(self, limits: Sequence[int], prompts: Sequence[int]) -> Any:  # noqa: ANN401 - its own
+        """A state of as many utterances as limits, the steps that each may take; prompts: their lengths."""
+
+    def join(self, states: Sequence[Any]) -> Any:  # noqa: ANN401
+        """The utterances of several states, in order."""
+
+    def advance(
+        self,
+        state: Any,  # noqa: ANN401
+        tokens: mx.array,
+        scores: mx.array,
+        eos: int,
+    ) -> tuple[Any, mx.array, mx.array]:
+        """One step: the best tokens and their scores [B, K, candidates] -> the state, and for the next beam
+        its parents and tokens, int32 [B, K]."""
+
+    def collect(self, state: Any, utterance: int) -> Outcome:  # noqa: ANN401
+        """The hypotheses of an utterance that is done."""
 
 
 @dataclass(slots=True)
@@ -57,7 +90,7 @@ class _Live:
     requests: list[SearchRequest]
     kv: Any
     rules: RuleState
-    beams: BeamState
+    beams: Any
     tokens: mx.array  # int32 [B, K], fed next
     answered: list[bool]
     taken: NDArray[np.int32]  # steps of each, so that the device need not be asked
@@ -67,7 +100,7 @@ class AttentionSearch:
     """Searches utterances as they come, at most `width` of them at a time."""
 
     def __init__(
-        self, head: AttentionHead[Any], rules: LogitsRules, settings: BeamSettings, width: int = 32
+        self, head: AttentionHead[Any], rules: LogitsRules, settings: Beams, width: int = 32
     ) -> None:
         self.head, self.rules, self.settings = head, rules, settings
         self.width = width
@@ -100,13 +133,13 @@ class AttentionSearch:
             return []
         count, beam = len(live.requests), self.settings.beam
         logits, live.kv = self.head.step(live.tokens, live.kv)
-        candidates = beam + 1 if beam > 1 or self.settings.wanted > 1 else 1
+        candidates = self.settings.candidates
         tokens, scores = self.rules.best(logits, live.rules, candidates)
         shape = (count, beam, candidates)
         live.taken += 1
         live.beams.grow(int(live.taken.max()))
-        live.beams, parents, live.tokens = advance_beams(
-            live.beams, tokens.reshape(shape), scores.reshape(shape), self.head.eos, self.settings
+        live.beams, parents, live.tokens = self.settings.advance(
+            live.beams, tokens.reshape(shape), scores.reshape(shape), self.head.eos
         )
         if beam > 1:
             live.kv = self.head.reorder(live.kv, parents)
@@ -150,14 +183,19 @@ class AttentionSearch:
         kv = self.head.start([request.encoded for request in requests], prompts, beam)
         # A sequence ends with its context; the prompt's own tokens stand in it.
         limits = [
-            min(self.settings.max_new_tokens, self.head.max_tokens - len(prompt) + 1) for prompt in prompts
+            min(
+                self.settings.max_new_tokens,
+                self.head.max_tokens - len(request.prompt) + 1,
+                self.head.max_tokens if request.limit is None else request.limit + self.settings.overrun,
+            )
+            for request in requests
         ]
         last = mx.array([[prompt[-1]] * beam for prompt in prompts], mx.int32)
         return _Live(
             list(requests),
             kv,
             self.rules.start([request.options for request in requests], beam),
-            start_beams(limits, self.settings),
+            self.settings.start(limits, [len(prompt) for prompt in prompts]),
             last,
             [False] * len(requests),
             np.zeros(len(requests), np.int32),
@@ -168,7 +206,7 @@ class AttentionSearch:
             first.requests + second.requests,
             self.head.join([first.kv, second.kv]),
             {name: mx.concatenate([value, second.rules[name]]) for name, value in first.rules.items()},
-            join_beams([first.beams, second.beams]),
+            self.settings.join([first.beams, second.beams]),
             mx.concatenate([first.tokens, second.tokens]),
             first.answered + second.answered,
             np.concatenate([first.taken, second.taken]),
@@ -182,8 +220,9 @@ class AttentionSearch:
         for row in np.flatnonzero(done).tolist():
             if not live.answered[row]:
                 live.answered[row] = True
-                hypotheses = rank(collect(live.beams, row, self.settings), self.settings)
-                answers.append(SearchAnswer(live.requests[row].key, tuple(hypotheses)))
+                outcome = self.settings.collect(live.beams, row)
+                key = live.requests[row].key
+                answers.append(SearchAnswer(key, outcome.hypotheses, outcome.answer))
         left = live.answered.count(False)
         if left == 0 or len(live.requests) - left >= max(1.0, len(live.requests) * WORTH_A_CHANGE):
             self._drop_answered()

@@ -6,24 +6,29 @@ Windows of one utterance change nothing in another's. Knows no family and no eng
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
-from worker.decode.attention.beam import BeamSettings, Found
-from worker.decode.attention.loop import AttentionSearch, SearchRequest
+from spool.errors import InvalidRequest
+from worker.decode.alignment.aligner import AlignedWord, align_texts
+from worker.decode.attention.beam import BeamSettings
+from worker.decode.attention.kept import KeptBeam
+from worker.decode.attention.loop import AttentionSearch, Beams, SearchAnswer, SearchRequest
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.words import CONFIDENCE_DIGITS, DIGITS
-from worker.models.base import PreparedRequest
+from worker.models.base import PreparedRequest, TokenSpan
 from worker.models.base_attention import (
     SAMPLE_RATE,
     AttentionModel,
+    HeardWindow,
     Question,
     Reading,
+    TimedText,
     TokenTimes,
     Window,
 )
@@ -43,7 +48,7 @@ class _Kept:
     durations: tuple[int, ...]
     confidences: tuple[float, ...]
     words: tuple[Word, ...]
-    others: tuple[Found, ...] = ()
+    answers: SearchAnswer
 
 
 @dataclass(slots=True)
@@ -53,21 +58,21 @@ class _Utterance:
     samples: Samples
     request: PreparedRequest
     language: str | None = None
-    windows: int = 0
+    frames: int = 0
     kept: list[_Kept] = field(default_factory=list)
     broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A window of a round, what the encoder gave for it, and the answers to its prompts, best first."""
+    """A window of a round, what the encoder gave for it, and the answers to its prompts."""
 
     utterance: _Utterance
     window: Window
     samples: Samples
     encoded: Any
     question: Question
-    answers: tuple[tuple[Found, ...], ...]
+    answers: tuple[SearchAnswer, ...]
 
 
 def compression_ratio(text: str) -> float:
@@ -87,35 +92,46 @@ def read_utterances(
     An utterance's tokens are text alone, unless its request is for a single window. Raises InvalidRequest
     where the model cannot do what is asked, AudioTooLong where an utterance is longer than a window.
     """
-    settings = _settings(options)
+    settings = beams_of(model, options)
     utterances = [
         _Utterance(row, model.prepare(request.speech)) for row, request in zip(samples, requests, strict=True)
     ]
     waiting = [(each, Window(0, len(each.samples))) for each in utterances]
     while waiting:
         again: list[tuple[_Utterance, Window]] = []
-        heard: list[tuple[_Asked, tuple[int, ...], Found]] = []
+        heard: list[tuple[_Asked, tuple[int, ...], int]] = []
         for asked in _ask(model, waiting, settings):
-            if not all(asked.answers):
+            if not all(answer.hypotheses for answer in asked.answers):
                 asked.utterance.broken = True
                 continue
             tokens, best, windows = _judged(model, asked)
             again += [(asked.utterance, window) for window in windows]
             if best is not None:
                 heard.append((asked, tokens, best))
-        _keep(model, heard, options.nbest)
+        _keep(model, heard)
         waiting = again
     return [_answer(model, each, options.nbest) for each in utterances]
 
 
-def _settings(options: SearchOptions) -> BeamSettings:
-    if options.decoder == "greedy":
-        return BeamSettings()
+def beams_of(model: AttentionModel, options: SearchOptions) -> Beams:
+    """The search that these options and the model's rule of ending ask for. Raises InvalidRequest."""
+    beam = options.beam if options.decoder == "beam" else 1
+    if not model.end_rule.kept:
+        return BeamSettings() if beam == 1 and options.decoder == "greedy" else _set_aside(options)
+    if options.patience != 1.0:
+        raise InvalidRequest(
+            f"patience: {model.info.name} searches until all hypotheses have ended; leave it at 1"
+        )
+    overrun = int(options.decoder == "beam")  # NeMo's beams take one token more than its greedy search
+    return KeptBeam(model.end_rule.ends, beam, options.length_penalty or 0.0, overrun)
+
+
+def _set_aside(options: SearchOptions) -> BeamSettings:
     return BeamSettings(options.beam, options.patience, options.length_penalty)
 
 
 def _ask(
-    model: AttentionModel, waiting: Sequence[tuple[_Utterance, Window]], settings: BeamSettings
+    model: AttentionModel, waiting: Sequence[tuple[_Utterance, Window]], settings: Beams
 ) -> list[_Asked]:
     """One round: every window encoded once and asked all its prompts."""
     waiting = [(each, window) for each, window in waiting if window.stop - window.start >= SHORTEST_SAMPLES]
@@ -127,26 +143,26 @@ def _ask(
         encoded, [each.request for each, _ in waiting], [each.language for each, _ in waiting]
     )
     requests = [
-        SearchRequest((row, place), encoded[row], prompt.tokens, prompt.options)
+        SearchRequest((row, place), encoded[row], prompt.tokens, prompt.options, prompt.limit)
         for row, question in enumerate(questions)
         for place, prompt in enumerate(question.prompts)
     ]
     search = AttentionSearch(model.heads["attention"], model.rules, settings)
-    hypotheses = {answer.key: answer.hypotheses for answer in search.run(requests)}
+    found = {answer.key: answer for answer in search.run(requests)}
     asked = []
     for row, ((each, window), question) in enumerate(zip(waiting, questions, strict=True)):
         each.language = question.language
-        each.windows += 1
-        answers = tuple(hypotheses[row, place] for place in range(len(question.prompts)))
+        each.frames += model.frames_in(len(pieces[row]))
+        answers = tuple(found[row, place] for place in range(len(question.prompts)))
         asked.append(_Asked(each, window, pieces[row], encoded[row], question, answers))
     return asked
 
 
-def _judged(model: AttentionModel, asked: _Asked) -> tuple[tuple[int, ...], Found | None, tuple[Window, ...]]:
-    """The tokens that are kept of a window, the hypothesis that they come from, and what is asked again."""
-    bests = [answers[0] for answers in asked.answers]
+def _judged(model: AttentionModel, asked: _Asked) -> tuple[tuple[int, ...], int | None, tuple[Window, ...]]:
+    """The tokens that are kept of a window, which prompt's answer they come from, and what is asked again."""
+    bests = [answer.hypotheses[answer.answer] for answer in asked.answers]
     if asked.utterance.request.options.single:
-        return bests[0].tokens, bests[0], ()
+        return bests[0].tokens, 0, ()
     readings = []
     for prompt, best in zip(asked.question.prompts, bests, strict=True):
         text = model.tokenizer.decode([token for token in best.tokens if model.is_text(token)])
@@ -156,39 +172,91 @@ def _judged(model: AttentionModel, asked: _Asked) -> tuple[tuple[int, ...], Foun
     verdict = model.judge(asked.window, readings, asked.question, asked.samples)
     if not verdict.kept:
         return (), None, verdict.again
-    chosen = next(best for best in bests if best.tokens[: len(verdict.kept)] == verdict.kept)
-    return verdict.kept, chosen, verdict.again
+    # Tokens that begin no answer are what a family made of its only one.
+    chosen = (at for at, best in enumerate(bests) if best.tokens[: len(verdict.kept)] == verdict.kept)
+    return verdict.kept, next(chosen, 0), verdict.again
 
 
-def _keep(model: AttentionModel, heard: Sequence[tuple[_Asked, tuple[int, ...], Found]], nbest: int) -> None:
+def _keep(model: AttentionModel, heard: Sequence[tuple[_Asked, tuple[int, ...], int]]) -> None:
     """Find out when the tokens were spoken, and leave them with their utterances."""
-    texts = [tuple(token for token in tokens if model.is_text(token)) for _, tokens, _ in heard]
-    times = model.heads["attention"].align(
-        [asked.encoded for asked, *_ in heard], texts, [asked.question.language for asked, *_ in heard]
-    )
-    for (asked, tokens, best), text, when in zip(heard, texts, times, strict=True):
-        utterance, window = asked.utterance, asked.window
-        when = when or _even_times(len(text), window.seconds)
-        words = model.words(text, when, asked.question.language) if text else []
+    windows = [
+        HeardWindow(
+            asked.window, asked.encoded, asked.question.prompts[place], tokens, asked.question.language
+        )
+        for asked, tokens, place in heard
+    ]
+    timed = _with_words(model, windows, model.time(windows), [asked.samples for asked, *_ in heard])
+    for (asked, tokens, place), each in zip(heard, timed, strict=True):
+        utterance, window, answers = asked.utterance, asked.window, asked.answers[place]
+        text = tuple(token for token in tokens if model.is_text(token))
         single = utterance.request.options.single
-        starts, lengths, shares = _columns(model, tokens if single else text, when, window)
-        others = next(answers for answers in asked.answers if answers[0] is best)[1:] if nbest > 1 else ()
+        starts, lengths, shares = _columns(model, tokens if single else text, each.times, window)
         kept = _Kept(
             window,
             tokens if single else text,
-            best.score,
+            answers.hypotheses[answers.answer].score,
             starts,
             lengths,
             shares,
-            tuple(_moved(word, window, len(utterance.samples)) for word in words),
-            others,
+            tuple(_moved(word, window, len(utterance.samples)) for word in each.words or ()),
+            answers,
         )
         utterance.kept.append(kept)
 
 
-def _even_times(tokens: int, seconds: float) -> TokenTimes:
-    """Where nothing can be told of times: the tokens side by side."""
-    return TokenTimes(np.linspace(0, seconds, tokens + 1, dtype=np.float32), np.zeros(tokens, np.float32))
+def _with_words(
+    model: AttentionModel,
+    windows: Sequence[HeardWindow],
+    timed: Sequence[TimedText],
+    samples: Sequence[Samples],
+) -> list[TimedText]:
+    """The words of those windows that the family could not tell: by its aligner where it has one, else side
+    by side."""
+    answers = list(timed)
+    for index, (window, each) in enumerate(zip(windows, timed, strict=True)):
+        if each.words is not None:
+            continue
+        text = [token for token in window.tokens if model.is_text(token)]
+        spans = model.tokenizer.words(text, window.language)
+        aligned: tuple[AlignedWord, ...] | None = None
+        if model.aligner is not None:
+            spelled = " ".join(span.text for span in spans)
+            (aligned,) = align_texts(model.aligner, [samples[index]], [spelled])
+        if aligned is not None and len(aligned) == len(spans):
+            answers[index] = _by_aligner(each.times, spans, aligned)
+        else:
+            starts, shares = each.times.starts, each.times.probabilities
+            ends = [(float(starts[span.first]), float(starts[span.last])) for span in spans]
+            answers[index] = TimedText(each.times, _words(spans, ends, shares))
+    return answers
+
+
+def _by_aligner(times: TokenTimes, spans: Sequence[TokenSpan], aligned: Sequence[AlignedWord]) -> TimedText:
+    """The words in the aligner's seconds; their tokens share a word's time evenly."""
+    starts = np.full(len(times.starts), aligned[-1].end if aligned else times.starts[-1], np.float32)
+    for span, word in zip(spans, aligned, strict=True):
+        starts[span.first : span.last] = np.linspace(word.start, word.end, span.last - span.first, False)
+    # Tokens that are in no word stand where the next one begins.
+    for at in range(len(starts) - 2, -1, -1):
+        if not any(span.first <= at < span.last for span in spans):
+            starts[at] = starts[at + 1]
+    ends = [(word.start, word.end) for word in aligned]
+    return TimedText(TokenTimes(starts, times.probabilities), _words(spans, ends, times.probabilities))
+
+
+def _words(
+    spans: Sequence[TokenSpan], seconds: Sequence[tuple[float, float]], shares: NDArray[np.float32]
+) -> tuple[Word, ...]:
+    """The words with their start and end; as sure as the least probable of their tokens."""
+    return tuple(
+        Word(
+            text=span.text,
+            start=start,
+            end=end,
+            confidence=float(shares[span.first : span.last].min(initial=1.0)),
+        )
+        for span, (start, end) in zip(spans, seconds, strict=True)
+    )
 
 
 def _columns(
@@ -221,9 +289,8 @@ def _moved(word: Word, window: Window, samples: int) -> Word:
 
 
 def _answer(model: AttentionModel, utterance: _Utterance, nbest: int) -> Answer:
-    frames = utterance.windows * model.window_frames
     if utterance.broken:
-        return Answer((), None, frames=frames)
+        return Answer((), None, frames=utterance.frames)
     kept = sorted(utterance.kept, key=lambda each: each.window.start)
     best = Hypothesis(
         tokens=tuple(token for each in kept for token in each.tokens),
@@ -232,14 +299,24 @@ def _answer(model: AttentionModel, utterance: _Utterance, nbest: int) -> Answer:
         durations=tuple(length for each in kept for length in each.durations),
         confidences=tuple(share for each in kept for share in each.confidences),
     )
-    others: list[Hypothesis] = []
-    if len(kept) == 1:
-        text_alone = not utterance.request.options.single
-        scores: dict[tuple[int, ...], float] = {}
-        for found in kept[0].others:
-            tokens = tuple(token for token in found.tokens if not text_alone or model.is_text(token))
-            if tokens != best.tokens:  # answers that differ in their times alone are one
-                scores.setdefault(tokens, found.score)
-        others = [Hypothesis(tokens, score, (), ()) for tokens, score in scores.items()]
     words = tuple(word for each in kept for word in each.words)
-    return Answer((best, *others)[:nbest], None, words, frames, utterance.language)
+    answer = Answer((best,), None, words, utterance.frames, utterance.language)
+    if utterance.request.options.single and kept:
+        answers = kept[0].answers
+        listed = [Hypothesis(found.tokens, found.score, (), ()) for found in answers.hypotheses]
+        listed[answers.answer] = best
+        text = model.tokenizer.decode(best.tokens)
+        return replace(answer, hypotheses=tuple(listed)[:nbest], text=text)
+    return replace(answer, hypotheses=(best, *_others(model, kept, best))[:nbest])
+
+
+def _others(model: AttentionModel, kept: Sequence[_Kept], best: Hypothesis) -> list[Hypothesis]:
+    """What else was found, where one window is all: answers that differ in their times alone are one."""
+    if len(kept) != 1:
+        return []
+    scores: dict[tuple[int, ...], float] = {}
+    for found in kept[0].answers.hypotheses:
+        tokens = tuple(token for token in found.tokens if model.is_text(token))
+        if tokens != best.tokens:
+            scores.setdefault(tokens, found.score)
+    return [Hypothesis(tokens, score, (), ()) for tokens, score in scores.items()]

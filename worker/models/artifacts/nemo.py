@@ -234,21 +234,36 @@ class NemoArchive:
 
 
 @contextmanager
-def open_nemo(path: Path) -> Iterator[NemoArchive]:
-    """Opens a `.nemo`, compressed or not. Raises ModelUnreadable naming the file and the cause."""
+def open_nemo(path: Path, part: str = "") -> Iterator[NemoArchive]:
+    """Opens a `.nemo`, compressed or not. part: what stands before the names of a second model's files in
+    it. Raises ModelUnreadable naming the file and the cause."""
+    config = part + CONFIG_NAME
     with ExitStack() as stack:
         try:
             archive = stack.enter_context(tarfile.open(path, "r:*"))
-            weights = stack.enter_context(_weights_file(archive, path))
+            weights = stack.enter_context(_weights_file(archive, path, part + WEIGHTS_NAME))
             files = _small_files(archive)
-            if CONFIG_NAME not in files:
-                raise ModelUnreadable(f"it holds no {CONFIG_NAME}")
-            opened = NemoArchive(files[CONFIG_NAME], files, TorchCheckpoint(weights, str(path)))
+            if config not in files:
+                raise ModelUnreadable(f"it holds no {config}")
+            opened = NemoArchive(files[config], files, TorchCheckpoint(weights, str(path)))
         except ModelUnreadable as cause:
             raise ModelUnreadable(f"{path}: {cause.message}") from cause
         except BROKEN as cause:
             raise ModelUnreadable(f"{path}: not a readable .nemo file: {cause}") from cause
         yield opened
+
+
+def read_nemo_config(path: Path) -> bytes | None:
+    """The configuration's text of a `.nemo`; None where it is none, or is broken."""
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for name, member in _members(archive):
+                if name == CONFIG_NAME and member.size <= SMALL_MEMBER_BYTES_MAX:
+                    file = archive.extractfile(member)
+                    return file.read() if file else None
+    except (ModelUnreadable, *BROKEN):
+        pass
+    return None
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
@@ -264,7 +279,7 @@ def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
 def _small_files(archive: tarfile.TarFile) -> dict[str, bytes]:
     files = {}
     for name, member in _members(archive):
-        if name == CONFIG_NAME or name.endswith(TOKENIZER_SUFFIX):
+        if name.endswith((CONFIG_NAME, TOKENIZER_SUFFIX)):
             if member.size > SMALL_MEMBER_BYTES_MAX:
                 raise ModelUnreadable(f"{name} has {member.size} bytes, more than {SMALL_MEMBER_BYTES_MAX}")
             file = archive.extractfile(member)
@@ -273,19 +288,19 @@ def _small_files(archive: tarfile.TarFile) -> dict[str, bytes]:
 
 
 @contextmanager
-def _weights_file(archive: tarfile.TarFile, path: Path) -> Iterator[IO[bytes]]:
+def _weights_file(archive: tarfile.TarFile, path: Path, weights: str) -> Iterator[IO[bytes]]:
     """The weights as a seekable file: in place, or copied to a nameless one where the archive is
     compressed."""
-    member = next((member for name, member in _members(archive) if name == WEIGHTS_NAME), None)
+    member = next((member for name, member in _members(archive) if name == weights), None)
     source = archive.extractfile(member) if member else None
     if member is None or source is None:
-        raise ModelUnreadable(f"it holds no {WEIGHTS_NAME}")
+        raise ModelUnreadable(f"it holds no {weights}")
     if isinstance(archive.fileobj, io.BufferedReader):
         yield source
         return
     limit = EXPANSION_MAX * path.stat().st_size
     if member.size > limit:
-        raise ModelUnreadable(f"{WEIGHTS_NAME} expands to {member.size} bytes, more than a model does")
+        raise ModelUnreadable(f"{weights} expands to {member.size} bytes, more than a model does")
     with tempfile.TemporaryFile() as copy:
         while block := source.read(COPY_BYTES):
             copy.write(block)

@@ -95,6 +95,11 @@ class ConformerEncoder(nn.Module):
         mask = valid if self._config.is_local else self._attention_mask(valid)
         return valid[:, :, None], AttentionContext(mask, mx.array(counts), self._window())
 
+    @property
+    def width(self) -> int:
+        """d_model."""
+        return self._config.d_model
+
     def fold(self, dtype: mx.Dtype) -> None:
         """Fixes every layer's filters of inference; called once, after the weights are in."""
         self.pre_encode.fold()

@@ -6,7 +6,7 @@ implement is refused with an error that names it. Reads no weights.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -137,6 +137,7 @@ CONFIG_BYTES_MAX = 16 << 20
 SIZE_MAX = 1 << 16  # of any one dimension: beyond it a configuration is broken, not large
 
 Section = TypeVar("Section", PreprocessorConfig, EncoderConfig)
+Config = TypeVar("Config")
 
 
 def read_config(path: Path) -> ModelConfig:
@@ -151,7 +152,12 @@ def read_config(path: Path) -> ModelConfig:
 
 
 def parse_config(raw: bytes, name: str) -> ModelConfig:
-    """Parses the text of a configuration; JSON is tried first, then YAML (safe loader: data alone)."""
+    """Parses the text of a configuration."""
+    return built_config(raw, name, model_config)
+
+
+def parse_tree(raw: bytes, name: str) -> Mapping[str, Any]:
+    """The sections of a configuration; JSON is tried first, then YAML (safe loader: data alone)."""
     if len(raw) > CONFIG_BYTES_MAX:
         raise ModelUnreadable(f"{name}: a configuration of {len(raw)} bytes is no model's configuration")
     try:
@@ -160,8 +166,15 @@ def parse_config(raw: bytes, name: str) -> ModelConfig:
         raise ModelUnreadable(f"{name}: not a readable configuration: {cause}") from cause
     if not isinstance(tree, Mapping):
         raise ModelUnreadable(f"{name}: a model's configuration is a mapping, this is not")
+    return tree
+
+
+def built_config(raw: bytes, name: str, build: Callable[[Mapping[str, Any]], Config]) -> Config:
+    """What `build` makes of a configuration's sections. Raises ModelUnreadable naming the file and the
+    cause."""
+    tree = parse_tree(raw, name)
     try:
-        return model_config(tree)
+        return build(tree)
     except ModelUnreadable as cause:
         raise ModelUnreadable(f"{name}: {cause.message}") from cause
     except (TypeError, ValueError, KeyError, AttributeError) as cause:
@@ -176,7 +189,7 @@ def model_config(tree: Mapping[str, Any]) -> ModelConfig:
     for section in ("preprocessor", "encoder", "decoder"):
         if not isinstance(tree.get(section), Mapping):
             raise ModelUnreadable(f"the configuration has no section `{section}`")
-    preprocessor, encoder = _preprocessor(tree["preprocessor"]), _encoder(tree["encoder"])
+    preprocessor, encoder = parse_preprocessor(tree["preprocessor"]), parse_encoder(tree["encoder"])
     is_transducer = isinstance(tree.get("joint"), Mapping)
     return ModelConfig(
         preprocessor=preprocessor,
@@ -194,7 +207,8 @@ def _section(kind: type[Section], tree: Mapping[str, Any]) -> Section:
     return kind(**{key: value for key, value in tree.items() if key in known})
 
 
-def _preprocessor(tree: Mapping[str, Any]) -> PreprocessorConfig:
+def parse_preprocessor(tree: Mapping[str, Any]) -> PreprocessorConfig:
+    """The section `preprocessor`. Raises ModelUnreadable for what is not computed."""
     values = dict(tree)
     rate = int(values.get("sample_rate", SUPPORTED_SAMPLE_RATE))
     for seconds, samples in (("window_size", "n_window_size"), ("window_stride", "n_window_stride")):
@@ -207,38 +221,39 @@ def _preprocessor(tree: Mapping[str, Any]) -> PreprocessorConfig:
         raise ModelUnreadable(f"log_zero_guard_value `{guard}` is not supported, only a number is")
     config = _section(PreprocessorConfig, values)
     for name in ("features", "win_length", "hop_length", "fft_length"):
-        _size(f"preprocessor.{name}", getattr(config, name))
+        require_size(f"preprocessor.{name}", getattr(config, name))
     if config.win_length > config.fft_length:
         raise ModelUnreadable(
             f"preprocessor: a window of {config.win_length} samples does not fit an FFT of "
             f"{config.fft_length}"
         )
-    _only("preprocessor.sample_rate", config.sample_rate, SUPPORTED_SAMPLE_RATE)
-    _only("preprocessor.normalize", config.normalize, "per_feature", "all_features", None)
-    _only("preprocessor.window", config.window, "hann")
-    _only("preprocessor.mel_norm", config.mel_norm, "slaney")
-    _only("preprocessor.exact_pad", bool(tree.get("exact_pad", False)), False)
-    _only("preprocessor.frame_splicing", config.frame_splicing, 1)
-    _only("preprocessor.log", config.log, True)
-    _only("preprocessor.log_zero_guard_type", config.log_zero_guard_type, "add", "clamp")
+    require("preprocessor.sample_rate", config.sample_rate, SUPPORTED_SAMPLE_RATE)
+    require("preprocessor.normalize", config.normalize, "per_feature", "all_features", None)
+    require("preprocessor.window", config.window, "hann")
+    require("preprocessor.mel_norm", config.mel_norm, "slaney")
+    require("preprocessor.exact_pad", bool(tree.get("exact_pad", False)), False)
+    require("preprocessor.frame_splicing", config.frame_splicing, 1)
+    require("preprocessor.log", config.log, True)
+    require("preprocessor.log_zero_guard_type", config.log_zero_guard_type, "add", "clamp")
     return config
 
 
-def _encoder(tree: Mapping[str, Any]) -> EncoderConfig:
+def parse_encoder(tree: Mapping[str, Any]) -> EncoderConfig:
+    """The section `encoder`. Raises ModelUnreadable for what is not computed."""
     values = dict(tree)
     values["att_context_size"] = _context(values.get("att_context_size"))
     values["conv_context_size"] = _padding(values.get("conv_context_size"), values)
     config = _section(EncoderConfig, values)
-    _only("encoder.subsampling", config.subsampling, "dw_striding")
-    _only("encoder.self_attention_model", config.self_attention_model, "rel_pos", "rel_pos_local_attn")
-    _only("encoder.att_context_style", config.att_context_style, "regular", "chunked_limited")
-    _only("encoder.conv_norm_type", config.conv_norm_type, "batch_norm", "layer_norm")
-    _only("encoder.global_tokens", config.global_tokens, 0)
-    _only("encoder.reduction", config.reduction, None)
-    _only("encoder.feat_out", config.feat_out, -1, config.d_model)
-    _only("encoder.subsampling_factor", config.subsampling_factor, 2, 4, 8, 16)
+    require("encoder.subsampling", config.subsampling, "dw_striding")
+    require("encoder.self_attention_model", config.self_attention_model, "rel_pos", "rel_pos_local_attn")
+    require("encoder.att_context_style", config.att_context_style, "regular", "chunked_limited")
+    require("encoder.conv_norm_type", config.conv_norm_type, "batch_norm", "layer_norm")
+    require("encoder.global_tokens", config.global_tokens, 0)
+    require("encoder.reduction", config.reduction, None)
+    require("encoder.feat_out", config.feat_out, -1, config.d_model)
+    require("encoder.subsampling_factor", config.subsampling_factor, 2, 4, 8, 16)
     for name in ("feat_in", "n_layers", "d_model", "n_heads", "ff_expansion_factor", "conv_kernel_size"):
-        _size(f"encoder.{name}", getattr(config, name))
+        require_size(f"encoder.{name}", getattr(config, name))
     if config.d_model % config.n_heads:
         raise ModelUnreadable(f"encoder.d_model {config.d_model} is no multiple of n_heads {config.n_heads}")
     if config.is_local and min(config.att_context_size) < 1:
@@ -275,14 +290,14 @@ def _padding(value: object, encoder: Mapping[str, Any]) -> tuple[int, int] | Non
 
 
 def _prediction(tree: Mapping[str, Any]) -> PredictionConfig:
-    _only("decoder.normalization_mode", tree.get("normalization_mode"), None)
-    _only("decoder.blank_as_pad", tree.get("blank_as_pad", True), True)
+    require("decoder.normalization_mode", tree.get("normalization_mode"), None)
+    require("decoder.blank_as_pad", tree.get("blank_as_pad", True), True)
     network = tree["prednet"]
-    hidden = _size("decoder.prednet.pred_hidden", network["pred_hidden"])
-    _only("decoder.prednet.rnn_hidden_size", network.get("rnn_hidden_size") or hidden, hidden, -1)
+    hidden = require_size("decoder.prednet.pred_hidden", network["pred_hidden"])
+    require("decoder.prednet.rnn_hidden_size", network.get("rnn_hidden_size") or hidden, hidden, -1)
     return PredictionConfig(
         pred_hidden=hidden,
-        pred_rnn_layers=_size("decoder.prednet.pred_rnn_layers", network.get("pred_rnn_layers", 1)),
+        pred_rnn_layers=require_size("decoder.prednet.pred_rnn_layers", network.get("pred_rnn_layers", 1)),
     )
 
 
@@ -295,9 +310,9 @@ def _joint(tree: Mapping[str, Any]) -> JointConfig:
     if extra and (not durations or len(durations) != extra):
         raise ModelUnreadable(f"the joint has {extra} duration outputs, the configuration names {durations}")
     network = joint["jointnet"]
-    _only("joint.jointnet.activation", network.get("activation", "relu"), "relu", "sigmoid", "tanh")
+    require("joint.jointnet.activation", network.get("activation", "relu"), "relu", "sigmoid", "tanh")
     return JointConfig(
-        joint_hidden=_size("joint.jointnet.joint_hidden", network["joint_hidden"]),
+        joint_hidden=require_size("joint.jointnet.joint_hidden", network["joint_hidden"]),
         activation=str(network.get("activation", "relu")),
         durations=tuple(int(duration) for duration in durations or ()) if extra else (),
     )
@@ -312,13 +327,15 @@ def _vocabulary(tree: Mapping[str, Any]) -> tuple[str, ...] | None:
     return None
 
 
-def _only(name: str, value: object, *allowed: object) -> None:
+def require(name: str, value: object, *allowed: object) -> None:
+    """Raises ModelUnreadable, naming the setting, where its value is none of those allowed."""
     if value not in allowed:
         choices = " or ".join(repr(choice) for choice in allowed)
         raise ModelUnreadable(f"{name} is {value!r}; this engine computes {choices}")
 
 
-def _size(name: str, value: object) -> int:
+def require_size(name: str, value: object) -> int:
+    """The value, a size of at least 1. Raises ModelUnreadable, naming the setting."""
     if type(value) is not int or not 1 <= value <= SIZE_MAX:
         raise ModelUnreadable(f"{name} is {value!r}, not a size of 1 to {SIZE_MAX}")
     return value

@@ -18,7 +18,7 @@ from worker.models.artifacts.nemo import open_nemo
 from worker.models.artifacts.safetensors import Weights, read_tensors
 from worker.models.features import FeatureExtractor, Float32
 from worker.models.heads.transducer import Transducer
-from worker.models.nemo.config import ModelConfig, parse_config, read_config
+from worker.models.nemo.config import ModelConfig, PreprocessorConfig, parse_config, read_config
 from worker.models.nemo.model import NemoModel, Network
 from worker.models.tokenizer import Tokenizer
 from worker.models.weights import Shape, default_dtype, install
@@ -45,7 +45,7 @@ class Nemo:
         kind = dtype or default_dtype()
         if files.path.is_dir():
             return _load_folder(files.path, kind, files.name)
-        return _load_archive(files.path, kind)
+        return load_archive(files.path, kind)
 
 
 def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> NemoModel:
@@ -57,35 +57,41 @@ def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> NemoModel:
     tokenizer = _tokenizer(config, str(folder), Tokenizer.from_file(pieces) if pieces else None)
     weights = folder / WEIGHTS_NAME
     model = _build(config, tokenizer, read_tensors(weights), dtype, name, weights)
-    model.files["config"] = _sha256(config_path)
+    model.files["config"] = sha256_of(config_path)
     if pieces is not None:
-        model.files["tokenizer"] = _sha256(pieces)
+        model.files["tokenizer"] = sha256_of(pieces)
     return model
 
 
-def _load_archive(path: Path, dtype: mx.Dtype) -> NemoModel:
-    with open_nemo(path) as archive:
-        config = parse_config(archive.config, f"{path}: model_config.yaml")
+def load_archive(path: Path, dtype: mx.Dtype, part: str = "", sha256: str | None = None) -> NemoModel:
+    """The model of a `.nemo`, or a second one in it, whose files' names begin with `part`. sha256: of the
+    file, where it is known. Raises ModelUnreadable, WeightsMismatch."""
+    with open_nemo(path, part) as archive:
+        config = parse_config(archive.config, f"{path}: {part}model_config.yaml")
         named = config.tokenizer.get("model_path")
         stored = archive.tokenizer(named if isinstance(named, str) else None)
         pieces = Tokenizer.from_bytes(stored[1], f"{path}: {stored[0]}") if stored else None
         tokenizer = _tokenizer(config, str(path), pieces)
-        return _build(config, tokenizer, archive.weights, dtype, path.stem, path)
+        return _build(config, tokenizer, archive.weights, dtype, path.stem, path, sha256)
 
 
 def _build(
-    config: ModelConfig, tokenizer: Tokenizer, weights: Weights, dtype: mx.Dtype, name: str, path: Path
+    config: ModelConfig,
+    tokenizer: Tokenizer,
+    weights: Weights,
+    dtype: mx.Dtype,
+    name: str,
+    path: Path,
+    sha256: str | None = None,
 ) -> NemoModel:
     network = Network(config, tokenizer.vocabulary_size)
     install(network, weights.shapes, weights.read, dtype, str(path))
     network.encoder.fold(dtype)
     network.eval()
     mx.eval(network.parameters())
-    front_end = config.preprocessor
-    filters = _front_end(FILTERS_NAME, weights, (front_end.features, front_end.fft_length // 2 + 1))
-    window = _front_end(WINDOW_NAME, weights, (front_end.win_length,))
-    features = FeatureExtractor(front_end, filters, window)
-    model = NemoModel(config, network, tokenizer, features, name=name, sha256=_sha256(path), dtype=dtype)
+    features = feature_extractor(config.preprocessor, weights)
+    sha256 = sha256 or sha256_of(path)
+    model = NemoModel(config, network, tokenizer, features, name=name, sha256=sha256, dtype=dtype)
     _compile_kernels(model)
     return model
 
@@ -100,6 +106,12 @@ def _compile_kernels(model: NemoModel) -> None:
     for head in model.heads.values():
         if isinstance(head, Transducer):
             mx.eval(head.start(1))
+
+
+def feature_extractor(config: PreprocessorConfig, weights: Weights) -> FeatureExtractor:
+    """The front end, with the checkpoint's own filters and window where it holds them."""
+    filters = _front_end(FILTERS_NAME, weights, (config.features, config.fft_length // 2 + 1))
+    return FeatureExtractor(config, filters, _front_end(WINDOW_NAME, weights, (config.win_length,)))
 
 
 def _front_end(name: str, weights: Weights, shape: Shape) -> Float32 | None:
@@ -127,6 +139,7 @@ def _tokenizer(config: ModelConfig, name: str, pieces: Tokenizer | None) -> Toke
     return pieces
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,7 +4,6 @@ Knows nothing of files (`load`) nor of search (`worker.decode`). A model belongs
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import mlx.core as mx
@@ -23,6 +22,7 @@ from worker.models.base import (
     refuse_unsupported,
 )
 from worker.models.conformer.encoder import ConformerEncoder
+from worker.models.conformer.frames import BYTES_A_FRAME, Encoded, FrameEncoder
 from worker.models.features import FeatureExtractor
 from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
@@ -48,18 +48,6 @@ class Network(nn.Module):
             self.decoder = CtcDecoder(d_model, vocabulary_size)
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """Encoder frames of a batch: [B, T, d_model] in the model's dtype, zero past each utterance's length, and
-    the lengths, [B] int32."""
-
-    frames: mx.array
-    lengths: NDArray[np.int32]
-
-
-BYTES_A_FRAME = 40_000
-"""A feature frame costs 20 kB on its way through the largest encoder in float32
-(`ops.bench.engine.memory_a_frame`); MLX's cache of buffers keeps about as much again."""
 FRAME_OPTIONS = frozenset({"language_model", "phrases", "alternatives", "lattice"})
 
 
@@ -85,6 +73,7 @@ class NemoModel:
         self.dtype = dtype
         self.network = network
         self.front_end = features
+        self.frames = FrameEncoder(features, network.encoder, dtype)
 
     @cached_property
     def heads(self) -> Mapping[HeadName, Transducer | CtcHead]:
@@ -168,26 +157,16 @@ class NemoModel:
 
     def frames_of(self, samples: int) -> int:
         """How many encoder frames that many samples give."""
-        return self.network.encoder.pre_encode.frames_of(self.front_end.frames_of(samples))
+        return self.frames.frames_of(samples)
 
     def features(self, samples: Sequence[NDArray[np.float32]]) -> tuple[mx.array, NDArray[np.int32]]:
-        """Normalised log-mel of a batch, [B, T, mels] float32 padded with zeros, and lengths [B] (samples //
-        hop)."""
-        rows = [self.front_end(np.asarray(row, np.float32)) for row in samples]
-        lengths = np.array([row.shape[0] for row in rows], np.int32)
-        longest = int(lengths.max(initial=0))
-        padded = [mx.pad(row, [(0, longest - row.shape[0]), (0, 0)]) for row in rows]
-        return mx.stack(padded), lengths
+        """As `FrameEncoder.features`."""
+        return self.frames.features(samples)
 
     def encode(self, samples: Sequence[NDArray[np.float32]]) -> Encoded:
-        """Utterances of any lengths, each [N] float32 at 16 kHz in -1 ... 1. An utterance too short for a
-        frame has length 0. An empty batch gives an empty result."""
-        if not samples or max(self.frames_of(len(row)) for row in samples) == 0:
-            frames = mx.zeros((len(samples), 0, self.config.encoder.d_model), dtype=self.dtype)
-            return Encoded(frames, np.zeros(len(samples), np.int32))
-        return self.encode_features(*self.features(samples))
+        """As `FrameEncoder.encode`."""
+        return self.frames.encode(samples)
 
     def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> Encoded:
-        """What `features` gave, encoded."""
-        frames, counts = self.network.encoder(features.astype(self.dtype), lengths)
-        return Encoded(frames, counts)
+        """As `FrameEncoder.encode_features`."""
+        return self.frames.encode_features(features, lengths)

@@ -49,8 +49,8 @@ class WhisperHead(AttentionDecoder):
         languages: Sequence[str | None] | None = None,
         task: str = "transcribe",
     ) -> list[TokenTimes | None]:
-        """As `AttentionHead.align`; tokens are text alone, `languages` those of the prompts (default
-        English)."""
+        """When each text token of each utterance was spoken, asked in its language (default English); None
+        where nothing can be told."""
         spoken = languages or [None] * len(encoded)
         prompts = [self.ids.prompt(language or "en", task, timestamps=False) for language in spoken]
         usable = [index for index, text in enumerate(tokens) if text and encoded[index].length >= FRAMES_MIN]

@@ -25,7 +25,17 @@ from worker.models.base import (
     SpeechOptions,
     refuse_unsupported,
 )
-from worker.models.base_attention import Prompt, Question, Reading, TokenTimes, Verdict, Window
+from worker.models.base_attention import (
+    EndRule,
+    HeardWindow,
+    Prompt,
+    Question,
+    Reading,
+    TimedText,
+    TokenTimes,
+    Verdict,
+    Window,
+)
 from worker.models.whisper.artifacts import WhisperArtifacts, is_whisper_folder, open_folder
 from worker.models.whisper.config import (
     ENCODER_FRAMES,
@@ -70,7 +80,8 @@ class WhisperModel:
         self.head = WhisperHead(self.dims, artifacts.tensors, dtype, self.settings.alignment_heads)
         self.rules = WhisperRules(self.ids, self.settings)
         self.heads: Mapping[HeadName, WhisperHead] = {"attention": self.head}
-        self.window_frames = ENCODER_FRAMES
+        self.end_rule = EndRule((self.ids.eot,))
+        self.aligner = None
         self.capabilities = Capabilities(
             decoders=frozenset({"greedy", "beam"}),
             languages=frozenset(LANGUAGE_CODES[: self.ids.languages] if self.ids.multilingual else ["en"]),
@@ -125,6 +136,10 @@ class WhisperModel:
             encoded += [EncodedWindow(batch, index) for index in range(len(part))]
         return encoded
 
+    def frames_in(self, samples: int) -> int:  # noqa: ARG002 - a window is a window
+        """As `AttentionModel.frames_in`."""
+        return ENCODER_FRAMES
+
     def cost(self, samples: int, beam: int = 1) -> BatchCost:  # noqa: ARG002 - a window is a window
         """As `SpeechModel.cost`: cross keys and values, those of the hypotheses of both prompts, and the
         encoder's hidden states with their widening."""
@@ -178,8 +193,21 @@ class WhisperModel:
         """As `AttentionModel.judge`."""
         return judge(window, readings, question.no_speech, samples, self.ids)
 
-    def words(self, tokens: Sequence[int], times: TokenTimes, language: str | None) -> list[Word]:
-        """As `AttentionModel.words`."""
+    def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
+        """As `AttentionModel.time`: by the cross attention."""
+        texts = [[token for token in each.tokens if self.is_text(token)] for each in windows]
+        times = self.head.align(
+            [each.encoded for each in windows], texts, [each.language for each in windows]
+        )
+        timed = []
+        for each, text, spoken in zip(windows, texts, times, strict=True):
+            spoken = spoken or TokenTimes.even(np.zeros(len(text), np.float32), each.window.seconds)
+            timed.append(TimedText(spoken, tuple(self._words(text, spoken, each.language))))
+        return timed
+
+    def _words(self, tokens: Sequence[int], times: TokenTimes, language: str | None) -> list[Word]:
+        if not tokens:
+            return []
         timed = timed_words(self.tokenizer.words(tokens, language), times)
         return [
             Word(text=text, start=word.start, end=max(word.start, word.end), confidence=word.probability)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.models.attention.windows import HALVED_SECONDS_MIN, ROUNDS_MAX, halves, repeats_itself
 from worker.models.base_attention import Reading, Verdict, Window
 from worker.models.whisper.config import (
     MAX_NEW_TOKENS,
@@ -21,15 +22,10 @@ from worker.models.whisper.config import (
     SpecialTokens,
 )
 
-ROUNDS_MAX = 4  # beyond the first
-COMPRESSION_MAX = 2.4  # above it a text is a loop (Radford et al. 2022, 4.5)
 TAIL_SECONDS = 1.0  # a shorter rest is not asked again
 CLOSED_SECONDS_MIN = 0.2  # a time that closes nothing does not move a window on
-HALVED_SECONDS_MIN = 4.0
 # Words by which the mode with times must be ahead: read to the end, the one without has fewer of them wrong.
 TIMED_LEAD = 1.5
-LEVEL_SECONDS = 0.3
-MIDDLE = (0.3, 0.7)
 
 
 def judge(
@@ -50,9 +46,7 @@ def judge(
     if not sound:
         if window.round >= ROUNDS_MAX or window.seconds <= HALVED_SECONDS_MIN:
             return Verdict("lost")
-        cut = window.start + quietest(samples)
-        halves = (Window(window.start, cut, window.round + 1), Window(cut, window.stop, window.round + 1))
-        return Verdict("divided", again=halves)
+        return Verdict("divided", again=halves(window, samples))
     best = max(sound, key=lambda reading: reading.words - TIMED_LEAD * reading.timestamps)
     if not best.timestamps or window.round >= ROUNDS_MAX:
         return Verdict("kept", best.tokens)
@@ -65,8 +59,7 @@ def judge(
 
 def is_loop(reading: Reading) -> bool:
     """Whether an answer repeats itself or never ended."""
-    endless = not reading.ended or len(reading.tokens) >= MAX_NEW_TOKENS - 1
-    return endless or reading.compression > COMPRESSION_MAX
+    return repeats_itself(reading) or len(reading.tokens) >= MAX_NEW_TOKENS - 1
 
 
 def closed(tokens: Sequence[int], ids: SpecialTokens) -> tuple[tuple[int, ...], float]:
@@ -78,14 +71,3 @@ def closed(tokens: Sequence[int], ids: SpecialTokens) -> tuple[tuple[int, ...], 
     # Two times in a row: the second opens a segment that was not read.
     opened = last > 0 and tokens[last - 1] >= ids.time
     return tuple(tokens[: last if opened else last + 1]), (tokens[last] - ids.time) * TIME_STEP
-
-
-def quietest(samples: NDArray[np.float32]) -> int:
-    """The sample in the middle of a window around which 0.3 s are quietest, the first of equals."""
-    width = int(LEVEL_SECONDS * SAMPLE_RATE)
-    power = np.concatenate([np.zeros(1), np.cumsum(np.square(samples, dtype=np.float64))])
-    first, last = (int(len(samples) * share) for share in MIDDLE)
-    centres = np.arange(first, max(last, first + 1))
-    left = np.maximum(centres - width // 2, 0)
-    right = np.minimum(centres + width // 2, len(samples))
-    return int(centres[np.argmin(power[right] - power[left])])

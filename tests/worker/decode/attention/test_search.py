@@ -8,7 +8,7 @@ from tests.golden.whisper_reference import ReferenceRules, beam_search
 from tests.worker.models.whisper.fixtures import reference, tiny_model, windows
 from worker.decode.attention.beam import BeamSettings, advance_beams, collect, rank, start_beams
 from worker.decode.attention.loop import AttentionSearch, SearchAnswer, SearchRequest
-from worker.decode.attention.rules import NoRules
+from worker.models.attention.rules import NoRules
 from worker.models.whisper.rules import WhisperOptions
 
 MOST = 10

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from worker.models.attention.windows import quietest
 from worker.models.base_attention import Reading, Verdict, Window
 from worker.models.whisper.config import SAMPLE_RATE, SpecialTokens
-from worker.models.whisper.windows import closed, judge, quietest
+from worker.models.whisper.windows import closed, judge
 
 IDS = SpecialTokens(51864)
 T = IDS.time

@@ -11,6 +11,7 @@ class HalfOpenProxy:
     through a broken network does; `restore` lets new connections through."""
 
     def __init__(self, path: Path, target: Path) -> None:
+        self.folder = path.parent
         self.url = f"redis+socket://{path}"
         self.swallowed = 0
         self._target = str(target)

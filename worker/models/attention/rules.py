@@ -1,4 +1,4 @@
-"""What a search asks of a family's rules on logits, and the rules of a family that has none.
+"""The rules on logits of a family that has none.
 
 Rules keep a state for each hypothesis, as arrays [B, K, ...] that the search reorders, cuts and joins with
 its own. Knows no token by name.

@@ -1,0 +1,193 @@
+"""A machine that falls silent after any statement of any transaction holds up nobody else, on PostgreSQL.
+
+Each case runs one operation of a worker or an API process again and again; each time the process is frozen
+after another of its statements, with the transaction open, while others go on claiming and sweeping.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Connection, event, func, select
+
+from ops.testbed.rows import bill, chunk, claimed, queued, registered, reread
+from spool.domain.jobs import JobState
+from spool.domain.priority import Rules
+from spool.errors import StorageError
+from spool.settings import Settings
+from spool.store import Database
+from spool.store.chunks import save_chunk
+from spool.store.database import IDLE_IN_TRANSACTION_S
+from spool.store.queue import locks, outbox
+from spool.store.queue.leases import Claim, Outcome, finish_job
+from spool.store.queue.outbox import SweepLimits
+from spool.store.queue.scheduler import ClaimRequest, claim_next
+from spool.store.workers import heartbeat
+from spool.tables import jobs
+
+LEASE_SECONDS = 1.0
+BACK_SECONDS = 30.0 - (Settings().lease_seconds - LEASE_SECONDS)
+"""What is left of 30 s where the lease is as short as here."""
+CLAIMERS = 3
+LEAST_CLAIMS = 3 * CLAIMERS
+"""How often others have to come round while one is frozen: where they waited, each would end one claim."""
+OUTCOME = Outcome(60.0, "jobs/t.json", "0" * 64, 1.0, 12)
+
+Operation = Callable[[Connection, Claim], None]
+
+
+def _claim(tx: Connection, _: Claim) -> None:
+    assert isinstance(claim_next(tx, _request("frozen"), Rules()), Claim)
+
+
+def _chunk(tx: Connection, claim: Claim) -> None:
+    save_chunk(tx, claim, chunk(), bill(claim.worker_id))
+
+
+def _sweep(tx: Connection, claim: Claim) -> None:
+    assert locks.try_lock(tx, locks.SWEEP_LOCK, f"swp_{claim.job.id}", 0.1)
+    outbox.sweep(tx, SweepLimits())
+
+
+def _relay(tx: Connection, _: Claim) -> None:
+    hints = outbox.due_hints(tx, 10)
+    outbox.mark_sent(tx, hints)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "claim": _claim,
+    "chunk": _chunk,
+    "finish": lambda tx, claim: finish_job(tx, claim, OUTCOME),
+    "sweep": _sweep,
+    "relay": _relay,
+    "heartbeat": lambda tx, claim: heartbeat(tx, claim.worker_id, "ready", 0),
+}
+
+
+def _request(name: str) -> ClaimRequest:
+    return ClaimRequest(f"wrk_{name}", "cpu", name, LEASE_SECONDS, alone=False)
+
+
+class Freezer:
+    """A process of its own, as far as the database can see, that can be frozen after its nth statement."""
+
+    def __init__(self, url: str) -> None:
+        self.db = Database(url)
+        self.statements = 0
+        self.freeze_after = 0
+        self.waits: list[float] = []
+        """Of the others, as they end."""
+        self.claims_beside = 0
+        event.listen(self.db.engine, "after_cursor_execute", self._executed)
+
+    def _executed(self, *_: object) -> None:
+        self.statements += 1
+        if self.statements == self.freeze_after:
+            before = len(self.waits)
+            time.sleep(IDLE_IN_TRANSACTION_S + 0.5)
+            self.claims_beside = len(self.waits) - before
+
+    def freezes(self, operation: Operation, claim: Claim, after: int) -> bool:
+        """Run it and freeze after so many statements; False where it has fewer, and was committed."""
+        self.statements, self.freeze_after, error = 0, after, None
+        try:
+            with self.db.begin() as tx:
+                operation(tx, claim)
+        except StorageError as given_up:
+            error = given_up
+        assert (error is not None) == (self.statements >= after), "the server gives up a silent transaction"
+        return error is not None
+
+
+class Others:
+    """The rest of the fleet: workers that claim and finish, and a sweeper."""
+
+    def __init__(self, url: str) -> None:
+        self.db = Database(url)
+        self.waits: list[float] = []
+        self.errors: list[Exception] = []
+        self._stopping = threading.Event()
+        work = [lambda n=n: self._work(n) for n in range(CLAIMERS)]
+        self._threads = [threading.Thread(target=self._guarded, args=(one,)) for one in (*work, self._sweep)]
+
+    def __enter__(self) -> "Others":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        self.db.close()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            while not self._stopping.wait(0.01):
+                work()
+        except Exception as error:  # noqa: BLE001 - said by the test's own thread
+            self.errors.append(error)
+
+    def _work(self, number: int) -> None:
+        began = time.monotonic()
+        with self.db.begin() as tx:
+            claim = claim_next(tx, _request(f"w{number}"), Rules())
+        self.waits.append(time.monotonic() - began)
+        if isinstance(claim, Claim):
+            with self.db.begin() as tx:
+                finish_job(tx, claim, OUTCOME)
+
+    def _sweep(self) -> None:
+        with self.db.begin() as tx:
+            outbox.sweep(tx, SweepLimits())
+        self._stopping.wait(0.2)
+
+
+@pytest.fixture
+def freezer(postgres_url: str) -> Iterator[Freezer]:
+    freezer = Freezer(postgres_url)
+    yield freezer
+    freezer.db.close()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_nobody_waits_for_a_process_that_froze(name: str, freezer: Freezer, postgres_url: str) -> None:
+    operation, db = OPERATIONS[name], Database(postgres_url)
+    worker = registered(db)
+
+    def prepared() -> Claim:
+        for _ in range(20):
+            queued(db)
+        return claimed(db, worker_id=worker, lease=LEASE_SECONDS)
+
+    after, is_frozen = 0, True
+    while is_frozen:
+        after += 1
+        claim = prepared()
+        with Others(postgres_url) as others:
+            freezer.waits = others.waits
+            began = time.monotonic()
+            is_frozen = freezer.freezes(operation, claim, after)
+            while _is_held(db, claim):
+                assert time.monotonic() - began < BACK_SECONDS, f"the job of {name}, frozen after {after}"
+                time.sleep(0.1)
+        assert not others.errors, f"{name}, frozen after statement {after}: {others.errors}"
+        assert not is_frozen or freezer.claims_beside >= LEAST_CLAIMS, (
+            f"{name}, frozen after statement {after}"
+        )
+        p99 = sorted(others.waits)[int(0.99 * len(others.waits))]
+        print(f"{name}, frozen after {after}: {freezer.claims_beside} claims beside it, p99 {p99:.2f} s")
+    assert after > 1
+    with Others(postgres_url), db.read() as tx:
+        began = time.monotonic()
+        while tx.scalar(select(func.count()).where(jobs.c.state != JobState.DONE.value)):
+            assert time.monotonic() - began < BACK_SECONDS
+            time.sleep(0.1)
+    db.close()
+
+
+def _is_held(db: Database, claim: Claim) -> bool:
+    job = reread(db, claim.job.id)
+    return job.state is JobState.RUNNING and job.attempt == claim.attempt

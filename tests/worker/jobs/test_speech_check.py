@@ -1,0 +1,86 @@
+"""Words by what the detector heard: marked, dropped by whole segments, and how much of the speech has any."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from spool.domain.transcript import Word
+from tests.worker.speech.sounds import Floats, conversation, noise
+from worker.audio import SAMPLE_RATE
+from worker.jobs.speech_check import check_words
+from worker.speech.listener import SpeechListener, listeners
+
+
+def heard(*channels: Floats) -> list[SpeechListener]:
+    hearing = listeners(len(channels))
+    for listener, samples in zip(hearing, channels, strict=True):
+        listener.push(samples)
+        listener.finish()
+    return hearing
+
+
+def words(*starts: float, channel: int = 0) -> list[Word]:
+    return [Word(text=f"w{at:g}", start=at, end=at + 0.3, confidence=1.0, channel=channel) for at in starts]
+
+
+@pytest.fixture(scope="module")
+def talk() -> Floats:
+    """10 s of noise, then the conversation, which begins with a word."""
+    return np.concatenate([noise(10.0, 1e-3), conversation()[: 20 * SAMPLE_RATE]])
+
+
+def test_a_segment_of_doubtful_words_is_dropped_and_kept_apart(talk: Floats) -> None:
+    hearing = heard(talk)
+    loud = 10 + float(np.argmax(hearing[0].probabilities[313:] > 0.9)) * 0.032
+    spoken = [loud, loud + 0.4, loud + 0.8]
+    checked = check_words(words(2.0, 2.5, 6.0, *spoken), hearing)
+    assert [word.start for word in checked.words] == pytest.approx(spoken)
+    assert [(segment.first_word, segment.last_word) for segment in checked.segments] == [(0, 2)]
+    assert [(gone.text, gone.channel) for gone in checked.dropped] == [("w2 w2.5", 0), ("w6", 0)]
+    assert all(word.doubtful for gone in checked.dropped for word in gone.words)
+
+
+def test_a_doubtful_word_among_others_is_marked_and_kept(talk: Floats) -> None:
+    hearing = heard(talk)
+    loud = 10 + float(np.argmax(hearing[0].probabilities[313:] > 0.9)) * 0.032
+    checked = check_words(words(loud - 0.9, loud), hearing)
+    assert [word.doubtful for word in checked.words] == [True, False]
+    assert checked.dropped == ()
+    assert '"doubtful":true' in checked.words[0].model_dump_json()
+    assert "doubtful" not in checked.words[1].model_dump_json()
+
+
+def test_channels_are_judged_apart(talk: Floats) -> None:
+    hearing = heard(talk, noise(30.0, 0.03))
+    at = (11.5, 12.0, 13.0)
+    checked = check_words(words(*at) + words(*at, channel=1), hearing)
+    assert {word.channel for word in checked.words} == {0}
+    assert {gone.channel for gone in checked.dropped} == {1}
+    assert {span.channel for span in checked.spans} == {0, 1}
+    assert [span.label for span in checked.spans if span.channel] == ["no_speech"]
+
+
+def test_coverage_is_the_share_of_speech_that_has_words(talk: Floats) -> None:
+    hearing = heard(talk)
+    everywhere = words(*np.arange(10, 29.5, 0.4).tolist())
+    assert check_words(everywhere, hearing).coverage == 1.0
+    half = check_words([word for word in everywhere if word.start < 20], hearing).coverage
+    assert half is not None
+    assert 0.4 < half < 0.65
+    assert check_words([], hearing).coverage == 0.0
+    assert check_words([], heard(noise(10.0))).coverage is None
+
+
+def test_spans_cover_the_recording(talk: Floats) -> None:
+    spans = check_words([], heard(talk)).spans
+    assert spans[0].start == 0
+    assert spans[-1].end == len(talk) / SAMPLE_RATE
+    assert all(a.end == b.start for a, b in pairwise(spans))
+    assert {span.label for span in spans} == {"speech", "no_speech", "unclear"}
+
+
+def test_without_a_listener_nothing_is_said() -> None:
+    checked = check_words(words(1.0), [])
+    assert (checked.spans, checked.dropped, checked.coverage) == ((), (), None)
+    assert not checked.words[0].doubtful

@@ -1,0 +1,109 @@
+"""What the speech detector says of a recording's words: which are doubtful, which segments were invented and
+are dropped, and how much of the speech has words.
+
+Owns what becomes of the words; the rules and their thresholds are those of `worker.speech.guard`. Knows
+numbers and words; knows no engine and no store.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spool.domain.transcript import DroppedSegment, Segment, SpeechSpan, Word
+from worker.audio import SAMPLE_RATE
+from worker.segmentation.segments import segments_of
+from worker.speech.guard import covered_seconds, doubtful_words, invented_segments
+from worker.speech.listener import SpeechListener
+from worker.speech.spans import label_spans, speech_stretches
+
+_SHARE_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedWords:
+    """What is left of the words, their segments, and what the detector heard; `coverage` is None where it
+    heard no speech."""
+
+    words: tuple[Word, ...]
+    segments: tuple[Segment, ...]
+    dropped: tuple[DroppedSegment, ...] = ()
+    spans: tuple[SpeechSpan, ...] = ()
+    coverage: float | None = None
+
+
+def check_words(words: Sequence[Word], listeners: Sequence[SpeechListener]) -> CheckedWords:
+    """The words by what `listeners` (one for each channel, by its number) heard; as they are without any."""
+    segments = segments_of(words)
+    if not listeners:
+        return CheckedWords(tuple(words), tuple(segments))
+    marked = _marked(words, listeners)
+    ranges = [range(segment.first_word, segment.last_word + 1) for segment in segments]
+    invented = invented_segments([word.doubtful for word in marked], ranges)
+    dropped = [segment for segment, gone in zip(segments, invented, strict=True) if gone]
+    kept = [segment for segment, gone in zip(segments, invented, strict=True) if not gone]
+    left, moved = _without(marked, dropped)
+    return CheckedWords(
+        words=left,
+        segments=tuple(_moved(segment, moved) for segment in kept),
+        dropped=tuple(_dropped(segment, marked) for segment in dropped),
+        spans=_spans(listeners),
+        coverage=_coverage(left, listeners),
+    )
+
+
+def _marked(words: Sequence[Word], listeners: Sequence[SpeechListener]) -> list[Word]:
+    """The words in their order, the doubtful ones marked."""
+    marked = list(words)
+    for channel, listener in enumerate(listeners):
+        own = [index for index, word in enumerate(words) if word.channel == channel]
+        verdicts = doubtful_words([words[index] for index in own], listener.probabilities)
+        for index, doubtful in zip(own, verdicts, strict=True):
+            if doubtful:
+                marked[index] = words[index].model_copy(update={"doubtful": True})
+    return marked
+
+
+def _without(words: Sequence[Word], dropped: Sequence[Segment]) -> tuple[tuple[Word, ...], list[int]]:
+    """The words of no dropped segment, and for each of `words` how many are left before it."""
+    gone = {index for segment in dropped for index in range(segment.first_word, segment.last_word + 1)}
+    left: list[Word] = []
+    before = []
+    for index, word in enumerate(words):
+        before.append(len(left))
+        if index not in gone:
+            left.append(word)
+    return tuple(left), before
+
+
+def _moved(segment: Segment, moved: Sequence[int]) -> Segment:
+    places = {"first_word": moved[segment.first_word], "last_word": moved[segment.last_word]}
+    return segment.model_copy(update=places)
+
+
+def _dropped(segment: Segment, words: Sequence[Word]) -> DroppedSegment:
+    return DroppedSegment(
+        start=segment.start,
+        end=segment.end,
+        text=segment.text,
+        channel=segment.channel,
+        words=tuple(words[segment.first_word : segment.last_word + 1]),
+    )
+
+
+def _spans(listeners: Sequence[SpeechListener]) -> tuple[SpeechSpan, ...]:
+    return tuple(
+        SpeechSpan(
+            start=round(span.start, 3), end=round(span.end, 3), label=span.label.value, channel=channel
+        )
+        for channel, listener in enumerate(listeners)
+        for span in label_spans(listener.probabilities, listener.samples)
+    )
+
+
+def _coverage(words: Sequence[Word], listeners: Sequence[SpeechListener]) -> float | None:
+    """The share of all channels' detected speech that lies near a word of its channel."""
+    covered = total = 0.0
+    for channel, listener in enumerate(listeners):
+        stretches = speech_stretches(listener.probabilities, listener.samples)
+        total += sum(last - first for first, last in stretches) / SAMPLE_RATE
+        covered += covered_seconds([word for word in words if word.channel == channel], stretches)
+    return round(min(1.0, covered / total), _SHARE_DIGITS) if total else None

@@ -1,0 +1,63 @@
+"""What families share in judging the answers to a window: which of them loop, and where a window is halved.
+
+No clock and no chance; nothing of another window. Knows no family.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.models.base_attention import SAMPLE_RATE, Reading, Window
+
+ROUNDS_MAX = 4  # beyond the first
+COMPRESSION_MAX = 2.4  # above it a text is a loop (Radford et al. 2022, 4.5)
+HALVED_SECONDS_MIN = 4.0
+LEVEL_SECONDS = 0.3
+MIDDLE = (0.3, 0.7)
+RUN_MAX = 3  # an n-gram that is spoken more often in a row is a loop
+GRAM_MAX = 12
+
+
+def repeats_itself(reading: Reading) -> bool:
+    """Whether an answer never ended, or its text is a loop."""
+    return not reading.ended or reading.compression > COMPRESSION_MAX
+
+
+def cut_runs(tokens: tuple[int, ...]) -> tuple[int, ...]:
+    """The tokens with every run of one n-gram (n up to 12) that stands more than three times in a row cut to
+    once."""
+    kept: list[int] = []
+    at = 0
+    while at < len(tokens):
+        size, times = _longest_run(tokens, at)
+        kept += tokens[at : at + size]
+        at += size * times
+    return tuple(kept)
+
+
+def _longest_run(tokens: tuple[int, ...], at: int) -> tuple[int, int]:
+    """The n-gram at `at` whose run covers most, by its size, and how often it is to be passed over."""
+    best = (1, 1)
+    for size in range(1, GRAM_MAX + 1):
+        gram, times = tokens[at : at + size], 1
+        while tokens[at + size * times : at + size * (times + 1)] == gram:
+            times += 1
+        if times > RUN_MAX and size * times > best[0] * best[1]:
+            best = (size, times)
+    return best
+
+
+def halves(window: Window, samples: NDArray[np.float32]) -> tuple[Window, Window]:
+    """The two parts of a window of these samples, cut where it is quietest, for the next round."""
+    cut = window.start + quietest(samples)
+    return Window(window.start, cut, window.round + 1), Window(cut, window.stop, window.round + 1)
+
+
+def quietest(samples: NDArray[np.float32]) -> int:
+    """The sample in the middle of a window around which 0.3 s are quietest, the first of equals."""
+    width = int(LEVEL_SECONDS * SAMPLE_RATE)
+    power = np.concatenate([np.zeros(1), np.cumsum(np.square(samples, dtype=np.float64))])
+    first, last = (int(len(samples) * share) for share in MIDDLE)
+    centres = np.arange(first, max(last, first + 1))
+    left = np.maximum(centres - width // 2, 0)
+    right = np.minimum(centres + width // 2, len(samples))
+    return int(centres[np.argmin(power[right] - power[left])])

@@ -1,0 +1,131 @@
+"""The configuration of a Canary model, from NeMo's `model_config.yaml` (or the same as `config.json`).
+
+A setting that is not computed here is refused by its name. Reads no weights.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from spool.errors import ModelUnreadable
+from worker.models.nemo.config import (
+    EncoderConfig,
+    PreprocessorConfig,
+    built_config,
+    parse_encoder,
+    parse_preprocessor,
+    require,
+    require_size,
+)
+
+Format = Literal["canary", "canary2"]
+SECTIONS = ("preprocessor", "encoder", "transf_decoder", "head", "tokenizer")
+GENERATION_DELTA = 50
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderConfig:
+    """NeMo's transformer decoder: pre-norm, ReLU, fixed positions."""
+
+    hidden_size: int
+    inner_size: int
+    num_layers: int
+    num_attention_heads: int
+    max_sequence_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryConfig:
+    """One model. defaults: values of prompt slots. delta: how many more tokens than encoder frames an answer
+    may have with its prompt."""
+
+    preprocessor: PreprocessorConfig
+    encoder: EncoderConfig
+    decoder: DecoderConfig
+    prompt_format: Format
+    defaults: Mapping[str, str]
+    tokenizer: Mapping[str, Any]
+    delta: int = GENERATION_DELTA
+
+    @property
+    def frame_seconds(self) -> float:
+        """Seconds from one encoder frame to the next."""
+        return self.preprocessor.window_stride * self.encoder.subsampling_factor
+
+    @property
+    def is_projected(self) -> bool:
+        """Whether encoder frames are projected to the decoder's width."""
+        return self.encoder.d_model != self.decoder.hidden_size
+
+
+def is_canary(tree: Mapping[str, Any]) -> bool:
+    """Whether a configuration is one of NeMo's attention encoder-decoders."""
+    return isinstance(tree.get("transf_decoder"), Mapping) and isinstance(tree.get("encoder"), Mapping)
+
+
+def parse_canary(raw: bytes, name: str) -> CanaryConfig:
+    """Parses a configuration's text. Raises ModelUnreadable naming the file and the setting."""
+    return built_config(raw, name, canary_config)
+
+
+def canary_config(tree: Mapping[str, Any]) -> CanaryConfig:
+    """Builds the dataclasses from NeMo's tree. Raises ModelUnreadable for what is not computed."""
+    for section in SECTIONS:
+        if not isinstance(tree.get(section), Mapping):
+            raise ModelUnreadable(f"the configuration has no section `{section}`")
+    require("prompt_format", tree.get("prompt_format"), "canary", "canary2")
+    layers = (tree.get("transf_encoder") or {}).get("num_layers", 0)
+    require("transf_encoder.num_layers", layers, 0)
+    require("head.num_layers", tree["head"].get("num_layers", 1), 1)
+    require("head.log_softmax", tree["head"].get("log_softmax", True), True)
+    config = CanaryConfig(
+        preprocessor=parse_preprocessor(tree["preprocessor"]),
+        encoder=parse_encoder(tree["encoder"]),
+        decoder=_decoder(tree["transf_decoder"]),
+        prompt_format=tree["prompt_format"],
+        defaults=_defaults(tree.get("prompt_defaults")),
+        tokenizer=tree["tokenizer"],
+        delta=_delta(tree.get("decoding") or {}),
+    )
+    hidden = (tree.get("model_defaults") or {}).get("lm_dec_hidden", config.decoder.hidden_size)
+    require("model_defaults.lm_dec_hidden", hidden, config.decoder.hidden_size)
+    return config
+
+
+def _decoder(section: Mapping[str, Any]) -> DecoderConfig:
+    tree = section["config_dict"]
+    name = "transf_decoder.config_dict"
+    require(f"{name}.hidden_act", tree.get("hidden_act", "relu"), "relu")
+    require(f"{name}.pre_ln", tree.get("pre_ln", False), True)
+    require("transf_decoder.pre_ln_final_layer_norm", section.get("pre_ln_final_layer_norm", True), True)
+    require(f"{name}.learn_positional_encodings", tree.get("learn_positional_encodings", False), False)
+    require(f"{name}.num_token_types", tree.get("num_token_types", 0), 0)
+    sizes = {
+        key: require_size(f"{name}.{key}", tree[key])
+        for key in ("hidden_size", "inner_size", "num_layers", "num_attention_heads", "max_sequence_length")
+    }
+    config = DecoderConfig(**sizes)
+    if config.hidden_size % config.num_attention_heads:
+        raise ModelUnreadable(
+            f"{name}.hidden_size {config.hidden_size} is no multiple of num_attention_heads "
+            f"{config.num_attention_heads}"
+        )
+    return config
+
+
+def _defaults(turns: object) -> dict[str, str]:
+    """The slots of the user's turn."""
+    if not isinstance(turns, list):
+        return {}
+    for turn in turns:
+        if isinstance(turn, Mapping) and turn.get("role") == "user":
+            return {str(key): str(value or "") for key, value in (turn.get("slots") or {}).items()}
+    return {}
+
+
+def _delta(decoding: Mapping[str, Any]) -> int:
+    for section in ("beam", "greedy"):
+        value = (decoding.get(section) or {}).get("max_generation_delta")
+        if value is not None:
+            return require_size(f"decoding.{section}.max_generation_delta", value)
+    return GENERATION_DELTA

@@ -1,0 +1,141 @@
+"""Canary's decoder as the shared one: NeMo's tensors by name and shape, fused where one product does for
+several.
+
+NeMo divides queries and keys by the fourth root of a head's width each; here the query's weights are divided
+by its square root. The head's surplus rows, which round the vocabulary up to a multiple of 8, stay in.
+"""
+
+from collections.abc import Mapping
+
+import mlx.core as mx
+
+from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights
+from worker.models.attention.layers import CrossAttention, Linear, Mlp, Norm, SelfAttention
+from worker.models.canary.config import CanaryConfig
+from worker.models.weights import Shape
+
+TOP = "transf_decoder._embedding"
+LAYERS = "transf_decoder._decoder.layers"
+FINAL = "transf_decoder._decoder.final_layer_norm"
+HEAD = "log_softmax.mlp.layer0"
+PROJECTION = "encoder_decoder_proj"
+WAYS = ("query_net", "key_net", "value_net", "out_projection")
+ROUNDED_TO = 8
+
+
+def rounded_vocabulary(size: int) -> int:
+    """Rows of the head: the vocabulary rounded up to a multiple of 8."""
+    return -(-size // ROUNDED_TO) * ROUNDED_TO
+
+
+def expected_shapes(config: CanaryConfig, vocabulary: int) -> dict[str, Shape]:
+    """The tensors beside the encoder's, by their names in the file."""
+    decoder, rows = config.decoder, rounded_vocabulary(vocabulary)
+    width, inner = decoder.hidden_size, decoder.inner_size
+    shapes: dict[str, Shape] = {
+        f"{TOP}.token_embedding.weight": (rows, width),
+        f"{TOP}.position_embedding.pos_enc": (decoder.max_sequence_length, width),
+        f"{HEAD}.weight": (rows, width),
+        f"{HEAD}.bias": (rows,),
+    }
+    norms = [f"{TOP}.layer_norm", FINAL]
+    for layer in range(decoder.num_layers):
+        prefix = f"{LAYERS}.{layer}"
+        norms += [f"{prefix}.layer_norm_{number}" for number in (1, 2, 3)]
+        for block in ("first_sub_layer", "second_sub_layer"):
+            for way in WAYS:
+                shapes[f"{prefix}.{block}.{way}.weight"] = (width, width)
+                shapes[f"{prefix}.{block}.{way}.bias"] = (width,)
+        shapes[f"{prefix}.third_sub_layer.dense_in.weight"] = (inner, width)
+        shapes[f"{prefix}.third_sub_layer.dense_in.bias"] = (inner,)
+        shapes[f"{prefix}.third_sub_layer.dense_out.weight"] = (width, inner)
+        shapes[f"{prefix}.third_sub_layer.dense_out.bias"] = (width,)
+    for norm in norms:
+        shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = (width,)
+    if config.is_projected:
+        shapes[f"{PROJECTION}.weight"] = (width, config.encoder.d_model)
+        shapes[f"{PROJECTION}.bias"] = (width,)
+    return shapes
+
+
+class CanaryHead(AttentionDecoder):
+    """An `AttentionHead`, and the projection of encoder frames in front of it."""
+
+    def __init__(
+        self, config: CanaryConfig, tensors: Mapping[str, mx.array], dtype: mx.Dtype, eos: int
+    ) -> None:
+        """tensors: those of `expected_shapes`."""
+        source = _Tensors(tensors, config.decoder.hidden_size // config.decoder.num_attention_heads)
+        rows, table = tensors[f"{TOP}.token_embedding.weight"], tensors[f"{HEAD}.weight"]
+        tied = bool(mx.array_equal(rows, table))
+        weights = DecoderWeights(
+            # In 32 bit: logits in 16 tie, and a beam ranks by their differences.
+            table=mx.contiguous(table.astype(mx.float32).T),
+            positions=tensors[f"{TOP}.position_embedding.pos_enc"],
+            blocks=tuple(source.block(f"{LAYERS}.{layer}") for layer in range(config.decoder.num_layers)),
+            norm=source.norm(FINAL),
+            heads=config.decoder.num_attention_heads,
+            bias=tensors[f"{HEAD}.bias"].astype(mx.float32),
+            embedding=None if tied else rows,
+            embedding_norm=source.norm(f"{TOP}.layer_norm"),
+        )
+        super().__init__(weights, dtype, eos)
+        self.projection = source.linear(PROJECTION) if config.is_projected else None
+
+    @property
+    def parameters(self) -> list[mx.array]:
+        """Every array, to evaluate or to count."""
+        extra = [] if self.projection is None else [self.projection.weight, self.projection.bias]
+        return [*super().parameters, *extra]
+
+    def project(self, frames: mx.array) -> mx.array:
+        """Encoder frames [B, T, d_model] as the decoder attends to them, [B, T, d]."""
+        return frames if self.projection is None else self.projection(frames)
+
+
+class _Tensors:
+    """Blocks out of tensors by name."""
+
+    def __init__(self, tensors: Mapping[str, mx.array], head_width: int) -> None:
+        self._tensors, self._scale = tensors, head_width**-0.5
+
+    def linear(self, name: str) -> Linear:
+        return Linear(self._tensors[f"{name}.weight"], self._tensors[f"{name}.bias"])
+
+    def norm(self, name: str) -> Norm:
+        return Norm(self._tensors[f"{name}.weight"], self._tensors[f"{name}.bias"])
+
+    def query(self, name: str) -> Linear:
+        plain = self.linear(f"{name}.query_net")
+        return Linear(plain.weight * self._scale, plain.bias * self._scale)
+
+    def memory(self, name: str) -> Linear:
+        return _stacked(self.linear(f"{name}.key_net"), self.linear(f"{name}.value_net"))
+
+    def block(self, name: str) -> Block:
+        own, cross, inner = (f"{name}.{part}_sub_layer" for part in ("first", "second", "third"))
+        widen = self.linear(f"{inner}.dense_in")
+        return Block(
+            SelfAttention(
+                self.norm(f"{name}.layer_norm_1"),
+                _stacked(self.query(own), self.memory(own)),
+                self.linear(f"{own}.out_projection"),
+            ),
+            CrossAttention(
+                self.norm(f"{name}.layer_norm_2"),
+                self.query(cross),
+                self.memory(cross),
+                self.linear(f"{cross}.out_projection"),
+            ),
+            Mlp(
+                self.norm(f"{name}.layer_norm_3"),
+                widen.weight,
+                widen.bias,
+                self.linear(f"{inner}.dense_out"),
+                "relu",
+            ),
+        )
+
+
+def _stacked(first: Linear, second: Linear) -> Linear:
+    return Linear(mx.concatenate([first.weight, second.weight]), mx.concatenate([first.bias, second.bias]))

@@ -1,0 +1,142 @@
+"""Loads a Canary from a `.nemo` file, or from a folder that holds the same parts: `config.json` (or
+`model_config.yaml`), `model.safetensors` under NeMo's names, and the tokenizers that the configuration names.
+
+canary-1b-v2's archive holds a second model, a CTC recogniser over the same pieces, which aligns its text.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+from mlx import nn
+
+from spool.errors import ModelUnreadable
+from worker.models.artifacts.nemo import CONFIG_NAME, open_nemo, read_nemo_config
+from worker.models.artifacts.safetensors import Weights, read_tensors
+from worker.models.canary.config import CanaryConfig, is_canary, parse_canary
+from worker.models.canary.decoder import CanaryHead, expected_shapes
+from worker.models.canary.model import CanaryModel
+from worker.models.canary.tokenizer import CanaryTokenizer
+from worker.models.conformer.encoder import ConformerEncoder
+from worker.models.conformer.frames import FrameEncoder
+from worker.models.nemo.config import parse_tree
+from worker.models.nemo.load import (
+    CONFIG_NAMES,
+    WEIGHTS_NAME,
+    feature_extractor,
+    load_archive,
+    sha256_of,
+)
+from worker.models.nemo.model import NemoModel
+from worker.models.weights import default_dtype, install
+
+if TYPE_CHECKING:
+    from worker.models.registry import ModelFiles
+
+ALIGNER = "timestamps_asr_"
+ARCHIVE_SUFFIX = ".nemo"
+
+
+class Canary:
+    """The family of NeMo's attention encoder-decoders."""
+
+    def matches(self, files: "ModelFiles") -> bool:
+        """As `ModelFamily.matches`."""
+        if files.path.is_dir():
+            config = _config_file(files.path)
+            raw = config.read_bytes() if config is not None else None
+        else:
+            raw = read_nemo_config(files.path)
+        if raw is None:
+            return False
+        try:
+            return is_canary(parse_tree(raw, str(files.path)))
+        except ModelUnreadable:
+            return False
+
+    def load(self, files: "ModelFiles", dtype: mx.Dtype | None = None) -> CanaryModel:
+        """As `ModelFamily.load`."""
+        kind = dtype or default_dtype()
+        if files.path.is_dir():
+            return _load_folder(files.path, kind, files.name)
+        return _load_nemo(files.path, kind)
+
+
+class _Network(nn.Module):
+    """The part whose parameters are walked by name."""
+
+    def __init__(self, config: CanaryConfig) -> None:
+        super().__init__()
+        self.encoder = ConformerEncoder(config.encoder)
+
+
+def _config_file(folder: Path) -> Path | None:
+    return next((folder / known for known in CONFIG_NAMES if (folder / known).is_file()), None)
+
+
+def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> CanaryModel:
+    path = _config_file(folder)
+    assert path is not None
+    config = parse_canary(path.read_bytes(), str(path))
+
+    def read(model: str) -> bytes | None:
+        file = folder / Path(model).name
+        return file.read_bytes() if file.is_file() else None
+
+    tokenizer = _tokenizer(config, read, str(folder))
+    weights = folder / WEIGHTS_NAME
+    files = {"weights": sha256_of(weights) if weights.is_file() else "", "config": sha256_of(path)}
+    return _build(config, tokenizer, read_tensors(weights), dtype, name, str(weights), files)
+
+
+def _load_nemo(path: Path, dtype: mx.Dtype) -> CanaryModel:
+    sha256 = sha256_of(path)
+    with open_nemo(path) as archive:
+        config = parse_canary(archive.config, f"{path}: {CONFIG_NAME}")
+        tokenizer = _tokenizer(config, archive.files.get, str(path))
+        has_aligner = ALIGNER + CONFIG_NAME in archive.files
+        aligner = load_archive(path, dtype, ALIGNER, sha256) if has_aligner else None
+        if aligner is not None and aligner.ctc is None:
+            raise ModelUnreadable(f"{path}: {ALIGNER}{CONFIG_NAME} is of a model without a CTC head")
+        files = {"weights": sha256}
+        return _build(config, tokenizer, archive.weights, dtype, path.stem, str(path), files, aligner)
+
+
+def _build(
+    config: CanaryConfig,
+    tokenizer: CanaryTokenizer,
+    weights: Weights,
+    dtype: mx.Dtype,
+    name: str,
+    source: str,
+    files: Mapping[str, str],
+    aligner: NemoModel | None = None,
+) -> CanaryModel:
+    network = _Network(config)
+    shapes = expected_shapes(config, tokenizer.vocabulary_size)
+    tensors = install(network, weights.shapes, weights.read, dtype, source, shapes)
+    network.encoder.fold(dtype)
+    network.eval()
+    mx.eval(network.parameters())
+    head = CanaryHead(config, tensors, dtype, tokenizer.eos)
+    frames = FrameEncoder(feature_extractor(config.preprocessor, weights), network.encoder, dtype)
+    return CanaryModel(config, frames, head, tokenizer, name=name, files=files, aligner=aligner)
+
+
+def _tokenizer(config: CanaryConfig, read: Callable[[str], bytes | None], source: str) -> CanaryTokenizer:
+    """The tokenizers that the configuration names, in its order."""
+    section: Mapping[str, Any] = config.tokenizer
+    if section.get("type") == "agg":
+        named = {str(key): part.get("model_path") for key, part in section["langs"].items()}
+    else:
+        named = {"": section.get("model_path")}
+    models = {}
+    for language, stored in named.items():
+        file = str(stored or "").removeprefix("nemo:")
+        model = read(file) if file else None
+        if model is None:
+            where = f"tokenizer.langs.{language}" if language else "tokenizer"
+            raise ModelUnreadable(f"{source}: {where}.model_path names {file or 'nothing'}, which is missing")
+        models[language] = model
+    return CanaryTokenizer(models, source)

@@ -1,0 +1,62 @@
+"""From samples of a batch of utterances to encoder frames: log-mel and the FastConformer behind it.
+
+Knows neither labels nor files.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.models.conformer.encoder import ConformerEncoder
+from worker.models.features import FeatureExtractor
+
+BYTES_A_FRAME = 40_000
+"""A feature frame costs 20 kB on its way through the largest encoder in float32
+(`ops.bench.engine.memory_a_frame`); MLX's cache of buffers keeps about as much again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Encoder frames of a batch: [B, T, d_model] in the model's dtype, zero past each utterance's length, and
+    the lengths, [B] int32."""
+
+    frames: mx.array
+    lengths: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameEncoder:
+    """Front end and encoder of one model, which computes in `dtype`."""
+
+    front_end: FeatureExtractor
+    encoder: ConformerEncoder
+    dtype: mx.Dtype
+
+    def frames_of(self, samples: int) -> int:
+        """How many encoder frames that many samples give."""
+        return self.encoder.pre_encode.frames_of(self.front_end.frames_of(samples))
+
+    def features(self, samples: Sequence[NDArray[np.float32]]) -> tuple[mx.array, NDArray[np.int32]]:
+        """Normalised log-mel of a batch, [B, T, mels] float32 padded with zeros, and lengths [B] (samples //
+        hop)."""
+        rows = [self.front_end(np.asarray(row, np.float32)) for row in samples]
+        lengths = np.array([row.shape[0] for row in rows], np.int32)
+        longest = int(lengths.max(initial=0))
+        padded = [mx.pad(row, [(0, longest - row.shape[0]), (0, 0)]) for row in rows]
+        return mx.stack(padded), lengths
+
+    def encode(self, samples: Sequence[NDArray[np.float32]]) -> Encoded:
+        """Utterances of any lengths, each [N] float32 at 16 kHz in -1 ... 1. An utterance too short for a
+        frame has length 0. An empty batch gives an empty result."""
+        if not samples or max(self.frames_of(len(row)) for row in samples) == 0:
+            frames = mx.zeros((len(samples), 0, self.encoder.width), dtype=self.dtype)
+            return Encoded(frames, np.zeros(len(samples), np.int32))
+        return self.encode_features(*self.features(samples))
+
+    def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> Encoded:
+        """What `features` gave, encoded."""
+        frames, counts = self.encoder(features.astype(self.dtype), lengths)
+        return Encoded(frames, counts)
