@@ -110,6 +110,9 @@ def job_sheet(job: JobDetail) -> Table:
         rows.append(("deleted", ", ".join(deletions)))
     if job.words is not None:
         rows.append(("words", str(job.words)))
+    if job.speakers is not None:
+        called = ", ".join(each.name or each.label for each in job.speakers)
+        rows.append(("speakers", Text(called or "nobody speaks")))
     if job.error is not None:
         rows.append(("error", Text(f"{job.error.message} ({job.error.code})", style="red")))
     for name, value in rows:

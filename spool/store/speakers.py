@@ -5,6 +5,7 @@ holds (law 3). Names are kept with the job's row and never in its stored transcr
 later has them, and a deletion removes them with one statement.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from spool.domain.transcript import Turn
 from spool.errors import Conflict, InvalidRequest
 from spool.store.deletions import refuse_deleted, whole
 from spool.store.event_log import note_jobs
-from spool.store.jobs import get_job, retry_values
+from spool.store.jobs import get_job, job_of_key, keep_key, key_in_use, retry_values
 from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
@@ -100,6 +101,25 @@ def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
     add_hints(tx, [(queued.id, queued.pool, queued.worker)])
     note_jobs(tx, queued)
     return queued
+
+
+def diarize_job_once(
+    tx: Connection, job_id: str, diarization: Diarization, key: str | None
+) -> tuple[Job, bool]:
+    """The same under an idempotency key of the job's project, if there is one. The bool is False for a
+    repeat, which changes nothing.
+
+    Raises as `diarize_job` does, which leaves the key free; Conflict for another request's key.
+    """
+    if key is None:
+        return diarize_job(tx, job_id, diarization), True
+    asked = f"diarize {job_id} {diarization.model_dump_json()}"
+    request = (get_job(tx, job_id).project, key, hashlib.sha256(asked.encode()).hexdigest())
+    if keep_key(tx, *request, job_id):
+        return diarize_job(tx, job_id, diarization), True
+    if job_of_key(tx, *request) is None:
+        raise key_in_use(key)
+    return get_job(tx, job_id), False
 
 
 def name_speakers(tx: Connection, job_id: str, names: Mapping[str, str | None]) -> Job:

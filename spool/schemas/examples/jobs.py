@@ -76,6 +76,17 @@ JOB: Example = {
     "error": None,
 }
 
+SPEAKERS: Example = {
+    "items": [
+        {"label": "speaker_0", "name": "Ada Lund", "talk_seconds": 1204.2, "words": 3105},
+        {"label": "speaker_1", "name": None, "talk_seconds": 2011.9, "words": 5320},
+    ]
+}
+
+SPEAKER_NAMES: Example = {"names": {"speaker_0": "Ada Lund"}}
+
+DIARIZE_REQUEST: Example = {"speakers": {"min": 2, "max": 4}}
+
 COST: Example = {
     "audio_seconds": 1202.4,
     "engine_seconds": 24.31,
