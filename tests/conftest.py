@@ -2,12 +2,18 @@
 
 import os
 
-import pytest
-from hypothesis import settings
+from worker.machine.blas import preload_blas
 
-from tests import integration
-from tests.kernels.needs import left_out as not_compiled
-from tests.live.fixtures import (  # noqa: F401 - fixtures are found by name here
+# As in a worker, and before anything here imports MLX; the tests' processes share the cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+preload_blas()
+
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+from tests import integration  # noqa: E402
+from tests.kernels.needs import left_out as not_compiled  # noqa: E402
+from tests.live.fixtures import (  # noqa: E402, F401 - fixtures are found by name here
     _migrated_postgres,
     _migrated_sqlite,
     celery,
@@ -21,14 +27,15 @@ from tests.live.fixtures import (  # noqa: F401 - fixtures are found by name her
     s3_server,
     sqlite_url,
 )
-from tests.live.pgbouncer import left_out as not_pooled
-from tests.page.needs import left_out as not_looked_at
-from tests.watch.needs import left_out as not_tried
+from tests.live.pgbouncer import left_out as not_pooled  # noqa: E402
+from tests.page.needs import left_out as not_looked_at  # noqa: E402
+from tests.watch.needs import left_out as not_tried  # noqa: E402
 
+# How long an example takes says more about the machine's load than about the code.
+settings.register_profile("any", deadline=None)
 # A fixed set of examples where the answer has to be about the commit alone; elsewhere every run tries others.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "any")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -43,7 +43,7 @@ from spool.store.ledger.charges import measured_throughputs
 
 
 class Search(StrEnum):
-    """How the model's output is searched."""
+    """Search method."""
 
     GREEDY = "greedy"
     BEAM = "beam"
@@ -52,32 +52,44 @@ class Search(StrEnum):
 def plan(
     hours: Annotated[float | None, typer.Option(min=0.001, help="Hours of audio.")] = None,
     lengths: Annotated[
-        str, typer.Option(help="How long recordings are: 45m, or with shares of the audio: 20s:10%,1h:90%.")
+        str,
+        typer.Option(
+            help="Length of recordings, such as 45m, or lengths with shares of the audio: 20s:10%,1h:90%."
+        ),
     ] = "45m",
     measured: Annotated[
-        Path | None, typer.Option(help="What `spool-worker measure --json` printed, instead of both.")
+        Path | None,
+        typer.Option(help="Output of `spool-worker measure --json`, instead of --hours and --lengths."),
     ] = None,
-    model: Annotated[str, typer.Option(help="A name in the settings, a folder, or 0.6b or 110m.")] = "",
-    decoder: Annotated[Search, typer.Option(help="How to search.")] = Search.GREEDY,
-    beam: Annotated[int, typer.Option(min=1, max=32, help="Hypotheses kept by the beam.")] = 4,
+    model: Annotated[
+        str, typer.Option(help="Name of a model in the settings, a folder, or 0.6b or 110m.")
+    ] = "",
+    decoder: Annotated[Search, typer.Option(help="Search method.")] = Search.GREEDY,
+    beam: Annotated[int, typer.Option(min=1, max=32, help="Beam width.")] = 4,
     fleet: Annotated[
-        str, typer.Option(help="Such as '4xM4, 1xM3 Ultra', or 'this machine'.")
+        str, typer.Option(help="Machines, such as '4xM4, 1xM3 Ultra', or 'this machine'.")
     ] = "this machine",
     calibration: Annotated[
-        Path | None, typer.Option(help="What `spool-worker bench --calibrate --json` printed.")
+        Path | None, typer.Option(help="Output of `spool-worker bench --calibrate --json`.")
     ] = None,
-    ledger: Annotated[bool, typer.Option(help="Use speeds from the ledger, where it has some.")] = True,
+    ledger: Annotated[bool, typer.Option(help="Use speeds from the ledger, if it has any.")] = True,
     efficiency: Annotated[
         float | None,
-        typer.Option(min=0.001, max=1, help="The share of its roofline that a chip reaches; else measured."),
+        typer.Option(
+            min=0.001, max=1, help="Share of its roofline that a chip reaches. Default: as measured."
+        ),
     ] = None,
-    chunk: Annotated[float, typer.Option(min=1, help="Mean seconds of the pieces.")] = CHUNK_SECONDS,
-    network: Annotated[float, typer.Option(min=0.001, help="Mbit/s from the recordings' source.")] = 1000,
+    chunk: Annotated[float, typer.Option(min=1, help="Mean length of chunks, in seconds.")] = CHUNK_SECONDS,
+    network: Annotated[
+        float, typer.Option(min=0.001, help="Mbit/s from the source of the recordings.")
+    ] = 1000,
     store: Annotated[float, typer.Option(min=0.001, help="Mbit/s to the object store.")] = 1000,
-    years: Annotated[float, typer.Option(min=0.1, help="Over which a machine is written off.")] = 3,
-    duty: Annotated[float, typer.Option(min=0.01, max=1, help="The share of them that it works.")] = 0.7,
+    years: Annotated[float, typer.Option(min=0.1, help="Years over which a machine is depreciated.")] = 3,
+    duty: Annotated[float, typer.Option(min=0.01, max=1, help="Share of that time that it works.")] = 0.7,
     kwh: Annotated[float, typer.Option(min=0, help="Price of a kilowatt-hour.")] = 0.15,
-    watts: Annotated[float | None, typer.Option(min=0, help="What this machine draws at work.")] = None,
+    watts: Annotated[
+        float | None, typer.Option(min=0, help="Power that this machine draws under load.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Estimate time and cost of an archive on a fleet."""
@@ -123,7 +135,7 @@ def _shape(settings: Settings, name: str) -> ModelShape:
 
 
 def _ledger(settings: Settings) -> Sequence[Measured]:
-    """Nothing where there is no database yet: a plan may well come first."""
+    """Empty if there is no database yet."""
     try:
         database = Database(settings.database_url)
         try:
@@ -138,7 +150,7 @@ def _ledger(settings: Settings) -> Sequence[Measured]:
 def tables(
     plan: Plan, chips: Sequence[ChipRow], others: Sequence[WhatIf], clouds: CloudPrices, currency: str
 ) -> RenderableType:
-    """The plan, the chips beside the clouds, and what else one might do."""
+    """The plan, a comparison of chips and clouds, and alternatives."""
     return Group(
         _summary(plan, currency),
         "",
@@ -155,7 +167,7 @@ def tables(
 def document(
     plan: Plan, chips: Sequence[ChipRow], others: Sequence[WhatIf], clouds: CloudPrices, currency: str
 ) -> dict[str, object]:
-    """The same for machines. Hours of the clock and of audio, kilowatt-hours, money as numbers."""
+    """The same as JSON. Wall-clock and audio hours, kilowatt-hours, and money as numbers."""
     work = plan.workload
     return {
         "audio_hours": work.hours,
@@ -229,12 +241,14 @@ def _summary(plan: Plan, currency: str) -> Table:
     sheet.add_row("cost", cost)
     energy = plan.kilowatt_hours
     sheet.add_row("energy", "unknown" if energy is None else f"{energy:,.1f} kWh at most")
-    sheet.add_row("binds", f"{plan.binds}; {plan.limits[1][0]} would at {plan.margin:,.1f} times the speed")
+    sheet.add_row(
+        "bottleneck", f"{plan.binds}; the next is {plan.limits[1][0]}, at {plan.margin:,.1f} times the speed"
+    )
     return sheet
 
 
 def _machines(plan: Plan) -> Table:
-    table = _table("machine", "count", "RTFx each", "search", "rests on")
+    table = _table("machine", "count", "RTFx each", "search", "based on")
     for each in plan.machines:
         basis = "; ".join((each.machine.pace.basis, *each.machine.notes))
         cells = (each.machine.name, str(each.machine.count), f"{each.rtfx:,.0f}", f"{each.search_share:.0%}")
@@ -265,13 +279,13 @@ def _what_if(others: Sequence[WhatIf]) -> Table:
 def _table(*titles: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for number, title in enumerate(titles):
-        last = title == "rests on"
+        last = title == "based on"
         table.add_column(title, justify="left" if number == 0 or last else "right", no_wrap=not last)
     return table
 
 
 def _whole(amount: float, currency: str) -> str:
-    """Money with thousands marked; small amounts with what is left of the point."""
+    """Money with thousands separators; small amounts with decimals."""
     return f"{amount:,.0f} {currency}" if amount >= 100 else money(Decimal(repr(amount)), currency)
 
 

@@ -84,6 +84,13 @@ def _encoder_cases() -> Iterator[Case]:
             partial(convolution.glu_conv, lead=lead),
             partial(convolution.glu_conv_reference, lead=lead),
         )
+    plain: dict[str, Any] = {"lead": 8, "activates": False}
+    yield Case(
+        "glu-plain",
+        _make_glu,
+        partial(convolution.glu_conv, **plain),
+        partial(convolution.glu_conv_reference, **plain),
+    )
     for lead in (1, 2):
         for relu in (False, True):
             options: dict[str, Any] = {"lead": lead, "relu": relu}

@@ -10,6 +10,7 @@ from kernels.contracts.case import Case, lengths_of, normal
 from kernels.search import expand, ngram
 from kernels.search import recombine as search_recombine
 from kernels.search.ctc_beam import CtcBacktrace, ctc_beam, ctc_beam_reference
+from kernels.search.ctc_prefix import Graphs, PrefixTrace, ctc_prefix_beam, ctc_prefix_reference
 from kernels.search.expand import FINISHED, FORCED, RUNS, Bonus, Expansion, expand_reference
 from kernels.search.fixed_point import ONE, on_grid
 from kernels.search.recombine import Beam, Field, Limits, empty_beam
@@ -165,6 +166,31 @@ def _ctc(call: Callable[..., CtcBacktrace]) -> Callable[..., mx.array]:
     return run
 
 
+def _make_prefix(batch: int, dtype: mx.Dtype) -> list[mx.array]:
+    """Log-probabilities of 70 labels and blank; of each utterance two graphs, where they begin, their
+    weights."""
+    logits = normal(batch, 12, 71, dtype=dtype, scale=2)
+    which = np.stack([np.arange(batch) % 2, np.arange(batch) // 2 % 2], axis=1)
+    starts = 5 * which + np.random.default_rng(batch).integers(0, 5, 2)
+    integers = [mx.array(each.astype(np.int32)) for each in (which, starts)]
+    log_probs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    return [log_probs, lengths_of(batch, 12), *integers, normal(batch, 2, scale=0.5)]
+
+
+def _prefix(call: Callable[..., PrefixTrace], *, fused: bool, fixed: bool) -> Callable[..., mx.array]:
+    """All outputs side by side."""
+
+    def run(
+        log_probs: mx.array, lengths: mx.array, which: mx.array, starts: mx.array, alphas: mx.array
+    ) -> mx.array:
+        graphs = Graphs(arcs_of(), which, starts, alphas) if fused else None
+        trace = call(log_probs, lengths, 6, 0.25, graphs, fixed=fixed)
+        columns = [each.astype(mx.float32).reshape(len(lengths), -1) for each in trace]
+        return mx.maximum(mx.concatenate(columns, axis=1), -1e9)
+
+    return run
+
+
 def _grid(call: Callable[..., Beam]) -> Callable[..., Beam]:
     return lambda grown, beam, limits: call(grown, beam, limits._replace(fixed=True))
 
@@ -181,6 +207,11 @@ def search_cases() -> Iterator[Case]:
     yield Case("ctc-beam", _make_ctc, _ctc(ctc_beam), _ctc(ctc_beam_reference))
     runs = partial(ctc_beam, fixed=True), partial(ctc_beam_reference, fixed=True)
     yield Case("ctc-beam-fixed", _make_ctc, _ctc(runs[0]), _ctc(runs[1]))
+    for fused, grid in ((False, False), (True, False), (True, True)):
+        made = partial(_prefix, fused=fused, fixed=grid)
+        name = f"ctc-prefix{'-graphs' if fused else ''}{'-fixed' if grid else ''}"
+        slack = 12 * step if grid else 0.0
+        yield Case(name, _make_prefix, made(ctc_prefix_beam), made(ctc_prefix_reference), slack)
     yield Case("recombine", _make_settle, _settle(search_recombine.recombine), _settle(settle_reference))
     yield Case(
         "settle-fixed",

@@ -55,7 +55,7 @@ def _masked(x: mx.array, lengths: mx.array) -> mx.array:
 
 
 def glu_conv_reference(
-    x: mx.array, weight: mx.array, shift: mx.array, lengths: mx.array, lead: int
+    x: mx.array, weight: mx.array, shift: mx.array, lengths: mx.array, lead: int, *, activates: bool = True
 ) -> mx.array:
     """As `glu_conv`, in plain MLX: one shifted product a tap."""
     frames, taps = x.shape[1], weight.shape[0]
@@ -64,23 +64,36 @@ def glu_conv_reference(
     total = mx.broadcast_to(shift.astype(mx.float32), value.shape)
     for tap in range(taps):
         total = total + gated[:, tap : tap + frames] * weight[tap].astype(mx.float32)
-    return _masked(total * mx.sigmoid(total), lengths).astype(x.dtype)
+    return _masked(total * mx.sigmoid(total) if activates else total, lengths).astype(x.dtype)
 
 
 def glu_conv(
-    x: mx.array, weight: mx.array, shift: mx.array, lengths: mx.array, lead: int | None = None
+    x: mx.array,
+    weight: mx.array,
+    shift: mx.array,
+    lengths: mx.array,
+    lead: int | None = None,
+    *,
+    activates: bool = True,
 ) -> mx.array:
     """GLU, mask, depthwise convolution, SiLU: from a Conformer's module (Gulati et al. 2020, fig. 2).
 
     `x` [B, T, 2C] is values and gates of the first pointwise convolution, `weight` [taps, C] and `shift`
     [C] the depthwise convolution with batch norm folded in (`fold_batch_norm`), `lengths` int32 [B], `lead`
-    the zeros before the first frame: (taps - 1)/2 by default, taps - 1 if causal. Returns [B, T, C]. Within
+    the zeros before the first frame: (taps - 1)/2 by default, taps - 1 if causal. `activates` False leaves
+    SiLU out, for a module that normalises between. Returns [B, T, C]. Within
     1e-5 absolute of the reference at unit scale: products are fused and exp differs.
     """
     batch, frames, _ = x.shape
     taps, channels = weight.shape
     lead = (taps - 1) // 2 if lead is None else lead
-    template: Template = (("T", dtype_name(x.dtype)), ("TILE", _TILE), ("TAPS", taps), ("LEAD", lead))
+    template: Template = (
+        ("T", dtype_name(x.dtype)),
+        ("TILE", _TILE),
+        ("TAPS", taps),
+        ("LEAD", lead),
+        ("ACTIVATES", activates),
+    )
     outputs = launch(
         GLU_CONV,
         [x, weight, shift, lengths.astype(mx.int32)],
@@ -89,7 +102,9 @@ def glu_conv(
         simdgroups=_SIMDGROUPS,
         template=template,
     )
-    return glu_conv_reference(x, weight, shift, lengths, lead) if outputs is None else outputs[0]
+    if outputs is None:
+        return glu_conv_reference(x, weight, shift, lengths, lead, activates=activates)
+    return outputs[0]
 
 
 def _strided(x: mx.array, weight: mx.array, bias: mx.array, lead: int) -> mx.array:

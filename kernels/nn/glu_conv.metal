@@ -32,7 +32,7 @@ for (int c = int(simdgroup_index_in_threadgroup) * 32; c < channels; c += NSG * 
     const int t = first + r;
     slots sum = base;
     for (int q = 0; q < TAPS; q++) sum = fma(gated[r + q], taps[q], sum);
-    sum = sum / (1.0f + exp(-sum));
+    if (ACTIVATES) sum = sum / (1.0f + exp(-sum));
     if (t >= length) sum = 0.0f;
     if (t < frames && full)
       put_slots<T>(to + t * channels + c, lane, sum);

@@ -12,6 +12,8 @@ class DecoderName(StrEnum):
 
     greedy = "greedy"
     beam = "beam"
+    rescore = "rescore"
+    attention = "attention"
 
 
 class HeadName(StrEnum):
@@ -22,6 +24,14 @@ class HeadName(StrEnum):
     rnnt = "rnnt"
     ctc = "ctc"
     attention = "attention"
+
+
+class AlignmentsName(StrEnum):
+    """What scores a hypothesis of a CTC head's beam; auto is what the model's own tools do."""
+
+    auto = "auto"
+    best = "best"
+    all = "all"
 
 
 class TimestampsName(StrEnum):
@@ -93,8 +103,24 @@ Patience = Annotated[
 LengthPenalty = Annotated[
     float | None,
     typer.Option(
-        help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha. Default: by mean score."
+        help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha. Default: by mean score. "
+        "With --decoder attention: by score / tokens^alpha. Default: 0."
     ),
+]
+# What CTC heads take, and attention decoders beside them.
+Alignments = Annotated[
+    AlignmentsName,
+    typer.Option(help="Score a hypothesis of a CTC beam by its best alignment or by the sum of all."),
+]
+CtcWeight = Annotated[
+    float | None,
+    typer.Option(
+        help="Weight of the CTC score in rescoring (default 0.5) or in a WeNet transducer's beam (default 0)."
+    ),
+]
+ReverseWeight = Annotated[
+    float | None,
+    typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0."),
 ]
 Language = Annotated[str | None, typer.Option(help="Language spoken, such as en. Default: detect it.")]
 Task = Annotated[

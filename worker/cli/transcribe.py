@@ -9,6 +9,8 @@ import typer
 
 from spool.errors import InvalidRequest
 from worker.cli.options import (
+    Alignments,
+    AlignmentsName,
     Alternatives,
     Beam,
     Beta,
@@ -17,6 +19,7 @@ from worker.cli.options import (
     BoostWeight,
     Context,
     ContextName,
+    CtcWeight,
     Decoder,
     DecoderName,
     Detector,
@@ -41,6 +44,7 @@ from worker.cli.options import (
     Prune,
     Pruning,
     PruningName,
+    ReverseWeight,
     Scores,
     ScoresName,
     Split,
@@ -77,6 +81,9 @@ def transcribe(
     boost_weight: BoostWeight = 1.0,
     pruning: Pruning = PruningName.late,
     context: Context = ContextName.chunk,
+    alignments: Alignments = AlignmentsName.auto,
+    ctc_weight: CtcWeight = None,
+    reverse_weight: ReverseWeight = None,
     patience: Patience = 1.0,
     length_penalty: LengthPenalty = None,
     language: Language = None,
@@ -115,6 +122,9 @@ def transcribe(
         scores=scores.value,
         patience=patience,
         length_penalty=length_penalty,
+        alignments=alignments.value,
+        ctc_weight=ctc_weight,
+        reverse_weight=reverse_weight,
         fusion=fusion if fusion.asks else None,
     )
     speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)

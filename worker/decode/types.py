@@ -12,7 +12,8 @@ from spool.domain.transcript import Lattice, Word
 from worker.models.base import SpeechOptions
 
 Head = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
-Decoder = Literal["greedy", "beam"]
+Decoder = Literal["greedy", "beam", "rescore", "attention"]
+Alignments = Literal["auto", "best", "all"]
 Pruning = Literal["late", "early"]
 Scores = Literal["float", "fixed"]
 CONTEXT_TOKENS = 256  # no n-gram is longer, and no phrase of those that are taken
@@ -68,21 +69,30 @@ class DecodeRequest:
 class SearchOptions:
     """How to search; a value that is not the default is refused where the search has no such parameter.
 
-    `auto` takes the model's TDT head, else RNNT, CTC, attention. beta: what the beam of a CTC head adds for
-    each token. scores: added up as float32, or in fixed point, where no order of sums counts. patience,
-    length_penalty: of an attention decoder's beam (`worker.decode.attention.beam.BeamSettings`).
+    decoder: `rescore` orders a CTC beam's hypotheses by attention decoders beside it, `attention` is the beam
+    of such a decoder. head: `auto` takes the model's TDT head, else RNNT, CTC, attention. max_symbols: labels
+    of a frame at most, None for what the model is used with. beta: what the beam of a CTC head adds for each
+    token. alignments: whether that beam scores a hypothesis by its best alignment or by the sum of all;
+    `auto` is what the model's own tools do. ctc_weight, reverse_weight: of the CTC score and of the decoder
+    from right to left in rescoring, None for the search's own; ctc_weight also mixes a CTC head into the beam
+    of WeNet's transducers. scores: added up as float32, or in fixed point, where no order of sums counts.
+    patience, length_penalty: of an attention decoder's beam (`worker.decode.attention.beam.BeamSettings`; of
+    the `attention` decoder the power of the length that scores are divided by, by default 0).
     """
 
     decoder: Decoder = "greedy"
     beam: int = 4
     nbest: int = 1
     head: Head = "auto"
-    max_symbols: int = 10
+    max_symbols: int | None = None
     fusion: FusionOptions | None = None
     beta: float = 0.0
     scores: Scores = "float"
     patience: float = 1.0
     length_penalty: float | None = None
+    alignments: Alignments = "auto"
+    ctc_weight: float | None = None
+    reverse_weight: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

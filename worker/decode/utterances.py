@@ -34,8 +34,8 @@ def decode_utterances(
 ) -> list[Answer]:
     """What was heard in each utterance, [N] float32 at 16 kHz. An utterance depends on nothing but itself and
     its request. Raises InvalidRequest for what the model cannot do."""
-    head, _, _ = resolve_search(model, options)
-    if head != "attention":
+    _, searcher, _ = resolve_search(model, options)
+    if searcher.run is not None:
         for request in requests:
             model.prepare(request.speech)
         encoded = model.encode(samples)
@@ -43,5 +43,5 @@ def decode_utterances(
         plain = all(request == NOTHING for request in requests)
         return answers(model, encoded, options, None if plain else requests)
     for request in requests:
-        check_request(head, options, request)
+        check_request(searcher, options, request)
     return read_utterances(model, samples, options, requests)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
 """`spool-worker bench`: how fast this machine transcribes, measured through the engine as a worker uses it.
 
-Audio is cut as a job's audio is and repeated until there is enough of it. The real-time factor (RTFx) is
-audio seconds over engine seconds, as on a bill; wall-clock time, which holds reading and waiting too,
-stands beside it.
+Audio is split as for a job, and repeated until there is enough of it. The real-time factor (RTFx) is audio
+seconds over engine seconds, as on a bill; wall-clock time, which includes reading and waiting, is reported
+too.
 """
 
 import itertools
@@ -56,8 +56,8 @@ def run_bench(
     seconds: float,
     loader: str = DEFAULT_LOADER,
 ) -> BenchResult:
-    """Transcribe at least `seconds` of audio from `files` (made-up speech without any) with `model` (path
-    or hub id).
+    """Transcribe at least `seconds` of audio from `files` (synthetic speech if there are none) with `model`
+    (path or hub id).
 
     The first batch is not measured: it compiles and warms up. Raises ModelError, AudioError, EngineError.
     """
@@ -98,7 +98,7 @@ def _utterances(files: Sequence[Path], seconds: float) -> list[NDArray[np.float3
     held = 0
     chunks = list(_chunks(files))
     if not chunks:
-        raise AudioEmpty("There is no speech in these recordings to measure with.")
+        raise AudioEmpty("These recordings contain no speech to measure with.")
     for samples in itertools.cycle(chunks):
         utterances.append(samples)
         held += len(samples)
@@ -109,7 +109,7 @@ def _utterances(files: Sequence[Path], seconds: float) -> list[NDArray[np.float3
 
 def _chunks(files: Sequence[Path]) -> Iterator[NDArray[np.float32]]:
     if not files:
-        yield from (chunk.samples for chunk in plan_chunks([made_up_speech(120.0)]))
+        yield from (chunk.samples for chunk in plan_chunks([synthetic_speech(120.0)]))
     for path in files:
         with open_audio(path) as audio:
             chunks = plan_channels(audio.blocks(), audio.channels)
@@ -117,16 +117,16 @@ def _chunks(files: Sequence[Path]) -> Iterator[NDArray[np.float32]]:
 
 
 def speech_of(*files: Path | str) -> NDArray[np.float32]:
-    """All chunks with speech of the recordings, one after another; made-up speech without any. Raises
+    """All chunks with speech of the recordings, one after another; synthetic speech if there are none. Raises
     AudioError."""
     chunks = list(_chunks([Path(file) for file in files]))
     if not chunks:
-        raise AudioEmpty("There is no speech in these recordings to measure with.")
+        raise AudioEmpty("These recordings contain no speech to measure with.")
     return np.concatenate(chunks)
 
 
-def made_up_speech(seconds: float) -> NDArray[np.float32]:
-    """Noise that swells and falls four times a second: costs an encoder what speech costs, and a search
+def synthetic_speech(seconds: float) -> NDArray[np.float32]:
+    """Noise that rises and falls four times a second. It costs the encoder as much as speech, and the search
     less."""
     count = int(seconds * SAMPLE_RATE)
     swell = 0.55 - 0.45 * np.cos(2 * np.pi * 4.0 * np.arange(count) / SAMPLE_RATE)

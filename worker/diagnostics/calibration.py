@@ -1,8 +1,8 @@
-"""Times batches of a model one by one, so that a plan knows the machine (`spool.planning.throughput`).
+"""Times single batches of a model, as input for a plan (`spool.planning.throughput`).
 
-Runs in this process and not through the engine's queue, so that each batch is just what was asked for. Rounds
-go over all batches in turn and each keeps its shortest time: what else the machine did meanwhile is not the
-machine's pace.
+Runs in this process and not through the engine's queue, so that each batch is exactly the one asked for.
+Every round times all batches in turn, and each batch keeps its shortest time: what else the machine did
+meanwhile is not its speed.
 """
 
 import time
@@ -32,13 +32,13 @@ BATCHES = (
     Batch(3, 16),
     Batch(20, 2, "beam", 16),
 )
-"""Enough different ones to tell every term of a pace from the others."""
+"""Different enough to separate all terms of a throughput."""
 
 
 def measure(
     recognizer: Recognizer, speech: NDArray[np.float32], batches: Sequence[Batch], rounds: int = 2
 ) -> list[Run]:
-    """Each of the batches, filled from `speech` (16 kHz, repeated as needed), at its best of the rounds."""
+    """Time each batch, filled from `speech` (16 kHz, repeated as needed); returns the best of the rounds."""
     filled = [_utterances(speech, batch) for batch in batches]
     best: list[tuple[float, ...]] = [(np.inf,) * 3] * len(batches)
     recognizer.recognize(filled[0], SearchOptions(), [NOTHING] * len(filled[0]))  # compiles, warms up
@@ -73,7 +73,7 @@ def document(model: str, device: str, runs: Sequence[Run]) -> dict[str, object]:
 
 
 def _time(recognizer: Recognizer, utterances: list[NDArray[np.float32]], batch: Batch) -> tuple[float, ...]:
-    """Seconds by the clock and of the processor, and tokens for a second of audio."""
+    """Wall-clock seconds, processor seconds, and tokens for each second of audio."""
     options = SearchOptions(decoder=batch.decoder, beam=batch.beam)
     asks = [NOTHING] * len(utterances)
     began, computed = time.monotonic(), time.process_time()
@@ -84,7 +84,7 @@ def _time(recognizer: Recognizer, utterances: list[NDArray[np.float32]], batch: 
 
 
 def _utterances(speech: NDArray[np.float32], batch: Batch) -> list[NDArray[np.float32]]:
-    """As many as the batch has, each from another place of the speech."""
+    """The utterances of a batch, each from another place in the speech."""
     length = int(batch.seconds * SAMPLE_RATE)
     count = int(batch.utterances)
     starts = (number * len(speech) // max(1, count) for number in range(count))

@@ -1,8 +1,7 @@
-"""`spool-worker check`: what this machine is, what it can run, what is missing, each with what to do about
-it.
+"""`spool-worker check`: whether a worker can run on this machine, and what to do if not.
 
-Every probe answers with one or more findings and never raises. The engine is tried in its own child, as a
-worker would, so that a device that aborts ends that child and not the check.
+Every probe gives one or more findings and never raises. The engine runs in its own process, as in a worker,
+so a device that aborts does not end the check.
 """
 
 import os
@@ -36,7 +35,7 @@ LITTLE_MEMORY = 4 * 2**30
 
 
 def check_machine(settings: Settings, loader: str = DEFAULT_LOADER) -> Iterator[Finding]:
-    """Every finding, in the order in which a worker would meet them."""
+    """All findings, in the order in which a worker would encounter them."""
     hardware = this_machine()
     yield from _machine(hardware)
     for sentence in unknown_variables():
@@ -51,7 +50,7 @@ def check_machine(settings: Settings, loader: str = DEFAULT_LOADER) -> Iterator[
     yield _kernels(hardware)
     yield _disk(settings)
     yield _probe("database", lambda: _database(settings), "Start it, or check SPOOL_DATABASE_URL.")
-    yield _probe("clock", lambda: _clock(settings), "Let this machine's clock be set by NTP.")
+    yield _probe("clock", lambda: _clock(settings), "Synchronise the clock of this machine by NTP.")
     yield _probe(
         "broker", lambda: _broker(settings), "Start Redis (or `spool up`), or check SPOOL_REDIS_URL."
     )
@@ -66,7 +65,7 @@ def _machine(hardware: Hardware) -> Iterator[Finding]:
         yield Finding(
             "memory",
             "warn",
-            f"{hardware.memory / 2**30:.1f} GiB of memory is little for a model of full size.",
+            f"{hardware.memory / 2**30:.1f} GiB of memory is little for a full-size model.",
             "Lower SPOOL_MAX_BATCH, SPOOL_FRAME_BUDGET and SPOOL_ENGINE_SLOTS.",
         )
 
@@ -74,8 +73,10 @@ def _machine(hardware: Hardware) -> Iterator[Finding]:
 def _memory(settings: Settings, hardware: Hardware) -> Finding:
     budget = budget_of(settings, hardware)
     if budget.batch < AMPLE_BATCH_BYTES and settings.frame_budget is None:
-        advice = "A Mac that does nothing else can give its GPU more: sudo sysctl iogpu.wired_limit_mb=…"
-        return Finding("batches", "ok", f"{budget}, fewer than with more memory", advice)
+        advice = (
+            "On a Mac that does nothing else, raise the limit of the GPU: sudo sysctl iogpu.wired_limit_mb=…"
+        )
+        return Finding("batches", "ok", f"{budget}; more memory would allow larger batches", advice)
     return Finding("batches", "ok", str(budget))
 
 
@@ -83,9 +84,11 @@ def _hours(settings: Settings) -> Iterator[Finding]:
     if settings.work_hours:
         off = OffHours(settings.work_hours)
         off.look()
-        yield Finding("hours", "ok", off.reason or f"at work now ({settings.work_hours})")
+        yield Finding("hours", "ok", off.reason or f"within working hours ({settings.work_hours})")
     if settings.work_share < 1:
-        yield Finding("share", "ok", f"the engine works {100 * settings.work_share:.0f} % of the time")
+        yield Finding(
+            "share", "ok", f"the engine is busy at most {100 * settings.work_share:.0f} % of the time"
+        )
 
 
 def _gpu(settings: Settings, hardware: Hardware) -> Finding:
@@ -94,7 +97,7 @@ def _gpu(settings: Settings, hardware: Hardware) -> Finding:
         return Finding("gpu", "ok" if not advice else "warn", f"Apple GPU ({hardware.chip})", advice)
     if settings.pool == METAL:
         return Finding("gpu", "fail", f"no Apple GPU, and the pool is {METAL}", "Set SPOOL_POOL=cpu.")
-    return Finding("gpu", "ok", f"no Apple GPU; the pool {settings.pool} runs without")
+    return Finding("gpu", "ok", f"no Apple GPU; the pool {settings.pool} needs none")
 
 
 def _mlx() -> Finding:
@@ -113,32 +116,32 @@ def _blas() -> Iterator[Finding]:
 
 
 def _kernels(hardware: Hardware) -> Finding:
-    """How the kernels run here; asked of the compiler alone, MLX stays unloaded."""
+    """Which backend the kernels use here, found without loading MLX."""
     try:
         if asked_backend() is Backend.REFERENCE:
-            text = "SPOOL_KERNELS asks for plain MLX, two to four times slower on a CPU"
+            text = "SPOOL_KERNELS selects plain MLX, which is two to four times slower on a CPU"
             return Finding("kernels", "warn", text, "Unset SPOOL_KERNELS.")
         if hardware.apple_gpu:
-            return Finding("kernels", "ok", "Metal, compiled by MLX at first use")
-        return Finding("kernels", "ok", f"compiled at first use by {try_compiler()}")
+            return Finding("kernels", "ok", "Metal, compiled by MLX when first used")
+        return Finding("kernels", "ok", f"compiled when first used, by {try_compiler()}")
     except ValueError as wrong:
         return Finding("kernels", "fail", str(wrong), "Unset SPOOL_KERNELS.")
     except BuildFailed as failure:
-        text = f"plain MLX runs, two to four times slower: {failure}"
-        advice = "Install g++ (Debian: apt install g++), or set SPOOL_KERNEL_CACHE to a folder of this user."
+        text = f"plain MLX is used, which is two to four times slower: {failure}"
+        advice = "Install g++ (Debian: apt install g++), or set SPOOL_KERNEL_CACHE to a writable folder."
         return Finding("kernels", "warn", text, advice)
 
 
 def _disk(settings: Settings) -> Finding:
     problem = disk_problem(settings.home, settings.disk_floor_bytes)
     if problem is not None:
-        advice = "Make room: recordings are copied here while they are read."
+        advice = "Free some space: recordings are copied here while they are read."
         return Finding("disk", "fail", problem, advice)
     place = existing(settings.home)
     problem = write_problem(settings.home / "tmp") if place == settings.home else None
     if problem is not None or not os.access(place, os.W_OK):
-        text = problem or f"{place} cannot be written"
-        return Finding("disk", "fail", text, "Set SPOOL_HOME to a folder of this user.")
+        text = problem or f"{place} is not writable"
+        return Finding("disk", "fail", text, "Set SPOOL_HOME to a folder that this user can write.")
     free = shutil.disk_usage(place).free
     text = f"{free / 2**30:.1f} GiB free for {settings.home}"
     if free < LITTLE_DISK:
@@ -154,13 +157,13 @@ def _clock(settings: Settings) -> str:
         db.close()
     if problem is not None:
         raise StorageError(problem)
-    return "as the database's"
+    return "agrees with the database"
 
 
 def _probe(name: str, ask: Callable[[], str], advice: str) -> Finding:
     try:
         return Finding(name, "ok", ask())
-    except Exception as error:  # noqa: BLE001 - whatever a driver raises, the check goes on and says so
+    except Exception as error:  # noqa: BLE001 - whatever a driver raises is a finding
         text = error.message if isinstance(error, SpoolError) else f"{type(error).__name__}: {error}"
         return Finding(name, "fail", text, advice)
 
@@ -193,14 +196,14 @@ def _models(settings: Settings, loader: str) -> Iterator[Finding]:
     try:
         engine = Engine(engine_options(settings, loader)).start()
     except SpoolError as error:
-        yield Finding("engine", "fail", error.message, "Its own message is above.")
+        yield Finding("engine", "fail", error.message, "See its message above.")
         return
     try:
-        yield Finding("engine", "ok", f"its process starts ({settings.engine_slots} slots)")
+        yield Finding("engine", "ok", f"the process starts ({settings.engine_slots} slots)")
         for name, place in settings.models.items():
             yield _probe(f"model {name}", lambda place=place: _model(engine, place), "Check SPOOL_MODELS.")  # type: ignore[misc]
         place = settings.models[settings.default_model]
-        yield _probe("self-test", lambda: _self_test(engine, place), "See the log of the engine above.")
+        yield _probe("self-test", lambda: _self_test(engine, place), "See the engine's log above.")
     finally:
         engine.close()
 
@@ -211,6 +214,6 @@ def _model(engine: Engine, place: str) -> str:
 
 
 def _self_test(engine: Engine, place: str) -> str:
-    """What an unwell worker has to pass before it takes jobs again."""
+    """The test that a sick worker has to pass before it takes jobs again."""
     engine.probe(place).result(MODEL_SECONDS)
-    return f"{place} hears a harmless sound"
+    return f"{place} decodes a test sound"

@@ -1,4 +1,4 @@
-"""One line of `spool-worker check`. Knows no machine."""
+"""One line of `spool-worker check`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the check. `advice` says what to do where `level` is not ok."""
+    """One line of the check. `advice` says what to do if `level` is not ok."""
 
     name: str
     level: Level

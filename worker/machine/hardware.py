@@ -1,6 +1,6 @@
-"""What this machine is, without touching MLX: chip, cores, memory, and whether it has an Apple GPU.
+"""Chip, cores and memory of this machine, and whether it has an Apple GPU; found without MLX.
 
-psutil knows no name of a chip, so that one comes from the system itself.
+The name of the chip comes from the system, since psutil does not know it.
 """
 
 import os
@@ -30,7 +30,7 @@ class Hardware:
     memory: int
     apple_gpu: bool
     gpu_cores: int | None = None
-    """Of the Apple GPU; None where there is none, or it does not say."""
+    """Of the Apple GPU; None if there is none, or if it is not reported."""
 
     def __str__(self) -> str:
         gpu = f", {self.gpu_cores} GPU cores" if self.gpu_cores else ""
@@ -39,7 +39,7 @@ class Hardware:
 
 
 def this_machine() -> Hardware:
-    """Look at the machine."""
+    """The hardware of this machine."""
     system, machine = platform.system(), platform.machine()
     return Hardware(
         host=platform.node() or "unknown",

@@ -15,6 +15,7 @@ from spool.errors import UnknownModel
 from worker.models.base import SpeechModel
 from worker.models.canary.load import Canary
 from worker.models.nemo.load import Nemo
+from worker.models.wenet.model import Wenet
 from worker.models.whisper.model import Whisper
 
 
@@ -46,7 +47,7 @@ class ModelFamily(Protocol):
         WeightsMismatch."""
 
 
-FAMILIES: tuple[ModelFamily, ...] = (Whisper(), Canary(), Nemo())
+FAMILIES: tuple[ModelFamily, ...] = (Whisper(), Canary(), Wenet(), Nemo())
 """In the order in which they are asked; NeMo's is the one that says what is missing of a model."""
 
 

@@ -96,7 +96,7 @@ class Check:
         """A recognizer, its shape and what it hears."""
         from ops.bench.engine.random_model import SMALL, TINY, random_model
         from spool.planning.model_size import ModelShape, read_shape
-        from worker.diagnostics.bench import made_up_speech, speech_of
+        from worker.diagnostics.bench import speech_of, synthetic_speech
         from worker.engine.recognizer import ModelRecognizer, load_recognizer
 
         if name == "demo-tdt":
@@ -105,7 +105,7 @@ class Check:
                 read_shape("models/demo"),
                 speech_of("samples/demo-tdt/long/pauses.flac"),
             )
-        size, noise = TINY if self._tiny else SMALL, made_up_speech(60.0)
+        size, noise = TINY if self._tiny else SMALL, synthetic_speech(60.0)
         encoder = size.encoder
         shape = ModelShape(
             name,

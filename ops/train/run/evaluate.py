@@ -1,6 +1,6 @@
 """Word error rates of a model, by set, heard by Spool's own engine:
 
-    .venv/bin/python -m ops.train.run.evaluate models/demo --speech ../shared/speech
+    .venv/bin/python -m ops.train.run.evaluate models/demo --speech speech
 
 Sets are the manifest's test speakers; strings of single digits are joined here, with a fixed seed. Sound
 without words is made here too, from another seed than training's. Runs where the worker runs, without

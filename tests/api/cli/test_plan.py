@@ -40,7 +40,7 @@ def test_a_fleet_of_chips_without_any_server(tmp_path: Path) -> None:
     shown = CliRunner().invoke(
         app, ["plan", "--model", "110m", "--fleet", "M4"], env={"SPOOL_HOME": str(tmp_path), "COLUMNS": "120"}
     )
-    assert "compute; memory bandwidth would at" in shown.output
+    assert "compute; the next is memory bandwidth, at" in shown.output
     assert "960,000 USD" in shown.output
 
 

@@ -31,7 +31,7 @@ HELD = ASLEEP.replace(
 
 @pytest.mark.parametrize(
     ("said", "level", "words"),
-    [("15.1\n", "ok", "macOS 15.1"), ("13.6.1\n", "fail", "macOS 13.6.1"), ("", "warn", "not told")],
+    [("15.1\n", "ok", "macOS 15.1"), ("13.6.1\n", "fail", "macOS 13.6.1"), ("", "warn", "unknown")],
 )
 def test_the_version(said: str, level: str, words: str) -> None:
     found = macos(said)
@@ -61,7 +61,7 @@ def test_an_intel_python_is_found() -> None:
 
 def test_a_mac_that_falls_asleep() -> None:
     assert sleep(ASLEEP).level == "warn"
-    assert "after 1 minutes" in sleep(ASLEEP).text
+    assert "after 1 idle minutes" in sleep(ASLEEP).text
     assert sleep(AWAKE).level == "ok"
     assert sleep(HELD).level == "ok"
     assert sleep("").level == "warn"

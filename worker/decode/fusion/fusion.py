@@ -12,17 +12,18 @@ Leaves the file format to `arpa`, the graphs to `ngram` and `phrases`, and the a
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Protocol
 
 import mlx.core as mx
 import numpy as np
 
+from kernels.search.ctc_prefix import Graphs
 from kernels.search.expand import Bonus
 from spool.errors import InvalidRequest
 from worker.decode.fusion.arpa import read_arpa
-from worker.decode.fusion.graph import BoundGraph, Graph
+from worker.decode.fusion.graph import BoundGraph, Graph, bound_together
 from worker.decode.fusion.ngram import language_model
 from worker.decode.fusion.phrases import phrase_tree
 from worker.decode.types import DecodeRequest, FusionOptions
@@ -86,6 +87,24 @@ class Fusion:
             source.graph.walk(each, parents, emitted)
             for source, each in zip(self._sources, state, strict=True)
         )
+
+    def graphs(self) -> Graphs:
+        """All sources as one kernel walks them; `closing` says what the end of their states adds."""
+        return self._together[0]
+
+    def closing(self, states: FusionState) -> mx.array:
+        """What the end of the sentence adds in the states [B, K] of each of `graphs`, weighted, float32
+        [B, K]."""
+        ends = self._together[1]
+        total = mx.zeros(states[0].shape)
+        for source, each in zip(self._sources, states, strict=True):
+            total = total + mx.take(ends, each) * source.alphas[:, None]
+        return total
+
+    @cached_property
+    def _together(self) -> tuple[Graphs, mx.array]:
+        sources = self._sources
+        return bound_together([each.graph for each in sources], [each.alphas for each in sources])
 
     def ends(self, state: FusionState, *, sentence_end: bool) -> mx.array:
         """What the end of the utterance adds, weighted, float32 [B, K]."""

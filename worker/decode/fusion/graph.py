@@ -12,6 +12,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.search.ctc_prefix import Graphs
 from kernels.search.ngram import Arcs, look, walk
 
 Ints = NDArray[np.int32]
@@ -122,11 +123,13 @@ class BoundGraph:
     def __init__(
         self, graphs: Sequence[Graph], which: Sequence[int], contexts: Sequence[Sequence[int]] | None = None
     ) -> None:
-        self._arcs, shifts, self._ends = _join(tuple(graphs))
-        self._which = mx.array(np.array(which, np.int32))
+        self._graphs, self._indices = tuple(graphs), np.array(which, np.int32)
+        self._arcs, shifts, self._ends = _join(self._graphs)
+        self._which = mx.array(self._indices)
         tails = [()] * len(which) if contexts is None else contexts
         reached = [graphs[index].after(tail) for index, tail in zip(which, tails, strict=True)]
-        self._starts = mx.take(shifts, self._which) + mx.array(reached, mx.int32)
+        self._reached = mx.array(reached, mx.int32)
+        self._starts = mx.take(shifts, self._which) + self._reached
 
     def start(self, beam: int) -> mx.array:
         """The first state of each of [B, beam] hypotheses, int32."""
@@ -144,3 +147,14 @@ class BoundGraph:
     def ends(self, states: mx.array) -> mx.array:
         """What ending in each state adds, float32 [B, K]."""
         return mx.take(self._ends, states)
+
+
+def bound_together(bounds: Sequence[BoundGraph], alphas: Sequence[mx.array]) -> tuple[Graphs, mx.array]:
+    """Several graphs an utterance as one kernel walks them, weighted by alphas, float32 [B] each; and what
+    ending in each of their states adds, float32 [S]."""
+    arcs, shifts, ends = _join(tuple(graph for bound in bounds for graph in bound._graphs))
+    firsts = np.cumsum([0, *(len(bound._graphs) for bound in bounds)])[:-1]
+    which = [mx.array(bound._indices + int(first)) for bound, first in zip(bounds, firsts, strict=True)]
+    starts = [mx.take(shifts, each) + bound._reached for bound, each in zip(bounds, which, strict=True)]
+    columns = (mx.stack(list(each), axis=1) for each in (which, starts, alphas))
+    return Graphs(arcs, *columns), ends

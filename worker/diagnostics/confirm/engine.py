@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spool.settings import Settings
 from worker.decode.types import SearchOptions, UtteranceResult
-from worker.diagnostics.bench import made_up_speech
+from worker.diagnostics.bench import synthetic_speech
 from worker.diagnostics.confirm.report import Outcome
 from worker.engine.client import Engine
 from worker.engine.memory_budget import CACHE_BYTES, engine_options
@@ -46,7 +46,7 @@ def running(settings: Settings) -> Iterator[Engine]:
 
 def memory(settings: Settings, model: str, minutes: float) -> Outcome:
     """Run batches of random lengths for `minutes`; the engine's process must not grow."""
-    speech = made_up_speech(60.0)
+    speech = synthetic_speech(60.0)
     rng = np.random.default_rng(0)
     sizes: list[float] = []
     batches = 0
@@ -91,7 +91,7 @@ def resident_bytes(pid: int | None) -> int:
 def crashes(settings: Settings, model: str) -> Outcome:
     """The engine's child is killed, then made to abort, with work in it: every utterance is answered as
     before."""
-    utterances = [made_up_speech(seconds) for seconds in (3.0, 5.0, 8.0, 4.0)]
+    utterances = [synthetic_speech(seconds) for seconds in (3.0, 5.0, 8.0, 4.0)]
     lines = []
     with running(settings) as engine:
         before = [_words(result) for result in _answers(engine, model, utterances)]
@@ -119,7 +119,7 @@ def sleep(settings: Settings, model: str, tell: Callable[[str], None]) -> Outcom
     """A person lets the Mac sleep with the engine loaded; after it, the same words come back."""
     if not this_machine().apple_gpu:
         return Outcome("not possible here", "no Mac")
-    utterances = [made_up_speech(5.0)]
+    utterances = [synthetic_speech(5.0)]
     with running(settings) as engine:
         before = [_words(result) for result in _answers(engine, model, utterances)]
         tell("Now let this Mac sleep for two minutes (Apple menu), then wake it. There are 15 minutes.")

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from spool.errors import ModelUnreadable
 
-OPCODES_MAX = 500_000
-"""About forty describe a tensor, so this is some twelve thousand tensors; the walk takes 2 s at most."""
+OPCODES_MAX = 200_000
+"""About forty describe a tensor, so this is some five thousand tensors; the walk takes a second."""
 SIZE_MAX = OPCODES_MAX
 """Objects within an object, counted as often as it refers to them."""
 DEPTH_MAX = 32

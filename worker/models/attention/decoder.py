@@ -88,6 +88,15 @@ class ForcedPass:
     products: dict[int, mx.array]
 
 
+@dataclass(frozen=True, slots=True)
+class TokenTree:
+    """Rows of tokens that are trees: depths int32 [R, n], a token's position in its sequence; behind bool
+    [R, n, n], whether token i sees token j: itself and those on its way from the root."""
+
+    depths: NDArray[np.int32]
+    behind: NDArray[np.bool_]
+
+
 class AttentionDecoder:
     """The decoder's weights, and every pass over them. A family adds how it aligns text."""
 
@@ -226,15 +235,26 @@ class AttentionDecoder:
         product = hidden.astype(table.dtype) @ table
         return (product if bias is None else product + bias).astype(mx.float32)
 
-    def force(self, memory: Memory, tokens: NDArray[np.int32], keep: Sequence[int] = ()) -> ForcedPass:
+    def force(
+        self,
+        memory: Memory,
+        tokens: NDArray[np.int32],
+        keep: Sequence[int] = (),
+        tree: TokenTree | None = None,
+    ) -> ForcedPass:
         """tokens int32 [R, n], R a multiple of the memory's utterances, rows of an utterance side by side.
-        keep: layers whose products of the cross attention are wanted."""
+        keep: layers whose products of the cross attention are wanted. tree: how the tokens of a row follow
+        one another; by default in their order."""
         count, length = tokens.shape
         utterances = sum(map(len, memory.rows))
         heads, width = self.weights.heads, int(self.weights.positions.shape[1])
         x = self._embedded(mx.array(tokens.reshape(-1))).reshape(count, length, width)
-        x = self._normed(x + self.weights.positions[:length])
-        mask = mx.triu(mx.full((length, length), -mx.inf, mx.float32), 1)
+        if tree is None:
+            x = self._normed(x + self.weights.positions[:length])
+            mask = mx.triu(mx.full((length, length), -mx.inf, mx.float32), 1)
+        else:
+            x = self._normed(x + self.weights.positions[mx.array(tree.depths)])
+            mask = mx.where(mx.array(tree.behind), 0.0, -mx.inf)[:, None].astype(mx.float32)
         all_keys, all_values, kept = [], [], {}
         for layer, block in enumerate(self.blocks):
             fused = block.attention.fused(block.attention.norm(x))

@@ -1,6 +1,8 @@
 """The CTC head: one linear map from an encoder frame to labels and blank ("Connectionist Temporal
 Classification", Graves et al., 2006). Knows no search."""
 
+from collections.abc import Callable
+
 import mlx.core as mx
 from mlx import nn
 
@@ -19,11 +21,14 @@ class CtcDecoder(nn.Module):
 
 
 class CtcHead:
-    """What a search needs of a CTC model. `blank` is the id of blank."""
+    """What a search needs of a CTC model. decoder: [..., d_model] -> logits [..., V + 1], blank last. `blank`
+    is the id of blank. `sums`: the model's own beam adds all alignments of a prefix up, rather than taking
+    the best of them; a search may be asked for either."""
 
-    def __init__(self, decoder: CtcDecoder, blank: int) -> None:
+    def __init__(self, decoder: Callable[[mx.array], mx.array], blank: int, *, sums: bool = False) -> None:
         self._decoder = decoder
         self.blank = blank
+        self.sums = sums
 
     def log_probs(self, frames: mx.array) -> mx.array:
         """Encoder frames [B, T, d_model] -> natural-log probabilities [B, T, V + 1], float32, blank last."""

@@ -16,6 +16,7 @@ import mlx.core as mx
 from mlx import nn
 
 from kernels.nn.elementwise import lstm_cell
+from worker.models.heads.ctc import CtcHead
 from worker.models.nemo.config import JointConfig, PredictionConfig
 
 
@@ -159,11 +160,22 @@ class Transducer:
     """What a search needs of a TDT or RNNT model: the prediction network and the joint, one step at a time.
 
     `durations` are the encoder frames that a TDT step may advance, None on RNNT. `blank` is the id of blank.
+    `max_symbols`: labels of one frame at most, unless a search is asked otherwise. `ctc`: a CTC head over the
+    same labels, None for none; where there is one, the beam goes frame by frame and may hear both.
     """
 
     def __init__(
-        self, prediction: PredictionNetwork, joint: JointNetwork, config: JointConfig, blank: int
+        self,
+        prediction: PredictionNetwork,
+        joint: JointNetwork,
+        config: JointConfig,
+        blank: int,
+        *,
+        max_symbols: int = 10,
+        ctc: CtcHead | None = None,
     ) -> None:
+        self.ctc = ctc
+        self.max_symbols = max_symbols
         self._prediction = prediction
         self._joint = joint
         self.durations: tuple[int, ...] | None = config.durations or None

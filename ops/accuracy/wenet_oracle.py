@@ -1,0 +1,185 @@
+"""Holds the WeNet family against what WeNet itself answered.
+
+    python -m ops.accuracy.wenet_oracle --dumps FOLDER [--from features|audio]
+
+FOLDER holds a model's folder NAME and its answers NAME.npz for each model: recordings, features, encoder
+frames and CTC log-probabilities of each utterance, and as JSON its greedy tokens, n-best lists with times,
+both decoders' sums, rescoring, attention beams and transducer beams. Everything runs as the product runs it,
+all utterances of a model as one batch; from features, what the front end computes differently in 32 bit does
+not count. Prints a line a kind and a model; exits 1 where a list differs or a number is off by more than its
+tolerance.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from worker.machine.blas import preload_blas
+
+preload_blas()
+
+import numpy as np  # noqa: E402 - behind OpenBLAS
+
+from worker.decode.search import search  # noqa: E402
+from worker.decode.types import Hypothesis, SearchOptions  # noqa: E402
+from worker.models.wenet.model import Encoded, WenetModel, load_wenet  # noqa: E402
+
+TOLERANCES = {
+    "features": 0.1,
+    "encoder": 1e-4,
+    "ctc": 1e-4,
+    "prefix score": 1e-4,
+    "decoders": 1e-3,
+    "rescoring score": 1e-3,
+    "attention score": 1e-3,
+    "transducer score": 1e-3,
+}
+"""The oracle computed features in 32 bit, which costs up to 0.06 near silence; all else from its own."""
+
+
+class Oracle:
+    """The answers for one model."""
+
+    def __init__(self, model: WenetModel, dump: Any, start: str) -> None:  # noqa: ANN401 - an npz
+        self.model, self.dump, self.start = model, dump, start
+        key = next(name for name in dump.files if name != "notes" and dump[name].dtype.kind == "U")
+        self.utterances = json.loads(str(dump[key]))["utterances"]
+        self.counts: Counter[str] = Counter()
+        self.gaps: dict[str, float] = {}
+        count = range(len(self.utterances))
+        audio = [dump[f"u{i}.wav"].astype(np.float32) / 32768 for i in count]
+        features = [dump[f"u{i}.feats"] for i in count]
+        own = model.features(audio)
+        self.gap("features", max(float(np.abs(a - b).max()) for a, b in zip(own, features, strict=True)))
+        self.encoded = Encoded(*model.encoder(features if start == "features" else own))
+
+    def gap(self, kind: str, value: float) -> None:
+        self.gaps[kind] = max(self.gaps.get(kind, 0.0), value)
+
+    def note(self, kind: str, equal: bool) -> None:
+        self.counts[kind] += 1
+        self.counts[f"{kind} equal"] += equal
+
+    def run(self) -> None:
+        """Every comparison there is an answer for."""
+        if self.start == "features":
+            self.numbers()
+        self.greedy()
+        self.prefix_lists()
+        if self.model.config.decoders:
+            self.rescoring()
+            self.attention()
+        if self.model.config.transducer is not None:
+            self.transducer()
+
+    def numbers(self) -> None:
+        for row, length in enumerate(self.encoded.lengths.tolist()):
+            frames = self.encoded.frames[row, :length]
+            self.gap("encoder", float(np.abs(np.array(frames) - self.dump[f"u{row}.encoder"]).max()))
+            log_probs = np.array(self.model.heads["ctc"].log_probs(frames))
+            blank_first = np.concatenate([log_probs[:, -1:], log_probs[:, 1:-1]], axis=1)
+            self.gap("ctc", float(np.abs(blank_first - self.dump[f"u{row}.ctc"]).max()))
+
+    def found(self, **options: Any) -> list[list[Hypothesis]]:  # noqa: ANN401
+        return search(self.model, self.encoded, SearchOptions(**options))
+
+    def greedy(self) -> None:
+        for found, told in zip(self.found(head="ctc"), self.utterances, strict=True):
+            self.note("greedy", list(found[0].tokens) == told["search"]["greedy"])
+
+    def prefix_lists(self) -> None:
+        for beam in self.utterances[0]["search"]["prefix"]:
+            lists = self.found(decoder="beam", head="ctc", beam=int(beam), nbest=int(beam))
+            for found, told in zip(lists, self.utterances, strict=True):
+                expected = told["search"]["prefix"][beam]
+                same = [list(each.tokens) for each in found] == [each["tokens"] for each in expected]
+                times = [list(each.times) for each in found] == [each["times"] for each in expected]
+                self.note("n-best lists", same)
+                self.note("n-best times", times)
+                for ours, theirs in zip(found, expected, strict=False) if same else ():
+                    self.gap("prefix score", abs(ours.score - theirs["score"]))
+        head = self.model.heads.get("ctc+attention")
+        nbest = [[each["tokens"] for each in told["search"]["prefix"]["10"]] for told in self.utterances]
+        for name, reverse in (("left_to_right", False), ("right_to_left", True)):
+            if head is None or (reverse and head.right is None) or self.start != "features":
+                continue
+            sums = head.score(self.encoded.frames, self.encoded.lengths, nbest, reverse=reverse)
+            for ours, told in zip(sums, self.utterances, strict=True):
+                theirs = [each[name] for each in told["search"]["prefix"]["10"]]
+                self.gap("decoders", float(np.abs(ours - np.array(theirs)).max()))
+
+    def rescoring(self) -> None:
+        for index, case in enumerate(self.utterances[0]["search"]["rescore"]):
+            weights = {name: case[name] for name in ("ctc_weight", "reverse_weight")}
+            if weights["reverse_weight"] > 0 and len(self.model.config.decoders) < 2:
+                continue
+            lists = self.found(decoder="rescore", head="ctc", beam=10, nbest=10, **weights)
+            for found, told in zip(lists, self.utterances, strict=True):
+                theirs = told["search"]["rescore"][index]
+                same = list(found[0].tokens) == theirs["tokens"]
+                self.note("rescoring", same)
+                if same:
+                    self.gap("rescoring score", abs(found[0].score - theirs["score"]))
+
+    def attention(self) -> None:
+        for index, case in enumerate(self.utterances[0]["search"]["attention"]):
+            penalty = case["length_penalty"]
+            lists = self.found(
+                decoder="attention", head="ctc", beam=case["beam"], nbest=1, length_penalty=penalty
+            )
+            for row, (found, told) in enumerate(zip(lists, self.utterances, strict=True)):
+                theirs = told["search"]["attention"][index]
+                same = list(found[0].tokens) == theirs["tokens"]
+                self.note("attention", same)
+                # One that never ended has no end in its sum, the oracle's has.
+                if same and len(found[0].tokens) < self.encoded.lengths[row]:
+                    self.gap("attention score", abs(found[0].score - theirs["left_to_right"]))
+
+    def transducer(self) -> None:
+        for symbols in self.utterances[0]["transducer"]["greedy"]:
+            lists = self.found(head="rnnt", max_symbols=int(symbols))
+            for found, told in zip(lists, self.utterances, strict=True):
+                theirs = told["transducer"]["greedy"][symbols]
+                self.note("transducer greedy", list(found[0].tokens) == theirs)
+        for case in self.utterances[0]["transducer"]["beam"]:
+            beam, weight, _ = case.split(",")
+            options = {"beam": int(beam), "nbest": int(beam), "ctc_weight": float(weight)}
+            lists = self.found(decoder="beam", head="rnnt", **options)
+            for found, told in zip(lists, self.utterances, strict=True):
+                expected = told["transducer"]["beam"][case]
+                same = [list(each.tokens) for each in found] == [each["tokens"] for each in expected]
+                self.note("transducer lists", same)
+                for ours, theirs in zip(found, expected, strict=False) if same else ():
+                    self.gap("transducer score", abs(ours.score - theirs["score"]))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Every model of a folder of dumps."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dumps", type=Path, required=True)
+    parser.add_argument("--from", dest="start", choices=("features", "audio"), default="features")
+    options = parser.parse_args(arguments)
+    paths = [path for path in sorted(options.dumps.glob("*.npz")) if path.with_suffix("").is_dir()]
+    failed = not paths
+    for path in paths:
+        oracle = Oracle(load_wenet(path.with_suffix(""), path.stem), np.load(path), options.start)
+        oracle.run()
+        kinds = [kind for kind in oracle.counts if not kind.endswith(" equal")]
+        lists = ", ".join(
+            f"{kind} {oracle.counts[kind + ' equal']} of {oracle.counts[kind]}" for kind in kinds
+        )
+        gaps = ", ".join(f"{kind} {gap:.1e}" for kind, gap in oracle.gaps.items())
+        print(f"{path.stem}: equal: {lists}; largest gaps: {gaps}", flush=True)
+        failed |= any(oracle.counts[f"{kind} equal"] < oracle.counts[kind] for kind in kinds)
+        if options.start == "features":
+            failed |= any(gap > TOLERANCES[kind] for kind, gap in oracle.gaps.items())
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""The family against WeNet's own answers, and what its answers must not depend on."""
+
+from functools import cache
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from ops.accuracy.wenet_oracle import TOLERANCES, Oracle
+from worker.decode.search import search
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.models.load import load_model
+from worker.models.wenet.config import SUBSAMPLINGS, EncoderSizes
+from worker.models.wenet.encoder import Subsampling
+from worker.models.wenet.features import feature_frames, filter_bank
+from worker.models.wenet.layers import Reader
+from worker.models.wenet.model import Encoded, WenetModel
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "wenet"
+MODELS = ["offline", "rnnt"]
+
+
+@cache
+def model_of(name: str) -> WenetModel:
+    model = load_model(GOLDEN / name)
+    assert isinstance(model, WenetModel)
+    return model
+
+
+@cache
+def audio(name: str) -> list[np.ndarray]:
+    dump = np.load(GOLDEN / f"{name}.npz")
+    return [dump[f"u{i}.wav"].astype(np.float32) / 32768 for i in range(2)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_answer_is_wenets(name: str) -> None:
+    oracle = Oracle(model_of(name), np.load(GOLDEN / f"{name}.npz"), "features")
+    oracle.run()
+    kinds = [kind for kind in oracle.counts if not kind.endswith(" equal")]
+    assert {"greedy", "n-best lists", "n-best times", "rescoring"} < set(kinds)
+    assert {kind: oracle.counts[f"{kind} equal"] for kind in kinds} == {
+        kind: oracle.counts[kind] for kind in kinds
+    }
+    assert {kind: gap for kind, gap in oracle.gaps.items() if gap > TOLERANCES[kind]} == {}
+
+
+CHOICES = [
+    SearchOptions(head="ctc"),
+    SearchOptions("beam", 6, 6, "ctc"),
+    SearchOptions("beam", 6, 6, "ctc", alignments="best"),
+    SearchOptions("rescore", 6, 6, "ctc"),
+    SearchOptions("attention", 4, 4, "ctc"),
+]
+
+
+def outline(found: list[Hypothesis]) -> list[tuple[object, ...]]:
+    return [(each.tokens, each.times, round(each.score, 3)) for each in found]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("options", CHOICES, ids=lambda each: f"{each.decoder}-{each.alignments}")
+def test_neighbours_and_their_order_change_nothing(name: str, options: SearchOptions) -> None:
+    model, first = model_of(name), audio(name)
+    samples = [first[0], first[1], first[1][:9000], np.zeros(300, np.float32), np.zeros(0, np.float32)]
+    order = [3, 1, 4, 0, 2]
+    together = search(model, model.encode(samples), options)
+    shuffled = search(model, model.encode([samples[row] for row in order]), options)
+    for place, row in enumerate(order):
+        alone = search(model, model.encode([samples[row]]), options)[0]
+        assert outline(alone) == outline(together[row]) == outline(shuffled[place])
+        assert alone, "an utterance without frames has one hypothesis"
+
+
+def test_a_transducers_beam_does_not_know_its_neighbours() -> None:
+    model, options = model_of("rnnt"), SearchOptions("beam", 4, 4, ctc_weight=0.3)
+    together = search(model, model.encode(audio("rnnt")), options)
+    for row, samples in enumerate(audio("rnnt")):
+        assert outline(search(model, model.encode([samples]), options)[0]) == outline(together[row])
+
+
+def test_phrases_of_one_utterance_are_its_own() -> None:
+    model = model_of("rnnt")
+    encoded = model.encode([audio("rnnt")[0]] * 2)
+    options = SearchOptions("rescore", 8, 8, "ctc", ctc_weight=1.0)
+    plain = search(model, encoded, options)
+    phrase = model.tokenizer.decode([plain[0][0].tokens[0], 9])
+    asked = [DecodeRequest((phrase,), 8.0), DecodeRequest()]
+    boosted = search(model, encoded, options, asked)
+    assert outline(boosted[1]) == outline(plain[1])
+    assert outline(boosted[0]) != outline(plain[0])
+
+
+def test_features_are_of_frames_that_stand_alone() -> None:
+    rng = np.random.default_rng(0)
+    samples = rng.normal(0, 0.1, 5000).astype(np.float32)
+    made = filter_bank(samples)
+    assert made.shape == (feature_frames(5000), 80) == (29, 80)
+    assert filter_bank(samples[:399]).shape == (0, 80)
+    assert np.array_equal(filter_bank(samples[160:]), made[1:])
+    assert (
+        np.array_equal(filter_bank(samples + 0.25), made)
+        or np.abs(filter_bank(samples + np.float32(0.25)) - made).max() < 1e-3
+    )  # a frame loses its mean
+    assert np.all(filter_bank(np.zeros(800, np.float32)) == np.log(1.1920928955078125e-07).astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", SUBSAMPLINGS)
+def test_subsampling_is_convolutions_without_padding(kind: str) -> None:
+    sizes = EncoderSizes(6, 2, 1, 8, 3, True, False, True, SUBSAMPLINGS[kind], has_cmvn=False)
+    bands = sizes.frames_of(80)
+    rng = np.random.default_rng(1)
+    tensors: dict[str, np.ndarray] = {}
+    for index, (kernel, _) in enumerate(sizes.convolutions):
+        shape = (6, 6 if index else 1, kernel, kernel)
+        tensors[f"encoder.embed.conv.{2 * index}.weight"] = rng.normal(size=shape) * 0.3
+        tensors[f"encoder.embed.conv.{2 * index}.bias"] = rng.normal(size=6)
+    linear = "encoder.embed.out.0" if kind == "conv2d" else "encoder.embed.linear"
+    tensors[f"{linear}.weight"], tensors[f"{linear}.bias"] = (
+        rng.normal(size=(6, 6 * bands)),
+        rng.normal(size=6),
+    )
+    features = rng.normal(size=(47, 80))
+
+    x = features[None]
+    for index, (kernel, stride) in enumerate(sizes.convolutions):
+        weight = tensors[f"encoder.embed.conv.{2 * index}.weight"]
+        patches = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), (1, 2))[:, ::stride, ::stride]
+        bias = tensors[f"encoder.embed.conv.{2 * index}.bias"]
+        x = np.maximum(np.einsum("ctfij,ocij->otf", patches, weight) + bias[:, None, None], 0)
+    flat = x.transpose(1, 0, 2).reshape(x.shape[1], -1)
+    expected = (flat @ tensors[f"{linear}.weight"].T + tensors[f"{linear}.bias"]) * np.sqrt(6)
+
+    arrays = {name: mx.array(value.astype(np.float32)) for name, value in tensors.items()}
+    made = np.array(
+        Subsampling(sizes, Reader(arrays, mx.float32))(mx.array(features.astype(np.float32))[None])[0]
+    )
+    assert made.shape == expected.shape == (sizes.frames_of(47), 6)
+    assert np.abs(made - expected).max() < 1e-4
+
+
+def test_frames_of_nothing() -> None:
+    encoded = model_of("offline").encode([np.zeros(0, np.float32)])
+    assert isinstance(encoded, Encoded)
+    assert encoded.lengths.tolist() == [0]
+    assert search(model_of("offline"), encoded, SearchOptions("beam", 4, 4))[0][0].score == 0.0

@@ -1,0 +1,97 @@
+"""Attention rescoring (U2, Zhang et al. 2020; both directions in U2++, Wu et al. 2021): the n-best of the CTC
+prefix beam, ordered anew by what the attention decoders say of each.
+
+The decoders read all hypotheses at once; there is no loop over tokens. Knows no family but by its heads.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import InvalidRequest
+from worker.decode.attention.lockstep import SteppedDecoder
+from worker.decode.types import Hypothesis
+from worker.models.heads.ctc import CtcHead
+
+CTC_WEIGHT = 0.5
+REVERSE_WEIGHT = 0.0
+
+
+class HybridHead(Protocol):
+    """A CTC head and attention decoders over the same frames."""
+
+    @property
+    def ctc(self) -> CtcHead:
+        """The CTC head."""
+
+    @property
+    def sos(self) -> int:
+        """The token that begins a sequence."""
+
+    @property
+    def left(self) -> SteppedDecoder[Any]:
+        """The decoder that reads from left to right."""
+
+    @property
+    def right(self) -> object | None:
+        """The decoder that reads from right to left, None where there is none."""
+
+    def windows(self, frames: mx.array, lengths: NDArray[np.int32]) -> Sequence[Any]:
+        """Each utterance of frames [B, T, d] as the left decoder's `start` takes it."""
+
+    def score(
+        self,
+        frames: mx.array,
+        lengths: NDArray[np.int32],
+        nbest: Sequence[Sequence[Sequence[int]]],
+        *,
+        reverse: bool = False,
+    ) -> list[NDArray[np.float32]]:
+        """The log-probability of each utterance's token sequences and of their end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RescoringWeights:
+    """ctc: of the prefix beam's score. reverse: of the right decoder; the left one has the rest of 1."""
+
+    ctc: float = CTC_WEIGHT
+    reverse: float = REVERSE_WEIGHT
+
+
+def check_weights(head: HybridHead, weights: RescoringWeights) -> None:
+    """Raises InvalidRequest where the head cannot rescore so."""
+    if not 0 <= weights.reverse <= 1:
+        raise InvalidRequest("reverse_weight must be between 0 and 1")
+    if weights.reverse > 0 and head.right is None:
+        raise InvalidRequest("reverse_weight: the model has no decoder that reads from right to left")
+
+
+def rescore(
+    head: HybridHead,
+    frames: mx.array,
+    lengths: NDArray[np.int32],
+    found: Sequence[Sequence[Hypothesis]],
+    weights: RescoringWeights,
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each utterance, best first, equals in their order; the score of each is
+    (1 - reverse) · left + reverse · right + ctc · its own, nothing of it normalised by length."""
+    check_weights(head, weights)
+    nbest = [[hypothesis.tokens for hypothesis in each] for each in found]
+    sides: list[tuple[float, list[NDArray[np.float32]]]] = []
+    if weights.reverse < 1:
+        sides.append((1 - weights.reverse, head.score(frames, lengths, nbest)))
+    if weights.reverse > 0:
+        sides.append((weights.reverse, head.score(frames, lengths, nbest, reverse=True)))
+    answers = []
+    for row, each in enumerate(found):
+        spoken = sum((share * scores[row].astype(np.float64) for share, scores in sides), np.zeros(len(each)))
+        scored = [
+            replace(hypothesis, score=float(own + weights.ctc * hypothesis.score))
+            for hypothesis, own in zip(each, spoken, strict=True)
+        ]
+        answers.append(sorted(scored, key=lambda hypothesis: -hypothesis.score))
+    return answers

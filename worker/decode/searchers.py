@@ -1,0 +1,290 @@
+"""Every search there is: which head it searches, the parameters that it takes, and how it is called.
+
+What a head and a search are is their own files' business; which of them options name is `search`'s.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from worker.decode.alignment.viterbi import align_tokens
+from worker.decode.attention.lockstep import Ended, attention_beam
+from worker.decode.attention.rescore import HybridHead, RescoringWeights, rescore
+from worker.decode.ctc.beam import ctc_beam_search
+from worker.decode.ctc.greedy import ctc_greedy
+from worker.decode.ctc.prefix import ctc_prefix_search
+from worker.decode.fusion.fusion import Fusion
+from worker.decode.recorder import LatticeRecorder
+from worker.decode.transducer.beam import beam_search
+from worker.decode.transducer.frame_beam import frame_beam_search
+from worker.decode.transducer.greedy import greedy_search
+from worker.decode.types import Alignments, Hypothesis, Scores
+from worker.models.base import HeadName
+from worker.models.heads.ctc import CtcHead
+from worker.models.heads.transducer import Transducer
+
+Hypotheses = list[list[Hypothesis]]
+
+
+@dataclass(frozen=True, slots=True)
+class TransducerGreedy:
+    """Parameters; see `SearchOptions`."""
+
+    max_symbols: int | None
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class TransducerBeam:
+    """Parameters; see `SearchOptions`."""
+
+    beam: int
+    max_symbols: int | None
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class CtcGreedy:
+    """Parameters; see `SearchOptions`."""
+
+    max_symbols: int | None  # without meaning here, as CTC emits at most one symbol a frame
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class CtcBeam:
+    """Parameters; see `SearchOptions`."""
+
+    beam: int
+    max_symbols: int | None  # as for greedy
+    beta: float
+    alignments: Alignments
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBeam:
+    """Parameters; see `worker.decode.transducer.frame_beam`."""
+
+    beam: int
+    ctc_weight: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rescoring:
+    """Parameters; see `worker.decode.attention.rescore`."""
+
+    beam: int
+    beta: float
+    scores: Scores
+    ctc_weight: float | None
+    reverse_weight: float | None
+
+    @property
+    def weights(self) -> RescoringWeights:
+        """What is not asked for has its default."""
+        given = {"ctc": self.ctc_weight, "reverse": self.reverse_weight}
+        return RescoringWeights(**{name: weight for name, weight in given.items() if weight is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class LockstepBeam:
+    """Parameters; see `worker.decode.attention.lockstep`."""
+
+    beam: int
+    length_penalty: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionGreedy:
+    """No parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionBeam:
+    """Parameters; see `worker.decode.attention.beam.BeamSettings`."""
+
+    beam: int
+    patience: float
+    length_penalty: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher:
+    """One way to search one kind of head.
+
+    parameters: the dataclass of what it takes of `SearchOptions`. run: head, frames [B, T, d_model], lengths
+    [B], parameters, fusion and recorder to hypotheses; None where it asks the model more than frames. fuses:
+    whether a language model and phrases may have a say. lattices: whether it keeps more than its hypotheses.
+    """
+
+    parameters: type[Any]
+    run: Callable[..., Hypotheses] | None
+    fuses: bool
+    lattices: bool
+
+
+def _transducer_greedy(
+    head: Transducer,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: TransducerGreedy,
+    fusion: Fusion | None,
+    _: LatticeRecorder | None,
+) -> Hypotheses:
+    fixed = parameters.scores == "fixed"
+    return greedy_search(head, frames, lengths, _most_symbols(head, parameters), fusion, fixed=fixed)
+
+
+def _transducer_beam(
+    head: Transducer,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: TransducerBeam,
+    fusion: Fusion | None,
+    recorder: LatticeRecorder | None,
+) -> Hypotheses:
+    fixed = parameters.scores == "fixed"
+    return beam_search(
+        head, frames, lengths, parameters.beam, _most_symbols(head, parameters), fusion, recorder, fixed=fixed
+    )
+
+
+def _ctc_greedy(
+    head: CtcHead,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: CtcGreedy,
+    _: Fusion | None,
+    __: LatticeRecorder | None,
+) -> Hypotheses:
+    fixed = parameters.scores == "fixed"
+    return ctc_greedy(_log_probs(head, frames, lengths), lengths, head.blank, fixed=fixed)
+
+
+def _ctc_beam(
+    head: CtcHead,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: CtcBeam,
+    fusion: Fusion | None,
+    recorder: LatticeRecorder | None,
+) -> Hypotheses:
+    log_probs, fixed = _log_probs(head, frames, lengths), parameters.scores == "fixed"
+    return ctc_beam_search(
+        log_probs, lengths, head.blank, parameters.beam, fusion, recorder, parameters.beta, fixed=fixed
+    )
+
+
+def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray) -> mx.array:
+    """The head's log-probabilities [B, T, V + 1]. On a CPU each utterance by itself, zeros behind its end:
+    the bits of a product depend on its number of rows there, and must not on the neighbours."""
+    if frames.shape[1] == 0:
+        return mx.zeros((frames.shape[0], 1, head.blank + 1))  # a frame of nobody's: nothing reduces none
+    if mx.default_device().type != mx.DeviceType.cpu:
+        return head.log_probs(frames)
+    longest = frames.shape[1]
+    rows = [
+        mx.pad(head.log_probs(frames[row, :length]), [(0, longest - length), (0, 0)])
+        if length
+        else mx.zeros((longest, head.blank + 1))
+        for row, length in enumerate(lengths.tolist())
+    ]
+    return mx.stack(rows)
+
+
+def _most_symbols(head: Transducer, parameters: TransducerGreedy | TransducerBeam) -> int:
+    return head.max_symbols if parameters.max_symbols is None else parameters.max_symbols
+
+
+def _frame_beam(
+    head: Transducer,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: FrameBeam,
+    _: Fusion | None,
+    __: LatticeRecorder | None,
+) -> Hypotheses:
+    weight = parameters.ctc_weight or 0.0
+    beside = _log_probs(head.ctc, frames, lengths) if weight > 0 and head.ctc is not None else None
+    return frame_beam_search(head, frames, lengths, parameters.beam, beside, weight)
+
+
+def _ctc_prefix(
+    head: CtcHead,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: CtcBeam | Rescoring,
+    fusion: Fusion | None,
+    _: LatticeRecorder | None,
+) -> Hypotheses:
+    log_probs, fixed = _log_probs(head, frames, lengths), parameters.scores == "fixed"
+    return ctc_prefix_search(
+        log_probs, lengths, head.blank, parameters.beam, fusion, parameters.beta, fixed=fixed
+    )
+
+
+def _rescoring(
+    head: HybridHead,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: Rescoring,
+    fusion: Fusion | None,
+    _: LatticeRecorder | None,
+) -> Hypotheses:
+    found = _ctc_prefix(head.ctc, frames, lengths, parameters, fusion, None)
+    return rescore(head, frames, lengths, found, parameters.weights)
+
+
+def _lockstep(
+    head: HybridHead,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: LockstepBeam,
+    _: Fusion | None,
+    __: LatticeRecorder | None,
+) -> Hypotheses:
+    """Times are those of the best path of the CTC head through the tokens."""
+    windows, penalty = head.windows(frames, lengths), parameters.length_penalty or 0.0
+    found = attention_beam(head.left, windows, head.sos, lengths.tolist(), parameters.beam, penalty)
+    log_probs = np.array(_log_probs(head.ctc, frames, lengths))
+    return [
+        [_timed(each, log_probs[row, : lengths[row]]) for each in hypotheses]
+        for row, hypotheses in enumerate(found)
+    ]
+
+
+def _timed(found: Ended, log_probs: np.ndarray) -> Hypothesis:
+    count, tokens = len(found.tokens), np.array(found.tokens, np.int64)
+    columns = log_probs[:, [*found.tokens, log_probs.shape[1] - 1]]
+    spans = align_tokens(columns, tokens)
+    if spans is None:  # side by side, where the CTC head cannot have emitted these tokens
+        times = [at * len(log_probs) // count for at in range(count)]
+    else:
+        times = [first + int(columns[first:last, at].argmax()) for at, (first, last) in enumerate(spans)]
+    confidences = tuple(np.exp(np.array(found.log_probs, np.float64)).tolist())
+    return Hypothesis(found.tokens, found.score, tuple(times), (0,) * count, confidences)
+
+
+SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
+    ("tdt", "greedy"): Searcher(TransducerGreedy, _transducer_greedy, fuses=True, lattices=False),
+    ("tdt", "beam"): Searcher(TransducerBeam, _transducer_beam, fuses=True, lattices=True),
+    ("rnnt", "greedy"): Searcher(TransducerGreedy, _transducer_greedy, fuses=True, lattices=False),
+    ("rnnt", "beam"): Searcher(TransducerBeam, _transducer_beam, fuses=True, lattices=True),
+    ("ctc", "greedy"): Searcher(CtcGreedy, _ctc_greedy, fuses=False, lattices=False),
+    ("ctc", "beam"): Searcher(CtcBeam, _ctc_beam, fuses=True, lattices=True),
+    ("ctc+attention", "rescore"): Searcher(Rescoring, _rescoring, fuses=True, lattices=False),
+    ("ctc+attention", "attention"): Searcher(LockstepBeam, _lockstep, fuses=False, lattices=False),
+    ("attention", "greedy"): Searcher(AttentionGreedy, None, fuses=False, lattices=False),
+    ("attention", "beam"): Searcher(AttentionBeam, None, fuses=False, lattices=False),
+}
+"""Every search there is; a model's heads are tried in this order where the options name none."""
+CTC_PREFIX = Searcher(CtcBeam, _ctc_prefix, fuses=True, lattices=False)
+"""In place of a CTC head's beam where all alignments are to be added up."""
+FRAME_BEAM = Searcher(FrameBeam, _frame_beam, fuses=False, lattices=False)
+"""In place of a transducer's beam where a CTC head may be heard beside it."""
+COMMON = frozenset({"decoder", "beam", "nbest", "head", "fusion"})
+"""Options that every search understands: greedy is a beam of one, and has one hypothesis."""

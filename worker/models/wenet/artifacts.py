@@ -1,0 +1,96 @@
+"""A WeNet model's folder: `final.pt` or safetensors, `train.yaml`, `units.txt`, perhaps a sentencepiece file.
+
+Paths in `train.yaml` are those of the machine that trained; only the names beside it count. The checkpoint is
+read by the unpickler that builds tensors and nothing else (`worker.models.artifacts.nemo`).
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlx.core as mx
+import sentencepiece
+
+from spool.errors import ModelUnreadable, UnknownModel
+from worker.models.artifacts.nemo import BROKEN, TorchCheckpoint
+from worker.models.artifacts.safetensors import Weights, read_tensors
+from worker.models.wenet.config import WenetConfig, read_config, read_tree
+from worker.models.wenet.tokenizer import UnitTokenizer, read_units
+from worker.models.wenet.weights import read_weights
+
+CONFIG_NAME, UNITS_NAME, SCRIPTED_NAME = "train.yaml", "units.txt", "final.zip"
+WEIGHTS_NAMES = ("final.safetensors", "model.safetensors", "final.pt")
+"""In the order of preference."""
+CONFIG_BYTES_MAX = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WenetArtifacts:
+    """All that a model is made of. files: SHA-256 by role."""
+
+    name: str
+    config: WenetConfig
+    tokenizer: UnitTokenizer
+    tensors: dict[str, mx.array]
+    files: dict[str, str]
+
+
+def is_wenet_folder(path: Path) -> bool:
+    """Whether a folder holds WeNet's configuration."""
+    return path.is_dir() and (path / CONFIG_NAME).is_file() and (path / UNITS_NAME).is_file()
+
+
+def open_folder(folder: Path, name: str) -> WenetArtifacts:
+    """Reads a model's folder. Raises UnknownModel, ModelUnreadable, WeightsMismatch."""
+    path = next((folder / each for each in WEIGHTS_NAMES if (folder / each).is_file()), None)
+    if path is None:
+        if (folder / SCRIPTED_NAME).is_file():
+            raise ModelUnreadable(
+                f"{folder}: {SCRIPTED_NAME} holds code and quantised weights; use the model's final.pt"
+            )
+        raise UnknownModel(f"{folder}: holds none of {', '.join(WEIGHTS_NAMES)}, so no model")
+    settings = folder / CONFIG_NAME
+    if settings.stat().st_size > CONFIG_BYTES_MAX:
+        raise ModelUnreadable(f"{settings}: larger than {CONFIG_BYTES_MAX} bytes")
+    tree = read_tree(settings.read_bytes(), str(settings))
+    pieces = next(iter(sorted(folder.glob("*.model"))), None)
+    tokenizer = read_units(folder / UNITS_NAME, _processor(pieces))
+    with _opened(path) as weights:
+        config = read_config(tree, weights.shapes, len(tokenizer.pieces), str(settings))
+        tensors = read_weights(config, weights, str(path))
+    roles = {"weights": path, "config": settings, "units": folder / UNITS_NAME}
+    if pieces is not None:
+        roles["tokenizer"] = pieces
+    files = {role: _sha256(each) for role, each in roles.items()}
+    return WenetArtifacts(name, config, tokenizer, tensors, files)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Weights]:
+    if path.suffix != ".pt":
+        yield read_tensors(path)
+        return
+    with path.open("rb") as file:
+        try:
+            checkpoint = TorchCheckpoint(file, str(path))
+        except ModelUnreadable as cause:
+            raise ModelUnreadable(f"{path}: {cause.message}") from cause
+        except BROKEN as cause:
+            raise ModelUnreadable(f"{path}: not a readable PyTorch checkpoint: {cause}") from cause
+        yield checkpoint
+
+
+def _processor(path: Path | None) -> sentencepiece.SentencePieceProcessor | None:
+    if path is None:
+        return None
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+    except (RuntimeError, OSError, ValueError) as cause:
+        raise ModelUnreadable(f"{path}: not a sentencepiece model: {cause}") from cause
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,275 @@
+"""What a WeNet model is: the sizes that its weights have, and what `train.yaml` says beside them.
+
+Sizes come from the weights, and the configuration must agree with them. What a configuration asks for and
+this family does not compute is refused by the setting's name. Reads no file.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from spool.errors import ModelUnreadable, WeightsMismatch
+
+Shape = tuple[int, ...]
+FEATURES = 80
+SUBSAMPLINGS: dict[str, tuple[tuple[int, int], ...]] = {
+    "conv2d": ((3, 2), (3, 2)),
+    "conv2d6": ((3, 2), (5, 3)),
+    "conv2d8": ((3, 2), (3, 2), (3, 2)),
+}
+"""Kernel and stride of each convolution over time and bands, without padding."""
+HOP_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSizes:
+    """The encoder. `convolutions` as in SUBSAMPLINGS. `relative`: positions enter attention's keys, else they
+    are added to the frames. `kernel` is 0 for transformer layers, which have no convolution."""
+
+    width: int
+    heads: int
+    layers: int
+    inner: int
+    kernel: int
+    causal: bool
+    batch_norm: bool
+    relative: bool
+    convolutions: tuple[tuple[int, int], ...]
+    has_cmvn: bool
+
+    @property
+    def is_conformer(self) -> bool:
+        """Whether its layers have a convolution."""
+        return self.kernel > 0
+
+    @property
+    def rate(self) -> int:
+        """Feature frames to an encoder frame."""
+        product = 1
+        for _, stride in self.convolutions:
+            product *= stride
+        return product
+
+    def frames_of(self, features: int) -> int:
+        """Encoder frames that so many feature frames (or bands) give."""
+        for kernel, stride in self.convolutions:
+            features = (features - kernel) // stride + 1 if features >= kernel else 0
+        return features
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSizes:
+    """One attention decoder; `name` is the beginning of its tensors' names."""
+
+    name: str
+    heads: int
+    layers: int
+    inner: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransducerSizes:
+    """Predictor (embedding, LSTM, projection) and joint network."""
+
+    embedding: int
+    hidden: int
+    layers: int
+    output: int
+    joint: int
+
+
+@dataclass(frozen=True, slots=True)
+class WenetConfig:
+    """One model. decoders: from left to right, and perhaps from right to left."""
+
+    vocabulary: int
+    sos: int
+    eos: int
+    encoder: EncoderSizes
+    decoders: tuple[DecoderSizes, ...]
+    transducer: TransducerSizes | None
+
+    @property
+    def frame_seconds(self) -> float:
+        """Seconds from one encoder frame to the next."""
+        return HOP_SECONDS * self.encoder.rate
+
+
+Tree = Mapping[str, Any]
+
+
+def read_tree(text: bytes, source: str) -> Tree:
+    """`train.yaml` as a mapping. Raises ModelUnreadable."""
+    try:
+        tree = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as cause:
+        raise ModelUnreadable(f"{source}: not readable as YAML: {cause}") from cause
+    if not isinstance(tree, dict):
+        raise ModelUnreadable(f"{source}: holds no settings")
+    return tree
+
+
+def read_config(tree: Tree, shapes: Mapping[str, Shape], units: int, source: str) -> WenetConfig:
+    """The model of these settings and tensors. Raises ModelUnreadable and WeightsMismatch."""
+    _refuse_unknown(tree, source)
+    try:
+        encoder = _encoder(tree, shapes)
+        vocabulary = shapes["ctc.ctc_lo.weight"][0]
+        decoders = _decoders(tree, shapes)
+        transducer = _transducer(shapes) if tree.get("model") == "transducer" else None
+    except KeyError as cause:
+        raise WeightsMismatch(f"{source}: the weights hold no tensor {cause}") from cause
+    except (IndexError, TypeError, ValueError, AttributeError) as cause:
+        raise ModelUnreadable(f"{source}: a setting or a tensor has an unexpected form: {cause}") from cause
+    config = _section(tree, "encoder_conf")
+    _agree(
+        source,
+        ("output_dim", tree.get("output_dim"), vocabulary),
+        ("units.txt", units, vocabulary),
+        ("encoder_conf.output_size", config.get("output_size"), encoder.width),
+        ("encoder_conf.attention_heads", config.get("attention_heads"), encoder.heads),
+        ("encoder_conf.num_blocks", config.get("num_blocks"), encoder.layers),
+        ("encoder_conf.linear_units", config.get("linear_units"), encoder.inner),
+        ("encoder_conf.cnn_module_kernel", config.get("cnn_module_kernel"), encoder.kernel or None),
+    )
+    special = _section(_section(tree, "tokenizer_conf"), "special_tokens")
+    last = vocabulary - 1
+    sos, eos = int(special.get("<sos>", last)), int(special.get("<eos>", special.get("<sos>", last)))
+    if not (0 <= sos < vocabulary and 0 <= eos < vocabulary) or special.get("<blank>", 0) != 0:
+        raise ModelUnreadable(f"{source}: tokenizer_conf.special_tokens: <blank> must be 0, the others units")
+    return WenetConfig(vocabulary, sos, eos, encoder, decoders, transducer)
+
+
+def _section(tree: Tree, name: str) -> Tree:
+    value = tree.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _refuse_unknown(tree: Tree, source: str) -> None:
+    """Raises ModelUnreadable, naming the first setting that this family does not compute."""
+    encoder, dataset = _section(tree, "encoder_conf"), _section(tree, "dataset_conf")
+    filters = _section(dataset, "fbank_conf")
+    joint, predictor = _section(tree, "joint_conf"), _section(tree, "predictor_conf")
+    conformer = tree.get("encoder") == "conformer"
+    rules: list[tuple[str, Any, tuple[Any, ...]]] = [
+        ("encoder", tree.get("encoder"), ("conformer", "transformer")),
+        ("decoder", tree.get("decoder", "transformer"), ("transformer", "bitransformer")),
+        ("model", tree.get("model", "asr_model"), ("asr_model", "transducer")),
+        ("ctc", tree.get("ctc", "ctc"), ("ctc",)),
+        ("ctc_conf.ctc_blank_id", _section(tree, "ctc_conf").get("ctc_blank_id", 0), (0,)),
+        ("input_dim", tree.get("input_dim", FEATURES), (FEATURES,)),
+        ("dataset_conf.feats_type", dataset.get("feats_type", "fbank"), ("fbank",)),
+        ("dataset_conf.fbank_conf.num_mel_bins", filters.get("num_mel_bins", FEATURES), (FEATURES,)),
+        ("dataset_conf.fbank_conf.frame_shift", filters.get("frame_shift", 10), (10,)),
+        ("dataset_conf.fbank_conf.frame_length", filters.get("frame_length", 25), (25,)),
+        (
+            "dataset_conf.resample_conf.resample_rate",
+            _section(dataset, "resample_conf").get("resample_rate", 16_000),
+            (16_000,),
+        ),
+        ("encoder_conf.input_layer", encoder.get("input_layer", "conv2d"), tuple(SUBSAMPLINGS)),
+        ("encoder_conf.normalize_before", encoder.get("normalize_before", True), (True,)),
+        ("encoder_conf.macaron_style", encoder.get("macaron_style", True), (True,)),
+        ("encoder_conf.use_cnn_module", encoder.get("use_cnn_module", True), (True,)),
+        ("encoder_conf.activation_type", encoder.get("activation_type", "swish"), ("swish",)),
+        ("encoder_conf.static_chunk_size", encoder.get("static_chunk_size", 0), (0, -1)),
+        ("encoder_conf.layer_norm_type", encoder.get("layer_norm_type", "layer_norm"), ("layer_norm",)),
+        ("encoder_conf.n_kv_head", encoder.get("n_kv_head"), (None, encoder.get("attention_heads"))),
+        (
+            "encoder_conf.mlp_type",
+            encoder.get("mlp_type", "position_wise_feed_forward"),
+            ("position_wise_feed_forward",),
+        ),
+        (
+            "encoder_conf.pos_enc_layer_type",
+            encoder.get("pos_enc_layer_type", "rel_pos" if conformer else "abs_pos"),
+            ("rel_pos", "abs_pos") if conformer else ("abs_pos",),
+        ),
+        (
+            "decoder_conf.tie_word_embedding",
+            _section(tree, "decoder_conf").get("tie_word_embedding", False),
+            (False,),
+        ),
+    ]
+    if tree.get("model") == "transducer":
+        rules += [
+            ("predictor", tree.get("predictor", "rnn"), ("rnn",)),
+            ("predictor_conf.rnn_type", predictor.get("rnn_type", "lstm"), ("lstm",)),
+            ("predictor_conf.bias", predictor.get("bias", True), (True,)),
+            ("joint", tree.get("joint", "transducer_joint"), ("transducer_joint",)),
+            ("joint_conf.joint_mode", joint.get("joint_mode", "add"), ("add",)),
+            ("joint_conf.activation", joint.get("activation", "tanh"), ("tanh",)),
+            ("joint_conf.prejoin_linear", joint.get("prejoin_linear", True), (True,)),
+            ("joint_conf.postjoin_linear", joint.get("postjoin_linear", False), (False,)),
+        ]
+    for name, value, known in rules:
+        if value not in known:
+            supported = ", ".join(str(each) for each in known if each is not None)
+            raise ModelUnreadable(f"{source}: {name}: {value!r} is not supported, only {supported}")
+
+
+def _agree(source: str, *rows: tuple[str, Any, int | None]) -> None:
+    wrong = [
+        f"{name} is {said}, the weights have {held}"
+        for name, said, held in rows
+        if said is not None and held is not None and said != held
+    ]
+    if wrong:
+        raise WeightsMismatch(f"{source}: the weights do not fit the configuration: {'; '.join(wrong)}")
+
+
+def _count(shapes: Mapping[str, Shape], prefix: str, suffix: str) -> int:
+    layers = 0
+    while f"{prefix}.{layers}.{suffix}" in shapes:
+        layers += 1
+    return layers
+
+
+def _encoder(tree: Tree, shapes: Mapping[str, Shape]) -> EncoderSizes:
+    config = _section(tree, "encoder_conf")
+    first = "encoder.encoders.0"
+    conformer = tree["encoder"] == "conformer"
+    relative = conformer and config.get("pos_enc_layer_type", "rel_pos") == "rel_pos"
+    heads = (
+        shapes[f"{first}.self_attn.pos_bias_u"][0] if relative else int(config.get("attention_heads") or 4)
+    )
+    return EncoderSizes(
+        width=shapes["encoder.after_norm.weight"][0],
+        heads=heads,
+        layers=_count(shapes, "encoder.encoders", "self_attn.linear_q.weight"),
+        inner=shapes[f"{first}.feed_forward.w_1.weight"][0],
+        kernel=shapes[f"{first}.conv_module.depthwise_conv.weight"][-1] if conformer else 0,
+        causal=bool(config.get("causal", False)),
+        batch_norm=f"{first}.conv_module.norm.running_mean" in shapes,
+        relative=relative,
+        convolutions=SUBSAMPLINGS[str(config.get("input_layer", "conv2d"))],
+        has_cmvn="encoder.global_cmvn.mean" in shapes,
+    )
+
+
+def _decoders(tree: Tree, shapes: Mapping[str, Shape]) -> tuple[DecoderSizes, ...]:
+    two = tree.get("decoder") == "bitransformer"
+    names = ("decoder.left_decoder", "decoder.right_decoder") if two else ("decoder",)
+    heads = int(_section(tree, "decoder_conf").get("attention_heads") or 4)
+    return tuple(
+        DecoderSizes(
+            name,
+            heads,
+            _count(shapes, f"{name}.decoders", "norm1.weight"),
+            shapes[f"{name}.decoders.0.feed_forward.w_1.weight"][0],
+        )
+        for name in names
+        if f"{name}.after_norm.weight" in shapes
+    )
+
+
+def _transducer(shapes: Mapping[str, Shape]) -> TransducerSizes:
+    return TransducerSizes(
+        embedding=shapes["predictor.embed.weight"][1],
+        hidden=shapes["predictor.rnn.weight_hh_l0"][1],
+        layers=sum(name.startswith("predictor.rnn.weight_hh_l") for name in shapes),
+        output=shapes["predictor.projection.weight"][0],
+        joint=shapes["joint.enc_ffn.weight"][0],
+    )

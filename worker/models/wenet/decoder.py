@@ -1,0 +1,189 @@
+"""The attention decoders of U2 and U2++: one reads from left to right, the other from right to left.
+
+Sequences to be scored share what they begin with: the decoder goes once over a tree of their tokens, whose
+nodes see what lies between them and the root.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.models.attention.decoder import AttentionDecoder, Block, DecoderWeights, TokenTree
+from worker.models.attention.layers import CrossAttention, Mlp, SelfAttention, is_cpu, log_sum_exp
+from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory
+from worker.models.heads.ctc import CtcHead
+from worker.models.wenet.config import DecoderSizes, WenetConfig
+from worker.models.wenet.layers import Reader, sinusoids
+
+MOST_TOKENS = 5000  # rows of WeNet's own table of positions
+
+
+def decoder_of(sizes: DecoderSizes, config: WenetConfig, reader: Reader, dtype: mx.Dtype) -> "WenetDecoder":
+    """One decoder's weights."""
+    width, heads = config.encoder.width, sizes.heads
+    blocks = tuple(_block(f"{sizes.name}.decoders.{layer}", heads, reader) for layer in range(sizes.layers))
+    output = reader.linear(f"{sizes.name}.output_layer")
+    weights = DecoderWeights(
+        table=mx.contiguous(output.weight.T),
+        positions=sinusoids(mx.arange(MOST_TOKENS), width).astype(dtype),
+        blocks=blocks,
+        norm=reader.norm(f"{sizes.name}.after_norm"),
+        heads=heads,
+        bias=output.bias,
+        embedding=reader.kept(reader.raw(f"{sizes.name}.embed.0.weight") * float(width**0.5)),
+    )
+    return WenetDecoder(weights, dtype, config.eos)
+
+
+def _block(name: str, heads: int, reader: Reader) -> Block:
+    own, source = f"{name}.self_attn", f"{name}.src_attn"
+    query, rest = reader.query(f"{own}.linear_q", heads), reader.linear(f"{own}.linear_k", f"{own}.linear_v")
+    fused = type(rest)(mx.concatenate([query.weight, rest.weight]), mx.concatenate([query.bias, rest.bias]))
+    widen = reader.linear(f"{name}.feed_forward.w_1")
+    return Block(
+        SelfAttention(reader.norm(f"{name}.norm1"), fused, reader.linear(f"{own}.linear_out")),
+        CrossAttention(
+            reader.norm(f"{name}.norm2"),
+            reader.query(f"{source}.linear_q", heads),
+            reader.linear(f"{source}.linear_k", f"{source}.linear_v"),
+            reader.linear(f"{source}.linear_out"),
+        ),
+        Mlp(
+            reader.norm(f"{name}.norm3"),
+            widen.weight,
+            widen.bias,
+            reader.linear(f"{name}.feed_forward.w_2"),
+            "relu",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """The tokens of an utterance's sequences, each prefix once. tokens, depths: of the nodes, the prompt's
+    first. parents: their nodes before. steps: of each sequence the nodes that it goes through and the tokens
+    that it reads there."""
+
+    tokens: list[int]
+    depths: list[int]
+    parents: list[int]
+    steps: list[tuple[list[int], list[int]]]
+
+
+class WenetDecoder(AttentionDecoder):
+    """One direction."""
+
+    def windows(self, frames: mx.array, lengths: NDArray[np.int32]) -> list[EncodedWindow]:
+        """Frames [B, T, d] as this decoder attends to them. A CPU takes each utterance by itself."""
+        if not is_cpu():
+            batch = EncodedBatch(frames, lengths, self.cross_memory(frames), masked=True)
+            return [EncodedWindow(batch, row) for row in range(len(lengths))]
+        windows = []
+        for row, length in enumerate(lengths.tolist()):
+            own = frames[row : row + 1, : max(length, 1)]  # of no frames one of zeros is attended to
+            alone = EncodedBatch(own, lengths[row : row + 1], self.cross_memory(own))
+            windows.append(EncodedWindow(alone, 0))
+        return windows
+
+    def score(
+        self,
+        encoded: Sequence[EncodedWindow],
+        prompts: Sequence[Sequence[int]],
+        nbest: Sequence[Sequence[Sequence[int]]],
+        *,
+        reverse: bool = False,
+    ) -> list[NDArray[np.float32]]:
+        """As `AttentionHead.score`; `reverse` is the caller's other decoder."""
+        if reverse:
+            raise ValueError("this decoder reads in one direction; the other is a decoder of its own")
+        trees = [_tree(*each) for each in zip(prompts, nbest, strict=True)]
+        size = 1 if is_cpu() else len(trees)
+        scores: list[NDArray[np.float32]] = []
+        for first in range(0, len(trees), max(size, 1)):
+            scores += self._scored(encoded[first : first + size], trees[first : first + size])
+        return scores
+
+    def _scored(self, encoded: Sequence[EncodedWindow], trees: Sequence[_Tree]) -> list[NDArray[np.float32]]:
+        longest = max(len(tree.tokens) for tree in trees)
+        tokens = np.zeros((len(trees), longest), np.int32)
+        depths = np.zeros_like(tokens)
+        behind = np.zeros((len(trees), longest, longest), bool)
+        behind[:, np.arange(longest), np.arange(longest)] = True
+        for row, tree in enumerate(trees):
+            tokens[row, : len(tree.tokens)], depths[row, : len(tree.tokens)] = tree.tokens, tree.depths
+            for node, parent in enumerate(tree.parents):
+                if parent >= 0:
+                    behind[row, node] |= behind[row, parent]
+        forced = self.force(Memory.of(encoded), tokens, tree=TokenTree(depths, behind))
+        logits = self.logits(forced.hidden)
+        sums = log_sum_exp(logits)[..., 0]
+        scores = []
+        for row, tree in enumerate(trees):
+            nodes = mx.array([node for path, _ in tree.steps for node in path], mx.int32)
+            read = mx.array([token for _, spoken in tree.steps for token in spoken], mx.int32)
+            each = np.array(logits[row, nodes, read] - sums[row, nodes]) if nodes.size else np.zeros(0)
+            ends = np.cumsum([0, *(len(path) for path, _ in tree.steps)])
+            sequences = zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+            scores.append(np.array([each[a:b].sum(dtype=np.float64) for a, b in sequences], np.float32))
+        return scores
+
+
+def _tree(prompt: Sequence[int], sequences: Sequence[Sequence[int]]) -> _Tree:
+    tokens, depths = list(prompt), list(range(len(prompt)))
+    parents = [depth - 1 for depth in depths]
+    children: dict[tuple[int, int], int] = {}
+    steps = []
+    for sequence in sequences:
+        node, path = len(prompt) - 1, []
+        for at, token in enumerate(sequence):
+            path.append(node)
+            if at + 1 == len(sequence):
+                break  # what the last token leads to is not asked
+            if (node, token) not in children:
+                children[node, token] = len(tokens)
+                tokens.append(token)
+                depths.append(depths[node] + 1)
+                parents.append(node)
+            node = children[node, token]
+        steps.append((path, list(sequence)))
+    return _Tree(tokens, depths, parents, steps)
+
+
+class WenetHead:
+    """CTC and attention side by side: what rescoring and the attention beam drive. right: None in U2."""
+
+    def __init__(self, ctc: CtcHead, left: WenetDecoder, right: WenetDecoder | None, sos: int) -> None:
+        self.ctc, self.left, self.right, self.sos = ctc, left, right, sos
+
+    def windows(self, frames: mx.array, lengths: NDArray[np.int32]) -> list[EncodedWindow]:
+        """As the left decoder has them."""
+        return self.left.windows(frames, lengths)
+
+    def score(
+        self,
+        frames: mx.array,
+        lengths: NDArray[np.int32],
+        nbest: Sequence[Sequence[Sequence[int]]],
+        *,
+        reverse: bool = False,
+    ) -> list[NDArray[np.float32]]:
+        """For each utterance of frames [B, T, d] the log-probability of each of its token sequences and of
+        their end, by the decoder that reads from the left or, with `reverse`, from the right."""
+        decoder = self.right if reverse else self.left
+        if decoder is None:
+            raise ValueError("the model has no decoder that reads from right to left")
+        read = [
+            [[*(reversed(tokens) if reverse else tokens), decoder.eos] for tokens in each] for each in nbest
+        ]
+        # No frames, nothing to attend to: such an utterance has one hypothesis, which needs no score.
+        heard = [row for row, each in enumerate(nbest) if each and lengths[row]]
+        scores = [np.zeros(len(each), np.float32) for each in nbest]
+        windows = decoder.windows(frames, lengths)
+        asked = [windows[row] for row in heard], [[self.sos]] * len(heard), [read[row] for row in heard]
+        found = decoder.score(*asked)
+        for row, each in zip(heard, found, strict=True):
+            scores[row] = each
+        return scores
