@@ -105,14 +105,9 @@ def transcribe(
     preload_blas()
     from worker.local.transcribe import transcribe_files
 
-    fusion = FusionOptions(
-        lm=None if lm is None else str(lm),
-        alpha=alpha,
-        weighted=lm_blanks,
-        phrases=(*(boost or ()), *_phrases(boost_file)),
-        boost=boost_weight,
-        pruning=pruning.value,
-    )
+    phrases = (*(boost or ()), *_phrases(boost_file))
+    arpa = None if lm is None else str(lm)
+    fusion = FusionOptions(arpa, alpha, lm_blanks, phrases, boost_weight, pruning.value)
     options = SearchOptions(
         decoder=decoder.value,
         beam=beam,
