@@ -10,7 +10,7 @@ from rich.text import Text
 
 from spool.domain.jobs import JobState
 from spool.schemas.costs import BudgetOut, CostReportOut, CostRowOut
-from spool.schemas.jobs import HeldOut, JobDetail, JobOut
+from spool.schemas.jobs import HeldOut, JobDetail, JobOut, SpeakerOut
 
 STATE_STYLES = {
     JobState.QUEUED: "dim",
@@ -118,6 +118,18 @@ def job_sheet(job: JobDetail) -> Table:
     for name, value in rows:
         sheet.add_row(name, value)
     return sheet
+
+
+def speaker_table(speakers: list[SpeakerOut]) -> Table:
+    """The speakers of a transcript, one a line."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("speaker", "name"):
+        table.add_column(title, no_wrap=True)
+    for title in ("speaks", "words"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for each in speakers:
+        table.add_row(each.label, Text(each.name or "—"), clock(each.talk_seconds), str(each.words))
+    return table
 
 
 def cost_table(report: CostReportOut) -> RenderableType:

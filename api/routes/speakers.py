@@ -15,7 +15,7 @@ from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
 from api.submission.jobs import IdempotencyKey, detail_of
 from spool.schemas.examples import jobs
-from spool.schemas.jobs import DiarizeRequest, JobDetail, SpeakerNames, SpeakersOut
+from spool.schemas.jobs import DiarizeRequest, JobDetail, SpeakerNames, SpeakersOut, inline_schema
 from spool.store import speakers as store
 
 DIARIZE: Words = {
@@ -26,7 +26,7 @@ DIARIZE: Words = {
             "required": True,
             "content": {
                 "application/json": {
-                    "schema": DiarizeRequest.model_json_schema(),
+                    "schema": inline_schema(DiarizeRequest),
                     "example": jobs.DIARIZE_REQUEST,
                 }
             },
@@ -51,7 +51,7 @@ NAME: Words = {
             "required": True,
             "content": {
                 "application/json": {
-                    "schema": SpeakerNames.model_json_schema(),
+                    "schema": inline_schema(SpeakerNames),
                     "example": jobs.SPEAKER_NAMES,
                 }
             },

@@ -26,8 +26,13 @@ def _shown_name(name: str) -> str:
 
 
 def option_schema() -> dict[str, Any]:
-    """The options as the OpenAPI page shows them in a request, with every reference resolved."""
-    schema = AskedOptions.model_json_schema()
+    """The options as the OpenAPI page shows them in a request."""
+    return {"properties": inline_schema(AskedOptions)["properties"]}
+
+
+def inline_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The model's JSON schema with every reference resolved, to stand inside the OpenAPI page."""
+    schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
 
     def resolved(node: Any) -> Any:  # noqa: ANN401 - JSON
@@ -40,7 +45,8 @@ def option_schema() -> dict[str, Any]:
             return resolved(definitions[node["$ref"].rpartition("/")[2]]) | resolved(siblings)
         return {key: resolved(value) for key, value in node.items()}
 
-    return {"properties": resolved(schema["properties"])}
+    flat: dict[str, Any] = resolved({key: value for key, value in schema.items() if key != "$defs"})
+    return flat
 
 
 def _moment(value: object) -> object:
