@@ -11,6 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.attention.cross_attention import tiled_keys
 from kernels.attention.self_attention import self_attention
 from worker.models.attention.layers import (
     CrossAttention,
@@ -115,13 +116,13 @@ class AttentionDecoder:
         return self.weights.arrays
 
     def cross_memory(self, frames: mx.array) -> tuple[tuple[mx.array, mx.array], ...]:
-        """Cross keys [B, H, D, T] and values [B, H, T, D] of each layer, from frames [B, T, d]."""
+        """Cross keys in `tiled_keys` and values [B, H, T, D] of each layer, from frames [B, T, d]."""
         pairs, heads = [], self.weights.heads
         for block in self.blocks:
             keys, values = mx.split(block.cross.memory(frames), 2, axis=-1)
             pairs.append(
                 (
-                    mx.contiguous(split_heads(keys, heads).swapaxes(2, 3)),
+                    tiled_keys(split_heads(keys, heads)),
                     mx.contiguous(split_heads(values, heads)),
                 )
             )
