@@ -109,7 +109,9 @@ def transcribe(
     from worker.local.transcribe import transcribe_files
 
     phrases = (*(boost or ()), *_phrases(boost_file))
-    fusion = FusionOptions(lm and str(lm), alpha, lm_blanks, phrases, boost_weight, pruning.value)
+    fusion = FusionOptions(
+        None if lm is None else str(lm), alpha, lm_blanks, phrases, boost_weight, pruning.value
+    )
     options = SearchOptions(
         decoder=decoder.value,
         beam=beam,
