@@ -91,7 +91,8 @@ export async function showTranscript(root, job) {
     h("p", { class: "row small" }, "Download", forms(transcript).map((form) => h("button", { type: "button", class: "small",
       onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}`, fileName(job.name, form))
         .catch((error) => notice(error.message, true)) }, form))),
-    h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), "."),
+    h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), ".",
+      words.some((word) => word.overlap) ? " Over words with a dotted underline another speaker speaks too." : null),
     page);
   return { leave: () => { cancelAnimationFrame(ticking); audio?.pause(); } };
 }
