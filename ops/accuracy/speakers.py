@@ -3,9 +3,9 @@
     OPENBLAS_NUM_THREADS=1 .venv/bin/python -m ops.accuracy.speakers SPEECH [--noise -46]
     OPENBLAS_NUM_THREADS=1 .venv/bin/python -m ops.accuracy.speakers --words models/demo
 
-SPEECH is the folder with `manifest.jsonl`. Prints a row for each mixture, then the means; some two minutes of
-one core. With `--words` conversations are mixed from whole clips of `samples/open`, transcribed with that model
-and diarized as `spool-worker transcribe --diarize` does: word errors by speaker too.
+SPEECH is the folder with `manifest.jsonl`. Prints a row for each mixture, then the means; some two minutes
+of one core. With `--words` conversations are mixed from whole clips of `samples/open`, transcribed with that
+model and diarized as `spool-worker transcribe --diarize` does: word errors by speaker too.
 """
 
 # ruff: noqa: E402 - the BLAS has to be loaded before MLX is

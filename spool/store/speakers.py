@@ -98,7 +98,7 @@ def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
     if row is None:
         raise Conflict(f"Job {job_id} is {job.state}; speakers can be asked for once it is done.")
     queued = job_of(row)
-    add_hints(tx, [(queued.id, queued.pool, queued.worker)])
+    add_hints(tx, [(queued.id, queued.queue)])
     note_jobs(tx, queued)
     return queued
 

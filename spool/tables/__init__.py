@@ -5,7 +5,7 @@ at 16 kHz, engine time is whole nanoseconds and money is whole nano-units of the
 exact on both databases.
 """
 
-from spool.tables.admin import api_keys, audits, counters
+from spool.tables.admin import api_keys, audits, counters, system_settings
 from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
 from spool.tables.deletions import chunk_sums, deletions
@@ -37,6 +37,7 @@ __all__ = [
     "quota_use",
     "source_hashes",
     "speaker_turns",
+    "system_settings",
     "turn_charges",
     "turns",
     "webhook_deliveries",
