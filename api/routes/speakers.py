@@ -16,7 +16,7 @@ from api.submission.bodies import SMALL, read_json
 from api.submission.jobs import IdempotencyKey, detail_of
 from spool.schemas.examples import jobs
 from spool.schemas.jobs import DiarizeRequest, JobDetail, SpeakerNames, SpeakersOut, inline_schema
-from spool.store import speakers as store
+from spool.store.transcripts import speakers as store
 
 DIARIZE: Words = {
     "summary": "Find a finished job's speakers",

@@ -23,7 +23,7 @@ from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError
 from spool.failpoints import failpoint
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import renew_lease
-from spool.store.speakers import SavedTurns, save_turns, saved_turns
+from spool.store.transcripts.speakers import SavedTurns, save_turns, saved_turns
 from worker.audio import open_audio
 from worker.audio.stream import Channels
 from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult

@@ -22,7 +22,7 @@ from spool.errors import NotFound, SourceChanged
 from spool.objects import ObjectStore, s3_store
 from spool.settings import Settings
 from spool.store.database import Database
-from spool.store.transcript_reuse import KnownTranscript, known_by_content, known_by_etag
+from spool.store.transcripts.reuse import KnownTranscript, known_by_content, known_by_etag
 
 BLOCK = 4 << 20
 

@@ -18,7 +18,7 @@ from spool.failpoints import failpoint
 from spool.store.chunks import saved_chunks
 from spool.store.database import Database
 from spool.store.ledger.charges import Charge, charge, wasted_ns
-from spool.store.speakers import saved_turns
+from spool.store.transcripts.speakers import saved_turns
 
 log = structlog.get_logger(__name__)
 

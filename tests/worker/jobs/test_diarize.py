@@ -21,7 +21,7 @@ from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.deletions import mark_deleted
 from spool.store.queue.leases import claim_job
-from spool.store.speakers import diarize_job, name_speakers, saved_turns
+from spool.store.transcripts.speakers import diarize_job, name_speakers, saved_turns
 from spool.tables import speaker_turns
 from tests.worker.speech.sounds import noise
 from tests.worker.speech.voices import OTHERS, READERS, TWO_SPEAKERS, mixed, voice
