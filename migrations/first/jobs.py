@@ -18,7 +18,6 @@ def create() -> None:
     _workers()
     _chunk_sums()
     _chunks()
-    _speaker_turns()
     _cost_lines()
     _deletions()
     _idempotency()
@@ -345,23 +344,6 @@ def _chunks() -> None:
             ["job_id"], ["jobs.id"], name=op.f("fk_chunks_job_id_jobs"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("job_id", "channel", "number", name=op.f("pk_chunks")),
-    )
-
-
-def _speaker_turns() -> None:
-    op.create_table(
-        "speaker_turns",
-        sa.Column("job_id", sa.String(length=40), nullable=False),
-        sa.Column("channel", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("attempt", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("fingerprint", sa.String(length=64), nullable=False),
-        sa.Column("turns", sa.JSON(), nullable=False),
-        sa.Column("engine_ns", sa.BigInteger(), nullable=False),
-        sa.Column("created_at", UtcDateTime(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["job_id"], ["jobs.id"], name=op.f("fk_speaker_turns_job_id_jobs"), ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("job_id", "channel", "attempt", name=op.f("pk_speaker_turns")),
     )
 
 
