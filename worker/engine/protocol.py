@@ -6,7 +6,7 @@ process, no thread and no MLX.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,8 @@ class Recognition(NamedTuple):
     and encoder frames; the text of each hypothesis where more than one was asked for; the SHA-256 of the
     language model that had a say; the lattice, where it was asked for; the language, where the model
     tells; the answer's text, where that need not be the first hypothesis's; the likeliest languages with
-    their probabilities, where the model was left to find out."""
+    their probabilities, where the model was left to find out; what a diarization model's network puts
+    out."""
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]
@@ -66,6 +67,7 @@ class Recognition(NamedTuple):
     language: str | None = None
     text: str | None = None
     languages: tuple[tuple[str, float], ...] = ()
+    output: Any = None
 
 
 class Failure(NamedTuple):

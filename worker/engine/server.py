@@ -297,6 +297,7 @@ def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, model: 
         lattice=answer.lattice,
         language=answer.language,
         languages=answer.languages,
+        output=answer.output,
     )
 
 

@@ -22,6 +22,10 @@ detected speech with words}, "dropped": segments that were invented, with their 
 words over which it heard nobody. A model that knows languages adds "language" and "languages": [{"start",
 "end", "language", "probability", "read_as"}], a chunk each.
 
+With `--diarize` a word has "speaker" (and "overlap": true where another speaks over it), and a file has
+"speakers": [{"label", "name", "talk_seconds", "words"}], "turns": [{"start", "end", "speaker"}] and the
+"diarization" model. A word has no speaker where nobody was heard to speak in the whole recording.
+
 Other tools read this: keep it. Plain Python.
 """
 
@@ -104,6 +108,12 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
         spans = result.transcript.model_dump(mode="json", include={"languages"})["languages"]
         document["language"] = result.transcript.language
         document["languages"] = [_without_channel(span) for span in spans]
+    if result.transcript.diarization is not None:
+        document["speakers"] = [each.model_dump(mode="json") for each in result.transcript.speakers]
+        document["turns"] = [
+            each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.turns
+        ]
+        document["diarization"] = result.transcript.diarization.model_dump(mode="json")
     if len(result.transcript.nbest) > 1:
         document["chunks"] = [
             each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.nbest
