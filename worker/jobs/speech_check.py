@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from spool.domain.transcript import DroppedSegment, Segment, SpeechSpan, Word
 from worker.audio import SAMPLE_RATE
 from worker.segmentation.segments import segments_of
-from worker.speech.guard import covered_seconds, doubtful_words, invented_segments
+from worker.speech.guard import (
+    DROP_MARGIN,
+    MARGIN,
+    covered_seconds,
+    doubtful_words,
+    invented_segments,
+)
 from worker.speech.listener import SpeechListener
 from worker.speech.spans import label_spans, speech_stretches
 
@@ -35,9 +41,13 @@ def check_words(words: Sequence[Word], listeners: Sequence[SpeechListener]) -> C
     segments = segments_of(words)
     if not listeners:
         return CheckedWords(tuple(words), tuple(segments))
-    marked = _marked(words, listeners)
+    unheard, alone = (_unheard(words, listeners, margin) for margin in (MARGIN, DROP_MARGIN))
+    marked = [
+        word.model_copy(update={"doubtful": True}) if doubtful else word
+        for word, doubtful in zip(words, unheard, strict=True)
+    ]
     ranges = [range(segment.first_word, segment.last_word + 1) for segment in segments]
-    invented = invented_segments([word.doubtful for word in marked], ranges)
+    invented = invented_segments(alone, ranges)
     dropped = [segment for segment, gone in zip(segments, invented, strict=True) if gone]
     kept = [segment for segment, gone in zip(segments, invented, strict=True) if not gone]
     left, moved = _without(marked, dropped)
@@ -50,16 +60,15 @@ def check_words(words: Sequence[Word], listeners: Sequence[SpeechListener]) -> C
     )
 
 
-def _marked(words: Sequence[Word], listeners: Sequence[SpeechListener]) -> list[Word]:
-    """The words in their order, the doubtful ones marked."""
-    marked = list(words)
+def _unheard(words: Sequence[Word], listeners: Sequence[SpeechListener], margin: float) -> list[bool]:
+    """For each word whether nobody is heard on its channel within `margin` seconds of it."""
+    verdicts = [False] * len(words)
     for channel, listener in enumerate(listeners):
         own = [index for index, word in enumerate(words) if word.channel == channel]
-        verdicts = doubtful_words([words[index] for index in own], listener.probabilities)
-        for index, doubtful in zip(own, verdicts, strict=True):
-            if doubtful:
-                marked[index] = words[index].model_copy(update={"doubtful": True})
-    return marked
+        doubts = doubtful_words([words[index] for index in own], listener.probabilities, margin=margin)
+        for index, doubtful in zip(own, doubts, strict=True):
+            verdicts[index] = doubtful
+    return verdicts
 
 
 def _without(words: Sequence[Word], dropped: Sequence[Segment]) -> tuple[tuple[Word, ...], list[int]]:

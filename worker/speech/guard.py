@@ -17,6 +17,9 @@ from worker.speech.spans import Stretch
 
 DOUBT = 0.1
 MARGIN = 0.1
+DROP_MARGIN = 0.5
+"""Seconds: a model's own times may be off by more than `MARGIN` (a word that stood alone was 0.2 s late), so
+a segment is dropped only where nobody is heard this far around its words."""
 
 
 class TimedWord(Protocol):

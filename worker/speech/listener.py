@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from worker.speech.detector import FRAME, WEIGHTS, Floats, SpeechDetector
-from worker.speech.guard import DOUBT, MARGIN
+from worker.speech.guard import DOUBT, DROP_MARGIN, MARGIN
 from worker.speech.spans import NO_SPEECH, SPEECH, Stretch, silent_stretches
 
 _LOOK_BACK = 160
@@ -94,7 +94,7 @@ def shared_detector() -> SpeechDetector:
 def detector_digest() -> str:
     """SHA-256 of what the detector decides by: its weights and every threshold. Part of the fingerprint of
     what is made with it (law 11)."""
-    rules = repr((SPEECH, NO_SPEECH, DOUBT, MARGIN)).encode()
+    rules = repr((SPEECH, NO_SPEECH, DOUBT, MARGIN, DROP_MARGIN)).encode()
     return hashlib.sha256(hashlib.sha256(WEIGHTS.read_bytes()).digest() + rules).hexdigest()
 
 

@@ -51,6 +51,16 @@ def test_a_doubtful_word_among_others_is_marked_and_kept(talk: Floats) -> None:
     assert "doubtful" not in checked.words[1].model_dump_json()
 
 
+def test_a_word_alone_that_is_timed_a_little_late_is_kept(talk: Floats) -> None:
+    """Whisper put a title's "1." 0.2 s behind the word, into silence: doubtful, but no reason to drop it."""
+    hearing = heard(np.concatenate([talk[: 12 * SAMPLE_RATE], noise(5.0, 1e-3)]))
+    last = float(np.flatnonzero(hearing[0].probabilities >= 0.1)[-1] + 1) * 0.032
+    checked = check_words(words(last + 0.2), hearing)
+    assert [word.doubtful for word in checked.words] == [True]
+    assert checked.dropped == ()
+    assert check_words(words(last + 0.7), hearing).words == ()
+
+
 def test_channels_are_judged_apart(talk: Floats) -> None:
     hearing = heard(talk, noise(30.0, 0.03))
     at = (11.5, 12.0, 13.0)
