@@ -80,10 +80,12 @@ class DecoderWeights:
 
 @dataclass(frozen=True, slots=True)
 class ForcedPass:
-    """What a teacher-forced pass gave: hidden [R, n, d] behind the last norm; keys and values of each layer
-    [R, H, n, D]; products: of the cross attention of each layer that was asked for, float32 [U, H, Q, T]."""
+    """What a teacher-forced pass gave: hidden [R, n, d] behind the last norm, states of it behind each layer;
+    keys and values of each layer [R, H, n, D]; products: of the cross attention of each layer that was asked
+    for, float32 [U, H, Q, T]."""
 
     hidden: mx.array
+    states: list[mx.array]
     keys: list[mx.array]
     values: list[mx.array]
     products: dict[int, mx.array]
@@ -256,7 +258,7 @@ class AttentionDecoder:
         else:
             x = self._normed(x + self.weights.positions[mx.array(tree.depths)])
             mask = mx.where(mx.array(tree.behind), 0.0, -mx.inf)[:, None].astype(mx.float32)
-        all_keys, all_values, kept = [], [], {}
+        states, all_keys, all_values, kept = [], [], [], {}
         for layer, block in enumerate(self.blocks):
             fused = block.attention.fused(block.attention.norm(x))
             queries, keys, values = (split_heads(part, heads) for part in mx.split(fused, 3, axis=-1))
@@ -267,9 +269,10 @@ class AttentionDecoder:
             added, products = self._cross(block.cross, shared, memory, layer)
             x = x + added.reshape(x.shape)
             x = x + block.mlp(x)
+            states.append(x)
             if layer in keep:
                 kept[layer] = products
-        return ForcedPass(self.weights.norm(x), all_keys, all_values, kept)
+        return ForcedPass(self.weights.norm(x), states, all_keys, all_values, kept)
 
     def _cross(
         self, cross: CrossAttention, x: mx.array, memory: Memory, layer: int
