@@ -23,6 +23,9 @@ from pydantic import (
 )
 
 Decoder = Literal["greedy", "beam"]
+"""What forecasts tell apart."""
+SearchName = Literal["greedy", "beam", "rescore", "attention"]
+HeadName = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
 
 MOST_PHRASES = 10_000
 LONGEST_PHRASE = 200
@@ -105,7 +108,13 @@ class _Options(BaseModel):
     model: Annotated[
         str, Field(min_length=1, max_length=200, description="A model name from the settings.")
     ] = "demo-tdt"
-    decoder: Annotated[Decoder, Field(description="Search over the model's output.")] = "greedy"
+    decoder: Annotated[
+        SearchName,
+        Field(
+            description="Search over the model's output. `rescore` orders a CTC beam's hypotheses by "
+            "attention decoders, `attention` is the beam of such a decoder; for models that have both."
+        ),
+    ] = "greedy"
     beam: Annotated[
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
     ] = 4
@@ -223,7 +232,49 @@ class _Options(BaseModel):
             strict=True,
             allow_inf_nan=False,
             description="Hypotheses are ranked by score / ((5 + tokens) / 6)^length_penalty; null ranks them "
-            "by their mean score.",
+            "by their mean score. With the decoder `attention`: by score / tokens^length_penalty; null is 0.",
+        ),
+    ] = None
+    head: Annotated[
+        HeadName,
+        Field(description="Which head of the model is searched; auto takes TDT, else RNNT, CTC, attention."),
+    ] = "auto"
+    alignments: Annotated[
+        Literal["auto", "best", "all"],
+        Field(
+            description="Score a hypothesis of a CTC head's beam by its best alignment or by the sum of all; "
+            "auto does what the model's own tools do."
+        ),
+    ] = "auto"
+    beta: Annotated[
+        float,
+        Field(
+            ge=-100,
+            le=100,
+            strict=True,
+            allow_inf_nan=False,
+            description="Added to a hypothesis for each token, by a CTC head's beam.",
+        ),
+    ] = 0.0
+    ctc_weight: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=100,
+            strict=True,
+            allow_inf_nan=False,
+            description="The weight of the CTC score in rescoring (null: 0.5), or of the CTC head in the "
+            "beam of a WeNet transducer, below 1 (null: 0).",
+        ),
+    ] = None
+    reverse_weight: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=1,
+            strict=True,
+            allow_inf_nan=False,
+            description="The weight of the decoder from right to left in rescoring (null: 0).",
         ),
     ] = None
 
@@ -270,6 +321,20 @@ class AskedOptions(_Options):
         default = cls.model_fields[info.field_name or ""].default
         if value != default and info.data.get("decoder") == "greedy":
             raise ValueError("the greedy decoder knows one path; use the beam decoder")
+        return value
+
+    @field_validator("alignments", "beta", "ctc_weight", "reverse_weight")
+    @classmethod
+    def _is_of_the_decoder(cls, value: object, info: ValidationInfo) -> object:
+        name = info.field_name or ""
+        takers = {
+            "alignments": ("beam",),
+            "beta": ("beam", "rescore"),
+            "ctc_weight": ("beam", "rescore"),
+            "reverse_weight": ("rescore",),
+        }[name]
+        if value != cls.model_fields[name].default and info.data.get("decoder", takers[0]) not in takers:
+            raise ValueError(f"needs the decoder {' or '.join(takers)}")
         return value
 
     @field_validator("lm_weight", "lm_blanks")
