@@ -5,7 +5,7 @@ import json
 from fastapi.responses import StreamingResponse
 
 from api.delivery.batch_results import NDJSON
-from api.openapi.jobs import Words, answer, problems
+from api.openapi.jobs import Words, answer, problems, submission
 from spool.schemas.batches import BatchDetail, BatchPage, BatchRequest, BatchRetried, BatchUploadRequest
 from spool.schemas.examples import batches as examples
 
@@ -37,38 +37,15 @@ _BODY: Words = {
     }
 }
 
-CREATE: Words = {
-    "summary": "Submit a batch",
-    "status_code": 202,
-    "response_model": BatchDetail,
-    "openapi_extra": _BODY,
-    "responses": {
-        **answer(202, "Accepted; `Location` names the batch.", BatchDetail, examples.BATCH_DETAIL),
-        **answer(
-            200,
-            "The idempotency key was used for the same request before: its batch.",
-            BatchDetail,
-            examples.BATCH_DETAIL,
-        ),
-        **problems(
-            "malformed",
-            "forbidden",
-            "source_forbidden",
-            "conflict",
-            "too_slow",
-            "too_large",
-            "unsupported_media_type",
-            "invalid_request",
-            "bad_lines",
-            "source_missing",
-            "unknown_model",
-            "disk_full",
-        ),
-    },
-}
-CREATE["responses"][202]["headers"] = {
-    "Location": {"description": "The batch's path.", "schema": {"type": "string"}}
-}
+CREATE = submission(
+    "batch",
+    _BODY,
+    BatchDetail,
+    examples.BATCH_DETAIL,
+    examples.BATCH_DETAIL,
+    "bad_lines",
+    "source_missing",
+)
 
 LIST: Words = {
     "summary": "List batches",

@@ -139,36 +139,44 @@ _BODY: Words = {
     }
 }
 
-CREATE: Words = {
-    "summary": "Submit a job",
-    "status_code": 202,
-    "response_model": JobDetail,
-    "openapi_extra": _BODY,
-    "responses": {
-        **answer(202, "Accepted; `Location` names the job.", JobDetail, jobs.JOB_QUEUED),
-        **answer(
-            200,
-            "The idempotency key was used for the same request before: the job of that request.",
-            JobDetail,
-            jobs.JOB_DETAIL,
-        ),
-        **problems(
-            "malformed",
-            "forbidden",
-            "source_forbidden",
-            "conflict",
-            "too_slow",
-            "too_large",
-            "unsupported_media_type",
-            "invalid_request",
-            "unknown_model",
-            "disk_full",
-        ),
-    },
-}
-CREATE["responses"][202]["headers"] = {
-    "Location": {"description": "The job's path.", "schema": {"type": "string"}}
-}
+
+def submission(thing: str, body: Words, model: type[Any], accepted: Words, shown: Words, *also: str) -> Words:
+    """The texts of a route that creates a job or a batch; `also`: problems beside those of both."""
+    words: Words = {
+        "summary": f"Submit a {thing}",
+        "status_code": 202,
+        "response_model": model,
+        "openapi_extra": body,
+        "responses": {
+            **answer(202, f"Accepted; `Location` names the {thing}.", model, accepted),
+            **answer(
+                200,
+                f"The idempotency key was used for the same request before: the {thing} of that request.",
+                model,
+                shown,
+            ),
+            **problems(
+                "malformed",
+                "forbidden",
+                "source_forbidden",
+                "conflict",
+                "too_slow",
+                "too_large",
+                "unsupported_media_type",
+                "invalid_request",
+                "unknown_model",
+                "disk_full",
+                *also,
+            ),
+        },
+    }
+    words["responses"][202]["headers"] = {
+        "Location": {"description": f"The {thing}'s path.", "schema": {"type": "string"}}
+    }
+    return words
+
+
+CREATE = submission("job", _BODY, JobDetail, jobs.JOB_QUEUED, jobs.JOB_DETAIL)
 
 LIST: Words = {
     "summary": "List jobs",

@@ -5,11 +5,13 @@ that appears, complete, once requests are answered. On loopback without SPOOL_AP
 home's local token (`api.local.token`).
 """
 
+import gc
 import json
 import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -37,6 +39,8 @@ log = structlog.get_logger(__name__)
 _CONNECTIONS = 4000
 _OTHER_FILES = 200  # descriptors for databases, logs, uploads and recordings
 _GRACE_S = 20  # how long a request may go on after SIGTERM
+# How long a thread that parses may keep the interpreter from the event loop: a fifth of Python's own limit.
+_SWITCH_S = 0.001
 
 
 class _Server(uvicorn.Server):
@@ -50,6 +54,9 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            # What is loaded by now stays: the collector need not look at it while it holds up everybody.
+            gc.collect()
+            gc.freeze()
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -101,6 +108,7 @@ def _serve(settings: Settings, listener: socket.socket, url: str, announce: Path
 def _answer(settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Answer requests in this process."""
     configure_logs(settings.log_json)
+    sys.setswitchinterval(_SWITCH_S)
     stop_traces = start_traces(settings.otlp_endpoint, "spool-api")
     app = create_app(settings)
     config = uvicorn.Config(

@@ -1,6 +1,6 @@
 """Every accuracy question in one command; writes its figures into a document behind the text that is there:
 
-    .venv/bin/python -m ops.accuracy models/demo --speech ../shared/speech \
+    .venv/bin/python -m ops.accuracy models/demo --speech speech \
         --synthetic var/train/synth_test --out docs/accuracy.md
 
 Some three minutes of one core. Runs Spool's own engine; needs no PyTorch.

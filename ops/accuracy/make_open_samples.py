@@ -18,15 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import numpy.typing as npt
 import soundfile
-import soxr
+
+from ops.train.data.sample_files import RATE, write_audio
 
 Audio = npt.NDArray[np.float32]
 Row = dict[str, Any]
-RATE = 16_000
 SEED = 20261122
 READERS, LEARNERS = 5, 8
 BED_DBFS = -62.0
@@ -240,37 +239,6 @@ def formats(speech: Speech, rng: np.random.Generator) -> list[Sample]:
     ]
 
 
-def write(sample: Sample, folder: Path) -> None:
-    """Writes the sample in the format that its name states."""
-    path = folder / sample.file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    audio = np.clip(sample.audio, -1.0, 1.0)
-    if sample.rate != RATE:
-        audio = soxr.resample(audio, RATE, sample.rate)
-    if path.suffix == ".m4a":
-        write_m4a(path, audio)
-        return
-    container = {".opus": "OGG", ".ogg": "OGG", ".mp3": "MP3", ".wav": "WAV", ".flac": "FLAC"}[path.suffix]
-    # libsndfile's Vorbis encoder overflows its stack on one long write.
-    with soundfile.SoundFile(
-        path, "w", sample.rate, 1 if audio.ndim == 1 else audio.shape[1], sample.subtype, format=container
-    ) as file:
-        for start in range(0, len(audio), RATE):
-            file.write(audio[start : start + RATE])
-
-
-def write_m4a(path: Path, audio: Audio) -> None:
-    """AAC at 48 kbit/s, mono, 16 kHz."""
-    with av.open(str(path), "w", format="mp4") as container:
-        stream = container.add_stream("aac", rate=RATE, layout="mono", bit_rate=48_000)
-        frame = av.AudioFrame.from_ndarray(audio[None].astype(np.float32), format="fltp", layout="mono")
-        frame.sample_rate = RATE
-        resampler = av.AudioResampler(format="fltp", layout="mono", rate=RATE, frame_size=1024)
-        for piece in [*resampler.resample(frame), *resampler.resample(None)]:
-            container.mux(stream.encode(piece))
-        container.mux(stream.encode(None))
-
-
 def main() -> None:
     """Builds the archive and says what it came to."""
     parser = argparse.ArgumentParser(prog="python -m ops.accuracy.make_open_samples", description=__doc__)
@@ -280,7 +248,7 @@ def main() -> None:
     speech, rng = Speech(chosen.speech), np.random.default_rng(SEED)
     samples = [*readings(speech, rng), conversation(speech, rng), chapter(speech, rng), *formats(speech, rng)]
     for sample in samples:
-        write(sample, chosen.out)
+        write_audio(chosen.out / sample.file, sample.audio, sample.rate, sample.subtype)
     lines = "".join(json.dumps(sample.line()) + "\n" for sample in samples)
     (chosen.out / "manifest.jsonl").write_text(lines)
     seconds = sum(len(sample.audio) for sample in samples) / RATE

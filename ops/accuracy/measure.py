@@ -15,9 +15,8 @@ from ops.train.data.features import RATE
 from ops.train.run.evaluate import SEED, Utterance
 from spool.domain.transcript import Word
 from spool.wer import WordErrors, total_errors, word_errors
-from worker.decode.search import best_of, search
+from worker.decode.result import answers
 from worker.decode.types import DecodeRequest, SearchOptions
-from worker.decode.words import words_of
 from worker.models.conformer.frames import Encoded
 from worker.models.nemo.model import NemoModel
 
@@ -77,8 +76,10 @@ def heard_by(
 
 def _words(model: NemoModel, encoded: Encoded, way: Way, spoken: Sequence[Utterance]) -> list[list[Word]]:
     asks = None if way.asks is None else [way.asks(utterance) for utterance in spoken]
-    found = search(model, encoded, way.options, asks)
-    return [words_of(best_of(one), model.tokenizer, model.frame_seconds) for one in found]
+    return [
+        answer.words(model.tokenizer, model.frame_seconds)
+        for answer in answers(model, encoded, way.options, asks)
+    ]
 
 
 def errors_of(heard: Heard, utterances: Sequence[Utterance]) -> list[WordErrors]:

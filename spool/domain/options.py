@@ -200,6 +200,22 @@ class _Options(BaseModel):
         Literal["transcribe", "translate"],
         Field(description="Write what is said, or its English translation; for models that can."),
     ] = "transcribe"
+    translate_to: Annotated[
+        str | None,
+        Field(
+            pattern="^[a-z]{2,3}$",
+            description="The language to write in, such as `de`, for models that translate (Canary); null is "
+            "English for the task `translate`.",
+        ),
+    ] = None
+    punctuation: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="Write marks and capitals; false for plain words, for models that can be told "
+            "(Canary).",
+        ),
+    ] = True
     timestamps: Annotated[
         Literal["auto", "on", "off"],
         Field(
@@ -209,7 +225,11 @@ class _Options(BaseModel):
     ] = "auto"
     prompt: Annotated[
         str,
-        Field(max_length=4000, description="Text that came before, for an attention decoder."),
+        Field(
+            max_length=4000,
+            description="Text that came before, for an attention decoder; for Canary also its prompt slots "
+            "as a JSON object.",
+        ),
     ] = ""
     hotwords: Annotated[
         str, Field(max_length=4000, description="Words to expect, told to an attention decoder.")
@@ -232,7 +252,8 @@ class _Options(BaseModel):
             strict=True,
             allow_inf_nan=False,
             description="Hypotheses are ranked by score / ((5 + tokens) / 6)^length_penalty; null ranks them "
-            "by their mean score. With the decoder `attention`: by score / tokens^length_penalty; null is 0.",
+            "by their mean score (Whisper) or their score (Canary). With the decoder `attention`: by "
+            "score / tokens^length_penalty; null is 0.",
         ),
     ] = None
     head: Annotated[

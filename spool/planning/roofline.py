@@ -10,11 +10,13 @@ from functools import cached_property
 
 from spool.domain.options import Decoder
 from spool.planning.chips import Chip
-from spool.planning.model_size import FEATURE_FRAMES, ModelShape
+from spool.planning.model_size import FEATURE_FRAMES, DecoderShape, ModelShape
 
 STEPS_PER_SECOND = 6.5
 """Steps that a TDT search takes for a second of speech; assumed, and nearly tokens plus some blanks."""
 TOKENS_PER_SECOND = 3.75
+STAMPS_PER_SECOND = 5.0
+"""Times that an attention decoder writes for a second of speech of two and a half words; assumed."""
 BYTES_PER_VALUE = 2  # bfloat16
 VALUES_MOVED = 70
 """Numbers that a layer reads and writes for a frame and unit of width: the inputs and outputs of its matrices
@@ -91,6 +93,9 @@ class Work:
             return float(self.frames) if self.batch.decoder == "beam" else 1.0
         if self.shape.head == "rnnt":
             return self.frames + TOKENS_PER_SECOND * self.batch.seconds
+        if self.shape.decoder is not None:
+            stamps = STAMPS_PER_SECOND if self.shape.decoder.stamped else 0.0
+            return 1.0 + (TOKENS_PER_SECOND + stamps) * self.batch.seconds
         return self.batch.steps_per_second * self.batch.seconds
 
     @cached_property
@@ -104,6 +109,8 @@ class Work:
         shape, utterances = self.shape, self.batch.utterances
         if shape.head == "ctc":
             return utterances * self.frames * 2 * shape.width * shape.outputs
+        if shape.decoder is not None:
+            return self._decoding(shape.decoder)
         project = utterances * self.frames * 2 * shape.width * shape.joint
         return project + self.rows * 2 * shape.step_weights
 
@@ -112,7 +119,24 @@ class Work:
         """The search's weights, read anew at each step."""
         if self.shape.head == "ctc":
             return BYTES_PER_VALUE * self.shape.width * self.shape.outputs
-        return self.steps * BYTES_PER_VALUE * self.shape.step_weights
+        values = float(self.shape.step_weights)
+        if self.shape.decoder is not None:
+            # Cross keys and values of every utterance, once for all of its hypotheses.
+            decoder = self.shape.decoder
+            values += self.batch.utterances * self.frames * 2 * decoder.layers * decoder.width
+        return self.steps * BYTES_PER_VALUE * values
+
+    def _decoding(self, decoder: DecoderShape) -> float:
+        """Operations of an attention decoder: cross keys and values once an utterance, its prompt in one
+        pass, then a token a step, each with attention to what was written and to all frames."""
+        square = decoder.width**2
+        memory = self.batch.utterances * self.frames * 2 * square * 2 * decoder.layers
+        if decoder.width != self.shape.width:
+            memory += self.batch.utterances * self.frames * 2 * self.shape.width * decoder.width
+        passes = self.rows + self.batch.utterances * (decoder.prompt - 1)
+        heard = self.frames + decoder.prompt + self.steps / 2
+        attention = 2 * 2 * heard * decoder.width * decoder.layers
+        return memory + passes * (2 * self.shape.step_weights + attention)
 
     @property
     def operations(self) -> float:

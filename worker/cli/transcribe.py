@@ -43,6 +43,7 @@ from worker.cli.options import (
     Prune,
     Pruning,
     PruningName,
+    Punctuation,
     ReverseWeight,
     Scores,
     ScoresName,
@@ -50,6 +51,7 @@ from worker.cli.options import (
     Task,
     Timestamps,
     TimestampsName,
+    TranslateTo,
 )
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.local.report import render_results
@@ -86,6 +88,8 @@ def transcribe(
     length_penalty: LengthPenalty = None,
     language: Language = None,
     task: Task = "transcribe",
+    translate_to: TranslateTo = None,
+    punctuation: Punctuation = True,
     timestamps: Timestamps = TimestampsName.auto,
     prompt: Prompt = "",
     hotwords: Hotwords = "",
@@ -121,7 +125,9 @@ def transcribe(
         reverse_weight=reverse_weight,
         fusion=fusion if fusion.asks else None,
     )
-    speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)
+    speech = SpeechOptions(
+        language, task, timestamps.value, prompt, hotwords, translate_to=translate_to, punctuation=punctuation
+    )
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     carries = context is ContextName.job
     results = transcribe_files(

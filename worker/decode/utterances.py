@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from worker.decode.attention.reading import beams_of, read_utterances
 from worker.decode.result import Answer, answers
-from worker.decode.search import check_options, check_request, resolve_head, resolve_search
+from worker.decode.search import check_options, check_request, resolve_search
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.base import SpeechModel
 
@@ -22,7 +22,8 @@ def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRe
     """Raises InvalidRequest, naming the option, where `decode_utterances` would: before any audio."""
     model.prepare(request.speech)
     check_options(model, options, request)
-    if resolve_head(model, options) == "attention":
+    _, searcher, _ = resolve_search(model, options)
+    if searcher.run is None:
         beams_of(model, options)  # type: ignore[arg-type]
 
 

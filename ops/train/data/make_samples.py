@@ -1,6 +1,6 @@
 """Builds samples/: a small archive of real speech, from the speech folder's test speakers.
 
-    .venv/bin/python -m ops.train.data.make_samples --speech ../shared/speech --out samples
+    .venv/bin/python -m ops.train.data.make_samples --speech SPEECH --out samples/demo-tdt
 
 Clips are drawn by kind with a fixed seed; nothing is looked at but kind, speaker and length, and no model is
 asked. Needs the worker's packages (soundfile, soxr, av), not PyTorch.
@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
-import soundfile
-import soxr
 
 from ops.train.data.features import RATE, Audio, read_audio
 from ops.train.data.prepare import manifest
+from ops.train.data.sample_files import write_audio
 
 Rng = np.random.Generator
 SEED = 20261120
@@ -175,31 +173,6 @@ def text_of(pieces: Sequence[Piece]) -> str:
     return " ".join(piece.text for piece in pieces)
 
 
-def write(sample: Sample, folder: Path) -> None:
-    """Writes the sample in the format its name says."""
-    path = folder / sample.file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    audio = np.clip(sample.audio, -1.0, 1.0)
-    if sample.rate != RATE:
-        audio = soxr.resample(audio, RATE, sample.rate)
-    if path.suffix == ".m4a":
-        write_m4a(path, audio)
-    else:
-        soundfile.write(path, audio, sample.rate, subtype=sample.subtype)
-
-
-def write_m4a(path: Path, audio: Audio) -> None:
-    """AAC at 48 kbit/s, mono, 16 kHz."""
-    with av.open(str(path), "w", format="mp4") as container:
-        stream = container.add_stream("aac", rate=RATE, layout="mono", bit_rate=48_000)
-        frame = av.AudioFrame.from_ndarray(audio[None].astype(np.float32), format="fltp", layout="mono")
-        frame.sample_rate = RATE
-        resampler = av.AudioResampler(format="fltp", layout="mono", rate=RATE, frame_size=1024)
-        for piece in [*resampler.resample(frame), *resampler.resample(None)]:
-            container.mux(stream.encode(piece))
-        container.mux(stream.encode(None))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m ops.train.data.make_samples", description=__doc__)
     parser.add_argument("--speech", type=Path, required=True)
@@ -209,7 +182,7 @@ def main() -> None:
     kinds = draw(asked.speech, rng)
     samples = [*single_words(kinds), *strings(kinds), *oddities(kinds, rng)]
     for sample in samples:
-        write(sample, asked.out)
+        write_audio(asked.out / sample.file, sample.audio, sample.rate, sample.subtype)
     lines = "".join(json.dumps(sample.line()) + "\n" for sample in samples)
     (asked.out / "manifest.jsonl").write_text(lines)
     seconds = sum(len(sample.audio) for sample in samples) / RATE

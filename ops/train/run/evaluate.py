@@ -1,6 +1,6 @@
 """Word error rates of a model, by set, heard by Spool's own engine:
 
-    .venv/bin/python -m ops.train.run.evaluate models/demo --speech ../shared/speech
+    .venv/bin/python -m ops.train.run.evaluate models/demo --speech speech
 
 Sets are the manifest's test speakers; strings of single digits are joined here, with a fixed seed. Sound
 without words is made here too, from another seed than training's. Runs where the worker runs, without
@@ -33,6 +33,9 @@ from spool.wer import WordErrors, total_errors, word_errors
 from worker.decode.search import best_of
 from worker.decode.types import SearchOptions
 from worker.decode.utterances import NOTHING, decode_utterances
+from worker.engine.protocol import Failure
+from worker.engine.recognizer import ModelRecognizer
+from worker.jobs.transcript import decoded_chunk
 from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 from worker.segmentation.chunker import Chunk, ChunkOptions, plan_chunks
@@ -123,13 +126,15 @@ def through_chunks(
 ) -> tuple[list[Word], list[Chunk]]:
     """The words of a recording as the worker hears it, chunk by chunk and stitched, and the chunks."""
     chunks = list(plan_chunks([audio], lengths))
-    heard = []
+    recognizer = ModelRecognizer(model)
+    decoded_words = []
     for chunk in chunks:
         if chunk.speech:
-            (answer,) = decode_utterances(model, [chunk.samples], options, [NOTHING])
-            words = answer.words(model.tokenizer, model.frame_seconds, chunk.span.start / RATE)
-            heard.append(ChunkWords(chunk.span, words))
-    return stitch(heard), chunks
+            (answer,) = recognizer.recognize([chunk.samples], options, [NOTHING])
+            if isinstance(answer, Failure):
+                raise answer.error
+            decoded_words.append(ChunkWords(chunk.span, decoded_chunk(chunk.span, answer).words))
+    return stitch(decoded_words), chunks
 
 
 def long_recording(

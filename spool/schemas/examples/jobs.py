@@ -49,6 +49,8 @@ JOB: Example = {
         "scores": "float",
         "language": None,
         "task": "transcribe",
+        "translate_to": None,
+        "punctuation": True,
         "timestamps": "auto",
         "prompt": "",
         "hotwords": "",

@@ -85,15 +85,9 @@ class ClaimRequest:
     without_language_models: frozenset[str] = frozenset()
 
     @property
-    def suitable(self) -> list[ColumnElement[bool]]:
+    def suitable(self) -> tuple[ColumnElement[bool], ...]:
         """SQL: the worker has not given the job back before, and may have its models."""
-        suitable = [not_refused_by(self.name)]
-        if self.without:
-            suitable.append(jobs.c.options["model"].as_string().not_in(sorted(self.without)))
-        if self.without_language_models:
-            name = jobs.c.options["language_model"].as_string()
-            suitable.append(or_(name.is_(None), name.not_in(sorted(self.without_language_models))))
-        return suitable
+        return _suitable(self.name, self.without, self.without_language_models)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +98,28 @@ class NeedsAlone:
     job_id: str
 
 
-@lru_cache(maxsize=256)  # building it takes longer than running it, and each claim asks
-def not_refused_by(name: str) -> ColumnElement[bool]:
-    """SQL: the worker of this name has not given the job back as one that it cannot do."""
-    return or_(jobs.c.refusals.is_(None), jobs.c.refusals[name].as_string().is_(None))
+# Building these takes longer than running them, and each claim asks.
+
+
+@lru_cache(maxsize=256)
+def _suitable(
+    name: str, without: frozenset[str] = frozenset(), without_language_models: frozenset[str] = frozenset()
+) -> tuple[ColumnElement[bool], ...]:
+    suitable = [or_(jobs.c.refusals.is_(None), jobs.c.refusals[name].as_string().is_(None))]
+    if without:
+        suitable.append(jobs.c.options["model"].as_string().not_in(sorted(without)))
+    if without_language_models:
+        language_model = jobs.c.options["language_model"].as_string()
+        suitable.append(or_(language_model.is_(None), language_model.not_in(sorted(without_language_models))))
+    return tuple(suitable)
+
+
+@lru_cache(maxsize=2048)
+def _front(
+    lane: Lane, project: str, suitable: tuple[ColumnElement[bool], ...], *, locked: bool = False
+) -> Select[Any]:
+    front = _facts(*_of(lane, project), *suitable).order_by(*IN_ORDER, *_RANK).limit(1)
+    return front.with_for_update(skip_locked=True) if locked else front
 
 
 def claim_next(tx: Connection, asker: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
@@ -142,7 +154,7 @@ def goes_before(tx: Connection, pool: str, name: str, project: str, priority: in
         if other in held:
             continue
         for lane in lanes:
-            row = tx.execute(_front(lane, other, not_refused_by(name))).one_or_none()
+            row = tx.execute(_front(lane, other, _suitable(name))).one_or_none()
             if row is not None and (other != project or row.priority <= priority):
                 return True
     return False
@@ -185,15 +197,13 @@ def _best(
                 return row, None
     if len(lanes) > 1:
         fronts = [
-            (tx.execute(_front(lane, turn.project, *asker.suitable)).one_or_none(), lane) for lane in lanes
+            (tx.execute(_front(lane, turn.project, asker.suitable)).one_or_none(), lane) for lane in lanes
         ]
         lanes = [
             lane for row, lane in sorted(((r, each) for r, each in fronts if r), key=lambda one: one[0][:4])
         ]
     for lane in lanes:
-        row = tx.execute(
-            _front(lane, turn.project, *asker.suitable).with_for_update(skip_locked=True)
-        ).one_or_none()
+        row = tx.execute(_front(lane, turn.project, asker.suitable, locked=True)).one_or_none()
         if row is not None:
             return _suiting_job(tx, lane, turn.project, row, asker) or (row, None)
     return None
@@ -209,10 +219,6 @@ def _suiting_job(
         return None
     row = tx.execute(_facts(jobs.c.id == match[0], QUEUED).with_for_update(skip_locked=True)).one_or_none()
     return None if row is None else (row, match[1])
-
-
-def _front(lane: Lane, project: str, *suitable: ColumnElement[bool]) -> Select[Any]:
-    return _facts(*_of(lane, project), *suitable).order_by(*IN_ORDER, *_RANK).limit(1)
 
 
 def _oldest(
