@@ -37,11 +37,17 @@ def submit(
     place: Place,
     search: Search,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have ended.")] = False,
+    reuse: Annotated[
+        bool,
+        typer.Option("--reuse", help="Take over a transcript of the same content and options, at no charge."),
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Submit recordings, or every recording in a folder."""
     request = place.to_request() | {"options": search.to_request()}
+    if reuse:
+        request["reuse"] = True
     recordings = list(_expanded(sources))
     with connected(url) as (spool, running):
         jobs, refused = _submit_all(spool, running, recordings, request, quiet=as_json)
@@ -195,7 +201,7 @@ def _submit_all(
     quiet: bool,
 ) -> tuple[Sequence[JobDetail], int]:
     jobs = []
-    refused = 0
+    refused, printed = 0, ""
     for source in recordings:
         try:
             job = _submit_one(spool, running, source, request)
@@ -207,6 +213,9 @@ def _submit_all(
         jobs.append(job)
         if not quiet:
             out.print(f"{job.id}  {job.name}", markup=False, soft_wrap=True)
+            if job.waiting_for and job.waiting_for != printed:
+                printed = job.waiting_for
+                err.print(Text(f"waiting for {printed}", style="yellow"), soft_wrap=True)
     return jobs, refused
 
 
@@ -219,7 +228,11 @@ def _submit_one(
     # Only a stack on this machine sees the same files; any other server gets an upload.
     roots = [Path(root) for root in running.source_roots] if running else []
     if any(path.is_relative_to(root) for root in roots):
-        return spool.submit(path.as_uri(), **request)
+        try:
+            return spool.submit(path.as_uri(), **request)
+        except Refused as error:
+            if error.code not in ("source_forbidden", "source_missing"):
+                raise  # a key may not read there, or the server's settings have changed: upload it
     try:
         with sending(err, path.name) as sent:
             return spool.submit(path, **request, sent=sent)

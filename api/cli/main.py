@@ -48,7 +48,7 @@ SUBCOMMANDS = {
     "audit": Subcommand(
         "audit", "audit", _ADMIN, "Check that the database and the object store are consistent."
     ),
-    "models": Subcommand("models", "app", _ADMIN, "Fetch, list and check the models of this machine."),
+    "models": Subcommand("models", "app", _ADMIN, "Fetch, list and check models; set the fleet's default."),
     "keys": Subcommand("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
     "webhooks": Subcommand("webhooks", "app", _ADMIN, "Send events to your own servers (Standard Webhooks)."),
 }

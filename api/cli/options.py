@@ -117,8 +117,16 @@ class Place:
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Tag to keep with each job; repeat for several."),
     ] = None
-    pool: Annotated[str | None, typer.Option(help="Pool of workers to use.")] = None
+    pool: Annotated[
+        str | None, typer.Option(help="Pool of workers to use. Default: any worker that has the model.")
+    ] = None
     worker: Annotated[str | None, typer.Option(help="Name of the only worker that may run it.")] = None
+    requires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=VALUE,…", help="Machine that is required: backend=metal,chip=M4,memory_gb=16."
+        ),
+    ] = None
     priority: Annotated[PriorityName | None, typer.Option(help="Order among the project's own jobs.")] = None
     deadline: Annotated[
         str | None,
@@ -131,8 +139,24 @@ class Place:
         if any("=" not in pair for pair in pairs):
             raise InvalidRequest("--tag must have the form NAME=VALUE.")
         tags = dict(pair.split("=", 1) for pair in pairs)
-        fields = {"project": self.project, "pool": self.pool, "worker": self.worker, "tags": tags}
+        fields: dict[str, Any] = {
+            "project": self.project,
+            "pool": self.pool,
+            "worker": self.worker,
+            "tags": tags,
+        }
+        if self.requires is not None:
+            fields["requires"] = _requirement(self.requires)
         return fields | {"priority": self.priority, "deadline": self.deadline}
+
+
+def _requirement(text: str) -> dict[str, str | int]:
+    """What `--requires` says. Raises InvalidRequest."""
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if any(not name.strip() or not value.strip() for name, _, value in pairs):
+        raise InvalidRequest("--requires is a list such as backend=metal,memory_gb=16.")
+    values = {name.strip(): value.strip() for name, _, value in pairs}
+    return {name: int(value) if value.isdecimal() else value for name, value in values.items()}
 
 
 def takes_options(command: Callable[..., Result]) -> Callable[..., Result]:

@@ -38,6 +38,7 @@ export async function showJob(root, id) {
           onclick: () => act(null, "POST", `/v1/jobs/${id}/retry`, "Queued again.") }, "Retry")),
       job.state === "running" ? h("p", {}, bar(job.progress.fraction ?? 0, "Progress")) : null,
       job.held ? h("p", { class: "card" }, h("strong", {}, "Held. "), job.held.reason) : null,
+      job.waiting_for ? h("p", { class: "card" }, h("strong", {}, "No worker can take it now. "), `It waits for ${job.waiting_for}.`) : null,
       job.error ? h("p", { class: "card error" }, h("strong", {}, job.error.code), " ", job.error.message) : null,
       h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
     );

@@ -19,6 +19,7 @@ TABLES = (
     "phrase_lists",
     "quota_use",
     "turns",
+    "system_settings",
     "workers",
     "chunk_sums",
     "chunks",

@@ -72,6 +72,7 @@ class AsyncSpool(Session):
     costs = _soon(of_reports.costs)
     workers = _soon(of_reports.workers)
     models = _soon(of_reports.models)
+    set_default_model = _soon(of_reports.set_default_model)
     readiness = _soon(of_reports.readiness)
     add_webhook = _soon(of_webhooks.add_webhook)
     webhooks = _soon(of_webhooks.webhooks)

@@ -32,6 +32,7 @@ def submit(
     options: Mapping[str, Any] | None = None,
     pool: str | None = None,
     worker: str | None = None,
+    requires: Mapping[str, Any] | None = None,
     tags: Mapping[str, str] | None = None,
     reuse: bool | None = None,
     priority: PriorityName | None = None,
@@ -50,6 +51,7 @@ def submit(
     """
     values = {"name": name, "project": project, "pool": pool, "worker": worker, "reuse": reuse}
     request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
+    request |= {"requires": dict(requires)} if requires else {}
     request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
     key = idempotency_key or new_key()
     if isinstance(source, str) and "://" in source:

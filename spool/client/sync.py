@@ -72,6 +72,7 @@ class Spool(Session):
     costs = _now(of_reports.costs)
     workers = _now(of_reports.workers)
     models = _now(of_reports.models)
+    set_default_model = _now(of_reports.set_default_model)
     readiness = _now(of_reports.readiness)
     add_webhook = _now(of_webhooks.add_webhook)
     webhooks = _now(of_webhooks.webhooks)

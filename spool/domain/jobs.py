@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
+from spool.domain.fleet.routing import Route
 from spool.domain.options import JobOptions
 from spool.domain.priority import NEVER, NORMAL
 
@@ -45,8 +46,8 @@ MOVES: frozenset[tuple[JobState, JobState]] = frozenset(
 
 
 def queue_name(pool: str, worker: str | None = None) -> str:
-    """The queue of a pool (`spool.cpu`), or of one worker of it by name (`spool.cpu.at.mini-3`)."""
-    return f"spool.{pool}.at.{worker}" if worker else f"spool.{pool}"
+    """The queue of a pool (`spool.cpu`), or of one worker of it by name (`spool.cpu;at:mini-3`)."""
+    return Route(pool, worker).queue
 
 
 SourceKind = Literal["upload", "file", "s3", "https"]
@@ -72,7 +73,8 @@ class Job:
     name: str
     source: Source
     options: JobOptions
-    pool: str
+    pool: str | None
+    """The pool that was asked for, else that of the worker which ran it last."""
     worker: str | None
     """Name of the worker it is pinned to."""
     attempt: int
@@ -134,6 +136,8 @@ class Job:
     """When its uploaded recording was deleted."""
     transcript_deleted_at: datetime | None = None
     """When its transcript was deleted, with every chunk and phrase."""
+    queue: str = ""
+    """The name of its route (`spool.domain.fleet.routing`)."""
 
     @property
     def ids(self) -> dict[str, str]:

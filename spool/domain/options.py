@@ -106,8 +106,13 @@ class _Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Annotated[
-        str, Field(min_length=1, max_length=200, description="A model name from the settings.")
-    ] = "demo-tdt"
+        str,
+        Field(
+            min_length=1,
+            max_length=200,
+            description="A model that a worker has. Left out: the default model (`spool models default`).",
+        ),
+    ]
     decoder: Annotated[
         SearchName,
         Field(

@@ -13,7 +13,7 @@ from spool.domain.manifest import Name, Tags
 from spool.domain.options import AskedOptions, JobOptions
 from spool.domain.priority import PriorityName
 from spool.domain.quotas import HeldBy
-from spool.schemas.common import Money, Pool, Project, WorkerName, with_example
+from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import jobs
 
 
@@ -98,8 +98,9 @@ class UploadRequest(BaseModel):
         description="How to transcribe; options that are left out have the server's defaults.",
         json_schema_extra=option_schema(),
     )
-    pool: Pool | None = Field(None, description="The pool of workers. Default: the server's.")
+    pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     worker: WorkerName | None = Field(None, description="Pin the job to one worker, by name.")
+    requires: Requires = Field(None, description="What its machine has to be.")
     tags: Tags = Field(default_factory=dict)
     reuse: bool = Field(
         False,
@@ -182,8 +183,12 @@ class JobOut(BaseModel):
     state: JobState
     source: SourceOut
     options: JobOptions
-    pool: str
+    pool: str | None = Field(description="The pool that was asked for, or in which it ran last.")
     worker: str | None = Field(description="The worker it is pinned to, if any.")
+    requires: Requires = Field(None, description="What its machine has to be.")
+    waiting_for: str | None = Field(
+        None, description="What it waits for, where no worker can take it now; null while one can."
+    )
     lease_owner: str | None = Field(description="The worker that is running it.")
     attempts: int = Field(description="How often a worker has claimed it.")
     crashes: int = Field(description="Attempts whose worker died.")

@@ -5,7 +5,7 @@ at 16 kHz, engine time is whole nanoseconds and money is whole nano-units of the
 exact on both databases.
 """
 
-from spool.tables.admin import api_keys, audits, counters
+from spool.tables.admin import api_keys, audits, counters, system_settings
 from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
 from spool.tables.deletions import chunk_sums, deletions
@@ -36,6 +36,7 @@ __all__ = [
     "phrase_lists",
     "quota_use",
     "source_hashes",
+    "system_settings",
     "turn_charges",
     "turns",
     "webhook_deliveries",

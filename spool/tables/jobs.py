@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from spool.domain.jobs import JobState
 from spool.domain.priority import NEVER, NORMAL
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.base import ID, NAME, QUEUE, UtcDateTime, metadata
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
 KEPT_SOURCE = "source_kind = 'upload' AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
@@ -40,7 +40,10 @@ jobs = Table(
     Column("source_size", BigInteger),
     Column("source_etag", Text),
     Column("options", JSON, nullable=False),
-    Column("pool", NAME, nullable=False),
+    # Where it waits: the name of its route (`spool.domain.fleet.routing`). `pool` is the one that was asked
+    # for, else that of the worker which ran it last.
+    Column("queue", QUEUE, nullable=False),
+    Column("pool", NAME),
     Column("worker", NAME),
     Column("attempt", Integer, nullable=False, server_default=text("0")),
     Column("crashes", Integer, nullable=False, server_default=text("0")),
@@ -108,8 +111,7 @@ jobs = Table(
     Index("ix_jobs_project_created_at_id", "project", "created_at", "id"),
     Index(
         "ix_jobs_queued",
-        "pool",
-        "worker",
+        "queue",
         "hinted_at",
         sqlite_where=text("state = 'queued'"),
         postgresql_where=text("state = 'queued'"),
@@ -117,8 +119,7 @@ jobs = Table(
     # Whose turn it is, read from its front: never a scan, however many wait.
     Index(
         "ix_jobs_next",
-        "pool",
-        "worker",
+        "queue",
         "project",
         "priority",
         "deadline_rank",

@@ -37,7 +37,8 @@ class ModelCacheOptions:
 class EngineOptions:
     """How the engine is built. `loader` names the function ("module:name") that the child calls with a
     model's path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz
-    samples; `share` is how much of the time the device may be busy, 0 to 1."""
+    samples; `share` is how much of the time the device may be busy, 0 to 1. `device` ("gpu", "cpu") goes to
+    `use_device` of the loader's module; empty: as MLX has it."""
 
     slots: int = 96
     slot_samples: int = int(MAX_UTTERANCE_SECONDS * SAMPLE_RATE)
@@ -46,6 +47,7 @@ class EngineOptions:
     loader: str = DEFAULT_LOADER
     start_seconds: float = 120.0
     share: float = 1.0
+    device: str = ""
 
 
 class Recognition(NamedTuple):

@@ -28,7 +28,9 @@ class ModelRecognizer:
 
     def __init__(self, model: SpeechModel) -> None:
         self._model = model
-        self.info = model.info
+        can = model.capabilities
+        languages, tasks = tuple(sorted(can.languages)), tuple(sorted(can.tasks))
+        self.info = replace(model.info, family=can.family, languages=languages, tasks=tasks)
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
         """As `SpeechModel.cost`."""
@@ -94,6 +96,13 @@ def _digest_of(path: str | None) -> str | None:
 def _kept_digest(path: str, _changed: int, _size: int) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def use_device(name: str) -> None:
+    """Compute on the GPU ("gpu") or on the CPU ("cpu"), and nowhere else. Raises EngineError without one."""
+    if name == "gpu" and not mx.is_available(mx.gpu):
+        raise EngineError("MLX finds no GPU on this machine; set SPOOL_DEVICE=cpu to compute without one.")
+    mx.set_default_device(mx.gpu if name == "gpu" else mx.cpu)
 
 
 def load_recognizer(model: str) -> ModelRecognizer:

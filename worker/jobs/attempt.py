@@ -246,9 +246,7 @@ class Attempt:
         self._asked = now
         job = self.claim.job
         with self.context.db.read() as tx:
-            over = goes_before(
-                tx, settings.pool, settings.worker_name, job.project, job.priority, settings.rules
-            )
+            over = goes_before(tx, self.context.offer, job.project, job.priority, settings.rules)
         if over:
             raise TurnOver("others have waited long enough")
 

@@ -16,6 +16,7 @@ Knows the order of the steps; each step lives in its own module. Never raises.
 
 import contextlib
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import asdict, dataclass, field
@@ -68,6 +69,8 @@ class JobServices:
     objects: ObjectStore
     sources: Sources
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    claimed: Callable[[Claim], None] = lambda _: None
+    """Called with each claim, in the thread that runs it."""
 
 
 def run_next(services: JobServices, hinted: str | None) -> str | None:
@@ -80,6 +83,7 @@ def run_next(services: JobServices, hinted: str | None) -> str | None:
 def run_claimed(services: JobServices, claim: Claim) -> str:
     """Run a claimed job; how it ended."""
     failpoint("claim.committed")
+    services.claimed(claim)
     context, job_id = services.context, claim.job.id
     lease_seconds, most_seconds = context.settings.lease_seconds, context.settings.max_job_seconds
     try:

@@ -138,7 +138,9 @@ WORKERS: Example = {
 
 MODELS: Example = {"items": [{"name": "demo-tdt", "default": True, "workers": 1}]}
 
-HEALTH: Example = {"status": "ok", "version": "0.1.0"}
+DEFAULT_MODEL: Example = {"name": "demo-tdt"}
+
+HEALTH: Example = {"status": "ok", "version": "0.1.0", "detail": []}
 
 READY: Example = {
     "ready": True,

@@ -74,6 +74,7 @@ def test_every_route_is_on_the_page() -> None:
         "POST /v1/webhooks/{webhook_id}/enable",
         "POST /v1/webhooks/{webhook_id}/rotate",
         "POST /v1/webhooks/{webhook_id}/test",
+        "PUT /v1/models/default",
     ]
 
 

@@ -163,7 +163,7 @@ def test_a_failed_job_without_its_words_is_not_tried_again(archive: Archive) -> 
 
 
 def test_phrases_go_with_the_last_job_that_names_them(archive: Archive) -> None:
-    asked = AskedOptions.model_validate({"boost": {"phrases": ["Heligoland"]}})
+    asked = AskedOptions.model_validate({"model": "demo-tdt", "boost": {"phrases": ["Heligoland"]}})
     ids = []
     for _ in range(2):
         with archive.db.begin() as tx:
