@@ -1,11 +1,11 @@
 """What rescoring costs: batches of a WeNet model of a published shape, greedy against beam and rescoring.
 
-    python -m ops.bench.engine.wenet [--model aishell|librispeech] [--beam 10] [--seconds 10] [--rounds 3]
+    python -m ops.bench.wenet.rescoring [--model aishell|librispeech] [--beam 10] [--seconds 10] [--rounds 3]
 
 Weights are random; the CTC head's are scaled and shifted so that it speaks as often and is as sure as a
 trained one (about four tokens a second). A batch of 16 utterances goes from samples to words, each search in
-turn in every round; times are the processor's, which other programs on the machine change little. The ratio to
-greedy is the median of the rounds' own pairs.
+turn in every round; times are the processor's, which other programs on the machine change little. The ratio
+to greedy is the median of the rounds' own pairs.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """What a CTC beam gains by adding up all alignments of a hypothesis, against scoring it by the best one.
 
-    python -m ops.accuracy.ctc_sums models/demo --speech FOLDER [--most 60]
+    python -m ops.accuracy.wenet.ctc_sums models/demo --speech FOLDER [--most 60]
 
 The model's CTC head over the recorded sets of `ops.accuracy`: greedy, then beams of both kinds, without and
 with a language model of the training text. Prints WER over all sets and the paired difference of each sum to
