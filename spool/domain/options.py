@@ -22,10 +22,10 @@ from pydantic import (
     model_validator,
 )
 
+from spool.domain.search_options import SearchChoice
+
 Decoder = Literal["greedy", "beam"]
 """What forecasts tell apart."""
-SearchName = Literal["greedy", "beam", "rescore", "attention"]
-HeadName = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
 
 MOST_PHRASES = 10_000
 LONGEST_PHRASE = 200
@@ -161,7 +161,7 @@ class Diarization(BaseModel):
         return self.speakers or 1, self.speakers or MOST_SPEAKERS
 
 
-class _Options(BaseModel):
+class _Options(SearchChoice):
     """The options of the search, except boosted phrases."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -174,13 +174,6 @@ class _Options(BaseModel):
             description="A model that a worker has. Left out: the default model (`spool models default`).",
         ),
     ]
-    decoder: Annotated[
-        SearchName,
-        Field(
-            description="Search over the model's output. `rescore` orders a CTC beam's hypotheses by "
-            "attention decoders, `attention` is the beam of such a decoder; for models that have both."
-        ),
-    ] = "greedy"
     beam: Annotated[
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
     ] = 4
@@ -320,48 +313,6 @@ class _Options(BaseModel):
             description="Hypotheses are ranked by score / ((5 + tokens) / 6)^length_penalty; null ranks them "
             "by their mean score (Whisper) or their score (Canary). With the decoder `attention`: by "
             "score / tokens^length_penalty; null is 0.",
-        ),
-    ] = None
-    head: Annotated[
-        HeadName,
-        Field(description="Which head of the model is searched; auto takes TDT, else RNNT, CTC, attention."),
-    ] = "auto"
-    alignments: Annotated[
-        Literal["auto", "best", "all"],
-        Field(
-            description="Score a hypothesis of a CTC head's beam by its best alignment or by the sum of all; "
-            "auto does what the model's own tools do."
-        ),
-    ] = "auto"
-    beta: Annotated[
-        float,
-        Field(
-            ge=-100,
-            le=100,
-            strict=True,
-            allow_inf_nan=False,
-            description="Added to a hypothesis for each token, by a CTC head's beam.",
-        ),
-    ] = 0.0
-    ctc_weight: Annotated[
-        float | None,
-        Field(
-            ge=0,
-            le=100,
-            strict=True,
-            allow_inf_nan=False,
-            description="The weight of the CTC score in rescoring (null: 0.5), or of the CTC head in the "
-            "beam of a WeNet transducer, below 1 (null: 0).",
-        ),
-    ] = None
-    reverse_weight: Annotated[
-        float | None,
-        Field(
-            ge=0,
-            le=1,
-            strict=True,
-            allow_inf_nan=False,
-            description="The weight of the decoder from right to left in rescoring (null: 0).",
         ),
     ] = None
     diarization: Annotated[
