@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -22,10 +22,11 @@ from pydantic import (
     model_validator,
 )
 
-from spool.domain.search_options import SearchChoice
-
 Decoder = Literal["greedy", "beam"]
 """What forecasts tell apart."""
+SearchName = Literal["greedy", "beam", "rescore", "attention"]
+HeadName = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
+_FINITE: dict[str, Any] = {"strict": True, "allow_inf_nan": False}
 
 MOST_PHRASES = 10_000
 LONGEST_PHRASE = 200
@@ -161,7 +162,7 @@ class Diarization(BaseModel):
         return self.speakers or 1, self.speakers or MOST_SPEAKERS
 
 
-class _Options(SearchChoice):
+class _Options(BaseModel):
     """The options of the search, except boosted phrases."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -174,6 +175,34 @@ class _Options(SearchChoice):
             description="A model that a worker has. Left out: the default model (`spool models default`).",
         ),
     ]
+    decoder: Annotated[
+        SearchName,
+        Field(
+            description="Search over the model's output. `rescore` orders a CTC beam's hypotheses by "
+            "attention decoders, `attention` is the beam of such a decoder; for models that have both."
+        ),
+    ] = "greedy"
+    head: Annotated[
+        HeadName, Field(description="Head that is searched; auto takes TDT, else RNNT, CTC, attention.")
+    ] = "auto"
+    alignments: Annotated[
+        Literal["auto", "best", "all"],
+        Field(
+            description="Score a hypothesis of a CTC head's beam by its best alignment or by the sum of all; "
+            "auto does what the model's own tools do."
+        ),
+    ] = "auto"
+    beta: Annotated[
+        float, Field(ge=-100, le=100, description="Added for each token by a CTC head's beam.", **_FINITE)
+    ] = 0.0
+    ctc_weight: Annotated[
+        float | None,
+        Field(ge=0, le=100, description="CTC score's weight in rescoring; null is 0.5.", **_FINITE),
+    ] = None
+    reverse_weight: Annotated[
+        float | None,
+        Field(ge=0, le=1, description="Right-to-left decoder's weight in rescoring; null is 0.", **_FINITE),
+    ] = None
     beam: Annotated[
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
     ] = 4
