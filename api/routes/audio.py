@@ -30,7 +30,7 @@ from spool.domain.jobs import Job, JobState, Source
 from spool.domain.retention import Content
 from spool.errors import NotFound, SourceMissing
 from spool.objects import ObjectStore, s3_store
-from spool.objects.integrity import HASH_BLOCK, read_range
+from spool.objects.integrity import read_range
 from spool.schemas.jobs import AudioLink
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import hashes_of_source
@@ -54,8 +54,8 @@ class _Recording:
         """Bytes `[start, end)`. A damaged first block of an upload is an error and no answer."""
         if self.hashes is None:
             return blocks_of(lambda: self.open(start), end - start)
-        first = b"".join(self._verified(start, min(end, start - start % HASH_BLOCK + HASH_BLOCK)))
-        return chain([first], self._verified(start + len(first), end))
+        parts = self._verified(start, end)
+        return chain((next(parts, b""),), parts)
 
     def _verified(self, start: int, end: int) -> Iterator[bytes]:
         assert self.store is not None

@@ -1,11 +1,13 @@
 // A threadgroup takes one head of one utterance, and up to Q of its rows at a time: keys and values are read once
 // for all of them.
-// inputs queries[R, H, D], keys[U, H, D, T], values[U, H, T, D], utterances[R] (of a row; outside 0..U-1: none),
+// inputs queries[R, H, D], keys[U, H, D, T] or, TILED, [U, H, N, D, 64], values[U, H, T, D], utterances[R] (of a row; outside 0..U-1: none),
 // lengths[U] (frames); outputs y[R, H, D]
 // An utterance's frames are cut into PARTS parts of whole blocks of 32, each with its own running maximum: the order
 // of sums depends on the length alone, not on the padding and not on how many simdgroups share the work.
 constexpr int PARTS = 8;
 constexpr int C = D / 32;
+constexpr int TOGETHER = SIMD_W == 1 ? 1 : Q;  // a CPU has registers for one row, and reads the others' keys from its cache
+constexpr int C_TOGETHER = SIMD_W == 1 && C % 2 == 0 ? 2 : 1;
 threadgroup float query[Q * D];
 threadgroup float weight[NSG * Q * 64];
 threadgroup float part_top[PARTS * Q];
@@ -15,7 +17,7 @@ const int lane = int(thread_index_in_simdgroup);
 const int sg = int(simdgroup_index_in_threadgroup);
 const int group = int(threadgroup_position_in_grid.x);
 const int heads = keys_shape[1];
-const int frames = keys_shape[3];
+const int frames = values_shape[2];
 const int rows = utterances_shape[0];
 const int u = group / heads;
 const int h = group - u * heads;
@@ -23,7 +25,8 @@ const int length = lengths[u] < frames ? lengths[u] : frames;
 const int blocks = length > 0 ? (length + 31) / 32 : 0;
 const int blocks_a_part = (blocks + PARTS - 1) / PARTS;
 const float scale = SCALED ? 1.0f : 1.0f / sqrt(float(D));
-auto key = keys + group * D * frames;
+const int across = TILED ? 64 : frames;  // from one number of a frame's key to the next
+auto key = keys + group * D * (TILED ? keys_shape[2] * 64 : frames);
 auto value = values + group * D * frames;
 auto w = weight + sg * Q * 64;
 if (u == 0)
@@ -60,34 +63,38 @@ while (from < rows) {  // the same in every lane of every simdgroup
       // Scores of two blocks, so that longer stretches of a key's row are read at once; then one after the other.
       const int t = block * 32;
       const int left = block + 1 < end ? length - t : length - t < 32 ? length - t : 32;
-      slots near[Q];
-      slots far[Q];
-      for (int q = 0; q < Q; q++) {
-        near[q] = 0.0f;
-        far[q] = 0.0f;
-      }
-      if (left >= 64) {
-        for (int d = 0; d < D; d++) {
-          const slots k = take_slots(key + d * frames + t, lane);
-          const slots l = take_slots(key + d * frames + t + 32, lane);
-          for (int q = 0; q < Q; q++) {
-            near[q] = fma(k, slots(query[q * D + d]), near[q]);
-            far[q] = fma(l, slots(query[q * D + d]), far[q]);
+      auto near_key = key + (TILED ? t / 64 * 64 * D + t % 64 : t);
+      auto far_key = key + (TILED ? (t + 32) / 64 * 64 * D + (t + 32) % 64 : t + 32);
+      for (int first = 0; first < Q; first += TOGETHER) {
+        slots near[TOGETHER];
+        slots far[TOGETHER];
+        for (int q = 0; q < TOGETHER; q++) {
+          near[q] = 0.0f;
+          far[q] = 0.0f;
+        }
+        if (left >= 64) {
+          for (int d = 0; d < D; d++) {
+            const slots k = take_slots(near_key + d * across, lane);
+            const slots l = take_slots(far_key + d * across, lane);
+            for (int q = 0; q < TOGETHER; q++) {
+              near[q] = fma(k, slots(query[(first + q) * D + d]), near[q]);
+              far[q] = fma(l, slots(query[(first + q) * D + d]), far[q]);
+            }
+          }
+        } else {
+          for (int d = 0; d < D; d++) {
+            const slots k = take_slots(near_key + d * across, lane, 0, left, 0.0f);
+            const slots l = take_slots(far_key + d * across, lane, 0, left - 32, 0.0f);
+            for (int q = 0; q < TOGETHER; q++) {
+              near[q] = fma(k, slots(query[(first + q) * D + d]), near[q]);
+              far[q] = fma(l, slots(query[(first + q) * D + d]), far[q]);
+            }
           }
         }
-      } else {
-        for (int d = 0; d < D; d++) {
-          const slots k = take_slots(key + d * frames + t, lane, 0, left, 0.0f);
-          const slots l = take_slots(key + d * frames + t + 32, lane, 0, left - 32, 0.0f);
-          for (int q = 0; q < Q; q++) {
-            near[q] = fma(k, slots(query[q * D + d]), near[q]);
-            far[q] = fma(l, slots(query[q * D + d]), far[q]);
-          }
+        for (int q = 0; q < TOGETHER; q++) {
+          put_slots<float>(w + (first + q) * 64, lane, near[q]);
+          put_slots<float>(w + (first + q) * 64 + 32, lane, far[q]);
         }
-      }
-      for (int q = 0; q < Q; q++) {
-        put_slots<float>(w + q * 64, lane, near[q]);
-        put_slots<float>(w + q * 64 + 32, lane, far[q]);
       }
       for (int s = 0; s < 64 && s < left; s += 32) {
         float fade[Q];
@@ -104,15 +111,21 @@ while (from < rows) {  // the same in every lane of every simdgroup
         }
         simdgroup_barrier(mem_flags::mem_threadgroup);
         const int many = left - s < 32 ? left - s : 32;
-        for (int c = 0; c < C; c++) {
-          slots part_of[Q];
-          for (int q = 0; q < Q; q++) part_of[q] = out[q * C + c] * fade[q];
-          for (int j = 0; j < many; j++) {
-            const slots v = take_slots(value + (t + s + j) * D + c * 32, lane);
-            for (int q = 0; q < Q; q++) part_of[q] = fma(v, slots(w[q * 64 + s + j]), part_of[q]);
+        for (int first = 0; first < Q; first += TOGETHER)
+          for (int c = 0; c < C; c += C_TOGETHER) {
+            slots part_of[TOGETHER * C_TOGETHER];
+            for (int q = 0; q < TOGETHER; q++)
+              for (int e = 0; e < C_TOGETHER; e++)
+                part_of[q * C_TOGETHER + e] = out[(first + q) * C + c + e] * fade[first + q];
+            for (int j = 0; j < many; j++)
+              for (int e = 0; e < C_TOGETHER; e++) {
+                const slots v = take_slots(value + (t + s + j) * D + (c + e) * 32, lane);
+                for (int q = 0; q < TOGETHER; q++)
+                  part_of[q * C_TOGETHER + e] = fma(v, slots(w[(first + q) * 64 + s + j]), part_of[q * C_TOGETHER + e]);
+              }
+            for (int q = 0; q < TOGETHER; q++)
+              for (int e = 0; e < C_TOGETHER; e++) out[(first + q) * C + c + e] = part_of[q * C_TOGETHER + e];
           }
-          for (int q = 0; q < Q; q++) out[q * C + c] = part_of[q];
-        }
         simdgroup_barrier(mem_flags::mem_threadgroup);
       }
     }

@@ -13,6 +13,7 @@ CROSS_ATTENTION = read_kernel("attention/cross_attention", "queries keys values 
 # Of the rows of one utterance, a threadgroup carries as many as its memory holds, at most this; more of them
 # read keys and values again.
 QUERIES_AT_ONCE = 8
+TILE = 64  # frames whose keys lie together in tiles
 _GROUP_BYTES = 31 * 1024  # of a threadgroup's memory on an Apple GPU
 _PARTS = 8  # as in the body
 
@@ -29,11 +30,12 @@ def cross_attention(
 ) -> mx.array:
     """softmax(q·k / √D)·v of each row and head over the frames of the row's utterance.
 
-    queries: [R, H, D], R rows in any order. keys: [U, H, D, T], frames last, so that neighbouring lanes read
-    neighbouring numbers. values: [U, H, T, D]. All three float32, float16 or bfloat16; products, softmax and
-    sums are float32. utterances: int32 [R], the utterance of each row; a row outside 0..U-1 belongs to none
-    and comes out as zeros. lengths: int32 [U], frames of each utterance, 0 to T; frames behind them are not
-    read, and no frames give zeros. beam: the most rows that one utterance has. scaled:
+    queries: [R, H, D], R rows in any order. keys: [U, H, D, T], frames last, so that neighbouring lanes
+    read neighbouring numbers, or in tiles of 64 frames, [U, H, ceil(T / 64), D, 64] (`tiled_keys`), which a
+    CPU reads one after the other. values: [U, H, T, D]. All three float32, float16 or bfloat16; products,
+    softmax and sums are float32. utterances: int32 [R], the utterance of each row; a row outside 0..U-1
+    belongs to none and comes out as zeros. lengths: int32 [U], frames of each utterance, 0 to T; frames
+    behind them are not read, and no frames give zeros. beam: the most rows that one utterance has. scaled:
     the queries are divided by √D already.
 
     Returns [R, H, D] in the queries' dtype. Within 5e-6 absolute of the reference in float32 at unit scale.
@@ -50,11 +52,30 @@ def cross_attention(
         [(queries.shape, queries.dtype)],
         groups=len(keys) * heads,
         simdgroups=simdgroups,
-        template=(("T", dtype_name(queries.dtype)), ("D", width), ("Q", at_once), ("SCALED", scaled)),
+        template=(
+            ("T", dtype_name(queries.dtype)),
+            ("D", width),
+            ("Q", at_once),
+            ("SCALED", scaled),
+            ("TILED", keys.ndim == 5),
+        ),
     )
     if outputs is None:
         return cross_attention_reference(queries, keys, values, utterances, lengths, beam=beam, scaled=scaled)
     return outputs[0]
+
+
+def tiled_keys(keys: mx.array) -> mx.array:
+    """Keys [U, H, T, D] in tiles of 64 frames, [U, H, ceil(T / 64), D, 64], zeros behind the last frame."""
+    batch, heads, frames, width = keys.shape
+    padded = mx.pad(keys, [(0, 0), (0, 0), (0, -frames % TILE), (0, 0)])
+    return mx.contiguous(padded.reshape(batch, heads, -1, TILE, width).swapaxes(3, 4))
+
+
+def plain_keys(tiles: mx.array, frames: int) -> mx.array:
+    """Tiles as [U, H, D, T]."""
+    batch, heads, _, width, _ = tiles.shape
+    return tiles.transpose(0, 1, 3, 2, 4).reshape(batch, heads, width, -1)[..., :frames]
 
 
 def _group_of(beam: int, width: int) -> tuple[int, int]:
@@ -80,7 +101,9 @@ def cross_attention_reference(
 ) -> mx.array:
     """The same in plain MLX: rows are laid out by utterance, so that keys and values are shared here too."""
     rows, heads, width = _checked(queries, keys, values, utterances, lengths)
-    count, frames = len(keys), keys.shape[-1]
+    count, frames = len(keys), values.shape[2]
+    if keys.ndim == 5:
+        keys = plain_keys(keys, frames)
     if rows == 0 or count == 0 or beam < 1 or frames == 0:
         return mx.zeros_like(queries)
     known = (utterances >= 0) & (utterances < count)
@@ -105,15 +128,16 @@ def _checked(
     queries: mx.array, keys: mx.array, values: mx.array, utterances: mx.array, lengths: mx.array
 ) -> tuple[int, int, int]:
     """Rows, heads and width of a head."""
-    if queries.ndim != 3 or keys.ndim != 4 or values.ndim != 4:
+    if queries.ndim != 3 or keys.ndim not in (4, 5) or values.ndim != 4:
         raise ValueError(
-            f"cross attention takes queries [rows, heads, width], keys [utterances, heads, width, frames] "
-            f"and values [utterances, heads, frames, width], not {queries.shape}, {keys.shape} and "
-            f"{values.shape}"
+            f"cross attention takes queries [rows, heads, width], keys [utterances, heads, width, frames] or "
+            f"their tiles [utterances, heads, tiles, width, {TILE}] and values [utterances, heads, frames, "
+            f"width], not {queries.shape}, {keys.shape} and {values.shape}"
         )
     rows, heads, width = queries.shape
-    count, frames = len(keys), keys.shape[-1]
-    if keys.shape != (count, heads, width, frames) or values.shape != (count, heads, frames, width):
+    count, frames = len(keys), values.shape[2]
+    plain, tiles = (count, heads, width, frames), (count, heads, -(-frames // TILE), width, TILE)
+    if keys.shape not in (plain, tiles) or values.shape != (count, heads, frames, width):
         raise ValueError(
             f"cross attention: keys {keys.shape} and values {values.shape} do not fit {queries.shape}"
         )

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from ops.accuracy.sample_files import RATE, write_audio
+from ops.train.data.sample_files import RATE, write_audio
 
 Audio = npt.NDArray[np.float32]
 Row = dict[str, Any]

@@ -244,7 +244,7 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
     own = breaches(stack.db.engine, submitted, lambda key: stack.objects.open(key).read())
     # What an API left that died between an upload and its row is no breach for an hour; here it is time now.
     swept = audit(stack.db, stack.objects, Grace(upload_seconds=-60.0), remove_orphans=True)
-    report = audit(stack.db, stack.objects, Grace(upload_seconds=-60.0))
+    report = audit(stack.db, stack.objects, Grace(upload_seconds=-60.0)) if swept.removed else swept
     with stack.db.read() as tx:
         states = Counter(tx.scalars(select(jobs.c.state)))
         sums = tx.execute(

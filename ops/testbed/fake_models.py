@@ -1,10 +1,10 @@
 """A tiny deterministic recognizer for tests that need a real engine process but no real model.
 
 The model's name is its script, words separated by "+": `plain`; `asks` says in its words what each utterance
-asks for; `weights=/path` has the digest of that file; `load-fails`; `load-aborts`; `sleep=0.01` a
-batch; `raises` in every batch; `broken-until=/path` raises until that path exists; `nan` answers every
-utterance as weights that are no numbers do; `accent=b` writes `b-` before each word, as another model
-would other words; `gate=/path` waits in every batch until that path exists;
+asks for; `weights=/path` has the digest of that file; `load-fails`; `load-aborts`; `sleep=0.01` a batch;
+`pace=20` a second for 20 s of audio; `raises` in every batch; `broken-until=/path` raises until that path
+exists; `nan` answers every utterance as weights that are no numbers do; `accent=b` writes `b-` before each
+word, as another model would other words; `gate=/path` waits in every batch until that path exists;
 `ill=/path` aborts in every batch while it does. Samples speak too: any sample above 0.995 aborts the process
 as Metal does, any sample below -0.995 raises, one above 0.990 fails its utterance. Words depend on the
 utterance's own samples alone.
@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 from spool.domain.transcript import Word
 from spool.errors import EngineError, InvalidRequest, ModelUnreadable
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.engine.protocol import Failure, Recognition
+from worker.diarization.registry import is_diarization
+from worker.engine.diarization import StepRecognizer
+from worker.engine.protocol import Failure, Recognition, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 
 LOADER = "ops.testbed.fake_models:load"
@@ -55,6 +57,7 @@ class FakeRecognizer:
         self._gate = Path(steps["gate"]) if "gate" in steps else None
         self._ill = Path(steps["ill"]) if "ill" in steps else None
         self._sleep = float(steps.get("sleep", 0))
+        self._pace = float(steps.get("pace", "inf"))
         self._hears_asks = "asks" in steps
         self._accent = f"{steps['accent']}-" if "accent" in steps else ""
         self._raises, self._nan = "raises" in steps, "nan" in steps
@@ -82,7 +85,7 @@ class FakeRecognizer:
             self._gate.with_suffix(".reached").touch()
             while not self._gate.exists():
                 time.sleep(0.005)
-        time.sleep(self._sleep)
+        time.sleep(self._sleep + sum(map(len, utterances)) / RATE / self._pace)
         if self._ill is not None and self._ill.exists():
             os.abort()
         if self._raises or (self._broken_until is not None and not self._broken_until.exists()):
@@ -140,5 +143,5 @@ def _recognition(samples: NDArray[np.float32], accent: str = "") -> Recognition 
     return Recognition((best,), tuple(words), len(samples) // 1280)
 
 
-def load(model: str) -> FakeRecognizer:
-    return FakeRecognizer(model)
+def load(model: str) -> Recognizer:
+    return StepRecognizer(model) if is_diarization(model) else FakeRecognizer(model)

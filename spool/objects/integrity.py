@@ -17,8 +17,9 @@ from spool.objects.base import ObjectStore
 HASH_BLOCK = 1 << 20
 """Bytes that share a hash; recorded hashes depend on it."""
 HASH_BYTES = 32
-_IN_MEMORY = 4 << 20
+_IN_MEMORY = 1 << 20
 _READ = 256 << 10
+_PIECE = 64 << 10
 
 
 def hash_file(path: Path) -> tuple[str, bytes]:
@@ -67,9 +68,13 @@ def verified_blocks(blocks: Iterable[bytes], hashes: bytes, key: str, first: int
     number, held = first, bytearray()
     for block in blocks:
         held += block
+        del block  # whoever takes the blocks may take them slowly
         while len(held) >= HASH_BLOCK:
-            yield _verified(bytes(held[:HASH_BLOCK]), hashes, number, key)
+            with memoryview(held) as view:
+                complete = bytes(view[:HASH_BLOCK])
             del held[:HASH_BLOCK]
+            yield _verified(complete, hashes, number, key)
+            del complete
             number += 1
     if held:
         yield _verified(bytes(held), hashes, number, key)
@@ -81,7 +86,8 @@ def verified_blocks(blocks: Iterable[bytes], hashes: bytes, key: str, first: int
 def read_range(
     store: ObjectStore, key: str, etag: str | None, hashes: bytes, start: int, end: int
 ) -> Iterator[bytes]:
-    """Bytes `[start, end)` of the object (`start` less than its size), verified before they are given out.
+    """Bytes `[start, end)` of the object (`start` less than its size), verified before they are given out, in
+    pieces of `_PIECE` at most: a slow reader costs the memory of one block.
 
     Raises ObjectDamaged, and what opening and reading raise.
     """
@@ -90,10 +96,9 @@ def read_range(
     with store.open(key, etag, start=at) as stream:
         blocks = iter(lambda: stream.read(HASH_BLOCK), b"")
         for block in verified_blocks(blocks, hashes, key, first):
-            part = block[max(start - at, 0) : end - at]
+            for begin in range(max(start - at, 0), min(len(block), end - at), _PIECE):
+                yield block[begin : min(begin + _PIECE, end - at)]
             at += len(block)
-            if part:
-                yield part
             if at >= end:
                 return
 

@@ -11,11 +11,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 from spool.errors import InvalidRequest
+from spool.planning.whisper import KNOWN_WHISPERS, WhisperShape, known_whisper, whisper_of_config
 
 FEATURE_FRAMES = 100  # a second
 CONFIG_NAME = "config.json"
 
-Head = Literal["tdt", "rnnt", "ctc"]
+Head = Literal["tdt", "rnnt", "ctc", "attention"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderShape:
+    """An attention decoder: its layers of a width, four times as wide inside, and the tokens that go before
+    an answer. `stamped`: it writes a time at both ends of each word."""
+
+    layers: int
+    width: int
+    prompt: int = 9
+    stamped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +36,8 @@ class ModelShape:
 
     `channels` are those of the subsampling convolutions, `window` how many frames local attention sees (None:
     all). `hidden`, `lstm_layers` and `joint` are zero on a model that has a CTC head alone; `durations` is
-    how many a TDT head knows, 0 on RNNT. `labels` is without blank.
+    how many a TDT head knows, 0 on RNNT. `labels` is without blank. `decoder`: of a model that has an
+    attention decoder in place of a head.
     """
 
     name: str
@@ -42,10 +55,13 @@ class ModelShape:
     joint: int = 640
     labels: int = 1024
     durations: int = 5
+    decoder: DecoderShape | None = None
 
     @property
     def head(self) -> Head:
         """Which search it allows first."""
+        if self.decoder is not None:
+            return "attention"
         if not self.hidden:
             return "ctc"
         return "tdt" if self.durations else "rnnt"
@@ -58,8 +74,11 @@ class ModelShape:
 
     @property
     def step_weights(self) -> int:
-        """What one step of a transducer's search reads: the LSTM, and the joint but for the encoder's
-        side."""
+        """What one step of a search reads: of a transducer the LSTM, and the joint but for the encoder's
+        side; of an attention decoder all but the projections of encoder frames."""
+        if self.decoder is not None:
+            # Four matrices of self attention, two of cross attention, eight of the feed-forward.
+            return self.decoder.layers * 14 * self.decoder.width**2 + self.labels * self.decoder.width
         return self.lstm_layers * 8 * self.hidden**2 + self.joint * (self.hidden + self.outputs)
 
     @property
@@ -71,12 +90,33 @@ class ModelShape:
 KNOWN: Mapping[str, ModelShape] = {
     "parakeet-tdt-0.6b": ModelShape("parakeet-tdt-0.6b", 128, 24, 1024, lstm_layers=2),
     "parakeet-tdt_ctc-110m": ModelShape("parakeet-tdt_ctc-110m", 80, 17, 512),
+    "canary-180m-flash": ModelShape(
+        "canary-180m-flash", 128, 17, 512, labels=5248, decoder=DecoderShape(4, 1024, stamped=True)
+    ),
+    "canary-1b-flash": ModelShape(
+        "canary-1b-flash", 128, 32, 1024, labels=5248, decoder=DecoderShape(4, 1024, stamped=True)
+    ),
+    "canary-1b-v2": ModelShape(
+        "canary-1b-v2", 128, 32, 1024, labels=16384, decoder=DecoderShape(8, 1024, prompt=10)
+    ),
+    "canary-1b": ModelShape(
+        "canary-1b", 128, 24, 1024, labels=4128, decoder=DecoderShape(24, 1024, prompt=5)
+    ),
 }
-_SHORT = {"0.6b": "parakeet-tdt-0.6b", "110m": "parakeet-tdt_ctc-110m"}
+# The first that a name holds; canary-1b is in the names of two others.
+_SHORT = {
+    "0.6b": "parakeet-tdt-0.6b",
+    "110m": "parakeet-tdt_ctc-110m",
+    **{name: name for name in KNOWN if name.startswith("canary")},
+}
 
 
-def read_shape(model: str) -> ModelShape:
-    """The shape of a known model (by any name that holds 0.6b or 110m) or of a folder with a `config.json`.
+Shape = ModelShape | WhisperShape
+
+
+def read_shape(model: str) -> Shape:
+    """The shape of a known model (by any name that holds 0.6b, 110m, a Canary's name, or whisper and a size)
+    or of a folder with a `config.json`.
 
     Raises InvalidRequest for what is neither, or has no sizes.
     """
@@ -84,23 +124,31 @@ def read_shape(model: str) -> ModelShape:
     if folder.is_dir():
         path = folder / CONFIG_NAME
         try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
-            return _shape_of(tree, folder.resolve().name)
+            tree, known = json.loads(path.read_text(encoding="utf-8")), folder.resolve().name
+            # CTranslate2's configuration tells no sizes: the folder's name does.
+            whisper = whisper_of_config(tree, known) or known_whisper(known)
+            return whisper or _shape_of(tree, known)
         except OSError as error:
             raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidRequest(f"{path} does not tell the model's sizes: {error!r}.") from error
+    if whisper := known_whisper(model):
+        return whisper
     name = next((known for short, known in _SHORT.items() if short in model.lower()), None)
     if name is None:
         raise InvalidRequest(
-            f"The sizes of the model {model!r} are not known: it is no FastConformer's folder with a "
-            f"{CONFIG_NAME}, and none of {', '.join(KNOWN)}. Name one with --model."
+            f"The sizes of the model {model!r} are not known: it is no folder with a {CONFIG_NAME} that "
+            f"tells them, and none of {', '.join(KNOWN)} or whisper- with {', '.join(KNOWN_WHISPERS)}. "
+            f"Name one with --model."
         )
     return KNOWN[name]
 
 
 def _shape_of(tree: Mapping[str, Any], name: str) -> ModelShape:
-    encoder, decoder, joint = tree["encoder"], tree["decoder"], tree.get("joint")
+    attention = tree.get("transf_decoder")
+    encoder, decoder, joint = tree["encoder"], tree.get("decoder", {}), tree.get("joint")
+    if attention is None and "decoder" not in tree:
+        raise KeyError("decoder")
     local = encoder.get("self_attention_model") == "rel_pos_local_attn"
     shape = ModelShape(
         name=name,
@@ -118,10 +166,23 @@ def _shape_of(tree: Mapping[str, Any], name: str) -> ModelShape:
         joint=int(joint["jointnet"]["joint_hidden"]) if joint else 0,
         labels=_labels(tree),
         durations=len(tree.get("model_defaults", {}).get("tdt_durations") or ()) if joint else 0,
+        decoder=None if attention is None else _decoder(tree, attention["config_dict"]),
     )
     if min(shape.mels, shape.layers, shape.width, shape.expansion, shape.kernel, shape.factor) < 1:
         raise ValueError("a size is below one")
     return shape
+
+
+def _decoder(tree: Mapping[str, Any], config: Mapping[str, Any]) -> DecoderShape:
+    """Canary's: the flash models have their special tokens in a tokenizer of its own, and write stamps."""
+    first = tree.get("prompt_format") == "canary"
+    is_aggregate = (tree.get("tokenizer") or {}).get("type") == "agg"
+    return DecoderShape(
+        int(config["num_layers"]),
+        int(config["hidden_size"]),
+        prompt=5 if first else 9 if is_aggregate else 10,
+        stamped=is_aggregate and not first,
+    )
 
 
 def _channels(encoder: Mapping[str, Any]) -> int:
@@ -130,9 +191,14 @@ def _channels(encoder: Mapping[str, Any]) -> int:
 
 
 def _labels(tree: Mapping[str, Any]) -> int:
-    for section, key in (("decoder", "vocab_size"), ("joint", "num_classes"), ("decoder", "num_classes")):
+    for section, key in (
+        ("head", "num_classes"),
+        ("decoder", "vocab_size"),
+        ("joint", "num_classes"),
+        ("decoder", "num_classes"),
+    ):
         size = (tree.get(section) or {}).get(key)
         if isinstance(size, int) and size > 0:
             return size
-    words = (tree.get("joint") or tree["decoder"]).get("vocabulary")
+    words = (tree.get("joint") or tree.get("decoder") or {}).get("vocabulary")
     return len(words) if words else 1024

@@ -9,11 +9,16 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ops.testbed.counting_model import decodings
 from ops.testbed.stack import PATIENCE, Stack, gone, until
 from spool.audit.rules import Grace
 from spool.audit.runner import audit
+from spool.broker.embedded_redis import EmbeddedRedis
 from spool.domain.jobs import JobState
+from spool.domain.options import Diarization
+from spool.settings import Settings
 from spool.store.jobs import cancel_job
+from tests.worker.speech.voices import TWO_SPEAKERS
 
 long = pytest.mark.long
 
@@ -35,6 +40,7 @@ OF_A_JOB = (
     later("finish.committed"),
 )
 OF_THE_QUEUE = tuple(map(later, ("relay.taken", "relay.sent", "sweep.locked", "sweep.swept")))
+OF_THE_SPEAKERS = ("speakers.begun", later("speakers.done"))
 OF_ONE_MACHINE = tuple(map(later, ("save.written", "save.committed", "finish.written")))
 OF_THE_ENGINE = (
     later("engine.loading"),
@@ -69,9 +75,57 @@ def test_a_worker_killed_in_a_job(stack: Stack, point: str) -> None:
     kill_the_worker_at(stack, point)
 
 
+@long
+def test_a_kill_repeats_ten_seconds_of_the_engine_at_most(
+    tmp_path: Path, broker: EmbeddedRedis, sqlite_url: str
+) -> None:
+    """In the middle of a recording of 20 minutes that takes a minute, with the batches of the defaults."""
+    slow, lease = {"model": "pace=20"}, Settings().lease_seconds
+    unlimited = {"SPOOL_MAX_BATCH": "", "SPOOL_LEASE_SECONDS": str(lease)}
+    stack = Stack(tmp_path / "stack", sqlite_url, broker, models=slow, **unlimited)
+    repeated = []
+    for seconds in (12.0, 21.0, 30.0):
+        worker = stack.worker()
+        job_id = stack.submit_stored(stack.record(1200), "model")
+        until(lambda job_id=job_id: stack.chunks(job_id), "the first chunk")
+        time.sleep(seconds)  # a place in the recording, chosen before
+        worker.kill()
+        killed = time.monotonic_ns()
+        stack.worker()
+        until(lambda job_id=job_id: stack.ended([job_id]), "the job ended")
+        stack.assert_done([job_id])
+        given = decodings(stack.decoded_list.read_text())
+        after = {one.digest for one in given if one.pid != worker.pid and one.begun_ns > killed}
+        lost = [one.begun_ns for one in given if one.begun_ns < killed and one.digest in after]
+        repeated.append((killed - min(lost, default=killed)) / 1e9)
+    stack.close()
+    print("engine seconds that a kill repeats:", [round(one, 1) for one in repeated])
+    assert max(repeated) <= 10
+
+
 @pytest.mark.parametrize("point", OF_THE_QUEUE)
 def test_a_worker_killed_between_outbox_and_redis(stack: Stack, point: str) -> None:
     kill_the_worker_at(stack, point)
+
+
+@pytest.mark.parametrize("point", OF_THE_SPEAKERS)
+def test_a_worker_killed_between_words_and_speakers(stack: Stack, point: str) -> None:
+    worker = stack.worker()
+    with stack.fault(f"kill -9 of the worker at {point}") as fault:
+        stack.arm(**{point: "kill"})
+        fault.jobs = [stack.submit_stored(TWO_SPEAKERS, diarization=Diarization(speakers=2))]
+        gone(worker)
+        fault.injected = time.monotonic()
+        assert stack.fired(point)
+        saved = stack.chunks(fault.jobs[0])
+        assert saved, "every word was saved before anybody listened for speakers"
+        stack.disarm()
+        stack.worker()
+    (job_id,) = fault.jobs
+    stack.assert_done(fault.jobs)
+    assert stack.chunks(job_id) == saved
+    assert fault.repeated == 0, "no word is decoded again (law 4)"
+    assert [each["words"] > 0 for each in stack.job(job_id).speakers or ()] == [True, True]
 
 
 @pytest.mark.parametrize("point", OF_ONE_MACHINE)

@@ -1,5 +1,6 @@
 """An object store that refuses, stalls, breaks off and changes: jobs wait it out and decode nothing twice."""
 
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from spool.domain.jobs import JobState
 from tests.faults.conftest import s3_settings
 
 long = pytest.mark.long
+DRAIN_SECONDS = 30
 
 
 @dataclass
@@ -47,6 +49,24 @@ def behind(
 def _no_rules_left(behind: Behind) -> Iterator[None]:
     yield
     behind.proxy.rules.clear()
+
+
+def test_a_worker_drains_although_every_source_drips(behind: Behind) -> None:
+    stack = behind.stack
+    worker = stack.worker()
+    dripping = Rule("GET", "/source", times=99, drip=0.5)
+    behind.proxy.rules[:] = [dripping]
+    number = stack.settings.concurrency
+    jobs = [stack.submit_stored(stack.record(20)) for _ in range(number)]
+    until(lambda: dripping.used >= number, "every slot of the worker waits for a body")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(DRAIN_SECONDS) == 0
+    assert {stack.job(job_id).state for job_id in jobs} == {JobState.QUEUED}
+    assert {stack.job(job_id).crashes for job_id in jobs} == {0}
+    behind.proxy.rules.clear()
+    stack.worker()
+    until(lambda: stack.ended(jobs), "all jobs ended")
+    stack.assert_done(jobs)
 
 
 GET, PUT = "GET", "PUT"

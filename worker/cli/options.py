@@ -60,6 +60,7 @@ class FormatName(StrEnum):
     tsv = "tsv"
     ctm = "ctm"
     ttml = "ttml"
+    rttm = "rttm"
     lattice = "lattice"
     kaldi = "kaldi"
 
@@ -102,8 +103,8 @@ Patience = Annotated[
 LengthPenalty = Annotated[
     float | None,
     typer.Option(
-        help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha. Default: by mean score. "
-        "With --decoder attention: by score / tokens^alpha. Default: 0."
+        help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha. Default: by mean score "
+        "(Whisper) or by score (Canary). With --decoder attention: by score / tokens^alpha. Default: 0."
     ),
 ]
 # What CTC heads take, and attention decoders beside them.
@@ -132,8 +133,12 @@ AttContext = Annotated[
 Language = Annotated[str | None, typer.Option(help="Language spoken, such as en. Default: detect it.")]
 Task = Annotated[
     Literal["transcribe", "translate"],
-    typer.Option(help="Transcribe, or translate into English."),
+    typer.Option(help="Transcribe, or translate (into English by default)."),
 ]
+TranslateTo = Annotated[
+    str | None, typer.Option(help="Language to translate into, such as de (Canary). Default: English.")
+]
+Punctuation = Annotated[bool, typer.Option(help="Write punctuation and capitals (Canary).")]
 Timestamps = Annotated[
     TimestampsName,
     typer.Option(help="Decode with timestamp tokens (attention decoders); auto decodes with and without."),
@@ -167,7 +172,10 @@ Context = Annotated[
     ContextName,
     typer.Option(help="Reset language model and phrases at each chunk, or carry them through the file."),
 ]
-Prompt = Annotated[str, typer.Option(help="Text that precedes the recording.")]
+Prompt = Annotated[
+    str,
+    typer.Option(help="Text that precedes the recording; for Canary also its prompt slots as a JSON object."),
+]
 Hotwords = Annotated[str, typer.Option(help="Words to expect (attention decoders).")]
 Detector = Annotated[
     bool,
@@ -175,6 +183,10 @@ Detector = Annotated[
         "--speech-detector/--no-speech-detector",
         help="Do not decode stretches without speech, and drop segments invented there (only in chunks).",
     ),
+]
+Diarize = Annotated[
+    bool,
+    typer.Option("--diarize", help="Tell speakers apart. --speakers and --format rttm imply it."),
 ]
 Split = Annotated[
     bool,

@@ -25,6 +25,7 @@ from worker.cli.options import (
     Decoder,
     DecoderName,
     Detector,
+    Diarize,
     Files,
     Format,
     FormatName,
@@ -45,6 +46,7 @@ from worker.cli.options import (
     Prune,
     Pruning,
     PruningName,
+    Punctuation,
     ReverseWeight,
     Scores,
     ScoresName,
@@ -52,7 +54,9 @@ from worker.cli.options import (
     Task,
     Timestamps,
     TimestampsName,
+    TranslateTo,
 )
+from worker.cli.speakers import LeastSpeakers, MostSpeakers, SpeakerCount, diarization_of
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.local.report import render_results
 from worker.machine.blas import preload_blas
@@ -89,26 +93,27 @@ def transcribe(
     att_context: AttContext = None,
     language: Language = None,
     task: Task = "transcribe",
+    translate_to: TranslateTo = None,
+    punctuation: Punctuation = True,
     timestamps: Timestamps = TimestampsName.auto,
     prompt: Prompt = "",
     hotwords: Hotwords = "",
     chunk: Split = True,
     speech_detector: Detector = True,
+    diarize: Diarize = False,
+    speakers: SpeakerCount = None,
+    min_speakers: LeastSpeakers = None,
+    max_speakers: MostSpeakers = None,
     form: Format = FormatName.json,
 ) -> None:
-    """Transcribe files without a queue. A file that fails does not stop the others; the exit code is then
-    1."""
+    """Transcribe files without a queue. A file that fails stops no other; the exit code is then 1."""
     # The BLAS must be there before MLX, which comes in with worker.local.transcribe.
     preload_blas()
     from worker.local.transcribe import transcribe_files
 
+    phrases = (*(boost or ()), *_phrases(boost_file))
     fusion = FusionOptions(
-        lm=None if lm is None else str(lm),
-        alpha=alpha,
-        weighted=lm_blanks,
-        phrases=(*(boost or ()), *_phrases(boost_file)),
-        boost=boost_weight,
-        pruning=pruning.value,
+        None if lm is None else str(lm), alpha, lm_blanks, phrases, boost_weight, pruning.value
     )
     options = SearchOptions(
         decoder=decoder.value,
@@ -125,12 +130,14 @@ def transcribe(
         att_context=context_of(att_context),
         fusion=fusion if fusion.asks else None,
     )
-    speech = SpeechOptions(language, task, timestamps.value, prompt, hotwords)
-    ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
-    carries = context is ContextName.job
-    results = transcribe_files(
-        files, model, options, chunk=chunk, ask=ask, carries=carries, detector=speech_detector
+    speech = SpeechOptions(
+        language, task, timestamps.value, prompt, hotwords, translate_to=translate_to, punctuation=punctuation
     )
+    ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
+    how = {"chunk": chunk, "carries": context is ContextName.job, "detector": speech_detector}
+    counts = (speakers, min_speakers, max_speakers)
+    diarization = diarization_of(*counts) if diarize or form is FormatName.rttm or any(counts) else None
+    results = transcribe_files(files, model, options, ask=ask, diarization=diarization, **how)
     typer.echo(render_results(results, form.value, lattice and lattice.value))
     if any(result.error for result in results):
         raise typer.Exit(1)

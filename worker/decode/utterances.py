@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spool.errors import InvalidRequest
 from worker.decode.attention.reading import beams_of, read_utterances
 from worker.decode.result import Answer, answers
-from worker.decode.search import check_options, check_request, resolve_head, resolve_search
+from worker.decode.search import check_options, check_request, resolve_search
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.base import CacheAwareModel, SpeechModel
 
@@ -25,7 +25,8 @@ def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRe
     model.prepare(request.speech)
     check_context(model, options)
     check_options(model, options, request)
-    if resolve_head(model, options) == "attention":
+    _, searcher, _ = resolve_search(model, options)
+    if searcher.run is None:
         beams_of(model, options)  # type: ignore[arg-type]
 
 

@@ -48,7 +48,13 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
         alternatives=options.alternatives,
         lattice=options.lattice,
         speech=SpeechOptions(
-            options.language, options.task, options.timestamps, options.prompt, options.hotwords
+            language=options.language,
+            task=options.task,
+            timestamps=options.timestamps,
+            prompt=options.prompt,
+            hotwords=options.hotwords,
+            translate_to=options.translate_to,
+            punctuation=options.punctuation,
         ),
     )
     fusion = FusionOptions(weighted=options.lm_blanks, pruning=options.pruning)

@@ -93,7 +93,7 @@ class Capabilities:
     options: names of `SpeechOptions` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
     name. replay_seconds: how much history rebuilds a lost session's state. att_contexts: the
     attention contexts (encoder frames left, right) that a cache-aware model may be run with, its default
-    first."""
+    first. family: as the catalogue calls it."""
 
     decoders: frozenset[str]
     languages: frozenset[str]
@@ -103,6 +103,7 @@ class Capabilities:
     chunking: ChunkPolicy
     replay_seconds: float = 0.0
     att_contexts: tuple[tuple[int, int], ...] = ()
+    family: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class ModelInfo:
 
     sha256: of the weights file. files: SHA-256 by role ("weights", "config", "tokenizer"). device: where MLX
     computes. size: the weights' bytes in memory, 0 where that is not known. language_model: SHA-256 of the
-    n-gram file that a request named, if any.
+    n-gram file that a request named, if any. family, languages, tasks: what the fleet says of the model.
     """
 
     name: str
@@ -124,6 +125,9 @@ class ModelInfo:
     dtype: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     chunking: Independent = Independent()
+    family: str = ""
+    languages: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -45,7 +45,8 @@ class Heartbeat(threading.Thread):
                 engine = self._context.engine
                 counts = self._context.counters.counts(engine)
                 status = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
-                heartbeat(tx, self._info.id, state, *status)
+                facts = self._context.announcement.changed(engine)
+                heartbeat(tx, self._info.id, state, *status, facts)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()

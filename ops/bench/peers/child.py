@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ Samples = NDArray[np.float32]
 Made = Any  # what an engine makes of a stage: its own business
 Seconds = tuple[float, float]  # of the processor, all threads of the process together, and of the wall
 
-SEARCHES: dict[str, int | None] = {"greedy": None, "beam 4": 4, "beam 8": 8}
+SEARCHES: dict[str, int | None] = {"greedy": None, "beam 4": 4, "beam 5": 5, "beam 8": 8}
 
 
 class Engine(Protocol):
@@ -33,9 +33,6 @@ class Engine(Protocol):
 
     def search(self, encoded: Made, beam: int | None) -> list[list[int]]:
         """The tokens of the best hypothesis of each utterance; its text is made too, and thrown away."""
-
-    def given(self, features: Samples) -> Made:
-        """What `encode` takes, from somebody else's features of one utterance, [T, mels]."""
 
 
 class Clock:
@@ -62,11 +59,19 @@ def run_batch(engine: Engine, samples: list[Samples], searches: list[str]) -> di
     return {"stages": clock.stages, "tokens": tokens}
 
 
-def serve(make: Callable[[str], Engine]) -> None:
+def answer_features(engine: Made, file: str) -> dict[str, Any]:
+    """Greedy's tokens of one utterance whose features [T, mels] somebody else computed; for engines with
+    `given`, which makes of them what `encode` takes."""
+    return {"tokens": engine.search(engine.encode(engine.given(np.load(file))), None)}
+
+
+def serve(
+    make: Callable[[str], Engine], others: Mapping[str, Callable[[Any, Any], dict[str, Any]]] | None = None
+) -> None:
     """`python -m … MODEL AUDIO.npz`: answers until its input ends.
 
-    Asked {"batch": [numbers of utterances], "searches": [names]} it answers {"stages", "tokens"}; asked
-    {"features": FILE.npy} it answers {"tokens"}, greedy's, of that one utterance.
+    Asked {"batch": [numbers of utterances], "searches": [names]} it answers {"stages", "tokens"}. `others`:
+    what else it answers, by the question's only key: called with the engine and what stands under the key.
     """
     model, audio = sys.argv[1:3]
     out = os.fdopen(os.dup(1), "w", buffering=1)
@@ -76,9 +81,9 @@ def serve(make: Callable[[str], Engine]) -> None:
     print(json.dumps({"ready": True}), file=out, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        if "features" in asked:
-            features = engine.given(np.load(asked["features"]))
-            answer: dict[str, Any] = {"tokens": engine.search(engine.encode(features), None)}
+        key = next(iter(asked))
+        if others and key in others:
+            answer = others[key](engine, asked[key])
         else:
             answer = run_batch(engine, [utterances[i] for i in asked["batch"]], asked["searches"])
         print(json.dumps(answer), file=out, flush=True)

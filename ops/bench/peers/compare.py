@@ -24,14 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from ops.bench.peers.child import SEARCHES, Seconds, read_utterances, write_utterances
+from ops.bench.peers.child import Seconds, read_utterances, write_utterances
 from ops.bench.peers.environment import peer_python
 from ops.bench.peers.speech import batches_of, cut_utterances, read_speech
 from worker.audio import SAMPLE_RATE
 
 ROOT = Path(__file__).parents[3]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spool" / "peers"
-STAGES = ["features", "encoder", *SEARCHES]
+SEARCHED = ("greedy", "beam 4", "beam 8")
+STAGES = ["features", "encoder", *SEARCHED]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "SPOOL_KERNEL_THREADS")
 ENGINES = {
     "spool": "ops.bench.peers.engine_spool",
@@ -41,14 +42,21 @@ ENGINES = {
 
 
 class Peer:
-    """One engine in its process."""
+    """One engine in its process. searches: those that it has."""
 
-    def __init__(self, name: str, python: Path, model: Path, audio: Path, threads: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        threads: int,
+        searches: Sequence[str] = SEARCHED,
+    ) -> None:
         self.name = name
+        self.searches = list(searches)
         self.best: dict[tuple[int, str], Seconds] = {}
         self.tokens: dict[str, dict[int, list[int]]] = {}
         self._process = subprocess.Popen(
-            [str(python), "-m", ENGINES[name], str(model), str(audio)],
+            [*map(str, command)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -63,9 +71,9 @@ class Peer:
         self._process.stdin.flush()
         return self._read()
 
-    def run(self, number: int, batch: Sequence[int], searches: Sequence[str]) -> None:
+    def run(self, number: int, batch: Sequence[int]) -> None:
         """One batch; its times count where they are the best so far."""
-        answer = self.ask({"batch": list(batch), "searches": list(searches)})
+        answer = self.ask({"batch": list(batch), "searches": self.searches})
         for stage, seconds in answer["stages"].items():
             known = self.best.get((number, stage))
             self.best[number, stage] = min(known, tuple(seconds)) if known else tuple(seconds)
@@ -135,15 +143,20 @@ def targets(peers: Mapping[str, Peer]) -> list[Target]:
 
 
 def table(peers: Mapping[str, Peer], audio: float) -> list[str]:
-    """Stage by stage: processor seconds (wall seconds), RTFx, and how Spool's compares."""
-    rows = {stage: (stage,) for stage in STAGES}
-    rows |= {f"whole, {search}": ("features", "encoder", search) for search in SEARCHES}
+    """Stage by stage: processor seconds (wall seconds), RTFx, and how Spool's compares; an engine without a
+    search has dots there."""
+    searches = peers["spool"].searches
+    rows = {stage: (stage,) for stage in ("features", "encoder", *searches)}
+    rows |= {f"whole, {search}": ("features", "encoder", search) for search in searches}
     lines = [f"{'':16}" + "".join(f"{name:>32}" for name in peers)]
     lines.append(f"{'':16}" + f"{'cpu (wall) s    RTFx   ratio':>32}" * len(peers))
     for name, stages in rows.items():
         ours = peers["spool"].seconds(*stages)[0]
         cells = ""
         for peer in peers.values():
+            if stages[-1] in searches and stages[-1] not in peer.searches:
+                cells += f"{'…':>32}"
+                continue
             cpu, wall = peer.seconds(*stages)
             cells += f"{cpu:10.2f} ({wall:7.2f}) {audio / cpu:6.1f} {cpu / ours:6.2f}"
         lines.append(f"{name:16}{cells}")
@@ -171,12 +184,11 @@ def agreement(name: str, ours: Mapping[int, list[int]], theirs: Mapping[int, lis
 
 def measure(peers: Mapping[str, Peer], batches: list[list[int]], rounds: Mapping[str, int]) -> None:
     """Every batch by every peer in turn, so that all meet the same minutes."""
-    searches = list(SEARCHES)
     for turn in range(max(rounds.values())):
         for number, batch in enumerate(batches):
             for name, peer in peers.items():
                 if turn < rounds[name]:
-                    peer.run(number, batch, searches)
+                    peer.run(number, batch)
         print(f"round {turn + 1}, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
 
 
@@ -184,7 +196,7 @@ def agreements(peers: Mapping[str, Peer], utterances: list[np.ndarray], scratch:
     """Greedy tokens against Spool's. parakeet-mlx has other features, so it is given Spool's for this."""
     ours, found = peers["spool"].tokens, []
     if "nemo" in peers:
-        found = [agreement(f"NeMo, {name}", ours[name], peers["nemo"].tokens[name]) for name in SEARCHES]
+        found = [agreement(f"NeMo, {name}", ours[name], peers["nemo"].tokens[name]) for name in SEARCHED]
     if "parakeet-mlx" in peers:
         theirs = {}
         for number in _one_of_each_third(len(utterances)):
@@ -257,7 +269,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     utterances = read_utterances(audio)
     weights = {"spool": model / "mlx", "nemo": model / "model.nemo", "parakeet-mlx": model / "mlx"}
     peers = {
-        name: Peer(name, python, weights[name], audio, chosen.threads) for name, python in pythons.items()
+        name: Peer(name, [python, "-m", ENGINES[name], weights[name], audio], chosen.threads)
+        for name, python in pythons.items()
     }
     rounds = dict.fromkeys(peers, chosen.rounds) | {"parakeet-mlx": chosen.slow_rounds}
     batches = list(batches_of(len(utterances), chosen.batch))

@@ -17,11 +17,11 @@ import torch  # noqa: E402
 from nemo.utils import logging as nemo_logging  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 
-from ops.bench.peers.child import Made, Samples, serve  # noqa: E402
+from ops.bench.peers.child import Made, Samples, answer_features, serve  # noqa: E402
 
 
 class Nemo:
-    """See `peers_child.Engine`. Greedy is `greedy_batch` (label looping), a beam is `malsd_batch`."""
+    """See `child.Engine`. Greedy is `greedy_batch` (label looping), a beam is `malsd_batch`."""
 
     def __init__(self, path: str) -> None:
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -70,4 +70,4 @@ class Nemo:
 
 
 if __name__ == "__main__":
-    serve(Nemo)
+    serve(Nemo, {"features": answer_features})

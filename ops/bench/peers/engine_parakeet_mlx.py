@@ -12,11 +12,11 @@ import mlx.core as mx  # noqa: E402 - the BLAS is loaded before MLX
 from parakeet_mlx import Beam, DecodingConfig, Greedy, from_pretrained  # noqa: E402
 from parakeet_mlx.audio import get_logmel  # noqa: E402
 
-from ops.bench.peers.child import Made, Samples, serve  # noqa: E402
+from ops.bench.peers.child import Made, Samples, answer_features, serve  # noqa: E402
 
 
 class ParakeetMlx:
-    """See `peers_child.Engine`."""
+    """See `child.Engine`."""
 
     def __init__(self, path: str) -> None:
         self.model = from_pretrained(path, dtype=mx.float32)
@@ -44,4 +44,4 @@ class ParakeetMlx:
 
 
 if __name__ == "__main__":
-    serve(ParakeetMlx)
+    serve(ParakeetMlx, {"features": answer_features})

@@ -7,7 +7,7 @@ preload_blas()
 import mlx.core as mx  # noqa: E402 - the BLAS is loaded before MLX
 import numpy as np  # noqa: E402
 
-from ops.bench.peers.child import Made, Samples, serve  # noqa: E402
+from ops.bench.peers.child import Made, Samples, answer_features, serve  # noqa: E402
 from worker.decode.search import best_of, search  # noqa: E402
 from worker.decode.types import SearchOptions  # noqa: E402
 from worker.decode.words import words_of  # noqa: E402
@@ -16,7 +16,7 @@ from worker.models.load import load_model  # noqa: E402
 
 
 class SpoolEngine:
-    """See `peers_child.Engine`."""
+    """See `child.Engine`."""
 
     def __init__(self, path: str) -> None:
         self.model = load_model(path)
@@ -43,4 +43,4 @@ class SpoolEngine:
 
 
 if __name__ == "__main__":
-    serve(SpoolEngine)
+    serve(SpoolEngine, {"features": answer_features})

@@ -9,12 +9,24 @@ import venv
 from pathlib import Path
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+WHISPER_NEEDS = ["numba==0.68.1", "scipy", "tqdm", "more-itertools", "tiktoken", "huggingface-hub"]
 # Steps of pip; a step is a list of ways, the first that works is taken.
 STEPS = {
     "nemo": [
         # PyTorch for the CPU alone: 200 MB instead of 3 GB. Some mirrors serve it from the plain index.
         [["torch==2.13.0", "--index-url", TORCH_INDEX], ["torch==2.13.0"]],
         [["nemo_toolkit[asr]==3.0.0"]],
+    ],
+    "faster-whisper": [[["faster-whisper==1.2.1"]]],
+    # These two ask for PyTorch with CUDA, Triton or both, and need none of it: what they import is listed.
+    "mlx-whisper": [
+        [["mlx[cpu]==0.32.4", "scipy-openblas32", *WHISPER_NEEDS]],
+        [["--no-deps", "mlx-whisper==0.4.3"]],
+    ],
+    "openai-whisper": [
+        [["torch==2.13.0", "--index-url", TORCH_INDEX], ["torch==2.13.0"]],
+        [WHISPER_NEEDS],
+        [["--no-deps", "openai-whisper==20250625"]],
     ],
     "parakeet-mlx": [[["parakeet-mlx==0.7.0", "mlx[cpu]==0.32.4", "scipy-openblas32"]]],
 }

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ops.accuracy.sample_files import write_audio
 from ops.train.data.features import RATE, Audio, read_audio
 from ops.train.data.prepare import manifest
+from ops.train.data.sample_files import write_audio
 
 Rng = np.random.Generator
 SEED = 20261120

@@ -1,29 +1,22 @@
-"""Which of the jobs at the front suits a worker best: one whose model it has in memory.
+"""How a worker comes to a job, keeps it and ends it.
 
-Looks no further than the jobs that stand side by side in class and deadline, of the project whose turn it is
-and among the first of them, so it changes no order but that in which jobs came. How often the first one may
-be passed over is the worker's to count (`worker.service.affinity`).
-
-How a job comes to a worker: claimed while queued, taken back once its lease has run out.
-
-Exactly one of many callers gets a claim, and every later write to the job carries it (law 3,
-`spool.store.queue.leases`). Which job a worker should claim is asked in `spool.store.queue.scheduler`.
-
-What a worker does to a job that it has claimed: keep it, and end it.
-
-Every write after the claim is conditional on the claim's attempt and worker and on the job still running (law
-3): a worker that was taken for dead finds `LeaseLost` and changes nothing. The moves of state are those of
-`spool.domain.jobs.MOVES`; a lapsed lease goes back to `queued` first, in the same transaction that claims it
-anew.
+A job is claimed while queued, and taken back once its lease has run out. Exactly one of many callers gets a
+claim, and every later write is conditional on the claim's attempt and worker and on the job still running
+(law 3): a worker that was taken for dead finds `LeaseLost` and changes nothing. The moves of state are those
+of `spool.domain.jobs.MOVES`; a lapsed lease goes back to `queued` first, in the same transaction that claims
+it anew. Which job a worker should claim is asked in `spool.store.queue.scheduler`.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, true, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
-from spool.domain.jobs import Job, JobState
+from spool.domain.fleet.routing import ANY_POOL
+from spool.domain.jobs import Job, JobSpeaker, JobState
 from spool.errors import LeaseLost
 from spool.store.event_log import note_jobs
 from spool.store.monitoring import LEASES_LOST, count_up
@@ -46,6 +39,10 @@ POISON_CODE = "poison"
 POISON_MESSAGE = "Set aside: {} attempts ended with a dead worker process."
 
 
+_CHANGED_JOB = update(jobs).returning(*JOB_COLUMNS)
+"""Built once: naming all columns takes longer than running it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The right to work on a job: the fence that every later write carries."""
@@ -65,17 +62,18 @@ def claim_job(
     *,
     max_crashes: int = MAX_CRASHES,
     alone: bool = True,
+    pool: str | None = None,
 ) -> Claim | None:
     """Take the job if it is queued, or running under a lease that ran out (which counts a death).
 
     None when there is nothing to take: unknown, ended, cancelled, owned by a live worker, or set aside as
     poison just now. Of many callers at once exactly one gets the claim. `alone`: nothing else runs in the
     worker's process; others do not get a job that the next death would set aside, since that
-    death might be a neighbour's.
+    death might be a neighbour's. `pool`: as `claim_queued` has it.
     """
     take_back(tx, jobs.c.id == job_id, max_crashes)
     allowed = (jobs.c.crashes < max_crashes) & (true() if alone else ~_last_chance(max_crashes))
-    claim = claim_queued(tx, job_id, worker_id, lease_seconds, None, allowed)
+    claim = claim_queued(tx, job_id, worker_id, lease_seconds, None, allowed, pool)
     if claim is None:
         set_aside(tx, job_id, max_crashes)
     return claim
@@ -88,13 +86,14 @@ def claim_queued(
     lease_seconds: float,
     forecast_seconds: float | None,
     allowed: ColumnElement[bool] | None = None,
+    pool: str | None = None,
 ) -> Claim | None:
     """Take the job if it is queued. `forecast_seconds`: see the table; None where its project was not
-    charged."""
+    charged. `pool` is the worker's, None where it is as it was."""
     row = tx.execute(
-        update(jobs)
-        .where(jobs.c.id == job_id, may_become(JobState.RUNNING), true() if allowed is None else allowed)
-        .values(
+        _CHANGED_JOB.where(
+            jobs.c.id == job_id, may_become(JobState.RUNNING), true() if allowed is None else allowed
+        ).values(
             state=JobState.RUNNING.value,
             attempt=jobs.c.attempt + 1,
             lease_owner=worker_id,
@@ -102,9 +101,9 @@ def claim_queued(
             started_at=case((jobs.c.started_at.is_(None), now_utc()), else_=jobs.c.started_at),
             not_before=null(),
             forecast_seconds=forecast_seconds,
+            pool=jobs.c.pool if pool is None else pool,
             updated_at=now_utc(),
         )
-        .returning(*JOB_COLUMNS)
     ).one_or_none()
     if row is None:
         return None
@@ -123,9 +122,9 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> l
     ended = jobs.c.cancel_requested | poisoned
     message = POISON_MESSAGE.format(max_crashes)
     rows = tx.execute(
-        update(jobs)
-        .where(which, jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc())
-        .values(
+        _CHANGED_JOB.where(
+            which, jobs.c.state == JobState.RUNNING.value, jobs.c.lease_until < now_utc()
+        ).values(
             state=case(
                 (jobs.c.cancel_requested, JobState.CANCELLED.value),
                 (poisoned, JobState.FAILED.value),
@@ -141,27 +140,24 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> l
             lease_until=null(),
             updated_at=now_utc(),
         )
-        .returning(*JOB_COLUMNS)
     )
     taken = [job_of(row) for row in rows]
     for job in taken:
         settle_job(tx, job)
-    count_up(tx, LEASES_LOST, Counter(job.pool for job in taken))
+    count_up(tx, LEASES_LOST, Counter(job.pool or ANY_POOL for job in taken))
     note_jobs(tx, *taken)
     return taken
 
 
 def fail_unservable(
-    tx: Connection, pool: str, worker: str, model: str, waited_seconds: float, reason: tuple[str, str]
+    tx: Connection, queues: Sequence[str], model: str, waited_seconds: float, reason: tuple[str, str]
 ) -> int:
-    """Fail the pool's jobs that have been queued for so long and that nobody but `worker` could take, which
-    cannot load their model; `reason` is a code and a sentence. Returns how many."""
+    """Fail the jobs of these queues that have been queued for so long and whose model nobody can load;
+    `reason` is a code and a sentence. Returns how many."""
     waited = jobs.c.queued_at < seconds_from_now(-waited_seconds)
-    nobody_else = or_(jobs.c.worker == worker, jobs.c.worker.is_(None))
     code, message = reason
     rows = tx.execute(
-        update(jobs)
-        .where(jobs.c.state == JobState.QUEUED.value, jobs.c.pool == pool, nobody_else, waited)
+        _CHANGED_JOB.where(jobs.c.state == JobState.QUEUED.value, jobs.c.queue.in_(queues), waited)
         .where(jobs.c.options["model"].as_string() == model)
         .values(
             state=JobState.FAILED.value,
@@ -170,7 +166,6 @@ def fail_unservable(
             finished_at=now_utc(),
             updated_at=now_utc(),
         )
-        .returning(*JOB_COLUMNS)
     )
     failed = [job_of(row) for row in rows]
     note_jobs(tx, *failed)
@@ -185,7 +180,7 @@ def is_last_chance(crashes: int, max_crashes: int) -> bool:
 def settle_job(tx: Connection, job: Job, before_seconds: float = 0.0) -> None:
     """Square what the job's project was charged at the claim with what was decoded since; nothing is charged
     for a transcript that was taken over."""
-    if job.forecast_seconds is None:
+    if job.forecast_seconds is None or job.pool is None:
         return
     length = job.audio_seconds if job.state is JobState.DONE and job.reused_from is None else None
     done = before_seconds if job.reused_from is not None else job.done_seconds
@@ -200,16 +195,15 @@ def _last_chance(max_crashes: int) -> ColumnElement[bool]:
 def set_aside(tx: Connection, job_id: str, max_crashes: int) -> None:
     """End the job as poison if it is queued and has died too often."""
     rows = tx.execute(
-        update(jobs)
-        .where(jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value, jobs.c.crashes >= max_crashes)
-        .values(
+        _CHANGED_JOB.where(
+            jobs.c.id == job_id, jobs.c.state == JobState.QUEUED.value, jobs.c.crashes >= max_crashes
+        ).values(
             state=JobState.FAILED.value,
             error_code=POISON_CODE,
             error_message=POISON_MESSAGE.format(max_crashes),
             finished_at=now_utc(),
             updated_at=now_utc(),
         )
-        .returning(*JOB_COLUMNS)
     )
     note_jobs(tx, *map(job_of, rows))
 
@@ -245,6 +239,8 @@ class Outcome:
     source_size: int | None = None
     reused_from: str | None = None
     """The job that decoded the transcript, where this one took it over."""
+    speakers: list[JobSpeaker] | None = None
+    """Who speaks in the transcript, where that was asked."""
 
 
 def renew_lease(
@@ -309,8 +305,7 @@ def hand_back(
     cancelled = jobs.c.cancel_requested
     refusals = dict(claim.job.refusals or {}) | dict([refused_by] if refused_by else [])
     row = tx.execute(
-        _fenced(claim, JobState.QUEUED)
-        .values(
+        _fenced_move(claim, JobState.QUEUED).values(
             state=case((cancelled, JobState.CANCELLED.value), else_=JobState.QUEUED.value),
             finished_at=case((cancelled, now_utc()), else_=null()),
             queued_at=case((cancelled, jobs.c.queued_at), else_=now_utc()),
@@ -326,7 +321,6 @@ def hand_back(
             refusals=refusals or None,
             updated_at=now_utc(),
         )
-        .returning(*JOB_COLUMNS)
     ).one_or_none()
     if row is None:
         raise _lost(claim)
@@ -334,7 +328,7 @@ def hand_back(
     note_jobs(tx, job)
     settle_job(tx, job)
     if job.state is JobState.QUEUED:
-        add_hints(tx, [(job.id, job.pool, job.worker)], delay_seconds)
+        add_hints(tx, [(job.id, job.queue)], delay_seconds)
 
 
 def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
@@ -353,6 +347,7 @@ def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
         content_sha256=outcome.content_sha256,
         fingerprint=outcome.fingerprint,
         reused_from=outcome.reused_from,
+        speakers=outcome.speakers,
         **{name: value for name, value in seen.items() if value is not None},
         error_code=null(),
         error_message=null(),
@@ -390,9 +385,12 @@ def fence(claim: Claim) -> ColumnElement[bool]:
     )
 
 
-def _fenced(claim: Claim, becomes: JobState | None = None) -> Update:
-    statement = update(jobs).where(fence(claim))
-    return statement if becomes is None else statement.where(may_become(becomes))
+def _fenced(claim: Claim) -> Update:
+    return update(jobs).where(fence(claim))
+
+
+def _fenced_move(claim: Claim, becomes: JobState) -> ReturningUpdate[Any]:
+    return _CHANGED_JOB.where(fence(claim), may_become(becomes))
 
 
 def _change(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
@@ -403,7 +401,7 @@ def _change(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
 def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> None:
     ending = {"state": literal(state.value), "finished_at": now_utc(), "updated_at": now_utc()}
     ending |= {"lease_owner": null(), "lease_until": null()}
-    row = tx.execute(_fenced(claim, state).values(**ending, **values).returning(*JOB_COLUMNS)).one_or_none()
+    row = tx.execute(_fenced_move(claim, state).values(**ending, **values)).one_or_none()
     if row is None:
         raise _lost(claim)
     job = job_of(row)

@@ -4,7 +4,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kernels.attention.cross_attention import cross_attention, cross_attention_reference
+from kernels.attention.cross_attention import (
+    cross_attention,
+    cross_attention_reference,
+    plain_keys,
+    tiled_keys,
+)
 from kernels.contracts.case import distance, normal, same_bits
 from kernels.runtime.device import use_backend
 from ops.testbed.kernel_cases import TESTED
@@ -75,6 +80,18 @@ def test_frames_behind_a_length_are_not_read() -> None:
             assert same_bits(clean, cross_attention(queries, *other, utterances, lengths, beam=2))
     reference = cross_attention_reference(queries, *dirty, utterances, lengths, beam=2)
     assert distance(clean, reference) < 5e-6
+
+
+def test_keys_in_tiles_give_the_same_bits() -> None:
+    queries, keys, values, utterances, lengths = inputs([0, 3, 0, 4, 2, 0, 3, 1])
+    tiles = tiled_keys(keys.swapaxes(2, 3))
+    assert tiles.shape == (COUNT, HEADS, 5, WIDTH, 64)
+    assert same_bits(plain_keys(tiles, FRAMES), keys)
+    with use_backend(TESTED):
+        plain = cross_attention(queries, keys, values, utterances, lengths, beam=3)
+        assert same_bits(plain, cross_attention(queries, tiles, values, utterances, lengths, beam=3))
+    reference = cross_attention_reference(queries, tiles, values, utterances, lengths, beam=3)
+    assert distance(plain, reference) < 5e-6
 
 
 def test_infinite_scores_go_the_way_of_softmax() -> None:

@@ -1,5 +1,7 @@
 """The operations of a batch, against the published table and against the count of the benches."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,39 @@ def test_a_fleet_is_read_as_people_write_it() -> None:
     for bad, said in (("3\u00d7M9", "'M9'"), ("0\u00d7M4", "0"), (" , ", "such as")):
         with pytest.raises(InvalidRequest, match=said):
             parse_fleet(bad)
+
+
+def test_an_attention_decoders_operations_are_counted() -> None:
+    flash, encoder = read_shape("canary-1b-flash"), read_shape("0.6b")
+    assert flash.head == "attention"
+    assert read_shape("canary-1b-v2").decoder != read_shape("nvidia/canary-1b").decoder
+    # 4 layers and the vocabulary: what a step reads (67 million with cross keys and values).
+    assert flash.step_weights == 4 * 14 * 1024**2 + 5248 * 1024
+    greedy, beam = Work(flash, Batch(30, 8)), Work(flash, Batch(30, 8, "beam", 5))
+    tokens, frames = 1 + 8.75 * 30, 375
+    memory = 8 * frames * 2 * 1024**2 * 2 * 4
+    own = 8 * (tokens + 8) * (2 * flash.step_weights + 4 * (frames + 9 + tokens / 2) * 1024 * 4)
+    assert greedy.search == pytest.approx(memory + own)
+    assert beam.search - memory > 4.5 * own
+    assert greedy.steps == beam.steps
+    assert greedy.search_bytes > 2 * tokens * flash.step_weights
+    assert Work(encoder, Batch(30, 8)).search < greedy.search < greedy.dense
+    narrow = Work(read_shape("canary-180m-flash"), Batch(30, 8))
+    assert narrow.search == pytest.approx(greedy.search + 8 * frames * 2 * 512 * 1024)
+
+
+def test_a_canarys_folder_tells_its_shape(tmp_path: Path) -> None:
+    tree = {
+        "prompt_format": "canary2",
+        "tokenizer": {"type": "agg"},
+        "encoder": {"feat_in": 128, "n_layers": 17, "d_model": 512, "n_heads": 8, "subsampling_factor": 8}
+        | {"conv_kernel_size": 9, "subsampling_conv_channels": 256},
+        "transf_decoder": {"config_dict": {"num_layers": 4, "hidden_size": 1024}},
+        "head": {"num_classes": 5248},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(tree))
+    known = read_shape("canary-180m-flash")
+    assert (
+        replace(read_shape(str(tmp_path)), name=known.name, hidden=640, lstm_layers=1, joint=640, durations=5)
+        == known
+    )

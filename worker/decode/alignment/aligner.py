@@ -63,24 +63,25 @@ def align_texts(
     model: CtcModel, samples: Sequence[NDArray[np.float32]], texts: Sequence[str]
 ) -> list[tuple[AlignedWord, ...] | None]:
     """The words of each text in its utterance, [N] float32 at 16 kHz. None where a text cannot be spoken in
-    so little sound. An utterance depends on itself alone: each is encoded by itself."""
-    head = model.heads["ctc"]
-    answers: list[tuple[AlignedWord, ...] | None] = []
-    for row, text in zip(samples, texts, strict=True):
-        encoded = model.encode([row])
-        length = int(encoded.lengths[0])
-        answers.append(_align(model, head, encoded.frames[:, :length], text) if length else None)
-    return answers
+    so little sound. The utterances are encoded as one batch, and depend on nothing but themselves."""
+    if not samples:
+        return []
+    encoded, head = model.encode(samples), model.heads["ctc"]
+    return [
+        _align(model, head, encoded.frames[row, :length], text)
+        for row, (length, text) in enumerate(zip(encoded.lengths.tolist(), texts, strict=True))
+    ]
 
 
 def _align(model: CtcModel, head: CtcHead, frames: mx.array, text: str) -> tuple[AlignedWord, ...] | None:
+    """frames [T, d_model] of the utterance alone: the bits of a product depend on its number of rows."""
     spelled = spell_words(text, model.tokenizer)
-    tokens = np.array([token for _, own in spelled for token in own], np.int64)
-    if len(tokens) > frames.shape[1]:
+    tokens = [token for _, own in spelled for token in own]
+    if len(tokens) > frames.shape[0] or not frames.shape[0]:
         return None
     # The host needs the columns of these tokens alone, of a table of thousands.
-    columns = mx.array([*tokens.tolist(), head.blank], mx.int32)
-    log_probs = np.array(head.log_probs(frames)[0].astype(mx.float32)[:, columns])
+    columns = mx.array([*tokens, head.blank], mx.int32)
+    log_probs = np.array(head.log_probs(frames).astype(mx.float32)[:, columns])
     return align_words(log_probs, spelled, model.tokenizer.pieces, model.info.frame_seconds)
 
 

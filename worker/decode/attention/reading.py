@@ -212,16 +212,17 @@ def _with_words(
 ) -> list[TimedText]:
     """The words of those windows that the family could not tell: by its aligner where it has one, else side
     by side."""
-    answers = list(timed)
-    for index, (window, each) in enumerate(zip(windows, timed, strict=True)):
-        if each.words is not None:
-            continue
-        text = [token for token in window.tokens if model.is_text(token)]
-        spans = model.tokenizer.words(text, window.language)
-        aligned: tuple[AlignedWord, ...] | None = None
-        if model.aligner is not None:
-            spelled = " ".join(span.text for span in spans)
-            (aligned,) = align_texts(model.aligner, [samples[index]], [spelled])
+    answers, spelled = list(timed), {}
+    for index, window in enumerate(windows):
+        if timed[index].words is None:
+            text = [token for token in window.tokens if model.is_text(token)]
+            spelled[index] = model.tokenizer.words(text, window.language)
+    found: list[tuple[AlignedWord, ...] | None] = [None] * len(spelled)
+    if model.aligner is not None:
+        texts = [" ".join(span.text for span in spans) for spans in spelled.values()]
+        found = align_texts(model.aligner, [samples[index] for index in spelled], texts)
+    for (index, spans), aligned in zip(spelled.items(), found, strict=True):
+        each = timed[index]
         if aligned is not None and len(aligned) == len(spans):
             answers[index] = _by_aligner(each.times, spans, aligned)
         else:

@@ -11,6 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.attention.cross_attention import tiled_keys
 from kernels.attention.self_attention import self_attention
 from worker.models.attention.layers import (
     CrossAttention,
@@ -79,10 +80,12 @@ class DecoderWeights:
 
 @dataclass(frozen=True, slots=True)
 class ForcedPass:
-    """What a teacher-forced pass gave: hidden [R, n, d] behind the last norm; keys and values of each layer
-    [R, H, n, D]; products: of the cross attention of each layer that was asked for, float32 [U, H, Q, T]."""
+    """What a teacher-forced pass gave: hidden [R, n, d] behind the last norm, states of it behind each layer;
+    keys and values of each layer [R, H, n, D]; products: of the cross attention of each layer that was asked
+    for, float32 [U, H, Q, T]."""
 
     hidden: mx.array
+    states: list[mx.array]
     keys: list[mx.array]
     values: list[mx.array]
     products: dict[int, mx.array]
@@ -115,13 +118,13 @@ class AttentionDecoder:
         return self.weights.arrays
 
     def cross_memory(self, frames: mx.array) -> tuple[tuple[mx.array, mx.array], ...]:
-        """Cross keys [B, H, D, T] and values [B, H, T, D] of each layer, from frames [B, T, d]."""
+        """Cross keys in `tiled_keys` and values [B, H, T, D] of each layer, from frames [B, T, d]."""
         pairs, heads = [], self.weights.heads
         for block in self.blocks:
             keys, values = mx.split(block.cross.memory(frames), 2, axis=-1)
             pairs.append(
                 (
-                    mx.contiguous(split_heads(keys, heads).swapaxes(2, 3)),
+                    tiled_keys(split_heads(keys, heads)),
                     mx.contiguous(split_heads(values, heads)),
                 )
             )
@@ -255,7 +258,7 @@ class AttentionDecoder:
         else:
             x = self._normed(x + self.weights.positions[mx.array(tree.depths)])
             mask = mx.where(mx.array(tree.behind), 0.0, -mx.inf)[:, None].astype(mx.float32)
-        all_keys, all_values, kept = [], [], {}
+        states, all_keys, all_values, kept = [], [], [], {}
         for layer, block in enumerate(self.blocks):
             fused = block.attention.fused(block.attention.norm(x))
             queries, keys, values = (split_heads(part, heads) for part in mx.split(fused, 3, axis=-1))
@@ -266,9 +269,10 @@ class AttentionDecoder:
             added, products = self._cross(block.cross, shared, memory, layer)
             x = x + added.reshape(x.shape)
             x = x + block.mlp(x)
+            states.append(x)
             if layer in keep:
                 kept[layer] = products
-        return ForcedPass(self.weights.norm(x), all_keys, all_values, kept)
+        return ForcedPass(self.weights.norm(x), states, all_keys, all_values, kept)
 
     def _cross(
         self, cross: CrossAttention, x: mx.array, memory: Memory, layer: int

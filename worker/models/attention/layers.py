@@ -11,6 +11,7 @@ from typing import Literal
 
 import mlx.core as mx
 
+from kernels.attention.cross_attention import plain_keys
 from kernels.nn.activations import gelu, row_exp
 from kernels.nn.elementwise import layer_norm
 
@@ -120,12 +121,14 @@ def _attend(products: mx.array, values: mx.array) -> mx.array:
 def attend_frames(
     queries: mx.array, memory: Sequence[tuple[mx.array, mx.array, mx.array | None]]
 ) -> tuple[mx.array, mx.array]:
-    """Cross attention of few queries: [B, H, Q, D] scaled; memory: keys [U, H, D, T], values [U, H, T, D] and
-    lengths int32 [U] (None: all of T) of neighbours that were encoded together, B utterances in all, shared
-    by all queries of an utterance -> ([B, H, Q, D], the products float32 [B, H, Q, T], T the longest)."""
-    longest = max(keys.shape[-1] for keys, *_ in memory)
+    """Cross attention of few queries: [B, H, Q, D] scaled; memory: keys in `tiled_keys`, values [U, H, T, D]
+    and lengths int32 [U] (None: all of T) of neighbours that were encoded together, B utterances in all,
+    shared by all queries of an utterance -> ([B, H, Q, D], the products float32 [B, H, Q, T], T the
+    longest)."""
+    longest = max(values.shape[2] for _, values, _ in memory)
     products, first = [], 0
-    for keys, _, lengths in memory:
+    for tiles, values, lengths in memory:
+        keys = plain_keys(tiles, values.shape[2])
         own = queries[first : first + keys.shape[0]]
         product = own @ keys if is_cpu() else own.astype(mx.float32) @ keys.astype(mx.float32)
         if lengths is not None:

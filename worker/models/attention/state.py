@@ -20,8 +20,8 @@ GROWTH = 64  # positions by which the pool grows
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
     """Utterances that were encoded together: frames [B, T, d], frames of real sound int32 [B], and for each
-    decoder layer cross keys [B, H, D, T] and values [B, H, T, D]. masked: the decoder attends to the frames
-    of real sound alone; else to all T."""
+    decoder layer cross keys in `tiled_keys` and values [B, H, T, D]. masked: the decoder attends to the
+    frames of real sound alone; else to all T."""
 
     frames: mx.array
     lengths: NDArray[np.int32]
@@ -80,7 +80,7 @@ class Memory:
         batch, rows = self.batches[group], self.rows[group]
         keys, values = batch.cross[layer]
         attended = batch.attended[list(rows)]
-        lengths = None if (attended == keys.shape[-1]).all() else mx.array(attended)
+        lengths = None if (attended == values.shape[2]).all() else mx.array(attended)
         if rows == tuple(range(keys.shape[0])):
             return keys, values, lengths
         chosen = mx.array(rows)

@@ -18,6 +18,7 @@ TOP = "transf_decoder._embedding"
 LAYERS = "transf_decoder._decoder.layers"
 FINAL = "transf_decoder._decoder.final_layer_norm"
 HEAD = "log_softmax.mlp.layer0"
+TABLE = f"{HEAD}.weight"
 PROJECTION = "encoder_decoder_proj"
 WAYS = ("query_net", "key_net", "value_net", "out_projection")
 ROUNDED_TO = 8
@@ -35,7 +36,7 @@ def expected_shapes(config: CanaryConfig, vocabulary: int) -> dict[str, Shape]:
     shapes: dict[str, Shape] = {
         f"{TOP}.token_embedding.weight": (rows, width),
         f"{TOP}.position_embedding.pos_enc": (decoder.max_sequence_length, width),
-        f"{HEAD}.weight": (rows, width),
+        TABLE: (rows, width),
         f"{HEAD}.bias": (rows,),
     }
     norms = [f"{TOP}.layer_norm", FINAL]
@@ -66,7 +67,7 @@ class CanaryHead(AttentionDecoder):
     ) -> None:
         """tensors: those of `expected_shapes`."""
         source = _Tensors(tensors, config.decoder.hidden_size // config.decoder.num_attention_heads)
-        rows, table = tensors[f"{TOP}.token_embedding.weight"], tensors[f"{HEAD}.weight"]
+        rows, table = tensors[f"{TOP}.token_embedding.weight"], tensors[TABLE]
         tied = bool(mx.array_equal(rows, table))
         weights = DecoderWeights(
             # In 32 bit: logits in 16 tie, and a beam ranks by their differences.

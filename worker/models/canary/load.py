@@ -80,14 +80,19 @@ def _load_folder(folder: Path, dtype: mx.Dtype, name: str) -> CanaryModel:
     assert path is not None
     config = parse_canary(path.read_bytes(), str(path))
 
+    files = {"config": sha256_of(path)}
+
     def read(model: str) -> bytes | None:
         file = folder / Path(model).name
-        return file.read_bytes() if file.is_file() else None
+        if not file.is_file():
+            return None
+        files[file.name] = sha256_of(file)
+        return file.read_bytes()
 
-    tokenizer = _tokenizer(config, read, str(folder))
-    weights = folder / WEIGHTS_NAME
-    files = {"weights": sha256_of(weights) if weights.is_file() else "", "config": sha256_of(path)}
-    return _build(config, tokenizer, read_tensors(weights), dtype, name, str(weights), files)
+    tokenizer, weights = _tokenizer(config, read, str(folder)), folder / WEIGHTS_NAME
+    tensors = read_tensors(weights)
+    files["weights"] = sha256_of(weights)
+    return _build(config, tokenizer, tensors, dtype, name, str(weights), files)
 
 
 def _load_nemo(path: Path, dtype: mx.Dtype) -> CanaryModel:

@@ -110,6 +110,7 @@ class NemoModel:
             options=FRAME_OPTIONS,
             chunking=self.info.chunking,
             att_contexts=self.config.encoder.att_contexts if self.config.encoder.is_chunked else (),
+            family="nemo",
         )
 
     def prepare(self, options: SpeechOptions) -> PreparedRequest:

@@ -26,6 +26,11 @@ TAIL_SECONDS = 1.0  # a shorter rest is not asked again
 CLOSED_SECONDS_MIN = 0.2  # a time that closes nothing does not move a window on
 # Words by which the mode with times must be ahead: read to the end, the one without has fewer of them wrong.
 TIMED_LEAD = 1.5
+# A sound whose 50 ms levels stay this close together for this long is a hum or a noise: speech rises and
+# falls by far more, four times a second. In 25 s of it the model is unsure that nobody speaks (0.55 to 0.66).
+STEADY_SECONDS_MIN = 4.0
+STEADY_DECIBELS = 6.0
+STEADY_FRAME = SAMPLE_RATE // 20
 
 
 def judge(
@@ -37,10 +42,10 @@ def judge(
 ) -> Verdict:
     """What becomes of a window. samples: its own, at 16 kHz.
 
-    `hush`: nothing is spoken. `kept`: words, and perhaps a rest to be asked. `divided`: all answers loop, the
-    halves are asked. `lost`: they loop and cannot be divided further.
+    `hush`: nothing is spoken, or the sound is steady. `kept`: words, and perhaps a rest to be asked.
+    `divided`: all answers loop, the halves are asked. `lost`: they loop and cannot be divided further.
     """
-    if no_speech > NO_SPEECH_THRESHOLD:
+    if no_speech > NO_SPEECH_THRESHOLD or is_steady(samples):
         return Verdict("hush")
     sound = [reading for reading in readings if not is_loop(reading)]
     if not sound:
@@ -55,6 +60,18 @@ def judge(
         return Verdict("kept", best.tokens)
     rest = Window(window.start + int(end * SAMPLE_RATE), window.stop, window.round + 1)
     return Verdict("kept", tokens, (rest,))
+
+
+def is_steady(samples: NDArray[np.float32]) -> bool:
+    """Whether a window is one hum or noise from end to end: 98 % of its 50 ms levels lie within 6 dB. Nothing
+    shorter than four seconds is."""
+    count = len(samples) // STEADY_FRAME
+    if len(samples) < STEADY_SECONDS_MIN * SAMPLE_RATE:
+        return False
+    # The variance: an offset and what is too slow to hear do not count.
+    power = samples[: count * STEADY_FRAME].astype(np.float64).reshape(count, STEADY_FRAME).var(axis=1)
+    low, high = np.percentile(10 * np.log10(np.maximum(power, 1e-20)), (1, 99))
+    return bool(high - low <= STEADY_DECIBELS)
 
 
 def is_loop(reading: Reading) -> bool:

@@ -3,15 +3,25 @@
 import numpy as np
 import pytest
 
+from ops.accuracy.whisper.sounds import hum, room_tone, white_noise
 from worker.models.attention.windows import quietest
 from worker.models.base_attention import Reading, Verdict, Window
 from worker.models.whisper.config import SAMPLE_RATE, SpecialTokens
-from worker.models.whisper.windows import closed, judge
+from worker.models.whisper.windows import closed, is_steady, judge
 
 IDS = SpecialTokens(51864)
 T = IDS.time
 SPOKEN = Window(1000, 1000 + 10 * SAMPLE_RATE)
-NOISE = np.random.default_rng(0).normal(size=10 * SAMPLE_RATE).astype(np.float32)
+
+
+def changing(seconds: int, seed: int = 0) -> np.ndarray:
+    """Noise that rises and falls four times a second, as speech does."""
+    times = np.arange(seconds * SAMPLE_RATE) / SAMPLE_RATE
+    noise = np.random.default_rng(seed).normal(size=len(times)) * (1.1 + np.sin(2 * np.pi * 4 * times))
+    return noise.astype(np.float32)
+
+
+NOISE = changing(10)
 
 
 def reading(
@@ -36,6 +46,18 @@ EARLY = (T, 5, 6, T + 200, T + 200, 7)  # the second segment was opened at 4 s a
 def test_silence_is_a_hush() -> None:
     assert decide(reading(WHOLE), no_speech=0.61) == Verdict("hush")
     assert decide(reading(WHOLE), no_speech=0.6).outcome == "kept"
+
+
+def test_a_steady_sound_is_a_hush_however_loud() -> None:
+    for make in (white_noise, room_tone, hum):
+        for level in (-60.0, -20.0):
+            assert judge(SPOKEN, [reading(WHOLE)], 0.0, make(10.0, level), IDS) == Verdict("hush")
+    assert not is_steady(NOISE)
+    assert not is_steady(hum(3.9))
+    # A second of sound in ten of hum is no part of it.
+    interrupted = hum(10.0)
+    interrupted[:SAMPLE_RATE] += NOISE[:SAMPLE_RATE]
+    assert not is_steady(interrupted)
 
 
 def test_a_window_read_to_its_end_is_kept() -> None:
@@ -73,7 +95,7 @@ def test_a_loop_is_rejected(loop: Reading) -> None:
 
 def test_every_chain_of_windows_ends() -> None:
     todo, asked = [Window(0, 30 * SAMPLE_RATE)], 0
-    samples = np.random.default_rng(1).normal(size=30 * SAMPLE_RATE).astype(np.float32)
+    samples = changing(30, 1)
     while todo:
         window = todo.pop()
         asked += 1

@@ -1,6 +1,6 @@
 """Holds this Whisper against what openai-whisper answered on real weights and recordings.
 
-    python -m ops.accuracy.whisper_oracle --models FOLDER --dumps FOLDER --speech FOLDER [--width N]
+    python -m ops.accuracy.whisper.oracle --models FOLDER --dumps FOLDER --speech FOLDER [--width N]
 
 FOLDER of models holds one folder a name (`tiny.en`, `base`); each dump (.npz) names its model, recording and
 options and holds the prompt, greedy tokens, every n-best list of BeamSearchDecoder, word times and samples of

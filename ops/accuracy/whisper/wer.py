@@ -1,7 +1,7 @@
 """Word error rates of a Whisper through Spool's own chunks and engine, by domain and in all.
 
     pip install whisper-normalizer
-    python -m ops.accuracy.whisper_wer MODEL MANIFEST --speech FOLDER [--beam N]
+    python -m ops.accuracy.whisper.wer MODEL MANIFEST --speech FOLDER [--beam N]
 
 A line of the manifest is JSON: `recording` (`a.flac` or `a.flac@12.5-40.25` in seconds, 16 kHz mono, within
 FOLDER), `text` and `domain`. Words are compared as Whisper's English normaliser writes them, each digit a
@@ -25,7 +25,7 @@ preload_blas()
 import numpy as np
 import soundfile
 
-from ops.accuracy.whisper_oracle import RATE, read_recording
+from ops.accuracy.whisper.oracle import RATE, read_recording
 from worker.decode.types import SearchOptions
 from worker.local.transcribe import transcribe_with
 from worker.models.load import load_model
@@ -55,7 +55,7 @@ def edits(reference: list[str], hypothesis: list[str]) -> tuple[int, int, int]:
 
 def main() -> None:
     """Transcribe every recording of the manifest and print the rates."""
-    parser = argparse.ArgumentParser(prog="python -m ops.accuracy.whisper_wer", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m ops.accuracy.whisper.wer", description=__doc__)
     parser.add_argument("model", help="folder of the model")
     parser.add_argument("manifest", type=Path)
     parser.add_argument("--speech", type=Path, required=True, help="folder of the recordings")
