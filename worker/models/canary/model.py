@@ -198,6 +198,15 @@ class CanaryModel:
         """As `AttentionModel.judge`."""
         return judge(window, readings[0], samples)
 
+    def unread(
+        self,
+        heard: HeardWindow,  # noqa: ARG002 - the protocol's
+        times: TokenTimes,  # noqa: ARG002
+        samples: NDArray[np.float32],  # noqa: ARG002
+    ) -> tuple[Window, ...]:
+        """As `AttentionModel.unread`: nothing; its words need not have times of their own."""
+        return ()
+
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
         """As `AttentionModel.time`: by the stamps where they were asked for."""
         return [self._timed(each) for each in windows]
