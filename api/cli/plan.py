@@ -22,7 +22,7 @@ from spool.domain.ledger import Measured
 from spool.domain.pricing import CloudPrices
 from spool.errors import SpoolError
 from spool.planning.fleet import Known, build_fleet, read_calibration
-from spool.planning.model_size import ModelShape, read_shape
+from spool.planning.model_size import Shape, read_shape
 from spool.planning.plan import (
     MILLION,
     ChipRow,
@@ -127,7 +127,7 @@ def plan(
         out.print(tables(forecast, chips, others, settings.cloud_prices, settings.currency))
 
 
-def _shape(settings: Settings, name: str) -> ModelShape:
+def _shape(settings: Settings, name: str) -> Shape:
     """The sizes of a model, under the name that jobs and the ledger use. Raises InvalidRequest."""
     from dataclasses import replace
 

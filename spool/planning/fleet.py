@@ -12,7 +12,7 @@ from pathlib import Path
 from spool.domain.ledger import Measured
 from spool.errors import InvalidRequest
 from spool.planning.chips import THIS_MACHINE, Chip, chip_named, parse_fleet
-from spool.planning.model_size import ModelShape
+from spool.planning.model_size import Shape
 from spool.planning.plan import Machine, Ownership
 from spool.planning.recordings import CHUNK_SECONDS
 from spool.planning.roofline import Batch
@@ -32,7 +32,7 @@ class Calibration:
     device: str
     runs: tuple[Run, ...]
 
-    def pace(self, shape: ModelShape) -> Pace:
+    def pace(self, shape: Shape) -> Pace:
         """What the runs come to. Raises InvalidRequest."""
         other = "" if self.model == shape.name else f", with {self.model} instead of {shape.name}"
         return fit(shape, self.runs, f"{len(self.runs)} batches measured on {self.chip}{other}")
@@ -65,7 +65,7 @@ def read_calibration(path: Path) -> Calibration:
         ) from error
 
 
-def build_fleet(text: str, shape: ModelShape, ownership: Ownership, known: Known) -> tuple[Machine, ...]:
+def build_fleet(text: str, shape: Shape, ownership: Ownership, known: Known) -> tuple[Machine, ...]:
     """The machines of `text` (`parse_fleet`). Raises InvalidRequest for `this machine` where nothing was
     measured."""
     return tuple(
@@ -86,7 +86,7 @@ def _run(tree: Mapping[str, object]) -> Run:
     return Run(batch, float(str(tree["engine_seconds"])), float(str(tree["processor_seconds"])))
 
 
-def _this_machine(count: int, shape: ModelShape, known: Known) -> Machine:
+def _this_machine(count: int, shape: Shape, known: Known) -> Machine:
     if known.calibration is not None:
         pace, name = known.calibration.pace(shape), known.calibration.chip
     else:
@@ -102,7 +102,7 @@ def _this_machine(count: int, shape: ModelShape, known: Known) -> Machine:
     return Machine(f"{THIS_MACHINE} ({name})", count, pace, known.price_per_hour, known.watts)
 
 
-def _of_chip(count: int, name: str, shape: ModelShape, ownership: Ownership, known: Known) -> Machine:
+def _of_chip(count: int, name: str, shape: Shape, ownership: Ownership, known: Known) -> Machine:
     chip = chip_named(name)
     assert chip is not None  # parse_fleet knows the same table
     pace: Pace
@@ -118,7 +118,7 @@ def _of_chip(count: int, name: str, shape: ModelShape, ownership: Ownership, kno
     return Machine(chip.name, count, pace, ownership.per_hour(chip), chip.watts, chip.notes)
 
 
-def _usable(ledger: Sequence[Measured], shape: ModelShape, chip: Chip | None) -> list[Measured]:
+def _usable(ledger: Sequence[Measured], shape: Shape, chip: Chip | None) -> list[Measured]:
     return [
         item
         for item in ledger
@@ -129,7 +129,7 @@ def _usable(ledger: Sequence[Measured], shape: ModelShape, chip: Chip | None) ->
     ]
 
 
-def _from_ledger(pace: Pace, shape: ModelShape, measured: Measured) -> Pace:
+def _from_ledger(pace: Pace, shape: Shape, measured: Measured) -> Pace:
     """The pace at which the model's work takes the time that the ledger has."""
     batch = Batch(CHUNK_SECONDS, 16, measured.decoder, measured.beam)
     modelled = batch.audio_seconds / pace.parts(shape, batch).seconds

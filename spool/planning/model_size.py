@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from spool.errors import InvalidRequest
+from spool.planning.whisper import KNOWN_WHISPERS, WhisperShape, known_whisper, whisper_of_config
 
 FEATURE_FRAMES = 100  # a second
 CONFIG_NAME = "config.json"
@@ -110,9 +111,12 @@ _SHORT = {
 }
 
 
-def read_shape(model: str) -> ModelShape:
-    """The shape of a known model (by any name that holds 0.6b, 110m or a Canary's name) or of a folder with a
-    `config.json`.
+Shape = ModelShape | WhisperShape
+
+
+def read_shape(model: str) -> Shape:
+    """The shape of a known model (by any name that holds 0.6b, 110m, a Canary's name, or whisper and a size)
+    or of a folder with a `config.json`.
 
     Raises InvalidRequest for what is neither, or has no sizes.
     """
@@ -120,17 +124,22 @@ def read_shape(model: str) -> ModelShape:
     if folder.is_dir():
         path = folder / CONFIG_NAME
         try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
-            return _shape_of(tree, folder.resolve().name)
+            tree, known = json.loads(path.read_text(encoding="utf-8")), folder.resolve().name
+            # CTranslate2's configuration tells no sizes: the folder's name does.
+            whisper = whisper_of_config(tree, known) or known_whisper(known)
+            return whisper or _shape_of(tree, known)
         except OSError as error:
             raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidRequest(f"{path} does not tell the model's sizes: {error!r}.") from error
+    if whisper := known_whisper(model):
+        return whisper
     name = next((known for short, known in _SHORT.items() if short in model.lower()), None)
     if name is None:
         raise InvalidRequest(
-            f"The sizes of the model {model!r} are not known: it is no FastConformer's folder with a "
-            f"{CONFIG_NAME}, and none of {', '.join(KNOWN)}. Name one with --model."
+            f"The sizes of the model {model!r} are not known: it is no folder with a {CONFIG_NAME} that "
+            f"tells them, and none of {', '.join(KNOWN)} or whisper- with {', '.join(KNOWN_WHISPERS)}. "
+            f"Name one with --model."
         )
     return KNOWN[name]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from spool.domain.options import Decoder
 from spool.errors import InvalidRequest
 from spool.planning.chips import CHIPS, Chip
-from spool.planning.model_size import ModelShape
+from spool.planning.model_size import Shape
 from spool.planning.recordings import CHUNK_SECONDS, Lengths
-from spool.planning.roofline import Batch, Work
+from spool.planning.roofline import Batch, work_of
 from spool.planning.throughput import Pace, Parts, RooflinePace
 from spool.settings import FRAME_BUDGET, MAX_BATCH
 
@@ -30,7 +30,7 @@ class Workload:
 
     hours: float
     lengths: Lengths
-    shape: ModelShape
+    shape: Shape
     decoder: Decoder = "greedy"
     beam: int = 4
     chunk_seconds: float = CHUNK_SECONDS
@@ -216,7 +216,7 @@ def what_if(workload: Workload, fleet: Sequence[Machine]) -> tuple[WhatIf, ...]:
 def _changed(what: str, workload: Workload, fleet: Sequence[Machine], now: float) -> WhatIf:
     rtfx = _fleet_rtfx(workload, fleet)
     operations = sum(
-        share * Work(workload.shape, batch).operations_per_second for batch, share in workload.batches()
+        share * work_of(workload.shape, batch).operations_per_second for batch, share in workload.batches()
     )
     return WhatIf(what, rtfx, rtfx / now, operations / 1e9)
 

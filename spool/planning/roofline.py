@@ -5,16 +5,22 @@ attention counts 4 T d a frame and layer, of which a result takes 3 T d. Norms,
 activations and softmax count as bytes, since they are bound by those. Times are seconds of audio unless said.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from spool.domain.options import Decoder
 from spool.planning.chips import Chip
-from spool.planning.model_size import FEATURE_FRAMES, DecoderShape, ModelShape
+from spool.planning.model_size import FEATURE_FRAMES, DecoderShape, ModelShape, Shape
+from spool.planning.whisper import HEAD_WIDTH, WINDOW_FRAMES, WINDOW_SECONDS, WhisperShape
 
 STEPS_PER_SECOND = 6.5
 """Steps that a TDT search takes for a second of speech; assumed, and nearly tokens plus some blanks."""
 TOKENS_PER_SECOND = 3.75
+WHISPER_TOKENS_PER_SECOND = 3.0
+"""Tokens of an answer for a second of speech; assumed (2.1 in `samples/open`, 3.3 in an audiobook)."""
+WHISPER_ANSWERS = 2
+"""A job asks each window with times and without them."""
 STAMPS_PER_SECOND = 5.0
 """Times that an attention decoder writes for a second of speech of two and a half words; assumed."""
 BYTES_PER_VALUE = 2  # bfloat16
@@ -149,6 +155,80 @@ class Work:
         return self.operations / self.batch.audio_seconds
 
 
+@dataclass(frozen=True)
+class WhisperWork:
+    """What one batch of a Whisper takes: as `Work`. A window costs the same whatever is in it, and is asked
+    `WHISPER_ANSWERS` times on one encoding."""
+
+    shape: WhisperShape
+    batch: Batch
+    positions: float = 0.0
+
+    @cached_property
+    def windows(self) -> float:
+        """Of all utterances."""
+        return self.batch.utterances * math.ceil(self.batch.seconds / WINDOW_SECONDS)
+
+    @cached_property
+    def attention(self) -> float:
+        """Operations between pairs of frames."""
+        shape = self.shape
+        return self.windows * shape.encoder_layers * 4 * WINDOW_FRAMES**2 * shape.width
+
+    @cached_property
+    def dense(self) -> float:
+        """The encoder's other operations, and cross keys and values."""
+        shape = self.shape
+        return self.windows * (shape.encoder_operations + shape.cross_operations) - self.attention
+
+    @cached_property
+    def encoder_bytes(self) -> float:
+        """The weights once, each frame's values, and cross keys and values written."""
+        shape = self.shape
+        values = (
+            shape.encoder_layers * (VALUES_MOVED + SCORES_MOVED * WINDOW_FRAMES / HEAD_WIDTH) * shape.width
+        )
+        moved = self.windows * (WINDOW_FRAMES * values + shape.cross_values)
+        return BYTES_PER_VALUE * (shape.encoder_weights + moved)
+
+    @cached_property
+    def steps(self) -> float:
+        """Steps of the search, one after another: tokens of one answer; both answers take them together."""
+        return WHISPER_TOKENS_PER_SECOND * self.batch.seconds
+
+    @cached_property
+    def rows(self) -> float:
+        """Tokens of single hypotheses."""
+        return WHISPER_ANSWERS * self.steps * self.batch.utterances * self.batch.hypotheses
+
+    @cached_property
+    def search(self) -> float:
+        """Operations of the decoder."""
+        return self.rows * self.shape.token_operations(self.steps / 2)
+
+    @cached_property
+    def search_bytes(self) -> float:
+        """The decoder's weights at each step, and each window's cross keys and values for each answer, which
+        its hypotheses share."""
+        crossed = WHISPER_ANSWERS * self.windows * self.shape.cross_values
+        return BYTES_PER_VALUE * self.steps * (self.shape.step_weights + crossed)
+
+    @property
+    def operations(self) -> float:
+        """All of them."""
+        return self.dense + self.attention + self.search
+
+    @property
+    def operations_per_second(self) -> float:
+        """Of audio."""
+        return self.operations / self.batch.audio_seconds
+
+
+def work_of(shape: Shape, batch: Batch) -> Work | WhisperWork:
+    """What a batch takes of a model of either kind."""
+    return WhisperWork(shape, batch) if isinstance(shape, WhisperShape) else Work(shape, batch)
+
+
 def encoder_frames(shape: ModelShape, seconds: float) -> int:
     """Encoder frames of an utterance; each stage halves and rounds up."""
     frames = int(seconds * FEATURE_FRAMES)
@@ -171,10 +251,10 @@ def dense_operations(shape: ModelShape, seconds: float) -> float:
     return float(total + shape.layers * 2 * frames * layer)
 
 
-def cap(shape: ModelShape, chip: Chip, batch: Batch) -> float:
+def cap(shape: Shape, chip: Chip, batch: Batch) -> float:
     """Seconds of audio a second that the chip could do if it did nothing but compute at its peak, or move
     bytes where that takes longer. What is measured is a share of this."""
-    work = Work(shape, batch)
+    work = work_of(shape, batch)
     encoder = work.dense + work.attention + work.positions
     compute, bandwidth = chip.teraflops * 1e12, chip.gigabytes * 1e9
     seconds = max(encoder / compute, work.encoder_bytes / bandwidth)

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from spool.errors import InvalidRequest
 from spool.planning.chips import Chip
-from spool.planning.model_size import ModelShape
-from spool.planning.roofline import Batch, Work
+from spool.planning.model_size import Shape
+from spool.planning.roofline import Batch, work_of
 
 ASSUMED_EFFICIENCY = 0.5
 """The share of a chip's roofline where nothing was measured. Products of matrices alone reach 0.6 to 0.9 on
@@ -65,7 +65,7 @@ class Pace(Protocol):
     def basis(self) -> str:
         """What that rests on, for people."""
 
-    def parts(self, shape: ModelShape, batch: Batch) -> Parts:
+    def parts(self, shape: Shape, batch: Batch) -> Parts:
         """How long a batch takes."""
 
 
@@ -77,9 +77,9 @@ class RooflinePace:
     efficiency: float = ASSUMED_EFFICIENCY
     basis: str = "half of the chip's roofline, assumed"
 
-    def parts(self, shape: ModelShape, batch: Batch) -> Parts:
+    def parts(self, shape: Shape, batch: Batch) -> Parts:
         """How long a batch takes."""
-        work = Work(shape, batch)
+        work = work_of(shape, batch)
         compute = self.chip.teraflops * 1e12 * self.efficiency
         bandwidth = self.chip.gigabytes * 1e9 * self.efficiency
         return Parts(
@@ -108,7 +108,7 @@ class FittedPace:
     costs: tuple[float, ...]
     basis: str
 
-    def parts(self, shape: ModelShape, batch: Batch) -> Parts:
+    def parts(self, shape: Shape, batch: Batch) -> Parts:
         """How long a batch takes; what computes and what moves bytes was measured together."""
         spent = [count * cost for count, cost in zip(terms(shape, batch), self.costs, strict=True)]
         return Parts(spent[0] + spent[1], 0.0, sum(spent[3:]), 0.0, spent[2])
@@ -122,15 +122,15 @@ class ScaledPace:
     factor: float
     basis: str
 
-    def parts(self, shape: ModelShape, batch: Batch) -> Parts:
+    def parts(self, shape: Shape, batch: Batch) -> Parts:
         """How long a batch takes."""
         parts = self.pace.parts(shape, batch)
         return Parts(*(seconds / self.factor for seconds in astuple(parts)))
 
 
-def terms(shape: ModelShape, batch: Batch) -> tuple[float, ...]:
+def terms(shape: Shape, batch: Batch) -> tuple[float, ...]:
     """What a batch holds of each of `TERMS`; seconds are of audio."""
-    work = Work(shape, batch)
+    work = work_of(shape, batch)
     beam = batch.decoder == "beam"
     search = (batch.seconds, batch.audio_seconds)
     nothing = (0.0, 0.0)
@@ -143,7 +143,7 @@ def terms(shape: ModelShape, batch: Batch) -> tuple[float, ...]:
     )
 
 
-def fit(shape: ModelShape, runs: Sequence[Run], basis: str = "measured") -> FittedPace:
+def fit(shape: Shape, runs: Sequence[Run], basis: str = "measured") -> FittedPace:
     """The costs that explain the runs best. Raises InvalidRequest without runs, or for one that took no
     time."""
     if not runs or any(run.seconds <= 0 for run in runs):

@@ -159,9 +159,10 @@ class TensorUnpickler(pickle.Unpickler):
 
 
 class TorchCheckpoint:
-    """The tensors of one PyTorch zip, read one at a time. `source` names it in errors."""
+    """The tensors of one PyTorch zip, read one at a time. `source` names it in errors; `tensors` is the key
+    under which they stand, where they do not stand at the top. others: what stands beside them there."""
 
-    def __init__(self, file: IO[bytes], source: str) -> None:
+    def __init__(self, file: IO[bytes], source: str, tensors: str = "state_dict") -> None:
         self._source = source
         self._zip = zipfile.ZipFile(file)
         indices = [name for name in self._zip.namelist() if name.endswith("/data.pkl")]
@@ -175,7 +176,10 @@ class TorchCheckpoint:
             raise ModelUnreadable("the weights are big endian")
         index = self._record(indices[0], INDEX_BYTES_MAX)
         check_pickle(index)
-        self._tensors = _named_tensors(TensorUnpickler(io.BytesIO(index)).load())
+        state = TensorUnpickler(io.BytesIO(index)).load()
+        self._tensors = _named_tensors(state, tensors)
+        inner = isinstance(state, Mapping) and isinstance(state.get(tensors), Mapping)
+        self.others: Mapping[str, object] = state if inner else {}
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -208,9 +212,9 @@ class TorchCheckpoint:
         return self._zip.read(info)
 
 
-def _named_tensors(state: object) -> dict[str, Tensor]:
-    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
-        state = state["state_dict"]
+def _named_tensors(state: object, key: str) -> dict[str, Tensor]:
+    if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
+        state = state[key]
     if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
         raise ModelUnreadable("the checkpoint is no mapping of names to tensors")
     return {name: value for name, value in state.items() if isinstance(value, Tensor)}

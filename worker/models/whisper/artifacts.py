@@ -1,13 +1,15 @@
-"""Opens a folder that holds a Whisper model, whichever of four layouts it follows, as arrays under OpenAI's
+"""Opens a folder that holds a Whisper model, whichever of five layouts it follows, as arrays under OpenAI's
 names.
 
     CTranslate2      model.bin (version 4 to 6, float16, float32 or quantised), config.json of settings
     Hugging Face     model.safetensors, whole or by index, `model.encoder.layers.0.self_attn.q_proj.weight`
     OpenAI           safetensors or npz, `encoder.blocks.0.attn.query.weight`, `mlp.0`
-    mlx-community    the same but `mlp1`, `mlp2`, convolutions [out, 3, in], no encoder positions
+    OpenAI's .pt     one checkpoint of PyTorch's that holds the sizes beside such tensors; no config.json
+    mlx-community    as OpenAI's but `mlp1`, `mlp2`, convolutions [out, 3, in], no encoder positions; also
+                     quantised in groups (`.scales`, `.biases`), which are read by undoing it
 
-The layouts of named tensors are told apart by the names. Every tensor that is missing, surplus or of another
-shape is named. Knows nothing of how the network computes.
+The layouts of named tensors are told apart by the names. A checkpoint is read without executing its pickle.
+Every tensor that is missing, surplus or of another shape is named. Knows nothing of how the network computes.
 """
 
 import hashlib
@@ -29,6 +31,7 @@ from worker.models.whisper.config import (
     parse_dims,
     parse_settings,
 )
+from worker.models.whisper.packed import checkpoint_of, dequantised, read_checkpoint
 from worker.models.whisper.tokenizer import WhisperTokenizer
 
 Shape = tuple[int, ...]
@@ -80,6 +83,8 @@ class WhisperArtifacts:
 
 def is_whisper_folder(folder: Path) -> bool:
     """Whether a folder's files say that it holds a Whisper, before anything large is read."""
+    if checkpoint_of(folder) is not None:
+        return True
     if not (folder / CONFIG).is_file():
         return False
     try:
@@ -101,30 +106,39 @@ def open_folder(folder: Path) -> WhisperArtifacts:
     """
     if not folder.is_dir():
         raise UnknownModel(f"{folder}: no such folder")
-    if not (folder / CONFIG).is_file():
+    checkpoint = checkpoint_of(folder)
+    if checkpoint is None and not (folder / CONFIG).is_file():
         raise UnknownModel(f"{folder}: holds no {CONFIG}, so no model")
-    config = _read_json(folder / CONFIG)
-    weights = _weights_file(folder)
+    config = {} if checkpoint else _read_json(folder / CONFIG)
+    weights = checkpoint or _weights_file(folder)
     source = str(weights)
-    if weights.name == BINARY:
+    if checkpoint:
+        config, named = read_checkpoint(checkpoint)
+        dims = parse_dims(config, source)
+    elif weights.name == BINARY:
         variables = ctranslate2.read_binary(weights)
         dims = ctranslate2.dims_of(variables, source)
         named = {key: mx.array(value) for key, value in ctranslate2.openai_names(variables, source).items()}
         del variables
     else:
         dims = parse_dims(config, str(folder / CONFIG))
-        named = _openai_names(_named_tensors(weights), source)
+        named = _openai_names(dequantised(_named_tensors(weights), config, source))
     tensors = check_tensors(named, dims, source)
     tokenizer = WhisperTokenizer.from_file(folder / TOKENIZER, dims.n_vocab)
     generation = folder / GENERATION
-    stated = generation if generation.is_file() else folder / CONFIG
+    # A checkpoint states sizes alone: what is to be suppressed follows from the tokenizer then.
+    stated = generation if generation.is_file() else weights if checkpoint else folder / CONFIG
     settings = parse_settings(
-        _read_json(stated), dims, tokenizer.non_speech_tokens(), tokenizer.blank_token, str(stated)
+        {} if stated == checkpoint else _read_json(stated),
+        dims,
+        tokenizer.non_speech_tokens(),
+        tokenizer.blank_token,
+        str(stated),
     )
     read = {
         "weights": weights,
         "tokenizer": folder / TOKENIZER,
-        "config": folder / CONFIG,
+        "config": weights if checkpoint else folder / CONFIG,
         "settings": stated,
     }
     files = {role: _sha256(path) for role, path in read.items()}
@@ -250,11 +264,8 @@ def _load(path: Path) -> dict[str, mx.array]:
     return loaded
 
 
-def _openai_names(tensors: dict[str, mx.array], source: str) -> dict[str, mx.array]:
+def _openai_names(tensors: dict[str, mx.array]) -> dict[str, mx.array]:
     """Hugging Face's or mlx-community's names and layouts as OpenAI's."""
-    quantised = next((name for name in tensors if name.endswith((".scales", ".biases"))), None)
-    if quantised is not None:
-        raise WeightsMismatch(f"{source}: {quantised} belongs to quantised weights, which cannot be read")
     rename: Callable[[str], str]
     if any(".layers." in name for name in tensors):
         rename = _from_hugging_face

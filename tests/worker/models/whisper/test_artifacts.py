@@ -1,12 +1,14 @@
 """Every layout gives the same tensors; what does not fit is refused by name."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
+from ops.testbed.torch_checkpoint import Call, handmade, pickled
 from spool.errors import ModelUnreadable, UnknownModel, WeightsMismatch
 from tests.worker.models.whisper.tiny import (
     HEADS,
@@ -14,6 +16,7 @@ from tests.worker.models.whisper.tiny import (
     make_dims,
     make_tensors,
     tokenizer_text,
+    write_checkpoint,
     write_ctranslate2,
     write_hugging_face,
     write_mlx,
@@ -28,6 +31,7 @@ WRITERS = {
     "openai": write_openai,
     "mlx": write_mlx,
     "ctranslate2": write_ctranslate2,
+    "checkpoint": write_checkpoint,
 }
 
 
@@ -38,9 +42,11 @@ def test_every_layout_gives_the_same_model(tmp_path: Path, layout: str) -> None:
     assert is_whisper_folder(folder)
     artifacts = open_folder(folder)
     assert artifacts.dims == DIMS
-    assert artifacts.settings.alignment_heads == tuple(map(tuple, HEADS))
+    if layout != "checkpoint":  # which states sizes alone
+        assert artifacts.settings.alignment_heads == tuple(map(tuple, HEADS))
     ids = SpecialTokens(DIMS.n_vocab)
-    assert set(artifacts.settings.suppress) >= {*SUPPRESS, ids.sot, ids.no_speech, ids.translate}
+    stated = SUPPRESS if layout != "checkpoint" else []
+    assert set(artifacts.settings.suppress) >= {*stated, ids.sot, ids.no_speech, ids.translate}
     assert artifacts.settings.suppress_first == (220, ids.eot)
     for name, value in tensors.items():
         if layout == "mlx" and name == "encoder.positional_embedding":
@@ -143,10 +149,77 @@ def test_a_configuration_that_is_no_whisper_is_refused(
         open_folder(folder)
 
 
-def test_mlx_groups_are_refused(tmp_path: Path) -> None:
-    tensors = {**make_tensors(DIMS), "decoder.blocks.0.mlp.0.scales": np.zeros((2, 2), np.float32)}
-    with pytest.raises(WeightsMismatch, match="quantised"):
-        open_folder(write_mlx(tmp_path, DIMS, tensors))
+@pytest.mark.parametrize(("bits", "most"), [(8, 1 / 255), (4, 1 / 15)])
+def test_mlx_groups_are_read_to_half_a_step(tmp_path: Path, bits: int, most: float) -> None:
+    tensors = make_tensors(DIMS)
+    artifacts = open_folder(write_mlx(tmp_path, DIMS, tensors, bits))
+    for name in ("decoder.token_embedding.weight", "encoder.blocks.0.mlp.0.weight"):
+        value = tensors[name].reshape(-1, 64)
+        gap = np.abs(np.array(artifacts.tensors[name]).reshape(-1, 64) - value)
+        steps = (value.max(axis=1) - value.min(axis=1)) * most
+        # MLX moves the grid so that zero lies on it: a whole step at an end.
+        assert (gap.max(axis=1) <= steps * 1.01).all()
+        assert np.median(gap) <= np.median(steps) * 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"decoder.blocks.0.mlp1.biases": None}, r"decoder\.blocks\.0\.mlp1\.biases is missing beside"),
+        ({"decoder.blocks.0.mlp1.scales": None}, r"decoder\.blocks\.0\.mlp1\.biases has no scales"),
+        ({"decoder.blocks.0.mlp1.scales": np.ones((512, 5))}, r"mlp1\.weight is not quantised as stated"),
+    ],
+)
+def test_mlx_groups_that_do_not_fit_are_named(
+    tmp_path: Path, change: dict[str, np.ndarray | None], message: str
+) -> None:
+    folder = write_mlx(tmp_path, DIMS, make_tensors(DIMS), 8)
+    with np.load(folder / "weights.npz") as stored:
+        named: dict[str, np.ndarray | None] = {**stored, **change}
+    kept = {name: value for name, value in named.items() if value is not None}
+    np.savez(folder / "weights.npz", **kept)  # type: ignore[arg-type]
+    with pytest.raises(WeightsMismatch, match=message):
+        open_folder(folder)
+
+
+def test_mlx_groups_need_their_size_in_the_configuration(tmp_path: Path) -> None:
+    folder = write_mlx(tmp_path, DIMS, make_tensors(DIMS), 8)
+    config = json.loads((folder / "config.json").read_text())
+    del config["quantization"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(WeightsMismatch, match="does not say under 'quantization'"):
+        open_folder(folder)
+
+
+def test_a_checkpoint_without_sizes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(tokenizer_text(DIMS.n_vocab))
+    weights = {"w": ("FloatStorage", np.ones(1, np.float32), 0, (1,), (1,))}
+    (tmp_path / "model.pt").write_bytes(handmade(weights))
+    with pytest.raises(ModelUnreadable, match=r"model\.pt: it holds no 'dims'"):
+        open_folder(tmp_path)
+    (tmp_path / "model.pt").write_bytes(b"no zip")
+    with pytest.raises(ModelUnreadable, match="not a readable checkpoint"):
+        open_folder(tmp_path)
+
+
+def test_a_checkpoint_that_calls_a_function_is_refused(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, DIMS, make_tensors(DIMS))
+    data = (folder / "tiny.pt").read_bytes()
+    with zipfile.ZipFile(folder / "tiny.pt") as archive:
+        records = {name: archive.read(name) for name in archive.namelist()}
+    records["tiny/data.pkl"] = b"\x80\x02" + pickled(Call("os", "system", "true")) + b"."
+    with zipfile.ZipFile(folder / "tiny.pt", "w") as archive:
+        for name, record in records.items():
+            archive.writestr(name, record)
+    assert (folder / "tiny.pt").read_bytes() != data
+    with pytest.raises(ModelUnreadable, match=r"tiny\.pt: the checkpoint's pickle asks for os\.system"):
+        open_folder(folder)
+
+
+def test_a_checkpoint_with_a_tensor_too_few_is_refused_by_name(tmp_path: Path) -> None:
+    tensors = {name: value for name, value in make_tensors(DIMS).items() if name != "decoder.ln.bias"}
+    with pytest.raises(WeightsMismatch, match=r"missing: decoder\.ln\.bias \[128\]"):
+        open_folder(write_checkpoint(tmp_path, DIMS, tensors))
 
 
 def test_a_setting_outside_the_model_is_refused(tmp_path: Path) -> None:

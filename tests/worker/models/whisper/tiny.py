@@ -1,7 +1,9 @@
 """A tiny random Whisper in every layout, with a tokenizer: two layers of two heads, a real vocabulary."""
 
+import io
 import json
 import struct
+import zipfile
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 
+from ops.testbed.torch_checkpoint import pickled, tensor
 from worker.models.whisper.artifacts import expected_shapes
 from worker.models.whisper.config import (
     HUGGING_FACE_NAMES,
@@ -137,15 +140,39 @@ def write_openai(folder: Path, dims: WhisperDims, tensors: Tensors) -> Path:
     return _finish(folder, dims, {**asdict(dims), **_generation(dims)})
 
 
-def write_mlx(folder: Path, dims: WhisperDims, tensors: Tensors) -> Path:
+def write_checkpoint(folder: Path, dims: WhisperDims, tensors: Tensors) -> Path:
+    """OpenAI's `.pt`: sizes and float16 tensors in one pickle, and no configuration."""
+    sizes = b"}(" + b"".join(pickled(key) + pickled(value) for key, value in asdict(dims).items()) + b"u"
+    state, out = b"}(", io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for key, (name, value) in enumerate(tensors.items()):
+            stride = tuple(step // value.itemsize for step in value.strides)
+            state += pickled(name) + tensor("HalfStorage", str(key), value.size, 0, value.shape, stride)
+            archive.writestr(f"tiny/data/{key}", value.astype(np.float16).tobytes())
+        index = b"\x80\x02}(" + pickled("dims") + sizes + pickled("model_state_dict") + state + b"uu."
+        archive.writestr("tiny/data.pkl", index)
+    (folder / "tiny.pt").write_bytes(out.getvalue())
+    (folder / "tokenizer.json").write_text(tokenizer_text(dims.n_vocab))
+    return folder
+
+
+def write_mlx(folder: Path, dims: WhisperDims, tensors: Tensors, bits: int = 0) -> Path:
+    """bits: the matrices are quantised in groups of 64, as mlx-whisper's converter does; 0: none is."""
     named = {}
     for name, value in tensors.items():
         if name == "encoder.positional_embedding":
             continue
         moved = value.swapaxes(1, 2) if ".conv" in name and value.ndim == 3 else value
-        named[name.replace(".mlp.0.", ".mlp1.").replace(".mlp.2.", ".mlp2.")] = moved
+        new = name.replace(".mlp.0.", ".mlp1.").replace(".mlp.2.", ".mlp2.")
+        if bits and moved.ndim == 2 and name.endswith(".weight"):
+            parts = mx.quantize(mx.array(moved), group_size=64, bits=bits)
+            for kind, part in zip(("weight", "scales", "biases"), parts, strict=True):
+                named[f"{new.removesuffix('weight')}{kind}"] = np.array(part)
+        else:
+            named[new] = moved
     np.savez(folder / "weights.npz", **named)
-    return _finish(folder, dims, {**asdict(dims), **_generation(dims)})
+    quantization = {"quantization": {"group_size": 64, "bits": bits}} if bits else {}
+    return _finish(folder, dims, {**asdict(dims), **_generation(dims), **quantization})
 
 
 def _ctranslate2_variables(tensors: Tensors) -> Tensors:
