@@ -78,8 +78,9 @@ class CanaryModel:
 
     @cached_property
     def stamps_itself(self) -> bool:
-        """Whether its times are tokens of the answer."""
-        return self.aligner is None and self.tokenizer.has(STAMPED) and bool(self.tokenizer.stamps)
+        """Whether its times are tokens of the answer. canary-1b-v2 has such tokens in its one tokenizer, but
+        ends at once when it is asked for them."""
+        return self.tokenizer.is_aggregate and self.tokenizer.has(STAMPED) and bool(self.tokenizer.stamps)
 
     @cached_property
     def capabilities(self) -> Capabilities:
