@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import typer
 
 from api.cli.completion import complete_model
-from spool.domain.options import MOST_SPEAKERS, language_of_text
+from spool.domain.languages import language_of_text
+from spool.domain.options import MOST_SPEAKERS
 from spool.domain.priority import PriorityName
 from spool.errors import InvalidRequest
 

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -22,6 +21,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+from spool.domain.languages import Language
 
 Decoder = Literal["greedy", "beam"]
 """What forecasts tell apart."""
@@ -100,31 +101,6 @@ class KeptBoost(BaseModel):
     count: Annotated[int, Field(description="The number of phrases.")]
     sha256: Annotated[str, Field(description="The digest of the list, the same in any order of phrases.")]
     weight: float
-
-
-def parse_language(value: object) -> object:
-    """One form for each choice of languages: None for `auto`, a code, or codes in order, each once."""
-    if value == "auto":
-        return None
-    if isinstance(value, list | tuple | set) and all(isinstance(code, str) for code in value):
-        codes = tuple(sorted(set(value)))
-        return codes[0] if len(codes) == 1 else codes
-    return value
-
-
-def language_of_text(text: str | None) -> str | tuple[str, ...] | None:
-    """What a command line's `auto`, `de` or `de,fr` asks for."""
-    codes = tuple(sorted({code.strip() for code in (text or "auto").split(",") if code.strip()}))
-    if codes in ((), ("auto",)):
-        return None
-    return codes[0] if len(codes) == 1 else codes
-
-
-LanguageCode = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
-Language = Annotated[
-    LanguageCode | Annotated[tuple[LanguageCode, ...], Field(min_length=2, max_length=20)] | None,
-    BeforeValidator(parse_language),
-]
 
 
 MOST_SPEAKERS = 99
@@ -292,8 +268,7 @@ class _Options(BaseModel):
         bool,
         Field(
             strict=True,
-            description="Have a detector find out where somebody speaks: stretches without speech are not "
-            "decoded, and segments that were probably invented are dropped.",
+            description="Do not decode stretches without speech, and drop segments invented there.",
         ),
     ] = True
     scores: Annotated[
@@ -305,10 +280,7 @@ class _Options(BaseModel):
     ] = "float"
     language: Annotated[
         Language,
-        Field(
-            description='The language spoken, such as `en`; a list such as `["de", "fr"]` lets the model '
-            "choose among these in each chunk, null or `auto` among all it knows."
-        ),
+        Field(description="The language spoken, such as `en`, or a list to choose among; `auto`: detect it."),
     ] = None
     task: Annotated[
         Literal["transcribe", "translate"],

@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from spool.domain.options import AskedOptions, JobOptions, language_of_text
+from spool.domain.languages import language_of_text
+from spool.domain.options import AskedOptions, JobOptions
 
 
 @pytest.mark.parametrize(

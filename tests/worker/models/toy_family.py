@@ -145,6 +145,9 @@ class ToyModel:
     def judge(self, window: Window, readings: Sequence[Reading], question: Any, samples: Any) -> Verdict:
         return Verdict("kept", readings[0].tokens)
 
+    def unread(self, heard: HeardWindow, times: TokenTimes, samples: Any) -> Sequence[Window]:
+        return ()
+
     def frames_in(self, samples: int) -> int:
         return 120
 
