@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import typer
 
 from api.cli.completion import complete_model
-from spool.domain.languages import language_of_text
 from spool.domain.options import MOST_SPEAKERS
 from spool.domain.priority import PriorityName
+from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 
 Result = TypeVar("Result")

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from spool.domain.languages import Language
+from spool.domain.transcript import Language
 
 Decoder = Literal["greedy", "beam"]
 """What forecasts tell apart."""

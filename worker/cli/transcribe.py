@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from spool.domain.languages import language_of_text
+from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 from worker.cli.options import (
     Alignments,
