@@ -41,6 +41,7 @@ SUBCOMMANDS = {
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
     "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
     "delete": Subcommand("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
+    "speakers": Subcommand("jobs", "speakers", _JOBS, "Find, list and name the speakers of transcripts."),
     "batch": Subcommand("batches", "app", _JOBS, "Submit whole archives: manifests, prefixes, folders."),
     "costs": Subcommand("reports", "costs", _JOBS, "Show the costs of a period."),
     "serve": Subcommand("stack", "serve", _ADMIN, "Run only the HTTP API."),

@@ -14,10 +14,32 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import typer
 
 from api.cli.completion import complete_model
+from spool.domain.options import MOST_SPEAKERS
 from spool.domain.priority import PriorityName
 from spool.errors import InvalidRequest
 
 Result = TypeVar("Result")
+
+
+Diarize = Annotated[
+    bool, typer.Option("--diarize", help="Tell speakers apart. The options about speakers imply it.")
+]
+SpeakerCount = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The exact number of speakers.")
+]
+LeastSpeakers = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The smallest number of speakers.")
+]
+MostSpeakers = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.")
+]
+WithinChannels = Annotated[
+    bool,
+    typer.Option(
+        "--within-channels",
+        help="Tell speakers apart within each separate channel; else each is one speaker.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +101,21 @@ class Search:
         Literal["float", "fixed"] | None, typer.Option(help="Sum scores in float32 or in fixed point.")
     ] = None
 
+    diarize: Diarize = False
+    speakers: SpeakerCount = None
+    min_speakers: LeastSpeakers = None
+    max_speakers: MostSpeakers = None
+    within_channels: WithinChannels = False
+
     def to_request(self) -> dict[str, Any]:
         """The `options` of the request, as far as they were given. Raises InvalidRequest."""
         chosen = {field.name: getattr(self, field.name) for field in fields(self)}
         boost = boost_of(chosen.pop("boost"), chosen.pop("boost_file"), chosen.pop("boost_weight"))
         chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
+        counts = [chosen.pop(name) for name in ("speakers", "min_speakers", "max_speakers")]
+        within = chosen.pop("within_channels")
+        asked = chosen.pop("diarize") or within or any(counts)
+        chosen["diarization"] = diarization_of(*counts, within=within) if asked else None
         return {name: value for name, value in chosen.items() if value is not None}
 
 
@@ -168,6 +200,17 @@ def _shown(
         of_group = get_type_hints(groups[name], include_extras=True)
         for field in fields(groups[name]):
             yield parameter(field.name, default=field.default, annotation=of_group[field.name])
+
+
+def diarization_of(
+    speakers: int | None, least: int | None, most: int | None, *, within: bool
+) -> dict[str, Any]:
+    """The request's `diarization`. Raises InvalidRequest for options that contradict each other."""
+    if speakers is not None and (least, most) != (None, None):
+        raise InvalidRequest("--speakers is the exact number: leave --min-speakers and --max-speakers out.")
+    bounds = {name: value for name, value in (("min", least), ("max", most)) if value is not None}
+    asked: dict[str, Any] = {"speakers": speakers or bounds or None, "within_channels": within or None}
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def boost_of(words: Sequence[str] | None, file: Path | None, weight: float | None) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from spool.domain.jobs import JobState
 from spool.schemas.costs import BudgetOut, CostReportOut, CostRowOut
-from spool.schemas.jobs import HeldOut, JobDetail, JobOut
+from spool.schemas.jobs import HeldOut, JobDetail, JobOut, SpeakerOut
 
 STATE_STYLES = {
     JobState.QUEUED: "dim",
@@ -124,11 +124,26 @@ def job_sheet(job: JobDetail) -> Table:
         rows.append(("deleted", ", ".join(deletions)))
     if job.words is not None:
         rows.append(("words", str(job.words)))
+    if job.speakers is not None:
+        called = ", ".join(each.name or each.label for each in job.speakers)
+        rows.append(("speakers", Text(called or "nobody speaks")))
     if job.error is not None:
         rows.append(("error", Text(f"{job.error.message} ({job.error.code})", style="red")))
     for name, value in rows:
         sheet.add_row(name, value)
     return sheet
+
+
+def speaker_table(speakers: list[SpeakerOut]) -> Table:
+    """The speakers of a transcript, one a line."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("speaker", "name"):
+        table.add_column(title, no_wrap=True)
+    for title in ("speaks", "words"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for each in speakers:
+        table.add_row(each.label, Text(each.name or "—"), clock(each.talk_seconds), str(each.words))
+    return table
 
 
 def cost_table(report: CostReportOut) -> RenderableType:

@@ -24,6 +24,7 @@ from spool.schemas.jobs import (
     JobOut,
     ProgressOut,
     SourceOut,
+    SpeakerOut,
     TimesOut,
 )
 from spool.store.workers import Worker
@@ -68,6 +69,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: st
         late=waits and job.deadline is not None and job.deadline_rank == NEVER,
         held=shown_hold((holds or {}).get(job.project)) if waits else None,
         deleted=_deleted(job),
+        speakers=shown_speakers(job),
     )
 
 
@@ -80,6 +82,11 @@ def shown_detail(
 ) -> JobDetail:
     """A job with its cost so far."""
     return JobDetail(**dict(shown_job(job, holds, waiting_for)), cost=shown_cost(cost, currency))
+
+
+def shown_speakers(job: Job) -> list[SpeakerOut] | None:
+    """The speakers of a job's transcript."""
+    return None if job.speakers is None else [SpeakerOut(**each) for each in job.speakers]
 
 
 def shown_hold(hold: Hold | None) -> HeldOut | None:

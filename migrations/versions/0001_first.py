@@ -23,6 +23,7 @@ TABLES = (
     "workers",
     "chunk_sums",
     "chunks",
+    "speaker_turns",
     "cost_lines",
     "deletions",
     "idempotency",

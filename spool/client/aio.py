@@ -59,6 +59,8 @@ class AsyncSpool(Session):
     words = _soon(of_jobs.words)
     cancel = _soon(of_jobs.cancel)
     retry = _soon(of_jobs.retry)
+    diarize = _soon(of_jobs.diarize)
+    name_speakers = _soon(of_jobs.name_speakers)
     delete_content = _soon(of_jobs.delete_content)
     submit_batch = _soon(of_batches.submit_batch)
     batch = _soon(of_batches.batch)

@@ -59,6 +59,8 @@ class Spool(Session):
     words = _now(of_jobs.words)
     cancel = _now(of_jobs.cancel)
     retry = _now(of_jobs.retry)
+    diarize = _now(of_jobs.diarize)
+    name_speakers = _now(of_jobs.name_speakers)
     delete_content = _now(of_jobs.delete_content)
     submit_batch = _now(of_batches.submit_batch)
     batch = _now(of_batches.batch)

@@ -6,7 +6,7 @@ Pure. `spool.store` refuses in SQL whatever `MOVES` does not list; options are i
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypedDict
 
 from spool.domain.fleet.routing import Route
 from spool.domain.options import JobOptions
@@ -41,6 +41,7 @@ MOVES: frozenset[tuple[JobState, JobState]] = frozenset(
         (JobState.RUNNING, JobState.CANCELLED),
         (JobState.FAILED, JobState.QUEUED),  # a person retries
         (JobState.CANCELLED, JobState.QUEUED),
+        (JobState.DONE, JobState.QUEUED),  # a person asks who speaks; the transcript stays meanwhile
     }
 )
 
@@ -61,6 +62,15 @@ class Source:
     uri: str
     size: int | None = None
     etag: str | None = None
+
+
+class JobSpeaker(TypedDict):
+    """One speaker of a job's transcript, as its row keeps them."""
+
+    label: str
+    name: str | None
+    talk_seconds: float
+    words: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,13 @@ class Job:
     """When its transcript was deleted, with every chunk and phrase."""
     queue: str = ""
     """The name of its route (`spool.domain.fleet.routing`)."""
+    speakers: list[JobSpeaker] | None = None
+    """Who speaks in its transcript, with the names that a person gave them; None where nobody asked."""
+
+    @property
+    def speaker_names(self) -> dict[str, str]:
+        """The names by label."""
+        return {each["label"]: each["name"] for each in self.speakers or () if each["name"]}
 
     @property
     def ids(self) -> dict[str, str]:

@@ -97,6 +97,8 @@ jobs = Table(
     Column("traceparent", String(55)),
     # The list of phrases in its options, until they are deleted with its transcript.
     Column("phrases_sha256", String(64)),
+    # Who speaks in its transcript: label, name as a person gave it, seconds, words.
+    Column("speakers", JSON(none_as_null=True)),
     # When its uploaded recording, and every word of it, were deleted on purpose.
     Column("source_deleted_at", UtcDateTime),
     Column("transcript_deleted_at", UtcDateTime),
@@ -235,6 +237,20 @@ chunks = Table(
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
     ),
+)
+
+# Who speaks when in one channel, as one attempt heard it. Rows of earlier attempts stay: their time was
+# billed.
+speaker_turns = Table(
+    "speaker_turns",
+    metadata,
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("channel", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("turns", JSON, nullable=False),
+    Column("engine_ns", BigInteger, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
 )
 
 # The SHA-256 of each mebibyte of an uploaded recording, one after the other (`spool.objects.integrity`).

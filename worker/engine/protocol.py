@@ -6,7 +6,7 @@ process, no thread and no MLX.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,8 @@ class Recognition(NamedTuple):
     """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
     and encoder frames; the text of each hypothesis where more than one was asked for; the SHA-256 of the
     language model that had a say; the lattice, where it was asked for; the language, where the model
-    tells; the answer's text, where that need not be the first hypothesis's."""
+    tells; the answer's text, where that need not be the first hypothesis's; what a diarization model's
+    network puts out."""
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]
@@ -64,6 +65,7 @@ class Recognition(NamedTuple):
     lattice: Lattice | None = None
     language: str | None = None
     text: str | None = None
+    output: Any = None
 
 
 class Failure(NamedTuple):

@@ -17,8 +17,10 @@ from spool.errors import EngineError, InvalidRequest
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
+from worker.diarization.registry import is_diarization
+from worker.engine.diarization import StepRecognizer
 from worker.engine.memory_budget import CACHE_BYTES
-from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition
+from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition, Recognizer
 from worker.models.base import BatchCost, ModelInfo, SpeechModel
 from worker.models.load import load_model
 
@@ -105,7 +107,10 @@ def use_device(name: str) -> None:
     mx.set_default_device(mx.gpu if name == "gpu" else mx.cpu)
 
 
-def load_recognizer(model: str) -> ModelRecognizer:
-    """Load `model` (a folder, a `.nemo` file or a hub id). Raises ModelError."""
+def load_recognizer(model: str) -> Recognizer:
+    """Load `model` (a folder, a `.nemo` file, a hub id, or a diarization model's network). Raises
+    ModelError."""
     mx.set_cache_limit(CACHE_BYTES)
+    if is_diarization(model):
+        return StepRecognizer(model)
     return ModelRecognizer(load_model(model))

@@ -296,6 +296,7 @@ def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, model: 
         weights=(model, answer.language_model),
         lattice=answer.lattice,
         language=answer.language,
+        output=answer.output,
     )
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, n
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from spool.domain.fleet.routing import ANY_POOL
-from spool.domain.jobs import Job, JobState
+from spool.domain.jobs import Job, JobSpeaker, JobState
 from spool.errors import LeaseLost
 from spool.store.event_log import note_jobs
 from spool.store.monitoring import LEASES_LOST, count_up
@@ -239,6 +239,8 @@ class Outcome:
     source_size: int | None = None
     reused_from: str | None = None
     """The job that decoded the transcript, where this one took it over."""
+    speakers: list[JobSpeaker] | None = None
+    """Who speaks in the transcript, where that was asked."""
 
 
 def renew_lease(
@@ -345,6 +347,7 @@ def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
         content_sha256=outcome.content_sha256,
         fingerprint=outcome.fingerprint,
         reused_from=outcome.reused_from,
+        speakers=outcome.speakers,
         **{name: value for name, value in seen.items() if value is not None},
         error_code=null(),
         error_message=null(),

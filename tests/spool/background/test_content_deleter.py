@@ -32,7 +32,7 @@ from spool.store.jobs import create_job, get_job, retry_job
 from spool.store.queue.leases import fail_job
 from spool.store.queue.locks import try_lock
 from spool.store.sql import seconds_from_now
-from spool.store.transcript_reuse import known_by_content
+from spool.store.transcripts.reuse import known_by_content
 from spool.tables import chunk_sums, chunks, deletions, jobs, phrase_lists
 from tests.spool.audit.test_audit import Scene
 
