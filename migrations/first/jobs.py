@@ -280,6 +280,7 @@ def _workers() -> None:
         sa.Column("memory_bytes", sa.BigInteger()),
         sa.Column("pinned_models", sa.JSON(none_as_null=True)),
         sa.Column("loaded_models", sa.JSON(none_as_null=True)),
+        sa.Column("quality", sa.JSON(none_as_null=True)),
         sa.CheckConstraint(
             "state IN ('starting', 'ready', 'draining', 'resting', 'unwell', 'stopped')",
             name=op.f("ck_workers_state"),

@@ -4,13 +4,14 @@ An id names one run of one process (a restarted worker comes back under its old 
 its uptime, and with it the fleet's idle time, is one interval. Rows are kept: cost lines point at them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, Select, null, select, update
 
+from spool.domain.quality import Quality, quality_of
 from spool.domain.worker_stats import WorkCounts, counts_of
 from spool.errors import NotFound
 from spool.store.sql import now_utc, seconds_from_now, upsert
@@ -61,6 +62,8 @@ class Worker:
     """What it counted, as of its last sign of life."""
     loaded: tuple[str, ...] | None = None
     """Models in its memory, as of then, the one needed last at the end; None where it does not say."""
+    quality: Mapping[str, Quality] = field(default_factory=dict)
+    """How well its models hear on it, by name, as far as that was measured."""
 
     @property
     def status(self) -> WorkerStatus:
@@ -100,9 +103,11 @@ def heartbeat(
     unbilled_ns: int = 0,
     counts: WorkCounts | None = None,
     loaded: Sequence[str] | None = None,
+    quality: Mapping[str, Quality] | None = None,
 ) -> None:
     """The worker is alive, in this state (for `reason`), and its engine has been busy so long, and so long
-    with what is on no bill (now); what it counted, and which models it has loaded. Raises NotFound."""
+    with what is on no bill (now); what it counted, which models it has loaded, and how well they hear. Raises
+    NotFound."""
     columns: dict[str, Any] = {
         "state": state,
         "reason": reason,
@@ -112,6 +117,8 @@ def heartbeat(
     }
     if loaded is not None:
         columns["loaded_models"] = list(loaded)
+    if quality is not None:
+        columns["quality"] = {name: each.document() for name, each in quality.items()}
     if counts is not None:
         columns["counts"] = counts.document()
     if tx.execute(update(workers).where(workers.c.id == worker_id).values(columns)).rowcount != 1:
@@ -188,4 +195,5 @@ def _worker_of(row: Row[Any]) -> Worker:
         alive=bool(row.alive),
         counts=counts_of(row.counts),
         loaded=None if row.loaded_models is None else tuple(row.loaded_models),
+        quality={name: quality_of(each) for name, each in (row.quality or {}).items()},
     )

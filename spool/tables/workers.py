@@ -52,6 +52,8 @@ workers = Table(
     Column("memory_bytes", BigInteger),
     Column("pinned_models", JSON(none_as_null=True)),
     Column("loaded_models", JSON(none_as_null=True)),
+    # How well its models hear on it (`spool.domain.quality`), by name.
+    Column("quality", JSON(none_as_null=True)),
     CheckConstraint(
         "state IN ('starting', 'ready', 'draining', 'resting', 'unwell', 'stopped')", name="state"
     ),

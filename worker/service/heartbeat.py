@@ -11,6 +11,7 @@ from spool.errors import NotFound, SpoolError
 from spool.store.workers import WorkerInfo, WorkerState, heartbeat, register_worker
 from worker.service.affinity import loaded_names
 from worker.service.context import WorkerContext
+from worker.service.quality import read_qualities
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +45,8 @@ class Heartbeat(threading.Thread):
                 state, reason = self._state()
                 engine = self._context.engine
                 counts = self._context.counters.counts(engine)
-                status = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
+                quality = read_qualities(self._context.settings.home)
+                status = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded(), quality)
                 heartbeat(tx, self._info.id, state, *status)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
