@@ -23,6 +23,7 @@ from api.routes import (
     jobs,
     metrics,
     openai,
+    speakers,
     transcripts,
     webhooks,
 )
@@ -57,6 +58,8 @@ ROUTES = (
     Route("DELETE", f"{_JOB}/content", jobs.delete, SUBMIT, jobs.DELETE),
     Route("POST", f"{_JOB}/retry", jobs.retry, SUBMIT, docs.RETRY),
     Route("GET", f"{_JOB}/transcript", transcripts.transcript, READ, docs.TRANSCRIPT),
+    Route("POST", f"{_JOB}/diarize", speakers.diarize, SUBMIT, speakers.DIARIZE),
+    Route("PATCH", f"{_JOB}/speakers", speakers.name, SUBMIT, speakers.NAME),
     Route("GET", f"{_JOB}/phrases", jobs.phrases, READ, jobs.PHRASES),
     Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
     Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
@@ -86,6 +89,7 @@ ROUTES = (
     # Hosts and busy times tell about every project's work.
     Route("GET", "/workers", fleet.workers, ADMIN, docs.WORKERS),
     Route("GET", "/models", fleet.models, None, docs.MODELS),
+    Route("PUT", "/models/default", fleet.set_default, ADMIN, docs.DEFAULT_MODEL),
 )
 
 OPEN = frozenset({"GET /healthz", "GET /readyz", "GET /", "GET /docs"})

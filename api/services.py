@@ -15,6 +15,7 @@ from api.auth.key_cache import KeyCache
 from api.auth.rate_limit import Buckets
 from api.delivery.event_broker import EventBroker
 from api.delivery.webhook_dispatcher import WebhookDispatcher
+from api.fleet_view import FleetView
 from api.probes import Probes
 from api.submission.uploads import drop_remains
 from spool.background.content_deleter import ContentDeleter
@@ -45,6 +46,7 @@ class Services:
     key_cache: KeyCache
     limits: Buckets
     misses: Buckets
+    fleet: FleetView
     feed: EventBroker
     sender: WebhookDispatcher
     secret_box: SecretBox
@@ -58,6 +60,7 @@ class Services:
 
     def close(self) -> None:
         """Stop the background threads and close the connections."""
+        self.fleet.stop()
         self.feed.stop()
         self.sender.stop()
         self.sweeper.stop()
@@ -100,6 +103,7 @@ def open_services(settings: Settings) -> Services:
         key_cache=key_cache,
         limits=Buckets(settings.rate_limit, settings.rate_burst),
         misses=Buckets(_GUESSES_A_SECOND, _GUESSES),
+        fleet=FleetView(database, settings),
         feed=EventBroker(database, settings, lambda: key_cache.asks, sender.wake),
         sender=sender,
         secret_box=box,
@@ -109,6 +113,7 @@ def open_services(settings: Settings) -> Services:
     services.sweeper.start()
     services.deleter.start()
     services.key_cache.start()
+    services.fleet.start()
     services.feed.start()
     services.sender.start()
     return services

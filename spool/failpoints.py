@@ -47,6 +47,8 @@ NAMES = {
     "save.begun": "worker: a chunk came back, nothing of it is saved",
     "save.written": "worker: chunk, cost and progress are written, the commit is not done",
     "save.committed": "worker: the chunk is committed, the worker does not know it yet",
+    "speakers.begun": "worker: every word is saved, nobody has listened for speakers",
+    "speakers.done": "worker: the speakers are committed, no file of the transcript is stored",
     "wasted.committed": "worker: wasted time is billed, the worker does not know it yet",
     "deliver.begun": "worker: the first of a transcript's files is stored, the record is not",
     "deliver.stored": "worker: all files are stored, the row does not name them",

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,12 +29,13 @@ from celery.exceptions import SecurityWarning
 import spool
 from spool.background.sweeper import Sweeper
 from spool.broker.celery_app import TASK, celery_app
-from spool.domain.jobs import queue_name
+from spool.catalogue import loadable_models
 from spool.errors import SpoolError
 from spool.ids import new_id
 from spool.objects import object_store
 from spool.settings import Settings
 from spool.store.database import Database
+from spool.store.system import keep_first_default
 from spool.store.workers import WorkerInfo, register_worker, stop_worker
 from spool.tracing import start_traces
 from worker.engine.client import Engine
@@ -42,9 +43,11 @@ from worker.engine.memory_budget import engine_options
 from worker.engine.protocol import DEFAULT_LOADER
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.runner import JobServices, run_next
-from worker.machine.hardware import refuse_wrong_pool, this_machine
+from worker.machine.hardware import backend_of, refuse_wrong_pool, this_machine
 from worker.service import hint_transport
 from worker.service.affinity import ModelAffinity
+from worker.service.announcement import Announcement
+from worker.service.celery_status import CeleryStatus
 from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
 from worker.service.schedule import OffHours
@@ -64,8 +67,10 @@ class Worker:
         self, settings: Settings, *, loader: str = DEFAULT_LOADER, retry: RetryPolicy | None = None
     ) -> None:
         hardware = this_machine()
-        refuse_wrong_pool(settings.pool, hardware)
+        refuse_wrong_pool(settings.pool, hardware, settings.device)
+        settings = settings.model_copy(update={"models": loadable_models(settings)})
         self._settings = settings
+        self._announcement = Announcement(settings.models)
         self._retry = retry or RetryPolicy()
         self._draining = threading.Event()
         self._exit_code = 0
@@ -75,8 +80,6 @@ class Worker:
         )
         hint_transport.install()
         self._celery = celery_app(settings)
-        self._queues = (queue_name(settings.pool), queue_name(settings.pool, settings.worker_name))
-        self._intake = QueueIntake(self._queues)
         self._engine = Engine(engine_options(settings, loader))
         self._info = WorkerInfo(
             id=new_id("wrk"),
@@ -92,7 +95,10 @@ class Worker:
             gpu_cores=hardware.gpu_cores,
             memory_bytes=hardware.memory,
             pinned=tuple(sorted(settings.pinned_models)),
+            backend=backend_of(settings.device, hardware),
+            facts=self._announcement.facts(),
         )
+        self._intake = QueueIntake(self._info.offer.queues)
 
     def run(self) -> int:
         """Work until a signal says stop; the exit code. Raises StorageError or EngineStopped when it cannot
@@ -116,7 +122,10 @@ class Worker:
                 self._draining,
                 off=OffHours(self._settings.work_hours),
                 affinity=ModelAffinity(self._settings.model_stay_seconds),
+                machine=self._info.offer.machine,
+                announcement=self._announcement,
             )
+            self._announcement.start()
             stop.callback(lambda: self._sign_off(context))
             stop.callback(context.wasted.write)
             heartbeat = Heartbeat(context, self._info)
@@ -135,18 +144,20 @@ class Worker:
 
     def _consume(self, context: WorkerContext, sweeper: Sweeper) -> int:
         objects = object_store(self._settings)
-        services = JobServices(
-            context, objects, Sources(self._settings, objects, self._temporary), self._retry
-        )
+        settings = self._settings
+        status = CeleryStatus(events=settings.celery_events or settings.celery_remote_control)
+        sources = Sources(settings, objects, self._temporary)
+        services = JobServices(context, objects, sources, self._retry, status.claimed)
 
-        def transcribe(job_id: str) -> None:
+        def transcribe(task: object, job_id: str) -> None:
             hinted: str | None = job_id
+            status.begin(task)
             # Continue without a message while there is work: jobs held by a quota have used up theirs.
             while run_next(services, hinted) is not None:
                 sweeper.wake()  # what went back into the queue is sent at once
                 hinted = None
 
-        self._celery.task(name=TASK, ignore_result=True)(transcribe)
+        self._celery.task(name=TASK, bind=True, ignore_result=True)(transcribe)
         # It warns root of pickled messages; ours are JSON and hold an id.
         warnings.filterwarnings("ignore", category=SecurityWarning)
         celery.signals.worker_ready.connect(self._on_ready, weak=False)
@@ -156,7 +167,7 @@ class Worker:
             hostname=f"{self._settings.worker_name}-{os.getpid()}@{self._info.host}",
             pool_cls="threads",
             concurrency=self._settings.concurrency,
-            queues=list(self._queues),
+            queues=self._intake.queues,
             without_gossip=True,
             without_mingle=True,
             without_heartbeat=True,
@@ -180,6 +191,8 @@ class Worker:
     def _register(self) -> None:
         with self._db.begin() as tx:
             register_worker(tx, self._info)
+            if "default_model" in self._settings.model_fields_set:
+                keep_first_default(tx, self._settings.default_model)
             self._catch_signals()  # once registered, the worker may be told to stop
 
     def _sign_off(self, context: WorkerContext) -> None:
@@ -253,10 +266,10 @@ def _alive(pid: int) -> bool:
 
 
 class QueueIntake:
-    """Pauses and resumes the consumption of `queues`. Thread-safe."""
+    """Pauses and resumes the consumption of `queues`, which may become more. Thread-safe."""
 
     def __init__(self, queues: Sequence[str]) -> None:
-        self._queues = tuple(queues)
+        self._queues = list(queues)
         self._lock = threading.Lock()
         self._consumer: Any = None
         self._paused = False
@@ -265,8 +278,21 @@ class QueueIntake:
         """Celery's consumer, each time that it is ready."""
         with self._lock:
             self._consumer = consumer
-            if self._paused:
-                self._tell("cancel_task_queue")
+            self._tell("cancel_task_queue" if self._paused else "add_task_queue")
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that are consumed, or will be once it resumes."""
+        with self._lock:
+            return list(self._queues)
+
+    def serve(self, queues: Iterable[str]) -> None:
+        """Consume these queues too."""
+        with self._lock:
+            new = [queue for queue in queues if queue not in self._queues]
+            self._queues += new
+            if not self._paused:
+                self._tell("add_task_queue", new)
 
     def pause(self) -> None:
         """Take no more messages. One that is on its way may still come."""
@@ -282,10 +308,10 @@ class QueueIntake:
                 self._paused = False
                 self._tell("add_task_queue")
 
-    def _tell(self, operation: str) -> None:
+    def _tell(self, operation: str, queues: Sequence[str] | None = None) -> None:
         consumer = self._consumer
         if consumer is None:
             return  # `attach` does it once the consumer is ready
-        for queue in self._queues:
+        for queue in self._queues if queues is None else queues:
             # The consumer may only be changed in its own thread.
             consumer.call_soon(getattr(consumer, operation), queue)

@@ -5,6 +5,7 @@ on what the API says.
 """
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,8 @@ from spool.objects import object_store
 from spool.settings import load_settings
 from spool.store import Database
 from spool.store.monitoring import Audited, keep_audit
+from spool.store.queue.unserved import unserved_jobs
+from spool.store.workers import known_workers
 
 if TYPE_CHECKING:
     from spool.audit.runner import AuditReport
@@ -59,12 +62,17 @@ def audit(
             database, store, patience, remove_orphans=remove_orphans, retention=settings.retention
         )
         _keep(database, report, objects)
+        with database.read() as tx:
+            waiting = unserved_jobs(tx, [worker.seen for worker in known_workers(tx)])
     finally:
         database.close()
     if as_json:
-        typer.echo(json.dumps(_document(report), indent=2))
+        document = _document(report) | {"unserved": [asdict(each) for each in waiting]}
+        typer.echo(json.dumps(document, indent=2))
     else:
         _print(report)
+        for each in waiting:
+            out.print(f"{each.jobs} jobs of {each.queue} wait for {each.waiting_for}", soft_wrap=True)
     raise typer.Exit(0 if report.clean else 1)
 
 

@@ -13,7 +13,7 @@ from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import SUFFIXES, file_name
 from api.cli.options import Place, Search, takes_options
 from api.cli.progress import follow_batch, sending
-from api.cli.tables import clock, held_words, money
+from api.cli.tables import clock, held_words, moment, money
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import Format
@@ -215,9 +215,11 @@ def _order_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
         yield "priority", batch.priority
     if batch.deadline is not None:
         at = batch.deadline
-        yield "deadline", f"{at.at:%Y-%m-%d %H:%M} UTC, {at.state.replace('_', ' ')} ({at.basis})"
+        yield "deadline", f"{moment(at.at)}, {at.state.replace('_', ' ')} ({at.basis})"
     if batch.held is not None:
         yield "held", held_words(batch.held)
+    for reason in batch.waiting_for:
+        yield "waiting for", reason
 
 
 def _table(batches: list[BatchOut]) -> Table:

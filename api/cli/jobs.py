@@ -10,12 +10,21 @@ from rich.text import Text
 from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import recordings_under
-from api.cli.options import Place, Search, takes_options
+from api.cli.options import (
+    LeastSpeakers,
+    MostSpeakers,
+    Place,
+    Search,
+    WithinChannels,
+    diarization_of,
+    takes_options,
+)
 from api.cli.progress import follow, sending
-from api.cli.tables import job_sheet, job_table
+from api.cli.tables import job_sheet, job_table, speaker_table
 from api.local.instance import Running
 from spool.client import Refused, Spool
 from spool.domain.jobs import JobState
+from spool.domain.options import MOST_SPEAKERS
 from spool.errors import InvalidRequest
 from spool.formats import Format
 from spool.schemas.jobs import JobDetail, JobOut
@@ -37,11 +46,17 @@ def submit(
     place: Place,
     search: Search,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have ended.")] = False,
+    reuse: Annotated[
+        bool,
+        typer.Option("--reuse", help="Take over a transcript of the same content and options, at no charge."),
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Submit recordings, or every recording in a folder."""
     request = place.to_request() | {"options": search.to_request()}
+    if reuse:
+        request["reuse"] = True
     recordings = list(_expanded(sources))
     with connected(url) as (spool, running):
         jobs, refused = _submit_all(spool, running, recordings, request, quiet=as_json)
@@ -178,6 +193,69 @@ def delete(
         out.print(f"{job.id} deleted")
 
 
+speakers = typer.Typer(no_args_is_help=True, help="Find, list and name the speakers of transcripts.")
+
+
+@speakers.command("find")
+def find_speakers(
+    job_id: JobId,
+    count: Annotated[
+        int | None,
+        typer.Option("--speakers", min=1, max=MOST_SPEAKERS, help="The exact number of speakers."),
+    ] = None,
+    min_speakers: LeastSpeakers = None,
+    max_speakers: MostSpeakers = None,
+    within_channels: WithinChannels = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Find out who speaks in a job that is done, without transcribing it again."""
+    asked = diarization_of(count, min_speakers, max_speakers, within=within_channels)
+    with connected(url) as (spool, _):
+        jobs: list[JobOut] = [spool.diarize(job_id, **asked)]
+        if wait:
+            jobs = list(follow(spool, jobs, err))
+    if as_json:
+        print_json(jobs[0])
+    else:
+        out.print(job_table(jobs))
+
+
+@speakers.command("list")
+def list_speakers(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
+    """List the speakers of a job's transcript."""
+    with connected(url) as (spool, _):
+        job = spool.job(job_id)
+    if as_json:
+        print_json(job.speakers or [])
+    elif job.speakers is None:
+        out.print("no speakers were asked for; see `spool speakers find`", style="dim")
+    else:
+        out.print(speaker_table(job.speakers))
+
+
+@speakers.command("name")
+def name_speakers(
+    job_id: JobId,
+    names: Annotated[
+        list[str], typer.Argument(metavar="LABEL=NAME…", help="As speaker_0=Ada; an empty name removes it.")
+    ],
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Name the speakers of a job's transcript. Every format of it then has the names."""
+    if any("=" not in pair for pair in names):
+        raise InvalidRequest("A name is given as LABEL=NAME, such as speaker_0=Ada.")
+    pairs = dict(pair.split("=", 1) for pair in names)
+    with connected(url) as (spool, _):
+        named = spool.name_speakers(job_id, {label: text or None for label, text in pairs.items()})
+    if as_json:
+        print_json(named)
+    else:
+        out.print(speaker_table(named.items))
+
+
 def _expanded(sources: Sequence[str]) -> Iterator[str | Path]:
     for source in sources:
         if "://" in source:
@@ -195,7 +273,7 @@ def _submit_all(
     quiet: bool,
 ) -> tuple[Sequence[JobDetail], int]:
     jobs = []
-    refused = 0
+    refused, printed = 0, ""
     for source in recordings:
         try:
             job = _submit_one(spool, running, source, request)
@@ -207,6 +285,9 @@ def _submit_all(
         jobs.append(job)
         if not quiet:
             out.print(f"{job.id}  {job.name}", markup=False, soft_wrap=True)
+            if job.waiting_for and job.waiting_for != printed:
+                printed = job.waiting_for
+                err.print(Text(f"waiting for {printed}", style="yellow"), soft_wrap=True)
     return jobs, refused
 
 
@@ -219,7 +300,11 @@ def _submit_one(
     # Only a stack on this machine sees the same files; any other server gets an upload.
     roots = [Path(root) for root in running.source_roots] if running else []
     if any(path.is_relative_to(root) for root in roots):
-        return spool.submit(path.as_uri(), **request)
+        try:
+            return spool.submit(path.as_uri(), **request)
+        except Refused as error:
+            if error.code not in ("source_forbidden", "source_missing"):
+                raise  # a key may not read there, or the server's settings have changed: upload it
     try:
         with sending(err, path.name) as sent:
             return spool.submit(path, **request, sent=sent)

@@ -41,6 +41,7 @@ SUBCOMMANDS = {
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
     "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
     "delete": Subcommand("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
+    "speakers": Subcommand("jobs", "speakers", _JOBS, "Find, list and name the speakers of transcripts."),
     "batch": Subcommand("batches", "app", _JOBS, "Submit whole archives: manifests, prefixes, folders."),
     "costs": Subcommand("reports", "costs", _JOBS, "Show the costs of a period."),
     "serve": Subcommand("stack", "serve", _ADMIN, "Run only the HTTP API."),
@@ -48,7 +49,7 @@ SUBCOMMANDS = {
     "audit": Subcommand(
         "audit", "audit", _ADMIN, "Check that the database and the object store are consistent."
     ),
-    "models": Subcommand("models", "app", _ADMIN, "Fetch, list and check the models of this machine."),
+    "models": Subcommand("models", "app", _ADMIN, "Fetch, list and check models; set the fleet's default."),
     "keys": Subcommand("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
     "webhooks": Subcommand("webhooks", "app", _ADMIN, "Send events to your own servers (Standard Webhooks)."),
 }

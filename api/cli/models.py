@@ -1,6 +1,6 @@
-"""`spool models`: fetches, lists and checks the models of this machine.
+"""`spool models`: fetches, lists and checks the models of this machine, and sets the fleet's default.
 
-It works on the local model store (`spool.catalogue`) and talks to no API.
+Only `default` talks to the API; the others work on the local model store (`spool.catalogue`).
 """
 
 import json
@@ -13,7 +13,8 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from api.cli.connection import Exit, Json, err, out
+from api.cli.completion import complete_model
+from api.cli.connection import Exit, Json, Url, connected, err, out
 from spool.catalogue import Installed, ModelStore, Progress, open_store
 from spool.errors import ModelError
 from spool.settings import load_settings
@@ -118,6 +119,26 @@ def verify(
     if damaged:
         err.print(Text("`spool models get --force NAME` fetches a model again."), soft_wrap=True)
         raise typer.Exit(Exit.FAILED)
+
+
+@app.command()
+def default(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", autocompletion=complete_model, help="A model that a worker has."),
+    ] = None,
+    url: Url = None,
+) -> None:
+    """Show or set the model of jobs that name none, for the whole fleet."""
+    with connected(url) as (spool, _):
+        if name is not None:
+            typer.echo(spool.set_default_model(name).name)
+            return
+        for model in spool.models():
+            if model.default:
+                typer.echo(model.name)
+                if not model.workers:
+                    err.print(Text(f"No worker has {model.name} now.", style="yellow"))
 
 
 def _store() -> ModelStore:

@@ -14,10 +14,32 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import typer
 
 from api.cli.completion import complete_model
+from spool.domain.options import MOST_SPEAKERS
 from spool.domain.priority import PriorityName
 from spool.errors import InvalidRequest
 
 Result = TypeVar("Result")
+
+
+Diarize = Annotated[
+    bool, typer.Option("--diarize", help="Tell speakers apart. The options about speakers imply it.")
+]
+SpeakerCount = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The exact number of speakers.")
+]
+LeastSpeakers = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The smallest number of speakers.")
+]
+MostSpeakers = Annotated[
+    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.")
+]
+WithinChannels = Annotated[
+    bool,
+    typer.Option(
+        "--within-channels",
+        help="Tell speakers apart within each separate channel; else each is one speaker.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +101,21 @@ class Search:
         Literal["float", "fixed"] | None, typer.Option(help="Sum scores in float32 or in fixed point.")
     ] = None
 
+    diarize: Diarize = False
+    speakers: SpeakerCount = None
+    min_speakers: LeastSpeakers = None
+    max_speakers: MostSpeakers = None
+    within_channels: WithinChannels = False
+
     def to_request(self) -> dict[str, Any]:
         """The `options` of the request, as far as they were given. Raises InvalidRequest."""
         chosen = {field.name: getattr(self, field.name) for field in fields(self)}
         boost = boost_of(chosen.pop("boost"), chosen.pop("boost_file"), chosen.pop("boost_weight"))
         chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
+        counts = [chosen.pop(name) for name in ("speakers", "min_speakers", "max_speakers")]
+        within = chosen.pop("within_channels")
+        asked = chosen.pop("diarize") or within or any(counts)
+        chosen["diarization"] = diarization_of(*counts, within=within) if asked else None
         return {name: value for name, value in chosen.items() if value is not None}
 
 
@@ -98,8 +130,16 @@ class Place:
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Tag to keep with each job; repeat for several."),
     ] = None
-    pool: Annotated[str | None, typer.Option(help="Pool of workers to use.")] = None
+    pool: Annotated[
+        str | None, typer.Option(help="Pool of workers to use. Default: any worker that has the model.")
+    ] = None
     worker: Annotated[str | None, typer.Option(help="Name of the only worker that may run it.")] = None
+    requires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=VALUE,…", help="Machine that is required: backend=metal,chip=M4,memory_gb=16."
+        ),
+    ] = None
     priority: Annotated[PriorityName | None, typer.Option(help="Order among the project's own jobs.")] = None
     deadline: Annotated[
         str | None,
@@ -112,8 +152,24 @@ class Place:
         if any("=" not in pair for pair in pairs):
             raise InvalidRequest("--tag must have the form NAME=VALUE.")
         tags = dict(pair.split("=", 1) for pair in pairs)
-        fields = {"project": self.project, "pool": self.pool, "worker": self.worker, "tags": tags}
+        fields: dict[str, Any] = {
+            "project": self.project,
+            "pool": self.pool,
+            "worker": self.worker,
+            "tags": tags,
+        }
+        if self.requires is not None:
+            fields["requires"] = _requirement(self.requires)
         return fields | {"priority": self.priority, "deadline": self.deadline}
+
+
+def _requirement(text: str) -> dict[str, str | int]:
+    """What `--requires` says. Raises InvalidRequest."""
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if any(not name.strip() or not value.strip() for name, _, value in pairs):
+        raise InvalidRequest("--requires is a list such as backend=metal,memory_gb=16.")
+    values = {name.strip(): value.strip() for name, _, value in pairs}
+    return {name: int(value) if value.isdecimal() else value for name, value in values.items()}
 
 
 def takes_options(command: Callable[..., Result]) -> Callable[..., Result]:
@@ -144,6 +200,17 @@ def _shown(
         of_group = get_type_hints(groups[name], include_extras=True)
         for field in fields(groups[name]):
             yield parameter(field.name, default=field.default, annotation=of_group[field.name])
+
+
+def diarization_of(
+    speakers: int | None, least: int | None, most: int | None, *, within: bool
+) -> dict[str, Any]:
+    """The request's `diarization`. Raises InvalidRequest for options that contradict each other."""
+    if speakers is not None and (least, most) != (None, None):
+        raise InvalidRequest("--speakers is the exact number: leave --min-speakers and --max-speakers out.")
+    bounds = {name: value for name, value in (("min", least), ("max", most)) if value is not None}
+    asked: dict[str, Any] = {"speakers": speakers or bounds or None, "within_channels": within or None}
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def boost_of(words: Sequence[str] | None, file: Path | None, weight: float | None) -> dict[str, Any] | None:

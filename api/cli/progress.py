@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from api.cli.tables import clock
 from spool.client import Spool
@@ -29,6 +30,7 @@ def follow(
     """
     ended: dict[str, JobDetail] = {}
     last: dict[str, JobOut] = {job.id: job for job in jobs}
+    printed = {job.waiting_for for job in jobs}
     with _progress(console, "transcribing", *_fields("files", "audio"), TimeElapsedColumn()) as progress:
         bar = progress.add_task("", total=float(len(last)), audio="", files="")
         while True:
@@ -38,6 +40,9 @@ def follow(
                 last[job_id] = job
                 if job.state.terminal:
                     ended[job_id] = job
+                if job.waiting_for and job.waiting_for not in printed:
+                    printed.add(job.waiting_for)
+                    progress.console.print(Text(f"waiting for {job.waiting_for}", style="yellow"))
             shares = [
                 1.0 if job_id in ended else job.progress.fraction or 0.0 for job_id, job in last.items()
             ]
@@ -53,10 +58,15 @@ def follow_batch(spool: Spool, batch_id: str, console: Console) -> BatchDetail:
     """Wait until the batch has ended, and return it."""
     with _progress(console, "transcribing", *_fields("files", "left"), TimeElapsedColumn()) as progress:
         bar = progress.add_task("", total=None, files="", left="")
+        printed: set[str] = set()
 
         def show(batch: BatchDetail) -> None:
             total = sum(batch.counts.values())
             ended = sum(number for state, number in batch.counts.items() if state.terminal)
+            for reason in batch.waiting_for:
+                if reason not in printed:
+                    printed.add(reason)
+                    progress.console.print(Text(f"waiting for {reason}", style="yellow"))
             left = "" if batch.time.left_seconds is None else f"{clock(batch.time.left_seconds)} left"
             progress.update(bar, total=total, completed=ended, files=f"{ended}/{total} files", left=left)
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from spool.domain.jobs import JobState
 from spool.schemas.costs import BudgetOut, CostReportOut, CostRowOut
-from spool.schemas.jobs import HeldOut, JobDetail, JobOut
+from spool.schemas.jobs import HeldOut, JobDetail, JobOut, SpeakerOut
 
 STATE_STYLES = {
     JobState.QUEUED: "dim",
@@ -47,36 +47,48 @@ def speed(rtfx: float | None) -> str:
 
 def held_words(held: HeldOut) -> str:
     """Why jobs wait, and until when."""
-    return (
-        held.reason
-        if held.until is None
-        else f"{held.reason} They resume at {held.until:%Y-%m-%d %H:%M} UTC."
-    )
+    return held.reason if held.until is None else f"{held.reason} They resume at {moment(held.until)}."
 
 
 def deadline_words(job: JobOut) -> str:
     """The deadline, and whether it is out of reach."""
-    return f"{job.deadline:%Y-%m-%d %H:%M} UTC{', out of reach' if job.late else ''}"
+    return f"{moment(job.deadline)}{', out of reach' if job.late else ''}"
 
 
 def job_table(jobs: list[JobOut]) -> Table:
-    """Jobs, one a line."""
+    """Jobs, one a line; with those that failed, their reasons and where their recordings are."""
+    reasons = any(job.error or job.waiting_for for job in jobs)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("job", no_wrap=True)
     table.add_column("state", no_wrap=True)
     table.add_column("audio", justify="right", no_wrap=True)
     table.add_column("done", justify="right", no_wrap=True)
-    table.add_column("name", overflow="ellipsis", no_wrap=True)
+    table.add_column("name", overflow="fold" if reasons else "ellipsis", no_wrap=not reasons)
     for job in jobs:
         fraction = job.progress.fraction
         table.add_row(
             job.id,
-            Text("held" if job.held else job.state.value, style=STATE_STYLES[job.state]),
+            _state(job),
             clock(job.progress.audio_seconds),
             "—" if fraction is None else f"{fraction:.0%}",
-            Text(job.name),
+            _name(job, where=reasons),
         )
     return table
+
+
+def _state(job: JobOut) -> Text:
+    if job.waiting_for:
+        return Text("waiting", style="yellow")
+    return Text("held" if job.held else job.state.value, style=STATE_STYLES[job.state])
+
+
+def _name(job: JobOut, *, where: bool) -> Text:
+    name = Text(job.name if not where or job.source.kind == "upload" else job.source.uri)
+    if job.error is not None:
+        name.append(f"\n{job.error.message} ({job.error.code})", style="red")
+    elif job.waiting_for:
+        name.append(f"\nwaiting for {job.waiting_for}", style="yellow")
+    return name
 
 
 def job_sheet(job: JobDetail) -> Table:
@@ -95,26 +107,43 @@ def job_sheet(job: JobDetail) -> Table:
         *((("priority", job.priority),) if job.priority != "normal" else ()),
         *((("deadline", deadline_words(job)),) if job.deadline else ()),
         *((("held", Text(held_words(job.held))),) if job.held else ()),
+        *((("waiting for", Text(job.waiting_for, style="yellow")),) if job.waiting_for else ()),
+        *((("requires", Text(str(job.requires))),) if job.requires else ()),
         ("model", Text(f"{job.options.model}, {job.options.decoder}")),
         ("audio", done),
         ("attempts", str(job.attempts)),
-        ("created", _moment(job.times.created_at)),
-        ("started", _moment(job.times.started_at)),
-        ("finished", _moment(job.times.finished_at)),
+        ("created", moment(job.times.created_at)),
+        ("started", moment(job.times.started_at)),
+        ("finished", moment(job.times.finished_at)),
         ("engine", f"{clock(cost.engine_seconds)}, {speed(cost.rtfx)}"),
         ("cost", f"{money(cost.billable, cost.currency)} (and {money(cost.wasted, cost.currency)} wasted)"),
     ]
     if job.deleted is not None:
         gone = {"recording": job.deleted.source, "transcript": job.deleted.transcript}
-        deletions = (f"{what} on {_moment(moment)}" for what, moment in gone.items() if moment)
+        deletions = (f"{what} on {moment(at)}" for what, at in gone.items() if at)
         rows.append(("deleted", ", ".join(deletions)))
     if job.words is not None:
         rows.append(("words", str(job.words)))
+    if job.speakers is not None:
+        called = ", ".join(each.name or each.label for each in job.speakers)
+        rows.append(("speakers", Text(called or "nobody speaks")))
     if job.error is not None:
         rows.append(("error", Text(f"{job.error.message} ({job.error.code})", style="red")))
     for name, value in rows:
         sheet.add_row(name, value)
     return sheet
+
+
+def speaker_table(speakers: list[SpeakerOut]) -> Table:
+    """The speakers of a transcript, one a line."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("speaker", "name"):
+        table.add_column(title, no_wrap=True)
+    for title in ("speaks", "words"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for each in speakers:
+        table.add_row(each.label, Text(each.name or "—"), clock(each.talk_seconds), str(each.words))
+    return table
 
 
 def cost_table(report: CostReportOut) -> RenderableType:
@@ -159,5 +188,6 @@ def _amounts(row: CostRowOut, currency: str) -> list[str]:
     ]
 
 
-def _moment(moment: datetime | None) -> str:
-    return "—" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+def moment(at: datetime | None) -> str:
+    """A time by this machine's clock, with its zone; a dash when there is none."""
+    return "—" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

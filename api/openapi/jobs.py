@@ -10,7 +10,7 @@ from api.problems import MEDIA_TYPE
 from spool.domain.transcript import Lattice, Transcript
 from spool.schemas.costs import CostReportOut
 from spool.schemas.examples import costs, jobs
-from spool.schemas.fleet import Health, ModelList, ProblemOut, Readiness, WorkerList
+from spool.schemas.fleet import DefaultModel, Health, ModelList, ProblemOut, Readiness, WorkerList
 from spool.schemas.jobs import JobDetail, JobPage, JobRequest, UploadRequest
 
 Words = dict[str, Any]
@@ -263,6 +263,23 @@ WORKERS: Words = {
 MODELS: Words = {
     "summary": "List models",
     "responses": answer(200, "The models that jobs may name.", ModelList, jobs.MODELS),
+}
+
+DEFAULT_MODEL: Words = {
+    "summary": "Set the default model",
+    "responses": answer(200, "The model of jobs that name none.", DefaultModel, jobs.DEFAULT_MODEL)
+    | problems("malformed", "too_slow", "too_large", "unsupported_media_type", "conflict", "unknown_model"),
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": DefaultModel.model_json_schema(),
+                    "example": jobs.DEFAULT_MODEL,
+                }
+            },
+        }
+    },
 }
 
 HEALTHZ: Words = {

@@ -59,7 +59,10 @@ _FORM: Words = {
             "type": "string",
             "description": "A model of this server. Default: the server's default model.",
         },
-        "response_format": {"type": "string", "enum": ["json", "text", "srt", "verbose_json", "vtt"]},
+        "response_format": {
+            "type": "string",
+            "enum": ["json", "text", "srt", "verbose_json", "vtt", "diarized_json"],
+        },
         "timestamp_granularities[]": {
             "type": "array",
             "items": {"type": "string", "enum": ["word", "segment"]},

@@ -2,6 +2,7 @@
 
 import { bar, clock, count, facts, fill, h, moment, money, notice, number, span, state } from "./dom.js";
 import { get, send } from "./http.js";
+import { openDiarize } from "./speakers.js";
 import { showTranscript } from "./transcript.js";
 
 const ENDED = ["done", "failed", "cancelled"];
@@ -23,6 +24,19 @@ export async function showJob(root, id) {
     last = null;
     await refresh();
   }
+  // The live events of this view are for its first state alone: look until the job is done once more.
+  async function again() {
+    notice("Looking for speakers.");
+    words?.leave();
+    words = null;
+    last = null;
+    fill(body);
+    while (root.isConnected) {
+      await refresh();
+      if (ENDED.includes(last.state)) return;
+      await new Promise((go) => setTimeout(go, 1000));
+    }
+  }
   async function refresh() {
     if (last && ENDED.includes(last.state)) return;
     const job = await get(`/v1/jobs/${id}`);
@@ -35,9 +49,12 @@ export async function showJob(root, id) {
         h("button", { type: "button", class: "danger", hidden: ENDED.includes(job.state),
           onclick: () => act("Cancel this job?", "DELETE", `/v1/jobs/${id}`, "Cancelled.") }, "Cancel"),
         h("button", { type: "button", hidden: !["failed", "cancelled"].includes(job.state),
-          onclick: () => act(null, "POST", `/v1/jobs/${id}/retry`, "Queued again.") }, "Retry")),
+          onclick: () => act(null, "POST", `/v1/jobs/${id}/retry`, "Queued again.") }, "Retry"),
+        h("button", { type: "button", hidden: job.state !== "done" || job.deleted !== null,
+          onclick: () => openDiarize(job, again) }, job.speakers ? "Find speakers again" : "Find speakers")),
       job.state === "running" ? h("p", {}, bar(job.progress.fraction ?? 0, "Progress")) : null,
       job.held ? h("p", { class: "card" }, h("strong", {}, "Held. "), job.held.reason) : null,
+      job.waiting_for ? h("p", { class: "card" }, h("strong", {}, "No worker can take it now. "), `It waits for ${job.waiting_for}.`) : null,
       job.error ? h("p", { class: "card error" }, h("strong", {}, job.error.code), " ", job.error.message) : null,
       h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
     );

@@ -23,6 +23,7 @@ function progressOf(job) {
       h("span", { class: "small quiet" }, `${span(job.progress.done_seconds)} done`)];
   }
   if (job.held) return h("span", { class: "small quiet" }, `held: ${job.held.reason}`);
+  if (job.waiting_for) return h("span", { class: "small" }, `waits for ${job.waiting_for}`);
   if (job.state === "failed") return h("span", { class: "small" }, job.error?.message ?? "");
   if (job.state === "done") {
     return h("span", { class: "small quiet" }, job.reused_from ? "reused" : count(job.words ?? 0, "word", "words"));

@@ -18,7 +18,9 @@ const tile = (value, label, href) =>
 
 export async function showOverview(root) {
   async function refresh() {
-    const [now, fleet, latest] = await Promise.all([get("/v1/overview"), workers(), get("/v1/jobs?limit=8")]);
+    const [now, fleet, latest, models] = await Promise.all(
+      [get("/v1/overview"), workers(), get("/v1/jobs?limit=8"), get("/v1/models")]);
+    const defaultModel = models.items.find((one) => one.default);
     const sum = (name) => now.ended.filter((one) => one.state === name).reduce((all, one) => all + one.jobs, 0);
     const queued = now.waiting.reduce((all, one) => all + one.jobs, 0);
     const oldest = Math.max(0, ...now.waiting.map((one) => one.oldest_seconds));
@@ -36,7 +38,11 @@ export async function showOverview(root) {
         tile(money(now.today.billable, now.today.currency), "spent today", "#/costs")),
       now.ended.some((one) => one.state === "failed" && one.jobs) ? h("p", { class: "quiet small" }, "Failed: ",
         now.ended.filter((one) => one.state === "failed").map((one) => `${one.error || "unknown"} ${one.jobs}`).join(", ")) : null,
+      now.unserved.map((one) => h("p", { class: "card error" }, h("strong", {}, `${number(one.jobs)} waiting in vain. `),
+        `They wait for ${one.waiting_for}.`)),
       h("h2", {}, "Workers"),
+      defaultModel ? h("p", { class: "quiet small" }, "Jobs that name no model get ", h("code", {}, defaultModel.name),
+        defaultModel.workers ? "." : ", which no running worker has.") : null,
       fleetOf(fleet),
       h("h2", {}, "Latest jobs"),
       latest.items.length ? jobTable(latest.items)

@@ -29,6 +29,9 @@ export async function openSubmit(given) {
   const decoder = h("select", { name: "decoder" }, ["greedy", "beam"].map((name) => h("option", { value: name }, name)));
   const channels = h("select", { name: "channels" },
     [["mix", "mixed"], ["separate", "kept separate"]].map(([value, label]) => h("option", { value }, label)));
+  const speakers = h("select", { name: "speakers" },
+    [["", "not told apart"], ["any", "told apart"], ...Array.from({ length: 9 }, (_, at) => [String(at + 1), `told apart: ${at + 1}`])]
+      .map(([value, label]) => h("option", { value }, label)));
   const go = h("button", { class: "primary", value: "go" }, "Submit");
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const progress = h("div", { role: "status" });
@@ -36,7 +39,7 @@ export async function openSubmit(given) {
     h("h2", { id: "submit-title" }, "Submit recordings"),
     given.length ? listed : h("label", {}, "Recordings", chosen),
     h("label", {}, "Project", project),
-    h("div", { class: "row" }, h("label", {}, "Model", model), h("label", {}, "Decoder", decoder), h("label", {}, "Channels", channels)),
+    h("div", { class: "row" }, h("label", {}, "Model", model), h("label", {}, "Decoder", decoder), h("label", {}, "Channels", channels), h("label", {}, "Speakers", speakers)),
     progress, h("div", { class: "row" }, go, close));
   const dialog = h("dialog", { "aria-labelledby": "submit-title" }, form);
   dialog.addEventListener("close", () => dialog.remove());
@@ -53,6 +56,7 @@ export async function openSubmit(given) {
       const line = h("div", { class: "small" }, file.name, meter);
       progress.append(line);
       const request = { options: { model: model.value, decoder: decoder.value, channels: channels.value } };
+      if (speakers.value) request.options.diarization = speakers.value === "any" ? {} : { speakers: Number(speakers.value) };
       if (project.value) request.project = project.value;
       try {
         only = await upload(file, request, (share) => { meter.value = share; });

@@ -3,6 +3,7 @@
 
 import { clock, h, notice } from "./dom.js";
 import { Problem, get, save, send } from "./http.js";
+import { badge, speakersOf } from "./speakers.js";
 
 const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "tsv", "ctm", "json"];
 const DOUBT = 0.5;
@@ -14,13 +15,16 @@ export async function showTranscript(root, job) {
   audio?.addEventListener("error", () => notice("Your browser cannot play this recording.", true));
   const words = transcript.words;
   const shown = [];
-  const many = transcript.segments.some((segment) => segment.channel);
+  const speakers = speakersOf(transcript, job, play, () => rename(), (only) => filter(only));
+  const many = !speakers.any && transcript.segments.some((segment) => segment.channel);
   const page = h("div", { class: "transcript", tabindex: "0", role: "group",
     "aria-label": "Transcript. Arrow keys move from word to word, Enter plays from the word." },
-  transcript.segments.map((segment) => h("div", { class: "segment" },
+  transcript.segments.map((segment, at) => h("div", { class: "segment", "data-speaker": segment.speaker },
     h("button", { type: "button", "data-at": String(segment.start), "aria-label": `Play from ${clock(segment.start)}` },
       clock(segment.start), many ? h("span", { class: "small" }, ` ch ${segment.channel + 1}`) : null),
-    h("p", {}, spans(words, segment, shown)))));
+    h("p", {}, speakers.any && segment.speaker && segment.speaker !== transcript.segments[at - 1]?.speaker
+      ? [h("strong", { class: "who" }, badge(speakers.at(segment.speaker)), h("span", { "data-who": segment.speaker }, speakers.name(segment.speaker))), " "]
+      : null, spans(words, segment, shown)))));
   if (!words.length) page.append(h("p", { class: "quiet" }, "No words were found in this recording."));
 
   const order = words.map((_, at) => at).filter((at) => shown[at]).sort((a, b) => words[a].start - words[b].start);
@@ -28,6 +32,12 @@ export async function showTranscript(root, job) {
   let lit = [];
   let current = -1;
 
+  function rename() {
+    for (const one of page.querySelectorAll("[data-who]")) one.textContent = speakers.name(one.dataset.who);
+  }
+  function filter(only) {
+    for (const one of page.querySelectorAll(".segment")) one.hidden = only !== null && !only.has(one.dataset.speaker);
+  }
   function play(seconds) {
     if (!audio) return;
     audio.currentTime = seconds;
@@ -35,6 +45,7 @@ export async function showTranscript(root, job) {
   }
   function light() {
     const now = audio.currentTime;
+    speakers.bar?.move(now);
     const next = [];
     for (let at = last(starts, now); at >= 0 && starts[at] > now - 5; at--) {
       if (words[order[at]].end >= now) next.push(shown[order[at]]);
@@ -75,13 +86,19 @@ export async function showTranscript(root, job) {
   audio?.addEventListener("seeked", light);
 
   root.append(
-    h("div", { class: "player" }, audio ?? h("p", { class: "quiet" }, link.message), searchBar(words, shown, order, go)),
-    h("p", { class: "row small" }, "Download", (transcript.lattice?.length ? [...FORMATS, "lattice", "kaldi"] : FORMATS).map((form) => h("button", { type: "button", class: "small",
+    h("div", { class: "player" }, audio ?? h("p", { class: "quiet" }, link.message), speakers.bar?.element, searchBar(words, shown, order, go)),
+    speakers.any ? speakers.chips : null,
+    h("p", { class: "row small" }, "Download", forms(transcript).map((form) => h("button", { type: "button", class: "small",
       onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}`, fileName(job.name, form))
         .catch((error) => notice(error.message, true)) }, form))),
-    h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), "."),
+    h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), ".",
+      words.some((word) => word.overlap) ? " Over words with a dotted underline another speaker speaks too." : null),
     page);
   return { leave: () => { cancelAnimationFrame(ticking); audio?.pause(); } };
+}
+
+function forms(transcript) {
+  return [...FORMATS, ...(transcript.diarization ? ["rttm"] : []), ...(transcript.lattice?.length ? ["lattice", "kaldi"] : [])];
 }
 
 function spans(words, segment, shown) {
@@ -89,8 +106,8 @@ function spans(words, segment, shown) {
   for (let at = segment.first_word; at <= segment.last_word; at++) {
     const word = words[at];
     if (word.channel !== segment.channel) continue;
-    shown[at] = h("span", { class: word.confidence < DOUBT ? "word doubt" : "word", "data-word": String(at),
-      title: `${clock(word.start, true)} · confidence ${word.confidence}` }, word.text);
+    shown[at] = h("span", { class: `word${word.confidence < DOUBT ? " doubt" : ""}${word.overlap ? " overlap" : ""}`, "data-word": String(at),
+      title: `${clock(word.start, true)} · confidence ${word.confidence}${word.overlap ? " · another speaker speaks too" : ""}` }, word.text);
     line.push(shown[at], " ");
   }
   return line;

@@ -1,6 +1,6 @@
 """Batches as the API shows them. Pure: one function for each record, no queries."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -53,13 +53,18 @@ def shown_batch(
 
 
 def shown_batch_detail(
-    batch: Batch, progress: BatchProgress, currency: str, holds: Mapping[str, Hold] | None = None
+    batch: Batch,
+    progress: BatchProgress,
+    currency: str,
+    holds: Mapping[str, Hold] | None = None,
+    waiting_for: Sequence[str] = (),
 ) -> BatchDetail:
     """A batch with its progress, and its expected time and cost."""
     forecast = outlook(_sums(progress))
     return BatchDetail(
         **shown_batch(batch, progress.counts, holds).model_dump(),
         bad_lines=[BadLineOut.model_validate(bad) for bad in batch.bad_lines],
+        waiting_for=list(waiting_for),
         reused=progress.reused,
         audio=BatchAudioOut(
             done_seconds=progress.done_seconds,

@@ -4,15 +4,18 @@ The lease of a job that has ended, folders of a machine and keys of objects are 
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from decimal import Decimal
 
+from spool.domain.fleet.models import ModelFacts
+from spool.domain.fleet.routing import ANY_MACHINE, Requirement, route_of
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import CostSums
-from spool.domain.pricing import MICROS_PER_UNIT, NANOS_PER_SECOND
+from spool.domain.pricing import MICROS_PER_UNIT, NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import NEVER, PRIORITY_NAMES
 from spool.domain.quality import Quality
 from spool.domain.quotas import Hold
-from spool.schemas.fleet import QualityOut, WorkerOut
+from spool.schemas.fleet import QualityOut, WorkerModelOut, WorkerOut
 from spool.schemas.jobs import (
     CostOut,
     DeletedOut,
@@ -22,13 +25,14 @@ from spool.schemas.jobs import (
     JobOut,
     ProgressOut,
     SourceOut,
+    SpeakerOut,
     TimesOut,
 )
 from spool.store.workers import Worker
 
 
-def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
-    """A job without its cost; `holds` by project."""
+def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: str | None = None) -> JobOut:
+    """A job without its cost; `holds` by project. `waiting_for`: what it waits for in vain."""
     waits = job.state is JobState.QUEUED
     return JobOut(
         id=job.id,
@@ -39,6 +43,8 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
         options=job.options,
         pool=job.pool,
         worker=job.worker,
+        requires=_required(job),
+        waiting_for=waiting_for if waits else None,
         lease_owner=job.lease_owner if job.state is JobState.RUNNING else None,
         attempts=job.attempt,
         refusals=job.refusals,
@@ -64,14 +70,24 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None) -> JobOut:
         late=waits and job.deadline is not None and job.deadline_rank == NEVER,
         held=shown_hold((holds or {}).get(job.project)) if waits else None,
         deleted=_deleted(job),
+        speakers=shown_speakers(job),
     )
 
 
 def shown_detail(
-    job: Job, cost: CostSums, currency: str, holds: Mapping[str, Hold] | None = None
+    job: Job,
+    cost: CostSums,
+    currency: str,
+    holds: Mapping[str, Hold] | None = None,
+    waiting_for: str | None = None,
 ) -> JobDetail:
     """A job with its cost so far."""
-    return JobDetail(**dict(shown_job(job, holds)), cost=shown_cost(cost, currency))
+    return JobDetail(**dict(shown_job(job, holds, waiting_for)), cost=shown_cost(cost, currency))
+
+
+def shown_speakers(job: Job) -> list[SpeakerOut] | None:
+    """The speakers of a job's transcript."""
+    return None if job.speakers is None else [SpeakerOut(**each) for each in job.speakers]
 
 
 def shown_hold(hold: Hold | None) -> HeldOut | None:
@@ -105,6 +121,9 @@ def shown_worker(worker: Worker) -> WorkerOut:
         reason=_reason(worker),
         alive=worker.alive,
         models=list(info.models),
+        model_facts=_shown_models(worker),
+        backend=info.backend,
+        rtfx=_rtfx(worker),
         loaded_models=_listed(worker.loaded),
         pinned_models=_listed(info.pinned),
         quality={name: _shown_quality(each) for name, each in worker.quality.items()},
@@ -123,6 +142,22 @@ def shown_worker(worker: Worker) -> WorkerOut:
 def _shown_quality(quality: Quality) -> QualityOut:
     document = {key: value for key, value in quality.document().items() if key != "no_worse"}
     return QualityOut(qoi=round(quality.qoi, 4), **document)
+
+
+def _required(job: Job) -> Requirement | None:
+    requires = route_of(job.queue).requires
+    return None if requires == ANY_MACHINE else requires
+
+
+def _shown_models(worker: Worker) -> list[WorkerModelOut]:
+    facts = worker.info.facts
+    return [WorkerModelOut(name=name, **asdict(facts.get(name, ModelFacts()))) for name in worker.info.models]
+
+
+def _rtfx(worker: Worker) -> float | None:
+    seconds = worker.engine_busy_ns / NANOS_PER_SECOND
+    samples = worker.counts.audio_samples
+    return samples / SAMPLE_RATE / seconds if seconds and samples else None
 
 
 def _reason(worker: Worker) -> str | None:

@@ -2,15 +2,35 @@
 costs."""
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
 from decimal import Decimal
 from itertools import groupby
 
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+
 from api.auth.authentication import CallerDep
 from api.presenters.jobs import shown_worker
-from api.services import ServicesDep
+from api.problems import Problem
+from api.services import Services, ServicesDep
+from api.submission.bodies import SMALL, read_json
+from spool.domain.fleet.routing import Route
 from spool.domain.pricing import NANOS_PER_UNIT
-from spool.schemas.fleet import EndedOut, ModelList, ModelOut, Overview, TodayOut, WaitingOut, WorkerList
+from spool.schemas.fleet import (
+    DefaultModel,
+    EndedOut,
+    ModelList,
+    ModelOut,
+    Overview,
+    TodayOut,
+    UnservedOut,
+    WaitingOut,
+    WorkerList,
+)
 from spool.store.monitoring import Gauges, Spent, read_gauges
+from spool.store.queue.unserved import Unserved
+from spool.store.system import set_default_model
 from spool.store.workers import list_workers
 
 
@@ -21,29 +41,45 @@ def workers(services: ServicesDep) -> WorkerList:
 
 
 def models(services: ServicesDep) -> ModelList:
-    """The models that the settings name, and how many live workers offer each."""
-    with services.database.read() as tx:
-        offered = Counter(name for worker in list_workers(tx) if worker.alive for name in worker.info.models)
-    default = services.settings.default_model
+    """The models that workers have or the settings name, and how many live workers offer each."""
+    state, default = services.fleet.read(), services.fleet.default()
+    offered = Counter(name for worker in state.workers if worker.alive for name in worker.info.models)
+    names = state.models | set(services.settings.models) | {default}
     return ModelList(
-        items=[
-            ModelOut(name=name, default=name == default, workers=offered[name])
-            for name in sorted(services.settings.models)
-        ]
+        items=[ModelOut(name=name, default=name == default, workers=offered[name]) for name in sorted(names)]
     )
+
+
+async def set_default(request: Request, services: ServicesDep) -> DefaultModel:
+    """Let jobs that name no model have this one from now on."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Problem(415, "unsupported_media_type", "Send application/json.")
+    body = await read_json(request, DefaultModel, SMALL)
+    return await run_in_threadpool(_set_default, services, body)
+
+
+def _set_default(services: Services, body: DefaultModel) -> DefaultModel:
+    services.fleet.check(Route(None), body.name)
+    with services.database.begin() as tx:
+        set_default_model(tx, body.name)
+    services.fleet.read()
+    return body
 
 
 def overview(services: ServicesDep, caller: CallerDep) -> Overview:
     """Queued, running and ended jobs, and today's totals; of one project if the key has one."""
     with services.database.read() as tx:
         gauges = read_gauges(tx, caller.project, month=False)
-    return _shown_overview(gauges, services.settings.currency)
+    unserved = () if caller.project else services.fleet.recent().unserved
+    return _shown_overview(gauges, services.settings.currency, unserved)
 
 
-def _shown_overview(gauges: Gauges, currency: str) -> Overview:
+def _shown_overview(gauges: Gauges, currency: str, unserved: Sequence[Unserved]) -> Overview:
     return Overview(
         now=gauges.now,
         waiting=_waiting(gauges),
+        unserved=[UnservedOut(**asdict(each)) for each in unserved],
         running=gauges.running,
         ended=[EndedOut(state=one.state, error=one.error, jobs=one.jobs) for one in gauges.ended],
         batches_receiving=gauges.open_batches,

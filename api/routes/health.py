@@ -10,9 +10,13 @@ from spool import __version__
 from spool.schemas.fleet import Health, Readiness
 
 
-def healthz() -> Health:
-    """The process is alive."""
-    return Health(version=__version__)
+def healthz(services: ServicesDep) -> Health:
+    """The process is alive. What deserves a look is as it was last read: nothing is asked here."""
+    state = services.fleet.latest
+    jobs = sum(each.jobs for each in state.unserved) if state else 0
+    plural = "s wait" if jobs > 1 else " waits"
+    detail = [f"{jobs} job{plural} for a worker that can take them; `spool status` says for which."]
+    return Health(version=__version__, detail=detail if jobs else [])
 
 
 def readyz(services: ServicesDep, response: Response) -> Readiness:

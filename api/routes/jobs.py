@@ -96,7 +96,8 @@ def listed(
     with services.database.look() as tx:
         page = store.list_jobs(tx, matching, cursor, limit)
         held = holds(tx, services.settings.quotas, {job.project for job in page.items})
-    items = [shown_job(job, held) for job in page.items]
+    waiting = services.fleet.waiting_for(page.items)
+    items = [shown_job(job, held, waiting.get(job.id)) for job in page.items]
     return json_response(JobPage(items=items, next_cursor=page.next_cursor))
 
 
@@ -105,7 +106,8 @@ def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
     with services.database.look() as tx:
         job, cost = get_visible_job_with_cost(tx, caller, job_id)
         held = holds_of(services, tx, job)
-    return json_response(shown_detail(job, cost, services.settings.currency, held))
+    waiting = services.fleet.waiting_for([job]).get(job.id)
+    return json_response(shown_detail(job, cost, services.settings.currency, held, waiting))
 
 
 def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:

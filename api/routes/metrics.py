@@ -96,6 +96,9 @@ def _of_jobs(gauges: Gauges) -> Iterator[Metric]:
         age.add_metric(
             [waiting.pool, waiting.priority], max((gauges.now - waiting.oldest).total_seconds(), 0)
         )
+    unserved = Gauge("spool_jobs_unserved", "Jobs that no worker can take now.", labels=["queue", "model"])
+    for each in gauges.unserved:
+        unserved.add_metric([each.queue, each.model], each.jobs)
     running = Gauge("spool_jobs_running", "Jobs in workers.", labels=["pool"])
     for pool, number in gauges.running.items():
         running.add_metric([pool], number)
@@ -109,7 +112,7 @@ def _of_jobs(gauges: Gauges) -> Iterator[Metric]:
     ended = Gauge("spool_jobs_ended", "Jobs by final state; failed ones by error.", labels=["state", "error"])
     for one in gauges.ended:
         ended.add_metric([one.state.value, one.error], one.jobs)
-    yield from (queued, age, running, refused, ended)
+    yield from (queued, age, unserved, running, refused, ended)
     yield Gauge("spool_batches_receiving", "Batches whose lines are still coming in.", gauges.open_batches)
     yield Gauge("spool_messages_unsent", "Messages that have still to go to the broker.", gauges.unsent)
 

@@ -28,10 +28,12 @@ from spool.formats import CONTENT_TYPES, render
 from spool.objects.integrity import read_verified
 from spool.store.jobs import cancel_job
 
-ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
+ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"]
 FORMATS: tuple[ResponseFormat, ...] = get_args(ResponseFormat)
 # What that API's clients send as the model when they know no other.
-ITS_MODELS = frozenset({"whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe"})
+ITS_MODELS = frozenset(
+    {"whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-4o-transcribe-diarize"}
+)
 PARTS = frozenset(
     {
         "model",
@@ -42,6 +44,9 @@ PARTS = frozenset(
         "temperature",
         "stream",
         "include[]",
+        "chunking_strategy",
+        "known_speaker_names[]",
+        "known_speaker_references[]",
     }
 )
 MAX_BYTES = 100 * 2**20
@@ -86,6 +91,8 @@ def _asked(upload: Upload) -> tuple[ResponseFormat, frozenset[str]]:
     granularities = frozenset(_texts(upload, "timestamp_granularities[]")) or frozenset({"segment"})
     if not granularities <= {"word", "segment"}:
         raise InvalidRequest("timestamp_granularities[] holds `word`, `segment` or both.")
+    if _texts(upload, "known_speaker_names[]") or _texts(upload, "known_speaker_references[]"):
+        raise InvalidRequest("Known speakers are not supported here; name the speakers of a job afterwards.")
     if _text(upload, "stream").lower() in ("true", "1"):
         raise InvalidRequest("Answers are not streamed here; follow a job's progress at /v1/jobs/{id}.")
     return form, granularities
@@ -100,6 +107,8 @@ def _job_request(upload: Upload, services: Services) -> bytes:
     phrases = [phrase.strip() for phrase in _text(upload, "prompt").split(",") if phrase.strip()]
     if phrases:
         options |= {"decoder": "beam", "boost": {"phrases": phrases}}
+    if _text(upload, "response_format") == "diarized_json":
+        options["diarization"] = {}
     return json.dumps({"options": options, "name": upload.name}).encode()
 
 
@@ -157,6 +166,19 @@ def _answer(
     if form in ("srt", "vtt"):
         return Response(render(transcript, form), headers=headers, media_type=CONTENT_TYPES[form])
     body: dict[str, Any] = {"text": transcript.text}
+    if form == "diarized_json":
+        body = {"task": "transcribe", "duration": transcript.audio.duration} | body
+        body["segments"] = [
+            {
+                "type": "transcript.text.segment",
+                "id": f"seg_{at}",
+                "start": one.start,
+                "end": one.end,
+                "text": one.text,
+                "speaker": _letters(one.speaker),
+            }
+            for at, one in enumerate(transcript.segments)
+        ]
     if form == "verbose_json":
         # `language` is part of that form; models here do not tell one.
         body = {"task": "transcribe", "language": "", "duration": transcript.audio.duration} | body
@@ -171,3 +193,13 @@ def _answer(
                 for at, one in enumerate(transcript.segments)
             ]
     return Response(json.dumps(body), headers=headers, media_type="application/json")
+
+
+def _letters(label: str | None) -> str:
+    """A speaker as that API writes them: A, B, … Z, AA, AB, …; empty where nobody was heard to speak."""
+    number = -1 if label is None else int(label.partition("_")[2])
+    letters = ""
+    while number >= 0:
+        number, letter = divmod(number, 26)
+        letters, number = chr(ord("A") + letter) + letters, number - 1
+    return letters

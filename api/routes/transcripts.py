@@ -3,7 +3,9 @@
 Knows formats by name and when there is a transcript at all.
 """
 
+import json
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import IO, Annotated
 
 from fastapi import Query, Response
@@ -13,7 +15,7 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
 from api.problems import Problem
 from api.services import ServicesDep
-from spool.domain.jobs import Job, JobState
+from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.formats import CONTENT_TYPES, Format, render
@@ -29,20 +31,29 @@ def transcript(
     job_id: str,
     form: Annotated[Format, Query(alias="format", description="Format of the transcript.")] = "json",
 ) -> Response:
-    """The transcript of a job that is done."""
+    """The transcript of a job that is done, with the names that people gave its speakers."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
     refuse_deleted(job, Content.TRANSCRIPT)
-    if job.state is not JobState.DONE or job.transcript_key is None:
+    if job.transcript_key is None:  # a job whose speakers are being found has the one it had before
         raise _not_done(job)
-    headers = {"ETag": f'"{job.transcript_sha256}.{form}"'}
-    if form == "json":
+    headers = {"ETag": f'"{_version(job)}.{form}"'}
+    if form == "json" and not job.speaker_names:
         record = open_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
         return StreamingResponse(_blocks(record), headers=headers, media_type=CONTENT_TYPES["json"])
     words = Transcript.model_validate_json(
         read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
     )
+    words = words.named(job.speaker_names)
     return Response(render(words, form), headers=headers, media_type=CONTENT_TYPES[form])
+
+
+def _version(job: Job) -> str:
+    """What the transcript's bytes depend on: its record and the speakers' names."""
+    names = json.dumps(job.speaker_names, sort_keys=True)
+    return f"{job.transcript_sha256}" + (
+        f"-{sha256(names.encode()).hexdigest()[:16]}" if job.speaker_names else ""
+    )
 
 
 def _not_done(job: Job) -> Problem:

@@ -1,7 +1,9 @@
-"""The API's processes where there are several: on one socket, replaced when one dies, ended together.
+"""The API's processes where there are several: on one socket, replaced when one dies or freezes, and
+ended together.
 
-Each is spawned, inherits the listening socket, says when it answers, and ends by itself once its parent is
-gone. Knows processes; what they serve is the caller's.
+Each is spawned, inherits the listening socket, says when it answers and each second from then on, and ends by
+itself once its parent is gone. One that falls silent is killed: it would keep the connections that it
+accepted. Knows processes; what they serve is the caller's.
 """
 
 import contextlib
@@ -22,9 +24,12 @@ from spool.errors import SpoolError
 from spool.settings import Settings
 
 Target = Callable[[Settings, socket.socket, Callable[[], None]], None]
-"""What a process does: serve on the socket, and call the callable once it answers."""
+"""What a process does: serve on the socket, and call the callable once it answers and each second after."""
 
 _TIMEOUT_S = 30.0  # for requests under way, after SIGTERM
+_SILENT_S = 30.0  # its event loop is frozen
+_STARTING_S = 300.0  # it never answers
+_LOOK_S = 2.0
 _PAUSE_S = 1.0  # between a death and the next start, so that what cannot live does not spin
 
 log = structlog.get_logger(__name__)
@@ -41,6 +46,12 @@ class _Member:
     process: SpawnProcess
     parent: "Connection[object, None]"
     answers: bool = False
+    heard_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was heard of it for so long that it must be frozen."""
+        return time.monotonic() - self.heard_at > (_SILENT_S if self.answers else _STARTING_S)
 
 
 @dataclass
@@ -79,19 +90,29 @@ class ProcessPool:
         tell.send(None)
 
     def _look(self, told: "Connection[None, None]") -> None:
-        """Wait until something happens: a process answers or ends, or we are to stop."""
-        silent = {member.parent: member for member in self._members if not member.answers}
-        ends = {member.process.sentinel: member for member in self._members}
-        for event in wait([told, *silent, *ends]):
-            if event in silent:
-                with contextlib.suppress(EOFError):
-                    silent[event].parent.recv()
-                    silent[event].answers = True
+        """Wait until something happens: a process is heard of, falls silent or ends, or we are to stop."""
+        members = {member.parent: member for member in self._members}
+        ends = [member.process.sentinel for member in self._members]
+        for event in wait([told, *members, *ends], _LOOK_S):
+            if event in members:
+                with contextlib.suppress(EOFError, OSError):
+                    self._hear(members[event])
         if self._stopping:
             return
+        for member in self._members:
+            if member.is_silent and member.process.exitcode is None:
+                log.error("a process of the API is frozen", pid=member.process.pid)
+                member.process.kill()
+                member.process.join()
         for number, member in enumerate(self._members):
             if member.process.exitcode is not None:
                 self._members[number] = self._replacement(member)
+
+    @staticmethod
+    def _hear(member: _Member) -> None:
+        while member.parent.poll():  # also what it said while this process was itself stopped
+            member.parent.recv()
+            member.answers, member.heard_at = True, time.monotonic()
 
     def _replacement(self, dead: _Member) -> _Member:
         dead.process.join()
@@ -131,7 +152,12 @@ def _serve(
     target: Target, settings: Settings, listener: socket.socket, parent: "Connection[None, object]"
 ) -> None:
     threading.Thread(target=_end_with_parent, args=(parent,), name="api-parent", daemon=True).start()
-    target(settings, listener, lambda: parent.send(None))
+
+    def alive() -> None:
+        with contextlib.suppress(OSError):  # without a parent it is about to end
+            parent.send(None)
+
+    target(settings, listener, alive)
 
 
 def _end_with_parent(parent: "Connection[None, object]") -> None:

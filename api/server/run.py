@@ -41,15 +41,24 @@ _OTHER_FILES = 200  # descriptors for databases, logs, uploads and recordings
 _GRACE_S = 20  # how long a request may go on after SIGTERM
 # How long a thread that parses may keep the interpreter from the event loop: a fifth of Python's own limit.
 _SWITCH_S = 0.001
+_TICKS_A_SECOND = 10  # uvicorn's
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which reports when it answers."""
+    """uvicorn's server, which reports when it answers (`ready`), and each second that it lives (`beat`)."""
 
-    def __init__(self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None], beat: Callable[[], None] | None
+    ) -> None:
         super().__init__(config)
         self._app = app
         self._ready = ready
+        self._beat = beat
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._beat is not None and counter % _TICKS_A_SECOND == 0:
+            self._beat()
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -96,7 +105,7 @@ def _serve(settings: Settings, listener: socket.socket, url: str, announce: Path
 
     try:
         if settings.api_processes > 1:
-            ProcessPool(settings, listener, _answer, settings.api_processes).run(ready)
+            ProcessPool(settings, listener, _answer_and_beat, settings.api_processes).run(ready)
         else:
             _answer(settings, listener, ready)
     finally:
@@ -105,7 +114,17 @@ def _serve(settings: Settings, listener: socket.socket, url: str, announce: Path
             announce.unlink(missing_ok=True)
 
 
-def _answer(settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> None:
+def _answer_and_beat(settings: Settings, listener: socket.socket, alive: Callable[[], None]) -> None:
+    """Answer requests in a process of the pool."""
+    _answer(settings, listener, alive, alive)
+
+
+def _answer(
+    settings: Settings,
+    listener: socket.socket,
+    ready: Callable[[], None],
+    beat: Callable[[], None] | None = None,
+) -> None:
     """Answer requests in this process."""
     configure_logs(settings.log_json)
     sys.setswitchinterval(_SWITCH_S)
@@ -124,7 +143,7 @@ def _answer(settings: Settings, listener: socket.socket, ready: Callable[[], Non
     # uvicorn raises the signal again after its own shutdown; ignored here, so that ours can finish.
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        _Server(app, config, ready).run(sockets=[listener])
+        _Server(app, config, ready, beat).run(sockets=[listener])
     finally:
         stop_traces()
 

@@ -16,16 +16,18 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from pydantic import ValidationError
+from sqlalchemy import Connection
 
 from api.auth.principal import Principal
 from api.middleware.log_context import concerns
 from api.presenters.batches import shown_batch_detail
 from api.problems import Problem
 from api.services import Services
-from api.submission.jobs import canonical_request, refuse_past, resolve_options
+from api.submission.jobs import canonical_request, refuse_past, required, resolve_options
 from api.submission.listing import custom_id_of, listed
 from api.submission.sources import checked_source, source_name
-from spool.domain.jobs import Source
+from spool.domain.fleet.routing import Route
+from spool.domain.jobs import JobState, Source
 from spool.domain.manifest import LINES, BadLine, Report, Seen, in_blocks, manifest_lines
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES, PriorityName
@@ -33,7 +35,6 @@ from spool.errors import InvalidRequest, SourceMissing, SpoolError, first_fault
 from spool.failpoints import failpoint
 from spool.objects import s3_store
 from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
-from spool.settings import Settings
 from spool.store import batches as store
 from spool.store.batch_progress import batch_progress
 from spool.store.jobs import NewJob
@@ -46,14 +47,17 @@ class Intake:
 
     def __init__(
         self,
-        settings: Settings,
+        services: Services,
         caller: Principal,
         request: BatchUploadRequest,
         *,
         manifest: Path | None = None,
         address: str = "",
     ) -> None:
-        self._settings = settings
+        self._settings = services.settings
+        self._fleet = services.fleet
+        self._default_model = services.fleet.default()
+        self._checked: set[str] = set()
         self.caller = caller
         self.project = caller.project_for(request.project)
         self._request = request
@@ -83,9 +87,15 @@ class Intake:
     def options(self, own: dict[str, Any]) -> AskedOptions:
         """The line's options over the batch's over the server's. Raises InvalidRequest and UnknownModel."""
         try:
-            return resolve_options(self._settings, self._defaults, own)
+            options = resolve_options(self._settings, self._default_model, self._defaults, own)
         except ValidationError as error:
             raise InvalidRequest(first_fault(error, "options")) from None
+        model, request = options.model, self._request
+        if model not in self._checked:  # the fleet is asked once for each model of a batch
+            requires = required(self._settings, model, request.requires)
+            self._fleet.check(Route(request.pool, request.worker, requires=requires), model)
+            self._checked.add(model)
+        return options
 
     def _lines(self, report: Report) -> Iterator[tuple[int, "_Line"]]:
         if self._manifest is not None:
@@ -124,8 +134,9 @@ class Intake:
             project=self.project,
             key_id=self.caller.key_id,
             traceparent=self._traceparent,
-            pool=self._request.pool or self._settings.pool,
+            pool=self._request.pool,
             worker=self._request.worker,
+            requires=required(self._settings, options.model, self._request.requires),
             reuse=self._request.reuse,
             batch_line=number,
             custom_id=line.custom_id,
@@ -165,7 +176,14 @@ def detail_of(services: Services, batch_id: str) -> BatchDetail:
         batch = store.get_batch(tx, batch_id)
         progress = batch_progress(tx, batch_id)
         held = holds(tx, services.settings.quotas, [batch.project])
-    return shown_batch_detail(batch, progress, services.settings.currency, held)
+        waiting = _waiting_for(services, tx, batch_id) if progress.counts.get(JobState.QUEUED) else []
+    return shown_batch_detail(batch, progress, services.settings.currency, held, waiting)
+
+
+def _waiting_for(services: Services, tx: Connection, batch_id: str) -> list[str]:
+    """What jobs of the batch wait for that no worker can take now."""
+    state = services.fleet.read()
+    return [each.waiting_for for each in state.unserved if store.waits_in(tx, batch_id, each.queue)]
 
 
 def create_from_address(
@@ -173,12 +191,12 @@ def create_from_address(
 ) -> tuple[BatchDetail, bool]:
     """The batch of the manifest, folder or prefix that `body` names, and whether it is new."""
     if not body.source.lower().endswith(_MANIFESTS):
-        intake = Intake(services.settings, caller, body, address=body.source)
+        intake = Intake(services, caller, body, address=body.source)
         return _run(services, body, intake, body.source, "", idempotency_key)
     with _fetched(services, caller, body.source) as path:
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        intake = Intake(services.settings, caller, body, manifest=path)
+        intake = Intake(services, caller, body, manifest=path)
         return _run(services, body, intake, body.source, digest, idempotency_key)
 
 
@@ -191,7 +209,7 @@ def create_from_manifest(
 ) -> tuple[BatchDetail, bool]:
     """The batch of an uploaded manifest (its path and digest), and whether it is new."""
     path, digest = manifest
-    intake = Intake(services.settings, caller, body, manifest=path)
+    intake = Intake(services, caller, body, manifest=path)
     return _run(services, body, intake, "manifest", digest, idempotency_key)
 
 

@@ -25,12 +25,13 @@ from api.services import Services
 from api.submission.bodies import SUBMISSION, parse_json
 from api.submission.sources import checked_source, source_name
 from api.submission.uploads import Upload
+from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import NOTHING
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES
 from spool.domain.quotas import Hold
-from spool.errors import NotFound, ObjectDamaged, StorageError, UnknownModel
+from spool.errors import NotFound, ObjectDamaged, StorageError
 from spool.failpoints import failpoint
 from spool.ids import new_id
 from spool.objects.integrity import hash_file
@@ -125,8 +126,9 @@ def _new_job(
         phrases=options.phrases,
         name=name,
         project=project,
-        pool=body.pool or services.settings.pool,
+        pool=body.pool,
         worker=body.worker,
+        requires=required(services.settings, options.model, body.requires),
         tags=body.tags,
         reuse=body.reuse,
         idempotency_key=idempotency_key,
@@ -138,6 +140,12 @@ def _new_job(
     )
 
 
+def required(settings: Settings, model: str, asked: Requirement | None) -> Requirement:
+    """What a job of this model requires of its machine, where it `asked` for this."""
+    usual = settings.model_requires.get(model, ANY_MACHINE)
+    return usual if asked is None else asked.over(usual)
+
+
 def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
     with services.database.begin() as tx:
         job, created = store.create_job(tx, new)
@@ -147,13 +155,15 @@ def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
         cost = NOTHING if created else job_cost(tx, job.id)
         held = holds_of(services, tx, job)
     failpoint("create.committed")
-    return shown_detail(job, cost, services.settings.currency, held), created
+    waiting = services.fleet.waiting_for([job]).get(job.id)
+    return shown_detail(job, cost, services.settings.currency, held, waiting), created
 
 
 def detail_of(services: Services, tx: Connection, job: Job) -> JobDetail:
     """The job as the API shows it, with its cost so far and why it is held."""
     sums, held = job_cost(tx, job.id), holds_of(services, tx, job)
-    return shown_detail(job, sums, services.settings.currency, held)
+    waiting = services.fleet.waiting_for([job]).get(job.id)
+    return shown_detail(job, sums, services.settings.currency, held, waiting)
 
 
 def holds_of(services: Services, tx: Connection, job: Job) -> dict[str, Hold]:
@@ -162,10 +172,14 @@ def holds_of(services: Services, tx: Connection, job: Job) -> dict[str, Hold]:
 
 
 def _options(services: Services, body: UploadRequest) -> AskedOptions:
+    """The options of a request whose model some worker has. Raises `Problem`, UnknownModel and Conflict."""
     try:
-        return resolve_options(services.settings, body.options)
+        options = resolve_options(services.settings, services.fleet.default(), body.options)
     except ValidationError as error:
         raise refused_fields(error.errors(include_url=False, include_input=False), "options") from None
+    requires = required(services.settings, options.model, body.requires)
+    services.fleet.check(Route(body.pool, body.worker, requires=requires), options.model)
+    return options
 
 
 def canonical_request(request: UploadRequest | BatchUploadRequest, project: str) -> dict[str, Any]:
@@ -179,21 +193,16 @@ def refuse_past(deadline: datetime | None) -> None:
         raise refused_fields([{"loc": ("deadline",), "msg": "is in the past"}])
 
 
-def resolve_options(settings: Settings, *layers: Mapping[str, Any]) -> AskedOptions:
-    """The options of all layers, later ones over earlier ones, over the server's defaults.
+def resolve_options(settings: Settings, default_model: str, *layers: Mapping[str, Any]) -> AskedOptions:
+    """The options of all layers, later ones over earlier ones, over the default model.
 
-    Raises pydantic's ValidationError, and UnknownModel.
+    Raises pydantic's ValidationError.
     """
     merged: dict[str, Any] = {
-        "model": settings.default_model,
+        "model": default_model,
         "speech_detector": settings.speech_detector,
     }
     for layer in layers:
         merged |= layer
     known = {"language_models": sorted(settings.language_models)}
-    options = AskedOptions.model_validate(merged, context=known)
-    if options.model not in settings.models:
-        raise UnknownModel(
-            f"There is no model {options.model!r}. Available models: {', '.join(sorted(settings.models))}."
-        )
-    return options
+    return AskedOptions.model_validate(merged, context=known)

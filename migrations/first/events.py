@@ -18,6 +18,7 @@ def create() -> None:
     _webhooks()
     _source_hashes()
     _webhook_deliveries()
+    _speaker_turns()
 
 
 def _api_keys() -> None:
@@ -195,4 +196,21 @@ def _webhook_deliveries() -> None:
         "ix_webhook_deliveries_webhook_id_created_at_id",
         "webhook_deliveries",
         ["webhook_id", "created_at", "id"],
+    )
+
+
+def _speaker_turns() -> None:
+    op.create_table(
+        "speaker_turns",
+        sa.Column("job_id", sa.String(length=40), nullable=False),
+        sa.Column("channel", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("attempt", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("fingerprint", sa.String(length=64), nullable=False),
+        sa.Column("turns", sa.JSON(), nullable=False),
+        sa.Column("engine_ns", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["job_id"], ["jobs.id"], name=op.f("fk_speaker_turns_job_id_jobs"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("job_id", "channel", "attempt", name=op.f("pk_speaker_turns")),
     )

@@ -13,6 +13,7 @@ def create() -> None:
     _locks()
     _phrase_lists()
     _quota_use()
+    _system_settings()
     _turns()
     _workers()
     _chunk_sums()
@@ -75,7 +76,8 @@ def _jobs() -> None:
         sa.Column("source_size", sa.BigInteger()),
         sa.Column("source_etag", sa.Text()),
         sa.Column("options", sa.JSON(), nullable=False),
-        sa.Column("pool", sa.String(length=200), nullable=False),
+        sa.Column("queue", sa.String(length=1000), nullable=False),
+        sa.Column("pool", sa.String(length=200)),
         sa.Column("worker", sa.String(length=200)),
         sa.Column("attempt", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("crashes", sa.Integer(), server_default=sa.text("0"), nullable=False),
@@ -116,6 +118,7 @@ def _jobs() -> None:
         sa.Column("forecast_seconds", sa.Double()),
         sa.Column("traceparent", sa.String(length=55)),
         sa.Column("phrases_sha256", sa.String(length=64)),
+        sa.Column("speakers", sa.JSON(none_as_null=True)),
         sa.Column("source_deleted_at", UtcDateTime()),
         sa.Column("transcript_deleted_at", UtcDateTime()),
         sa.CheckConstraint(
@@ -185,7 +188,7 @@ def _jobs_indexes() -> None:
     op.create_index(
         "ix_jobs_next",
         "jobs",
-        ["pool", "worker", "project", "priority", "deadline_rank", "queue_position", "id"],
+        ["queue", "project", "priority", "deadline_rank", "queue_position", "id"],
         **partial("state = 'queued'"),
     )
     op.create_index(
@@ -198,7 +201,7 @@ def _jobs_indexes() -> None:
         "ix_jobs_phrases_sha256", "jobs", ["phrases_sha256"], **partial("phrases_sha256 IS NOT NULL")
     )
     op.create_index("ix_jobs_project_created_at_id", "jobs", ["project", "created_at", "id"])
-    op.create_index("ix_jobs_queued", "jobs", ["pool", "worker", "hinted_at"], **partial("state = 'queued'"))
+    op.create_index("ix_jobs_queued", "jobs", ["queue", "hinted_at"], **partial("state = 'queued'"))
     op.create_index(
         "ix_jobs_refused", "jobs", ["pool"], **partial("state = 'queued' AND refusals IS NOT NULL")
     )
@@ -236,6 +239,16 @@ def _quota_use() -> None:
         sa.Column("before_nanos", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("project", name=op.f("pk_quota_use")),
+    )
+
+
+def _system_settings() -> None:
+    op.create_table(
+        "system_settings",
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("value", sa.JSON(), nullable=False),
+        sa.Column("updated_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_system_settings")),
     )
 
 
@@ -280,6 +293,8 @@ def _workers() -> None:
         sa.Column("memory_bytes", sa.BigInteger()),
         sa.Column("pinned_models", sa.JSON(none_as_null=True)),
         sa.Column("loaded_models", sa.JSON(none_as_null=True)),
+        sa.Column("backend", sa.String(length=16)),
+        sa.Column("model_facts", sa.JSON(none_as_null=True)),
         sa.Column("quality", sa.JSON(none_as_null=True)),
         sa.CheckConstraint(
             "state IN ('starting', 'ready', 'draining', 'resting', 'unwell', 'stopped')",
@@ -415,7 +430,7 @@ def _outbox() -> None:
             "id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False
         ),
         sa.Column("job_id", sa.String(length=40), nullable=False),
-        sa.Column("queue", sa.String(length=200), nullable=False),
+        sa.Column("queue", sa.String(length=1000), nullable=False),
         sa.Column("due_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
             ["job_id"], ["jobs.id"], name=op.f("fk_outbox_job_id_jobs"), ondelete="CASCADE"

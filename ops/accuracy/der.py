@@ -41,7 +41,7 @@ def diarization_error(
     true, guess = _grid(reference, length, step)[scored], _grid(hypothesis, length, step)[scored]
     spoken, given = true.sum(1), guess.sum(1)
     total = max(int(spoken.sum()), 1)
-    right = _best_match(true.astype(np.float64).T @ guess)
+    right = best_match(true.astype(np.float64).T @ guess)
     return DiarizationError(
         miss=float(np.maximum(spoken - given, 0).sum()) / total,
         false_alarm=float(np.maximum(given - spoken, 0).sum()) / total,
@@ -58,7 +58,7 @@ def _grid(segments: Sequence[Segment], length: int, step: float) -> NDArray[np.b
     return grid
 
 
-def _best_match(gains: NDArray[np.float64]) -> float:
+def best_match(gains: NDArray[np.float64]) -> float:
     """The largest sum of `gains` `[A, B]` with at most one from each row and column."""
     if gains.shape[0] < gains.shape[1]:
         gains = gains.T

@@ -100,7 +100,7 @@ def mix(
             clip *= min(gains[name] / _loudness(clip), 0.95 / np.abs(clip).max())
             first = int(at * RATE)
             samples[first : first + len(clip)] += clip
-            reference += [(first / RATE + start, first / RATE + end, name) for start, end in _activity(clip)]
+            reference += [(first / RATE + start, first / RATE + end, name) for start, end in activity(clip)]
             at = (first + len(clip)) / RATE + chance.uniform(0.1, 0.5)
         last = name
         at += chance.uniform(0.1, 1.2) if chance.random() > plan.overlap else -chance.uniform(0.6, 1.8)
@@ -148,7 +148,7 @@ def _loudness(clip: Floats) -> float:
     return float(np.sqrt((clip[np.abs(clip) > np.abs(clip).max() * 0.05] ** 2).mean()))
 
 
-def _activity(clip: Floats, gap: float = 0.3) -> list[tuple[float, float]]:
+def activity(clip: Floats, gap: float = 0.3) -> list[tuple[float, float]]:
     """Where somebody speaks in a clean clip, seconds."""
     levels = _levels(clip, 5)
     spans: list[list[float]] = []

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.testbed.fake_models import FakeRecognizer
+from worker.diarization.registry import is_diarization
+from worker.engine.diarization import StepRecognizer
 from worker.engine.protocol import Recognition, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 
@@ -59,7 +61,9 @@ class CountingRecognizer:
         return self._inner.recognize(utterances, *asked)
 
 
-def load(model: str) -> CountingRecognizer:
+def load(model: str) -> Recognizer:
+    if is_diarization(model):  # decodes no word
+        return StepRecognizer(model)
     if not Path(model).is_dir():
         return CountingRecognizer(FakeRecognizer(model))
     from worker.engine.recognizer import load_recognizer

@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 from spool.domain.transcript import Word
 from spool.errors import EngineError, InvalidRequest, ModelUnreadable
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
-from worker.engine.protocol import Failure, Recognition
+from worker.diarization.registry import is_diarization
+from worker.engine.diarization import StepRecognizer
+from worker.engine.protocol import Failure, Recognition, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 
 LOADER = "ops.testbed.fake_models:load"
@@ -141,5 +143,5 @@ def _recognition(samples: NDArray[np.float32], accent: str = "") -> Recognition 
     return Recognition((best,), tuple(words), len(samples) // 1280)
 
 
-def load(model: str) -> FakeRecognizer:
-    return FakeRecognizer(model)
+def load(model: str) -> Recognizer:
+    return StepRecognizer(model) if is_diarization(model) else FakeRecognizer(model)

@@ -23,7 +23,7 @@ LEASE = 60.0
 def new_job(**fields) -> NewJob:  # noqa: ANN003
     fields_of_job = {
         "source": Source("file", "file:///archive/a.wav"),
-        "options": JobOptions(),
+        "options": JobOptions(model="demo-tdt"),
         "name": "a.wav",
     }
     return NewJob(**(fields_of_job | fields))

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from api.app import create_app
 from api.services import Services
 from spool.broker.celery_app import queue_depth
-from spool.domain.jobs import queue_name
+from spool.domain.fleet.routing import Route
 from spool.domain.transcript import AudioFacts, Coverage, Lattice, ModelFacts, Segment, Transcript, Word
 from spool.formats import render
 from spool.ids import new_id
@@ -38,8 +38,8 @@ class Live:
         return self.services.settings
 
     def waiting(self) -> int:
-        """Messages in the default queue."""
-        return queue_depth(self.services.queue, queue_name(self.settings.pool))
+        """Messages in the queue of the default model."""
+        return queue_depth(self.services.queue, Route(None, model=self.settings.default_model).queue)
 
     def work(self) -> "FakeWorker":
         return FakeWorker(self.services)
@@ -68,7 +68,7 @@ class FakeWorker:
 
     def claim(self, job_id: str) -> Claim:
         with self.services.database.begin() as tx:
-            claim = claim_job(tx, job_id, self.info.id, 60)
+            claim = claim_job(tx, job_id, self.info.id, 60, pool=self.info.pool)
         assert claim is not None
         return claim
 
@@ -105,7 +105,7 @@ class FakeWorker:
             audio_samples=round(audio_seconds * 16_000),
             price_per_hour_micros=self.info.price_per_hour_micros,
             model=claim.job.options.model,
-            pool=claim.job.pool,
+            pool=self.info.pool,
             project=claim.job.project,
         )
         charge(tx, claim.job.id, claim.attempt, bill)

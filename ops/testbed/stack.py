@@ -24,7 +24,7 @@ from spool.audit.rules import Grace
 from spool.audit.runner import AuditReport, audit
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.domain.jobs import JobState, Source
-from spool.domain.options import JobOptions
+from spool.domain.options import Diarization, JobOptions
 from spool.failpoints import FIRED, VARIABLE
 from spool.ids import new_id
 from spool.objects import object_store
@@ -207,12 +207,12 @@ class Stack(Fleet):
         for process in running:
             assert process.wait(PATIENCE) == 0, "an API stops with 0"
 
-    def submit_stored(self, path: Path, model: str = "plain") -> str:
+    def submit_stored(self, path: Path, model: str = "plain", diarization: Diarization | None = None) -> str:
         """A job whose recording is an upload in the object store, as the API would have left it."""
         job_id = new_id("job")
         stored = self.objects.put_file(f"jobs/{job_id}/source", path)
         source = Source("upload", stored.key, stored.size, stored.etag)
-        options = JobOptions(model=model)
+        options = JobOptions(model=model, diarization=diarization)
         with self.db.begin() as tx:
             return create_job(tx, NewJob(source, options, path.name, id=job_id))[0].id
 

@@ -48,7 +48,7 @@ def celery_app(settings: Settings) -> Celery:
         task_create_missing_queues=True,
         # Whoever reaches the broker could end every worker by Celery's remote control.
         worker_enable_remote_control=settings.celery_remote_control,
-        worker_send_task_events=settings.celery_remote_control,
+        worker_send_task_events=settings.celery_events or settings.celery_remote_control,
         worker_hijack_root_logger=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         enable_utc=True,

@@ -1,8 +1,9 @@
 """The models that Spool can fetch by name, and the store that they are fetched into."""
 
 from spool.catalogue.entries import Catalogue, Entry, load_catalogue, read_catalogue
+from spool.catalogue.packages import hash_of
 from spool.catalogue.records import Installed, Progress, Verification
-from spool.catalogue.store import ModelStore, fetch_model, installed_path, open_store
+from spool.catalogue.store import ModelStore, fetch_model, installed_path, loadable_models, open_store
 from spool.errors import ChecksumMismatch, ModelUnavailable
 
 __all__ = [
@@ -15,8 +16,10 @@ __all__ = [
     "Progress",
     "Verification",
     "fetch_model",
+    "hash_of",
     "installed_path",
     "load_catalogue",
+    "loadable_models",
     "open_store",
     "read_catalogue",
 ]

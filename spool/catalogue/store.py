@@ -255,6 +255,13 @@ def fetch_model(model: str, settings: Settings, progress: Report = _ignore) -> s
     return str(open_store(settings).get(model, progress))
 
 
+def loadable_models(settings: Settings) -> dict[str, str]:
+    """The models that a worker with these settings takes jobs of: its own, and where it fetches models every
+    one of the catalogue."""
+    named = {entry.name: entry.name for entry in load_catalogue().models} if settings.fetch_models else {}
+    return named | settings.models
+
+
 def installed_path(model: str) -> Path:
     """Where the files of `model` are, as far as they are on this machine; of the catalogue's they may not
     be."""

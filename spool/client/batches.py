@@ -26,6 +26,7 @@ def submit_batch(
     reuse: bool | None = None,
     pool: str | None = None,
     worker: str | None = None,
+    requires: Mapping[str, Any] | None = None,
     priority: PriorityName | None = None,
     deadline: datetime | str | None = None,
     idempotency_key: str | None = None,
@@ -50,6 +51,7 @@ def submit_batch(
         "reuse": reuse,
     }
     request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
+    request |= {"requires": dict(requires)} if requires else {}
     request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
     ask = _submission(source, request, idempotency_key or new_key(), sent)
     return (yield from read(ask, BatchDetail))

@@ -17,7 +17,7 @@ from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript
 from spool.formats import Format
 from spool.schemas.batches import BatchDetail
-from spool.schemas.jobs import JobDetail, JobOut, JobPage
+from spool.schemas.jobs import JobDetail, JobOut, JobPage, SpeakersOut
 
 POLL_FIRST_S, POLL_LONGEST_S, POLL_GROWTH = 0.3, 5.0, 1.25
 LONGEST_PAGE = 200
@@ -32,6 +32,7 @@ def submit(
     options: Mapping[str, Any] | None = None,
     pool: str | None = None,
     worker: str | None = None,
+    requires: Mapping[str, Any] | None = None,
     tags: Mapping[str, str] | None = None,
     reuse: bool | None = None,
     priority: PriorityName | None = None,
@@ -50,6 +51,7 @@ def submit(
     """
     values = {"name": name, "project": project, "pool": pool, "worker": worker, "reuse": reuse}
     request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
+    request |= {"requires": dict(requires)} if requires else {}
     request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
     key = idempotency_key or new_key()
     if isinstance(source, str) and "://" in source:
@@ -150,6 +152,29 @@ def retry(job_id: str, *, idempotency_key: str | None = None) -> Flow[JobDetail]
     """Queue a failed or cancelled job again; chunks that were decoded are kept."""
     ask = Ask("POST", f"/v1/jobs/{job_id}/retry", key=idempotency_key or new_key())
     return (yield from read(ask, JobDetail))
+
+
+def diarize(
+    job_id: str,
+    *,
+    speakers: int | Mapping[str, int] | None = None,
+    within_channels: bool = False,
+    idempotency_key: str | None = None,
+) -> Flow[JobDetail]:
+    """Find out who speaks in a job that is done; no word is transcribed again. Wait for the job as usual.
+
+    `speakers`: how many there are, or `{"min": 2, "max": 4}`. Raises Conflict while the job is not done.
+    """
+    asked = {"speakers": speakers if isinstance(speakers, int) or speakers is None else dict(speakers)}
+    body = asked | {"within_channels": within_channels}
+    ask = Ask("POST", f"/v1/jobs/{job_id}/diarize", json=body, key=idempotency_key or new_key())
+    return (yield from read(ask, JobDetail))
+
+
+def name_speakers(job_id: str, names: Mapping[str, str | None]) -> Flow[SpeakersOut]:
+    """Name the speakers of a job's transcript by label; None removes a name. Others keep theirs."""
+    ask = Ask("PATCH", f"/v1/jobs/{job_id}/speakers", json={"names": dict(names)}, key=new_key())
+    return (yield from read(ask, SpeakersOut))
 
 
 def delete_content(job_id: str, what: Literal["all", "source", "transcript"] = "all") -> Flow[JobDetail]:

@@ -4,7 +4,7 @@ from datetime import date
 
 from spool.client.exchange import Ask, Flow, read
 from spool.schemas.costs import CostReportOut, GroupBy
-from spool.schemas.fleet import ModelList, ModelOut, Readiness, WorkerList, WorkerOut
+from spool.schemas.fleet import DefaultModel, ModelList, ModelOut, Readiness, WorkerList, WorkerOut
 
 
 def costs(
@@ -35,6 +35,11 @@ def workers() -> Flow[list[WorkerOut]]:
 def models() -> Flow[list[ModelOut]]:
     """The models that jobs may name."""
     return (yield from read(Ask("GET", "/v1/models"), ModelList)).items
+
+
+def set_default_model(name: str) -> Flow[DefaultModel]:
+    """Let jobs that name no model have this one from now on; for a key of the scope `admin`."""
+    return (yield from read(Ask("PUT", "/v1/models/default", json={"name": name}), DefaultModel))
 
 
 def readiness() -> Flow[Readiness]:

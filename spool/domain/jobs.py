@@ -6,8 +6,9 @@ Pure. `spool.store` refuses in SQL whatever `MOVES` does not list; options are i
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypedDict
 
+from spool.domain.fleet.routing import Route
 from spool.domain.options import JobOptions
 from spool.domain.priority import NEVER, NORMAL
 
@@ -40,13 +41,14 @@ MOVES: frozenset[tuple[JobState, JobState]] = frozenset(
         (JobState.RUNNING, JobState.CANCELLED),
         (JobState.FAILED, JobState.QUEUED),  # a person retries
         (JobState.CANCELLED, JobState.QUEUED),
+        (JobState.DONE, JobState.QUEUED),  # a person asks who speaks; the transcript stays meanwhile
     }
 )
 
 
 def queue_name(pool: str, worker: str | None = None) -> str:
-    """The queue of a pool (`spool.cpu`), or of one worker of it by name (`spool.cpu.at.mini-3`)."""
-    return f"spool.{pool}.at.{worker}" if worker else f"spool.{pool}"
+    """The queue of a pool (`spool.cpu`), or of one worker of it by name (`spool.cpu;at:mini-3`)."""
+    return Route(pool, worker).queue
 
 
 SourceKind = Literal["upload", "file", "s3", "https"]
@@ -62,6 +64,15 @@ class Source:
     etag: str | None = None
 
 
+class JobSpeaker(TypedDict):
+    """One speaker of a job's transcript, as its row keeps them."""
+
+    label: str
+    name: str | None
+    talk_seconds: float
+    words: int
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One recording to be transcribed, as its row was read."""
@@ -72,7 +83,8 @@ class Job:
     name: str
     source: Source
     options: JobOptions
-    pool: str
+    pool: str | None
+    """The pool that was asked for, else that of the worker which ran it last."""
     worker: str | None
     """Name of the worker it is pinned to."""
     attempt: int
@@ -134,6 +146,15 @@ class Job:
     """When its uploaded recording was deleted."""
     transcript_deleted_at: datetime | None = None
     """When its transcript was deleted, with every chunk and phrase."""
+    queue: str = ""
+    """The name of its route (`spool.domain.fleet.routing`)."""
+    speakers: list[JobSpeaker] | None = None
+    """Who speaks in its transcript, with the names that a person gave them; None where nobody asked."""
+
+    @property
+    def speaker_names(self) -> dict[str, str]:
+        """The names by label."""
+        return {each["label"]: each["name"] for each in self.speakers or () if each["name"]}
 
     @property
     def ids(self) -> dict[str, str]:

@@ -97,14 +97,80 @@ class KeptBoost(BaseModel):
     weight: float
 
 
+MOST_SPEAKERS = 99
+
+SpeakerNumber = Annotated[int, Field(ge=1, le=MOST_SPEAKERS, strict=True)]
+
+
+class SpeakerRange(BaseModel):
+    """The least and the most speakers there may be."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min: SpeakerNumber = 1
+    max: SpeakerNumber = MOST_SPEAKERS
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "SpeakerRange":
+        if self.min > self.max:
+            raise ValueError(f"min is {self.min} and max is {self.max}; min must not be above max")
+        return self
+
+
+class Diarization(BaseModel):
+    """That the speakers be told apart, and what is known of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: Annotated[
+        Literal["default"], Field(description="The diarization model; `default` comes with Spool.")
+    ] = "default"
+    speakers: Annotated[
+        SpeakerNumber | SpeakerRange | None,
+        Field(
+            description="How many speakers there are, or `{min, max}`; null where that is not known. Knowing "
+            "it helps more than anything else."
+        ),
+    ] = None
+    within_channels: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="With `channels: separate`, tell speakers apart within each channel; by default each "
+            "channel is one speaker.",
+        ),
+    ] = False
+
+    @property
+    def least(self) -> int:
+        """The least speakers there may be."""
+        return self._bounds[0]
+
+    @property
+    def most(self) -> int:
+        """The most speakers there may be."""
+        return self._bounds[1]
+
+    @property
+    def _bounds(self) -> tuple[int, int]:
+        if isinstance(self.speakers, SpeakerRange):
+            return self.speakers.min, self.speakers.max
+        return self.speakers or 1, self.speakers or MOST_SPEAKERS
+
+
 class _Options(BaseModel):
     """The options of the search, except boosted phrases."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Annotated[
-        str, Field(min_length=1, max_length=200, description="A model name from the settings.")
-    ] = "demo-tdt"
+        str,
+        Field(
+            min_length=1,
+            max_length=200,
+            description="A model that a worker has. Left out: the default model (`spool models default`).",
+        ),
+    ]
     decoder: Annotated[Decoder, Field(description="Search over the model's output.")] = "greedy"
     beam: Annotated[
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
@@ -246,12 +312,21 @@ class _Options(BaseModel):
             "by their mean score (Whisper) or their score (Canary).",
         ),
     ] = None
+    diarization: Annotated[
+        Diarization | None,
+        Field(description="Tell speakers apart: `{}`, `{speakers: 2}`, `{speakers: {min: 2, max: 4}}`."),
+    ] = None
 
 
 class JobOptions(_Options):
     """The submitter's choices; with the audio and the model they alone decide the transcript (law 7)."""
 
     boost: Annotated[KeptBoost | None, Field(description="Phrases that are boosted.")] = None
+
+    @property
+    def of_words(self) -> "JobOptions":
+        """The options that decide the words, without those that only decide who said them."""
+        return self if self.diarization is None else self.model_copy(update={"diarization": None})
 
     def document(self) -> dict[str, JsonValue]:
         """The options as JSON, without those that have their default."""

@@ -6,6 +6,7 @@ every arc leads to a higher one, state 0 is the start, and weights are natural l
 `acoustic` and `lm` along a path and of its end is the path's score.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -76,6 +77,8 @@ SCHEMA: Literal["spool.transcript/1"] = "spool.transcript/1"
 
 Seconds = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+SpeakerLabel = Annotated[str, Field(pattern=r"^speaker_[0-9]{1,4}$")]
+"""`speaker_0` speaks first, `speaker_1` second, and so on. It stays the same whatever a person names them."""
 
 
 class _Record(BaseModel):
@@ -92,7 +95,8 @@ class Alternative(_Record):
 class Word(_Record):
     """One word. `confidence` is 0 to 1: of a beam how probable the word is, of greedy the lowest probability
     among its tokens. `alternatives`, where asked for, are what else was heard over its time, most probable
-    first. `doubtful`: the speech detector heard nobody over its time."""
+    first. `doubtful`: the speech detector heard nobody over its time. `speaker` is a label of
+    `Transcript.speakers`; `overlap` says that another speaker speaks over it."""
 
     text: str
     start: Seconds
@@ -101,6 +105,8 @@ class Word(_Record):
     channel: int = 0
     alternatives: Annotated[tuple[Alternative, ...], Field(exclude_if=lambda value: not value)] = ()
     doubtful: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    speaker: Annotated[SpeakerLabel | None, Field(exclude_if=lambda value: value is None)] = None
+    overlap: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
 
 
 class NbestText(_Record):
@@ -129,6 +135,27 @@ class Segment(_Record):
     channel: int
     first_word: int
     last_word: int
+    speaker: Annotated[SpeakerLabel | None, Field(exclude_if=lambda value: value is None)] = None
+
+
+class Turn(_Record):
+    """One speaker from `start` to `end`; turns of two speakers may overlap."""
+
+    start: Seconds
+    end: Seconds
+    speaker: SpeakerLabel
+    channel: int = 0
+
+
+class Speaker(_Record):
+    """One speaker. `name` is what a person calls them. `talk_seconds` is the length of their turns, `words`
+    how many words are theirs; `channel` is set where a channel was kept apart."""
+
+    label: SpeakerLabel
+    name: str | None = None
+    talk_seconds: Seconds
+    words: int
+    channel: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
 
 
 class DroppedSegment(_Record):
@@ -211,3 +238,18 @@ class Transcript(_Record):
     speech: Annotated[tuple[SpeechSpan, ...], Field(exclude_if=lambda value: not value)] = ()
     """Where somebody speaks, by channel and time; the spans of a channel cover it without a gap."""
     dropped: Annotated[tuple[DroppedSegment, ...], Field(exclude_if=lambda value: not value)] = ()
+    speakers: Annotated[tuple[Speaker, ...], Field(exclude_if=lambda value: not value)] = ()
+    """In the order in which they first speak; empty where nobody asked for them, and where nobody speaks."""
+    turns: Annotated[tuple[Turn, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Who speaks when, by start."""
+    diarization: Annotated[ModelFacts | None, Field(exclude_if=lambda value: value is None)] = None
+    """What told the speakers apart; absent where nobody asked for them."""
+
+    def named(self, names: Mapping[str, str]) -> "Transcript":
+        """The same with the speakers' names, by label."""
+        if not any(speaker.label in names for speaker in self.speakers):
+            return self
+        speakers = tuple(
+            speaker.model_copy(update={"name": names.get(speaker.label)}) for speaker in self.speakers
+        )
+        return self.model_copy(update={"speakers": speakers})

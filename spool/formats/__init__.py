@@ -11,10 +11,10 @@ from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats.lattices import kaldi, lattice
 from spool.formats.subtitles import srt, ttml, vtt
-from spool.formats.tables import ctm, tsv
+from spool.formats.tables import ctm, rttm, tsv
 from spool.formats.text import paragraphs, txt
 
-Format = Literal["json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml", "lattice", "kaldi"]
+Format = Literal["json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml", "rttm", "lattice", "kaldi"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 STORED: tuple[Format, ...] = ("json", "txt", "srt", "vtt")
 CONTENT_TYPES: dict[Format, str] = {
@@ -26,6 +26,7 @@ CONTENT_TYPES: dict[Format, str] = {
     "tsv": "text/tab-separated-values; charset=utf-8",
     "ctm": "text/plain; charset=utf-8",
     "ttml": "application/ttml+xml; charset=utf-8",
+    "rttm": "text/plain; charset=utf-8",
     "lattice": "application/json",
     "kaldi": "text/plain; charset=utf-8",
 }
@@ -33,7 +34,7 @@ CONTENT_TYPES: dict[Format, str] = {
 
 def render(transcript: Transcript, format: str) -> str:  # noqa: A002 - the name users know it by
     """`transcript` in one of `FORMATS`; raises `InvalidRequest` for any other name, and `NotFound` for a
-    lattice that nobody asked for."""
+    lattice or speakers that nobody asked for."""
     renderers: dict[str, Callable[[Transcript], str]] = {
         "json": _json,
         "txt": txt,
@@ -43,6 +44,7 @@ def render(transcript: Transcript, format: str) -> str:  # noqa: A002 - the name
         "tsv": tsv,
         "ctm": ctm,
         "ttml": ttml,
+        "rttm": rttm,
         "lattice": lattice,
         "kaldi": kaldi,
     }

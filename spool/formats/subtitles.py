@@ -1,8 +1,9 @@
 """Subtitles: SRT, WebVTT and TTML.
 
-A cue belongs to one segment and one channel, has at most two lines of 42 characters, and lasts from 1 s
-(where the next cue leaves room) to 7 s. Cues of one channel never overlap. When two channels speak at once
-their cues share the time, as the speakers did; each names its channel.
+A cue belongs to one segment and so to one channel and one speaker, has at most two lines of 42 characters,
+and lasts from 1 s (where the next cue leaves room) to 7 s. Cues of one channel never overlap. When two
+channels speak at once their cues share the time, as the speakers did. Each names its speaker, or its channel
+where no speakers were told apart.
 """
 
 import re
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from spool.domain.transcript import Segment, Transcript, Word
-from spool.formats.text import has_channels, label
+from spool.formats.text import prefix, speaker_name, voices_of
 
 LINE_CHARACTERS = 42
 _MIN_MS, _MAX_MS, _FLASH_MS = 1000, 7000, 100
@@ -29,41 +30,40 @@ class Cue:
     end: int
     lines: tuple[str, ...]
     channel: int
+    voice: str = ""
+    """Who says it; empty where there is nothing to tell apart."""
+    speaker: str | None = None
+    """The speaker's label."""
 
 
 def srt(transcript: Transcript) -> str:
     """SubRip."""
-    many = has_channels(transcript)
     blocks = []
     for number, cue in enumerate(cues_of(transcript), 1):
-        text = label(cue.channel, many) + "\n".join(cue.lines).replace("-->", "→")
+        text = (prefix(cue.voice) + "\n".join(cue.lines)).replace("-->", "→")
         blocks.append(f"{number}\n{_stamp(cue.start, ',')} --> {_stamp(cue.end, ',')}\n{text}\n")
     return "\n".join(blocks)
 
 
 def vtt(transcript: Transcript) -> str:
-    """WebVTT (W3C), a voice a channel."""
-    many = has_channels(transcript)
+    """WebVTT (W3C), a voice for each speaker, or for each channel."""
     blocks = ["WEBVTT\n"]
     for cue in cues_of(transcript):
-        text = "\n".join(
-            line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for line in cue.lines
-        )
-        voice = f"<v Channel {cue.channel + 1}>" if many else ""
+        text = "\n".join(map(_vtt, cue.lines))
+        voice = f"<v {_vtt(cue.voice)}>" if cue.voice else ""
         blocks.append(f"{_stamp(cue.start, '.')} --> {_stamp(cue.end, '.')}\n{voice}{text}\n")
     return "\n".join(blocks)
 
 
 def ttml(transcript: Transcript) -> str:
     """TTML2 (W3C), within what IMSC 1.1's text profile allows: media times, one region, plain paragraphs."""
-    many = has_channels(transcript)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<tt xmlns="http://www.w3.org/ns/ttml" xmlns:tts="http://www.w3.org/ns/ttml#styling"'
         ' xmlns:ttm="http://www.w3.org/ns/ttml#metadata" xmlns:ttp="http://www.w3.org/ns/ttml#parameter"'
         ' ttp:timeBase="media" xml:lang="">',
         "  <head>",
-        f"    <metadata><ttm:title>{_xml(transcript.audio.name)}</ttm:title></metadata>",
+        f"    <metadata><ttm:title>{_xml(transcript.audio.name)}</ttm:title>{_agents(transcript)}</metadata>",
         "    <layout>",
         '      <region xml:id="bottom" tts:origin="10% 80%" tts:extent="80% 15%" tts:displayAlign="after"'
         ' tts:textAlign="center"/>',
@@ -73,22 +73,28 @@ def ttml(transcript: Transcript) -> str:
     ]
     for cue in cues_of(transcript):
         times = f"begin={quoteattr(_stamp(cue.start, '.'))} end={quoteattr(_stamp(cue.end, '.'))}"
-        text = _xml(label(cue.channel, many)) + "<br/>".join(map(_xml, cue.lines))
-        lines.append(f"    <p {times}>{text}</p>")
+        agent = f" ttm:agent={quoteattr(cue.speaker)}" if cue.speaker else ""
+        text = _xml(prefix(cue.voice)) + "<br/>".join(map(_xml, cue.lines))
+        lines.append(f"    <p {times}{agent}>{text}</p>")
     return "\n".join([*lines, "  </div></body>", "</tt>", ""])
 
 
 def cues_of(transcript: Transcript) -> list[Cue]:
     """The subtitles of `transcript`, by start."""
-    many = has_channels(transcript)
-    # The label that names the channel must fit on the line as well.
-    width = LINE_CHARACTERS - (len("<v Channel 10>") if many else 0)
+    voice_of = voices_of(transcript)
+    # The name must fit on the line as well.
+    longest = max((len(voice_of(segment)) for segment in transcript.segments), default=0)
+    width = max(LINE_CHARACTERS - (longest + len("<v >") if longest else 0), LINE_CHARACTERS // 2)
     by_channel: dict[int, list[Cue]] = {}
     for segment in transcript.segments:
         words = transcript.words[segment.first_word : segment.last_word + 1]
-        by_channel.setdefault(segment.channel, []).extend(_segment_cues(segment, words, width))
-    cues = [cue for channel in sorted(by_channel) for cue in _timed(by_channel[channel])]
-    return sorted(cues, key=lambda cue: (cue.start, cue.channel))
+        cues = (
+            replace(cue, voice=voice_of(segment), speaker=segment.speaker)
+            for cue in _segment_cues(segment, words, width)
+        )
+        by_channel.setdefault(segment.channel, []).extend(cues)
+    timed = [cue for channel in sorted(by_channel) for cue in _timed(by_channel[channel])]
+    return sorted(timed, key=lambda cue: (cue.start, cue.channel))
 
 
 def _segment_cues(segment: Segment, words: Sequence[Word], width: int) -> Iterator[Cue]:
@@ -157,6 +163,18 @@ def _timed(cues: Sequence[Cue]) -> Iterator[Cue]:
             end = min(end, max(cues[index + 1].start, start + _FLASH_MS))
         free = end
         yield replace(cue, start=start, end=end)
+
+
+def _vtt(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _agents(transcript: Transcript) -> str:
+    return "".join(
+        f'<ttm:agent xml:id={quoteattr(each.label)} type="person"><ttm:name type="full">'
+        f"{_xml(speaker_name(each))}</ttm:name></ttm:agent>"
+        for each in transcript.speakers
+    )
 
 
 def _xml(text: str) -> str:

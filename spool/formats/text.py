@@ -1,8 +1,12 @@
-"""Plain text: one line for each segment, or whole paragraphs. Also when and how channels are labelled."""
+"""Plain text: one line for each segment, or whole paragraphs. Also when and how speakers are named.
 
-from collections.abc import Iterator
+Where speakers were told apart, a line begins with the speaker's name: what a person calls them, else `Speaker
+1` for `speaker_0`. Else, where channels were kept apart, it begins with the channel.
+"""
 
-from spool.domain.transcript import Segment, Transcript
+from collections.abc import Callable, Iterator
+
+from spool.domain.transcript import Segment, Speaker, Transcript
 
 # A pause that begins a new paragraph, and the length (characters) from which one ends with its sentence.
 PAUSE_SECONDS = 2.0
@@ -12,16 +16,16 @@ _SENTENCE_ENDS = (".", "?", "!", "…")
 
 def txt(transcript: Transcript) -> str:
     """One line for each segment."""
-    many = has_channels(transcript)
-    return "".join(label(segment.channel, many) + segment.text + "\n" for segment in transcript.segments)
+    voice_of = voices_of(transcript)
+    return "".join(prefix(voice_of(segment)) + segment.text + "\n" for segment in transcript.segments)
 
 
 def paragraphs(transcript: Transcript) -> str:
-    """Paragraphs with an empty line between: a new one after a pause of two seconds, for another channel, and
-    where one has grown long and a sentence ends."""
-    many = has_channels(transcript)
+    """Paragraphs with an empty line between: a new one after a pause of two seconds, for another channel or
+    speaker, and where one has grown long and a sentence ends."""
+    voice_of = voices_of(transcript)
     texts = [
-        label(group[0].channel, many) + " ".join(segment.text for segment in group)
+        prefix(voice_of(group[0])) + " ".join(segment.text for segment in group)
         for group in _grouped(transcript)
     ]
     return "\n\n".join(texts) + "\n" if texts else ""
@@ -40,7 +44,8 @@ def _grouped(transcript: Transcript) -> Iterator[list[Segment]]:
 
 def _turns(group: list[Segment], following: Segment) -> bool:
     last = group[-1]
-    if following.channel != last.channel or following.start - last.end >= PAUSE_SECONDS:
+    another = following.channel != last.channel or following.speaker != last.speaker
+    if another or following.start - last.end >= PAUSE_SECONDS:
         return True
     length = sum(len(segment.text) + 1 for segment in group)
     return length >= PARAGRAPH_CHARACTERS and last.text.endswith(_SENTENCE_ENDS)
@@ -52,6 +57,24 @@ def has_channels(transcript: Transcript) -> bool:
     return separate or any(segment.channel for segment in transcript.segments)
 
 
-def label(channel: int, many: bool) -> str:
-    """The prefix of a line of this channel; empty with one channel only."""
-    return f"Channel {channel + 1}: " if many else ""
+def voices_of(transcript: Transcript) -> Callable[[Segment], str]:
+    """Gives the name of whoever says a segment; empty where there is nothing to tell apart."""
+    names = {speaker.label: speaker_name(speaker) for speaker in transcript.speakers}
+    many = has_channels(transcript)
+
+    def voice_of(segment: Segment) -> str:
+        if segment.speaker in names:
+            return names[segment.speaker]
+        return f"Channel {segment.channel + 1}" if many and not names else ""
+
+    return voice_of
+
+
+def speaker_name(speaker: Speaker) -> str:
+    """What a person calls the speaker, else `Speaker 1` for `speaker_0`."""
+    return speaker.name or f"Speaker {int(speaker.label.partition('_')[2]) + 1}"
+
+
+def prefix(voice: str) -> str:
+    """The beginning of a line that this voice says."""
+    return f"{voice}: " if voice else ""

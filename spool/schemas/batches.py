@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from spool.domain.jobs import JobState
 from spool.domain.manifest import Name, Tags
-from spool.schemas.common import Money, Pool, Project, WorkerName, with_example
+from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import batches as examples
 from spool.schemas.jobs import Deadline, DeadlineOut, HeldOut, Priority, option_schema
 
@@ -36,8 +36,9 @@ class BatchUploadRequest(BaseModel):
         True,
         description="Reuse existing transcripts of the same content, options and model, free of charge.",
     )
-    pool: Pool | None = Field(None, description="The pool of workers. Default: the server's.")
+    pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     worker: WorkerName | None = Field(None, description="Pin all jobs to one worker, by name.")
+    requires: Requires = Field(None, description="What the machines of its jobs have to be.")
     priority: Priority = Field(
         "normal", description="high, normal or low; a line's own priority takes precedence."
     )
@@ -138,6 +139,9 @@ class BatchDetail(BatchOut):
     model_config = with_example(examples.BATCH_DETAIL)
 
     bad_lines: list[BadLineOut] = Field(description="The first bad lines; `lines.bad` counts all of them.")
+    waiting_for: list[str] = Field(
+        default_factory=list, description="What queued jobs wait for that no worker can take now."
+    )
     reused: int = Field(description="Jobs that reused an existing transcript, free of charge.")
     audio: BatchAudioOut
     speed: BatchSpeedOut

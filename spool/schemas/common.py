@@ -7,11 +7,19 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+from spool.domain.fleet.routing import Requirement
 
 Project = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Pool = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
 WorkerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+# Inline, since a request's schema is shown whole.
+Requires = Annotated[
+    Requirement | None,
+    WithJsonSchema({"anyOf": [Requirement.model_json_schema(), {"type": "null"}]}),
+]
 
 
 def _written_out(value: object) -> object:

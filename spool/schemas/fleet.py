@@ -24,6 +24,17 @@ class QualityOut(BaseModel):
     measured_at: datetime
 
 
+class WorkerModelOut(BaseModel):
+    """A model as a worker has it; what it does not know yet is empty."""
+
+    name: str
+    family: str = ""
+    sha256: str = Field("", description="Of the weights.")
+    languages: list[str] = Field(default_factory=list, description="Codes; empty: it takes no language.")
+    tasks: list[str] = Field(default_factory=list)
+    dtype: str = ""
+
+
 class WorkerOut(BaseModel):
     """One worker as it last reported."""
 
@@ -40,6 +51,13 @@ class WorkerOut(BaseModel):
     reason: str | None = Field(description="Why it takes no jobs, when unwell, lost or resting.")
     alive: bool = Field(description="Whether its heartbeat is recent.")
     models: list[str] = Field(description="Models that it can load.")
+    model_facts: list[WorkerModelOut] = Field(
+        default_factory=list, description="What it knows of each of them."
+    )
+    backend: str | None = Field(None, description="Where MLX computes: metal, cuda or cpu.")
+    rtfx: float | None = Field(
+        None, description="Audio seconds per engine second since it started; null before any work."
+    )
     loaded_models: list[str] | None = Field(
         None, description="Models in its memory, the most recently used last."
     )
@@ -78,8 +96,16 @@ class ModelOut(BaseModel):
     workers: int = Field(description="Live workers that can load it.")
 
 
+class DefaultModel(BaseModel):
+    """The model of jobs that name none."""
+
+    model_config = with_example(examples.DEFAULT_MODEL, strict=True)
+
+    name: str = Field(min_length=1, max_length=200)
+
+
 class ModelList(BaseModel):
-    """Every model that the settings name."""
+    """Every model that a worker has, or that the settings name."""
 
     model_config = with_example(examples.MODELS)
 
@@ -93,6 +119,9 @@ class Health(BaseModel):
 
     status: Literal["ok"] = "ok"
     version: str
+    detail: list[str] = Field(
+        default_factory=list, description="What deserves a look, in sentences; the process is well."
+    )
 
 
 class CheckOut(BaseModel):
@@ -141,6 +170,15 @@ class WaitingOut(BaseModel):
     oldest_seconds: float = Field(description="How long the oldest queued job has waited.")
 
 
+class UnservedOut(BaseModel):
+    """Jobs that no worker can take now."""
+
+    queue: str
+    model: str
+    jobs: int = Field(description="How many; counted up to 10,000.")
+    waiting_for: str
+
+
 class EndedOut(BaseModel):
     """Jobs in one final state; failed ones by error."""
 
@@ -167,6 +205,9 @@ class Overview(BaseModel):
 
     now: datetime
     waiting: list[WaitingOut]
+    unserved: list[UnservedOut] = Field(
+        default_factory=list, description="Jobs that no worker can take now; not for keys of a project."
+    )
     running: dict[str, int] = Field(description="Jobs in workers, by pool.")
     ended: list[EndedOut]
     batches_receiving: int

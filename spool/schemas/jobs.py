@@ -6,20 +6,33 @@ Routes and SQL are for others; batches are in `spool.schemas.batches`.
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from spool.domain.jobs import JobState
 from spool.domain.manifest import Name, Tags
-from spool.domain.options import AskedOptions, JobOptions
+from spool.domain.options import MOST_SPEAKERS, AskedOptions, Diarization, JobOptions
 from spool.domain.priority import PriorityName
 from spool.domain.quotas import HeldBy
-from spool.schemas.common import Money, Pool, Project, WorkerName, with_example
+from spool.domain.transcript import SpeakerLabel
+from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import jobs
 
 
+def _shown_name(name: str) -> str:
+    shown = " ".join(name.split())
+    if not shown or not shown.isprintable():
+        raise ValueError("must be text without control characters")
+    return shown
+
+
 def option_schema() -> dict[str, Any]:
-    """The options as the OpenAPI page shows them in a request, with every reference resolved."""
-    schema = AskedOptions.model_json_schema()
+    """The options as the OpenAPI page shows them in a request."""
+    return {"properties": inline_schema(AskedOptions)["properties"]}
+
+
+def inline_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The model's JSON schema with every reference resolved, to stand inside the OpenAPI page."""
+    schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
 
     def resolved(node: Any) -> Any:  # noqa: ANN401 - JSON
@@ -32,7 +45,8 @@ def option_schema() -> dict[str, Any]:
             return resolved(definitions[node["$ref"].rpartition("/")[2]]) | resolved(siblings)
         return {key: resolved(value) for key, value in node.items()}
 
-    return {"properties": resolved(schema["properties"])}
+    flat: dict[str, Any] = resolved({key: value for key, value in schema.items() if key != "$defs"})
+    return flat
 
 
 def _moment(value: object) -> object:
@@ -98,8 +112,9 @@ class UploadRequest(BaseModel):
         description="How to transcribe; options that are left out have the server's defaults.",
         json_schema_extra=option_schema(),
     )
-    pool: Pool | None = Field(None, description="The pool of workers. Default: the server's.")
+    pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
     worker: WorkerName | None = Field(None, description="Pin the job to one worker, by name.")
+    requires: Requires = Field(None, description="What its machine has to be.")
     tags: Tags = Field(default_factory=dict)
     reuse: bool = Field(
         False,
@@ -171,6 +186,47 @@ class DeletedOut(BaseModel):
     transcript: datetime | None = Field(description="The transcript, in every format.")
 
 
+SpeakerName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_shown_name)]
+
+
+class SpeakerOut(BaseModel):
+    """One speaker of a transcript."""
+
+    label: str = Field(description="`speaker_0` speaks first, `speaker_1` second, and so on.")
+    name: str | None = Field(description="What a person calls them.")
+    talk_seconds: float = Field(description="How long they speak.")
+    words: int = Field(description="How many words are theirs.")
+
+
+class SpeakersOut(BaseModel):
+    """The speakers of a job's transcript, in the order in which they first speak."""
+
+    model_config = with_example(jobs.SPEAKERS)
+
+    items: list[SpeakerOut]
+
+
+class SpeakerNames(BaseModel):
+    """Names for speakers."""
+
+    model_config = with_example(jobs.SPEAKER_NAMES, strict=True)
+
+    names: Annotated[
+        dict[SpeakerLabel, SpeakerName | None], Field(min_length=1, max_length=MOST_SPEAKERS)
+    ] = Field(description="Names by label; null removes a name. Speakers that are left out keep theirs.")
+
+
+class DiarizeRequest(Diarization):
+    """What is known of a job's speakers."""
+
+    model_config = with_example(jobs.DIARIZE_REQUEST, strict=True)
+
+    @property
+    def plain(self) -> Diarization:
+        """The same as a job keeps it."""
+        return Diarization(model=self.model, speakers=self.speakers, within_channels=self.within_channels)
+
+
 class JobOut(BaseModel):
     """One job, as in lists."""
 
@@ -182,8 +238,12 @@ class JobOut(BaseModel):
     state: JobState
     source: SourceOut
     options: JobOptions
-    pool: str
+    pool: str | None = Field(description="The pool that was asked for, or in which it ran last.")
     worker: str | None = Field(description="The worker it is pinned to, if any.")
+    requires: Requires = Field(None, description="What its machine has to be.")
+    waiting_for: str | None = Field(
+        None, description="What it waits for, where no worker can take it now; null while one can."
+    )
     lease_owner: str | None = Field(description="The worker that is running it.")
     attempts: int = Field(description="How often a worker has claimed it.")
     crashes: int = Field(description="Attempts whose worker died.")
@@ -205,6 +265,9 @@ class JobOut(BaseModel):
     late: bool = Field(False, description="It is queued and can no longer meet its deadline.")
     held: HeldOut | None = Field(None, description="Why it is held, where a quota of its project is used up.")
     deleted: DeletedOut | None = Field(None, description="Its content that was deleted.")
+    speakers: list[SpeakerOut] | None = Field(
+        None, description="The speakers of its transcript; null where they were not asked for."
+    )
 
 
 class JobDetail(JobOut):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import (
@@ -26,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from spool.domain.fleet.routing import Requirement
 from spool.domain.pricing import CLOUDS, CloudPrices, Rate, price_micros, price_of
 from spool.domain.priority import Rules
 from spool.domain.quotas import Quota
@@ -66,6 +67,7 @@ def _plain_name(value: str) -> str:
 
 Name = Annotated[str, AfterValidator(_plain_name)]
 Seconds = Annotated[float, Field(gt=0)]
+Device = Literal["auto", "gpu", "cpu"]
 Share = Annotated[float, Field(ge=0.001, le=1000)]
 
 
@@ -150,8 +152,12 @@ class Settings(BaseModel):
     """Model names that jobs may ask for: each a name of the catalogue (`spool models list`), a folder, a
     `.nemo` file or a hub id `owner/name`."""
     default_model: str = ""
-    """What a job gets that names no model; `whisper-tiny.en`, or the first of `models` where that is not
-    there."""
+    """What a job gets that names no model, until `spool models default` says otherwise. Where it is not set:
+    `whisper-tiny.en`, or the first of `models`."""
+    fetch_models: bool = False
+    """Whether a worker takes jobs of any model of the catalogue and fetches it for the first of them."""
+    model_requires: dict[str, Requirement] = Field(default_factory=dict)
+    """What jobs of a model require of their machine: `{"x": {"backend": "metal", "memory_gb": 16}}`."""
     speech_detector: bool = True
     """Whether the speech detector listens to jobs that do not say (`speech_detector` of a job's options)."""
     model_store: Path = Field(default_factory=_default_store)
@@ -170,8 +176,12 @@ class Settings(BaseModel):
     pool: Name = "cpu"
     worker_name: Name = Field(default_factory=_host_name)
     celery_remote_control: bool = False
-    """Whether workers obey Celery's remote control and send its events, as Flower needs: only on a broker
-    that nobody else reaches."""
+    """Whether workers obey Celery's remote control (`celery inspect active`, Flower's buttons), which can
+    also end them: only on a broker that nobody else reaches."""
+    celery_events: bool = False
+    """Whether workers send Celery's events, which Flower shows."""
+    device: Device = "auto"
+    """Where the engine computes: `gpu`, `cpu`, or `auto`, the GPU where there is one."""
     concurrency: int = Field(8, ge=1, le=256)
     """Jobs in flight in one worker."""
     frame_budget: int | None = Field(None, ge=1)
@@ -281,7 +291,15 @@ class Settings(BaseModel):
         return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
     @field_validator(
-        "models", "language_models", "rate_card", "budgets", "shares", "quotas", "retention", mode="before"
+        "models",
+        "language_models",
+        "model_requires",
+        "rate_card",
+        "budgets",
+        "shares",
+        "quotas",
+        "retention",
+        mode="before",
     )
     @classmethod
     def _pairs(cls, value: Any) -> Any:  # noqa: ANN401
@@ -302,6 +320,11 @@ class Settings(BaseModel):
         """The price of an engine hour of this worker (or another) today, in millionths of the currency."""
         name, day = worker or self.worker_name, datetime.now(UTC).date()
         return price_micros(price_of(name, pool or self.pool, self.rate_card, self.price_per_hour, day))
+
+    @property
+    def self_test_model(self) -> str:
+        """The model that a worker's self-test runs."""
+        return self.default_model if self.default_model in self.models else next(iter(self.models))
 
     @property
     def rules(self) -> Rules:

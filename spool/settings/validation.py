@@ -56,8 +56,8 @@ def _check_api(settings: Settings) -> None:
 
 
 def _check_worker(settings: Settings) -> None:
-    if settings.default_model not in settings.models:
-        raise SettingsError(f"SPOOL_DEFAULT_MODEL {settings.default_model} is not among SPOOL_MODELS.")
+    if not settings.models:
+        raise SettingsError("SPOOL_MODELS names no model.")
     unknown = sorted(set(settings.pinned_models) - set(settings.models))
     if unknown:
         raise SettingsError(f"SPOOL_PINNED_MODELS names {', '.join(unknown)}, not among SPOOL_MODELS.")
@@ -90,7 +90,8 @@ def is_loopback(host: str) -> bool:
 
 
 ELSEWHERE = {"URL", "KERNELS", "KERNEL_CACHE", "KERNEL_THREADS", "FAILPOINTS", "FAILPOINTS_FIRED"}
-"""Variables that the client command, `kernels` and `spool.failpoints` read, which are not settings."""
+ELSEWHERE |= {"APP", "CAFFEINATE", "INSTALL_ROOT", "READY_SECONDS"}
+"""Variables that are no settings: the client command, `kernels`, `spool.failpoints` and ops/mac read them."""
 ALIKE = 0.75
 
 

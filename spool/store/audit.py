@@ -15,9 +15,26 @@ from spool.domain.jobs import JobState
 from spool.domain.retention import Content
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.workers import ALIVE_SECONDS
-from spool.tables import chunk_sums, chunks, cost_lines, deletions, jobs, locks, outbox, workers
+from spool.tables import (
+    chunk_sums,
+    chunks,
+    cost_lines,
+    deletions,
+    jobs,
+    locks,
+    outbox,
+    speaker_turns,
+    workers,
+)
 
-_TRACES = ("transcript_key", "transcript_sha256", "content_sha256", "fingerprint", "phrases_sha256")
+_TRACES = (
+    "transcript_key",
+    "transcript_sha256",
+    "content_sha256",
+    "fingerprint",
+    "phrases_sha256",
+    "speakers",
+)
 STREAMED = {"yield_per": 1000}
 
 
@@ -70,6 +87,14 @@ def bills(tx: Connection, job_ids: Sequence[str]) -> list[Bill]:
         zero.label("billed_samples"),
         (chunks.c.core_end - chunks.c.core_start).label("saved_samples"),
     ).where(chunks.c.job_id.in_(job_ids))
+    turns = select(
+        speaker_turns.c.job_id,
+        speaker_turns.c.attempt,
+        zero,
+        speaker_turns.c.engine_ns,
+        zero,
+        zero,
+    ).where(speaker_turns.c.job_id.in_(job_ids))
     billed = select(
         cost_lines.c.job_id,
         cost_lines.c.attempt,
@@ -78,7 +103,7 @@ def bills(tx: Connection, job_ids: Sequence[str]) -> list[Bill]:
         cost_lines.c.audio_samples,
         zero,
     ).where(cost_lines.c.job_id.in_(job_ids), ~cost_lines.c.wasted)
-    both = union_all(saved, sums, billed).subquery()
+    both = union_all(saved, sums, turns, billed).subquery()
     amounts = [func.sum(both.c[name]) for name in Bill._fields[2:]]
     rows = tx.execute(
         select(both.c.job_id, both.c.attempt, *amounts)

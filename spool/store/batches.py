@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, literal, select, tuple_, update
 
 from spool.domain.events import BATCH_CANCELLED, BATCH_CREATED, BATCH_RECEIVED, BATCH_RETRIED
-from spool.domain.jobs import Job, JobState, queue_name
+from spool.domain.jobs import Job, JobState
 from spool.domain.priority import NORMAL
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
@@ -31,6 +31,7 @@ from spool.store.jobs import (
     retry_values,
     values_of,
 )
+from spool.store.queue.queues import in_queue
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of
 from spool.store.sql import Page, epoch_us, now_utc, page, upsert
 from spool.tables import batches, jobs, outbox
@@ -138,9 +139,8 @@ def add_jobs(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> int:
         keep_phrases(tx, [job.phrases for job in new])
         # One prepared statement row by row: lists of ten thousand parameters take far longer to parse.
         upsert(tx, jobs, times, rows)
-        for pool, worker in {(job.pool, job.worker) for job in new}:
-            ids = [row["id"] for row in rows if (row["pool"], row["worker"]) == (pool, worker)]
-            written += _add_hints(tx, ids, queue_name(pool, worker))
+        for queue in {row["queue"] for row in rows}:
+            written += _add_hints(tx, [row["id"] for row in rows if row["queue"] == queue], queue)
     tx.execute(
         update(batches)
         .where(batches.c.id == batch_id)
@@ -194,6 +194,12 @@ def batch_jobs(
         query = query.where(tuple_(jobs.c.batch_line, jobs.c.id) > tuple_(*map(literal, after)))
     query = query.order_by(jobs.c.batch_line, jobs.c.id).limit(limit)
     return [job_of(row) for row in tx.execute(query)]
+
+
+def waits_in(tx: Connection, batch_id: str, queue: str) -> bool:
+    """Whether a job of the batch waits in this queue."""
+    waiting = select(jobs.c.id).where(jobs.c.batch_id == batch_id, *in_queue(queue)).limit(1)
+    return tx.execute(waiting).one_or_none() is not None
 
 
 def _add_hints(tx: Connection, ids: Sequence[str], queue: str) -> int:
@@ -258,9 +264,9 @@ def retry_failed(tx: Connection, batch_id: str, limit: int = 1000) -> int:
         update(jobs)
         .where(jobs.c.id.in_(list(tx.scalars(failed))), jobs.c.state == JobState.FAILED.value, whole())
         .values(**retry_values())
-        .returning(jobs.c.id, jobs.c.pool, jobs.c.worker)
+        .returning(jobs.c.id, jobs.c.queue)
     ).all()
-    add_hints(tx, [(row.id, row.pool, row.worker) for row in requeued])
+    add_hints(tx, [(row.id, row.queue) for row in requeued])
     if requeued:
         note_batch(tx, BATCH_RETRIED, batch_id, project, {"retried": len(requeued)})
     return len(requeued)

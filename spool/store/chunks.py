@@ -14,7 +14,7 @@ from spool.store.ledger import charges
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
 from spool.store.sql import now_utc, upsert
-from spool.tables import chunks
+from spool.tables import chunks, speaker_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,5 +110,11 @@ def drop_stale(tx: Connection, claim: Claim, fingerprint: str) -> int:
     )
     attempts = [row.attempt for row in gone]
     for attempt in sorted(set(attempts)):
+        # Their time is on the same line of the bill.
+        tx.execute(
+            delete(speaker_turns).where(
+                speaker_turns.c.job_id == claim.job.id, speaker_turns.c.attempt == attempt
+            )
+        )
         charges.waste(tx, claim.job.id, attempt)
     return len(attempts)

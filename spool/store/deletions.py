@@ -18,9 +18,11 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    literal,
     null,
     select,
     text,
+    union_all,
     update,
 )
 
@@ -29,7 +31,15 @@ from spool.domain.retention import Content
 from spool.errors import Deleted
 from spool.ids import new_id
 from spool.store.sql import now_utc, seconds_from_now
-from spool.tables import chunk_sums, chunks, deletions, jobs, phrase_lists, source_hashes
+from spool.tables import (
+    chunk_sums,
+    chunks,
+    deletions,
+    jobs,
+    phrase_lists,
+    source_hashes,
+    speaker_turns,
+)
 from spool.tables.jobs import KEPT_SOURCE, KEPT_TRANSCRIPT
 
 BY_RETENTION = "retention"
@@ -43,7 +53,15 @@ _FORGOTTEN: dict[Content, dict[str, Any]] = {
     # Without the content's hash and the fingerprint no other job can reuse the transcript.
     Content.TRANSCRIPT: {"transcript_deleted_at": now_utc()}
     | dict.fromkeys(
-        ("transcript_key", "transcript_sha256", "content_sha256", "fingerprint", "phrases_sha256"), null()
+        (
+            "transcript_key",
+            "transcript_sha256",
+            "content_sha256",
+            "fingerprint",
+            "phrases_sha256",
+            "speakers",
+        ),
+        null(),
     ),
 }
 
@@ -168,12 +186,24 @@ def _kept(content: Content) -> tuple[ColumnElement[bool], ...]:
 
 
 def _drop_chunks(tx: Connection, job_ids: Sequence[str]) -> None:
-    which = chunks.c.job_id.in_(job_ids)
-    samples = func.sum(chunks.c.core_end - chunks.c.core_start)
-    sums = select(chunks.c.job_id, chunks.c.attempt, func.sum(chunks.c.engine_ns), samples).where(which)
+    """Delete the words and who said them; their sums stay, by which the bill can be verified."""
+    saved = union_all(
+        select(
+            chunks.c.job_id,
+            chunks.c.attempt,
+            chunks.c.engine_ns,
+            (chunks.c.core_end - chunks.c.core_start).label("samples"),
+        ).where(chunks.c.job_id.in_(job_ids)),
+        select(speaker_turns.c.job_id, speaker_turns.c.attempt, speaker_turns.c.engine_ns, literal(0)).where(
+            speaker_turns.c.job_id.in_(job_ids)
+        ),
+    ).subquery()
+    sums = select(saved.c.job_id, saved.c.attempt, func.sum(saved.c.engine_ns), func.sum(saved.c.samples))
     columns = ["job_id", "attempt", "engine_ns", "audio_samples"]
-    tx.execute(insert(chunk_sums).from_select(columns, sums.group_by(chunks.c.job_id, chunks.c.attempt)))
-    tx.execute(delete(chunks).where(which))
+    grouped = sums.group_by(saved.c.job_id, saved.c.attempt)
+    tx.execute(insert(chunk_sums).from_select(columns, grouped))
+    tx.execute(delete(chunks).where(chunks.c.job_id.in_(job_ids)))
+    tx.execute(delete(speaker_turns).where(speaker_turns.c.job_id.in_(job_ids)))
 
 
 def _drop_phrases(tx: Connection, digests: set[str]) -> None:

@@ -133,6 +133,8 @@ def _data(job: Job) -> dict[str, Any]:
             "coverage": job.coverage,
             "reused_from": job.reused_from,
         }
+        if job.speakers is not None:
+            data["speakers"] = len(job.speakers)
     if job.state is JobState.FAILED:
         data["error"] = {"code": job.error_code, "message": (job.error_message or "")[:_SHORT]}
     return data

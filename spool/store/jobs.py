@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, func, insert, null, select, update
 
+from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.options import JobOptions, PhraseList
 from spool.domain.priority import NORMAL, deadline_rank_of
@@ -36,8 +37,10 @@ class NewJob:
     options: JobOptions
     name: str
     project: str = "default"
-    pool: str = "cpu"
+    pool: str | None = "cpu"
+    """None: any worker that has its model."""
     worker: str | None = None
+    requires: Requirement = ANY_MACHINE
     idempotency_key: str | None = None
     request_hash: str | None = None
     id: str | None = None
@@ -54,6 +57,12 @@ class NewJob:
     deadline: datetime | None = None
     source_hashes: bytes | None = None
     """Of an upload's blocks, as `spool.objects.integrity.hash_file` gives them."""
+
+    @property
+    def route(self) -> Route:
+        """Which workers may take it."""
+        model = self.options.model if self.pool is None else None
+        return Route(self.pool, self.worker, model, self.requires)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +167,7 @@ def retry_job(tx: Connection, job_id: str) -> Job:
         refuse_deleted(job)
         raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job can be retried.")
     job = job_of(row)
-    add_hints(tx, [(job.id, job.pool, job.worker)])
+    add_hints(tx, [(job.id, job.queue)])
     note_jobs(tx, job)
     return job
 
@@ -215,6 +224,7 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "source_size": new.source.size,
         "source_etag": new.source.etag,
         "options": new.options.model_dump(mode="json"),
+        "queue": new.route.queue,
         "pool": new.pool,
         "worker": new.worker,
         "reuse": new.reuse,
@@ -243,7 +253,7 @@ def _insert_job(tx: Connection, new: NewJob) -> Job:
     job = job_of(row)
     if new.source_hashes is not None:
         tx.execute(insert(source_hashes).values(job_id=job.id, hashes=new.source_hashes))
-    add_hints(tx, [(job.id, job.pool, job.worker)])
+    add_hints(tx, [(job.id, job.queue)])
     note_jobs(tx, job)
     return job
 

@@ -14,15 +14,17 @@ from itertools import groupby
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, true
 
+from spool.domain.fleet.routing import ANY_POOL, route_of
 from spool.domain.jobs import TERMINAL, JobState
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import PRIORITY_NAMES, PriorityName
 from spool.domain.worker_stats import WorkCounts
 from spool.ids import new_id
 from spool.store.ledger.charges import total
+from spool.store.queue.unserved import Unserved, unserved_jobs
 from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.store.webhooks import webhook_deliveries_by_outcome
-from spool.store.workers import Worker, workers_named
+from spool.store.workers import Worker, known_workers, workers_named
 from spool.tables import audits, batches, cost_lines, counters, jobs, outbox, workers
 
 FORGOTTEN_SECONDS = 7 * 24 * 3600.0
@@ -178,6 +180,8 @@ class Gauges:
     """The last audit."""
     webhooks: dict[str, int]
     """As `webhook_deliveries_by_outcome` counts them."""
+    unserved: tuple[Unserved, ...] = ()
+    """Jobs that no worker can take now."""
 
 
 def read_gauges(tx: Connection, project: str | None = None, *, month: bool = True) -> Gauges:
@@ -212,6 +216,7 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
         leases_lost={} if project else counted(tx, LEASES_LOST),
         audited=None if project else last_audit(tx),
         webhooks={} if project else webhook_deliveries_by_outcome(tx),
+        unserved=() if project else tuple(unserved_jobs(tx, [each.seen for each in known_workers(tx)])),
     )
 
 
@@ -221,14 +226,17 @@ def _of(column: ColumnElement[str], project: str | None) -> ColumnElement[bool]:
 
 def _waiting(tx: Connection, project: str | None) -> tuple[Waiting, ...]:
     rows = tx.execute(
-        select(jobs.c.pool, jobs.c.priority, func.count(), func.min(jobs.c.queued_at))
+        select(jobs.c.queue, jobs.c.priority, func.count(), func.min(jobs.c.queued_at))
         .where(jobs.c.state == JobState.QUEUED.value, _of(jobs.c.project, project))
-        .group_by(jobs.c.pool, jobs.c.priority)
-        .order_by(jobs.c.pool, jobs.c.priority)
+        .group_by(jobs.c.queue, jobs.c.priority)
     )
+    sums: dict[tuple[str, int], tuple[int, datetime]] = {}
+    for queue, priority, number, oldest in rows:
+        of = route_of(queue).pool or ANY_POOL, int(priority)
+        before = sums.get(of, (0, oldest))
+        sums[of] = before[0] + int(number), min(before[1], oldest)
     return tuple(
-        Waiting(pool, PRIORITY_NAMES[priority], int(number), oldest)
-        for pool, priority, number, oldest in rows
+        Waiting(pool, PRIORITY_NAMES[priority], *sums[pool, priority]) for pool, priority in sorted(sums)
     )
 
 
@@ -239,7 +247,7 @@ def _running(tx: Connection, project: str | None) -> dict[str, int]:
         .group_by(jobs.c.pool)
         .order_by(jobs.c.pool)
     )
-    return {pool: int(number) for pool, number in rows}
+    return {pool or ANY_POOL: int(number) for pool, number in rows}
 
 
 def _refused(tx: Connection, project: str | None) -> dict[str, int]:

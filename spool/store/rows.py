@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, insert
 
-from spool.domain.jobs import MOVES, Job, JobState, Source, queue_name
+from spool.domain.jobs import MOVES, Job, JobState, Source
 from spool.domain.options import JobOptions
 from spool.store.sql import now_utc, seconds_from_now
 from spool.tables import jobs, outbox
@@ -37,10 +37,10 @@ def may_become(state: JobState) -> ColumnElement[bool]:
     return jobs.c.state.in_([old.value for old, new in sorted(MOVES) if new is state])
 
 
-def add_hints(tx: Connection, targets: Sequence[tuple[str, str, str | None]], delay: float = 0.0) -> None:
-    """Write one outbox line for each (job id, pool, worker pin), due `delay` seconds from now."""
+def add_hints(tx: Connection, targets: Sequence[tuple[str, str]], delay: float = 0.0) -> None:
+    """Write one outbox line for each (job id, queue), due `delay` seconds from now."""
     if not targets:
         return
     due = seconds_from_now(delay) if delay > 0 else now_utc()
-    lines = [{"job_id": job, "queue": queue_name(pool, worker)} for job, pool, worker in targets]
+    lines = [{"job_id": job, "queue": queue} for job, queue in targets]
     tx.execute(insert(outbox).values(due_at=due), lines)

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, Select, null, select, update
 
+from spool.domain.fleet.models import ModelFacts, facts_of
+from spool.domain.fleet.routing import Machine, Offer, Seen
 from spool.domain.quality import Quality, quality_of
 from spool.domain.worker_stats import WorkCounts, counts_of
 from spool.errors import NotFound
@@ -20,6 +22,8 @@ from spool.tables import workers
 WorkerState = Literal["starting", "ready", "draining", "resting", "unwell", "stopped"]
 WorkerStatus = WorkerState | Literal["lost"]
 ALIVE_SECONDS = 30.0
+KNOWN_SECONDS = 7 * 24 * 3600.0
+"""How long a worker that is gone counts as one that may come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,16 @@ class WorkerInfo:
     memory_bytes: int | None = None
     pinned: tuple[str, ...] | None = None
     """Models that stay loaded. None, as the two before it, of a worker that does not say."""
+    backend: str | None = None
+    """Where MLX computes."""
+    facts: Mapping[str, ModelFacts] = field(default_factory=dict)
+    """What is known of its models, by name."""
+
+    @property
+    def offer(self) -> Offer:
+        """Which jobs it can take."""
+        machine = Machine(self.backend, self.chip, self.memory_bytes)
+        return Offer(self.pool, self.name, frozenset(self.models), machine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +84,11 @@ class Worker:
         """Its state; `lost` where it said nothing for too long."""
         return self.state if self.alive or self.state == "stopped" else "lost"
 
+    @property
+    def seen(self) -> Seen:
+        """It as a job that waits sees it."""
+        return Seen(self.info.offer, self.state, self.reason, self.alive, self.seen_at)
+
 
 def register_worker(tx: Connection, info: WorkerInfo) -> None:
     """Enter the worker as `starting`; the same id again updates what it says of itself."""
@@ -87,6 +106,8 @@ def register_worker(tx: Connection, info: WorkerInfo) -> None:
         "memory_bytes": info.memory_bytes,
         "pinned_models": None if info.pinned is None else list(info.pinned),
         "loaded_models": None,
+        "backend": info.backend,
+        "model_facts": _documents(info.facts),
         "state": "starting",
         "seen_at": now_utc(),
         "stopped_at": null(),
@@ -103,11 +124,12 @@ def heartbeat(
     unbilled_ns: int = 0,
     counts: WorkCounts | None = None,
     loaded: Sequence[str] | None = None,
+    facts: Mapping[str, ModelFacts] | None = None,
     quality: Mapping[str, Quality] | None = None,
 ) -> None:
     """The worker is alive, in this state (for `reason`), and its engine has been busy so long, and so long
-    with what is on no bill (now); what it counted, which models it has loaded, and how well they hear. Raises
-    NotFound."""
+    with what is on no bill (now); what it counted, which models it has loaded, what it knows of its models
+    where that has changed, and their measured quality. Raises NotFound."""
     columns: dict[str, Any] = {
         "state": state,
         "reason": reason,
@@ -117,6 +139,8 @@ def heartbeat(
     }
     if loaded is not None:
         columns["loaded_models"] = list(loaded)
+    if facts is not None:
+        columns["model_facts"] = _documents(facts)
     if quality is not None:
         columns["quality"] = {name: each.document() for name, each in quality.items()}
     if counts is not None:
@@ -150,16 +174,33 @@ def list_workers(tx: Connection, *, limit: int = 1000) -> list[Worker]:
     return [_worker_of(row) for row in tx.execute(query)]
 
 
-def ready_workers(tx: Connection, pool: str) -> dict[str, frozenset[str]]:
-    """The names of the pool's workers that take jobs now, each with the models it offers."""
-    query = _with_alive().where(workers.c.pool == pool, workers.c.state == "ready")
-    listed = [_worker_of(row) for row in tx.execute(query)]
-    return {worker.info.name: frozenset(worker.info.models) for worker in listed if worker.alive}
+def ready_workers(tx: Connection) -> list[Offer]:
+    """What each worker offers that takes jobs now."""
+    query = _with_alive().where(
+        workers.c.state == "ready", workers.c.seen_at > seconds_from_now(-ALIVE_SECONDS)
+    )
+    return [worker.info.offer for worker in map(_worker_of, tx.execute(query)) if worker.alive]
+
+
+def known_workers(tx: Connection) -> list[Worker]:
+    """The workers heard of within `KNOWN_SECONDS`: of each name and pool the process that is alive or was
+    heard of last."""
+    query = _with_alive().where(workers.c.seen_at > seconds_from_now(-KNOWN_SECONDS))
+    latest: dict[tuple[str, str], Worker] = {}
+    for worker in map(_worker_of, tx.execute(query.order_by(workers.c.seen_at, workers.c.id))):
+        of = worker.info.name, worker.info.pool
+        if worker.alive or of not in latest or not latest[of].alive:
+            latest[of] = worker
+    return list(latest.values())
 
 
 def workers_named(tx: Connection, names: Select[tuple[str]]) -> list[Worker]:
     """Every process that ever ran under one of these names."""
     return [_worker_of(row) for row in tx.execute(_with_alive().where(workers.c.name.in_(names)))]
+
+
+def _documents(facts: Mapping[str, ModelFacts]) -> dict[str, Any] | None:
+    return {name: each.document() for name, each in facts.items()} or None
 
 
 def _with_alive() -> Select[Any]:
@@ -182,6 +223,8 @@ def _worker_of(row: Row[Any]) -> Worker:
         gpu_cores=row.gpu_cores,
         memory_bytes=row.memory_bytes,
         pinned=None if row.pinned_models is None else tuple(row.pinned_models),
+        backend=row.backend,
+        facts=facts_of(row.model_facts),
     )
     return Worker(
         info=info,

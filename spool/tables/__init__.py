@@ -5,12 +5,12 @@ at 16 kHz, engine time is whole nanoseconds and money is whole nano-units of the
 exact on both databases.
 """
 
-from spool.tables.admin import api_keys, audits, counters
+from spool.tables.admin import api_keys, audits, counters, system_settings
 from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
 from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.events import event_inbox, event_position, events
-from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes
+from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
 from spool.tables.webhooks import webhook_deliveries, webhooks
 from spool.tables.workers import cost_lines, workers
@@ -36,6 +36,8 @@ __all__ = [
     "phrase_lists",
     "quota_use",
     "source_hashes",
+    "speaker_turns",
+    "system_settings",
     "turn_charges",
     "turns",
     "webhook_deliveries",

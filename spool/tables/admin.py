@@ -1,4 +1,4 @@
-"""API keys, counters of rare events, and the results of audits."""
+"""API keys, settings of the whole system, counters of rare events, and the results of audits."""
 
 from sqlalchemy import (
     JSON,
@@ -26,6 +26,15 @@ api_keys = Table(
     Column("expires_at", UtcDateTime),
     Column("revoked_at", UtcDateTime),
     Column("used_at", UtcDateTime),
+)
+
+# What is the same for every process, and changed while they run.
+system_settings = Table(
+    "system_settings",
+    metadata,
+    Column("name", NAME, primary_key=True),
+    Column("value", JSON, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
 )
 
 # Counts that only grow, of rare events: every writer locks the same row.

@@ -21,6 +21,7 @@ metadata = MetaData(
 
 ID = String(40)
 NAME = String(200)
+QUEUE = String(1000)
 
 
 class UtcDateTime(TypeDecorator[datetime]):

@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from spool.domain.jobs import JobState
 from spool.domain.priority import NEVER, NORMAL
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.base import ID, NAME, QUEUE, UtcDateTime, metadata
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
 KEPT_SOURCE = "source_kind = 'upload' AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
@@ -40,7 +40,10 @@ jobs = Table(
     Column("source_size", BigInteger),
     Column("source_etag", Text),
     Column("options", JSON, nullable=False),
-    Column("pool", NAME, nullable=False),
+    # Where it waits: the name of its route (`spool.domain.fleet.routing`). `pool` is the one that was asked
+    # for, else that of the worker which ran it last.
+    Column("queue", QUEUE, nullable=False),
+    Column("pool", NAME),
     Column("worker", NAME),
     Column("attempt", Integer, nullable=False, server_default=text("0")),
     Column("crashes", Integer, nullable=False, server_default=text("0")),
@@ -94,6 +97,8 @@ jobs = Table(
     Column("traceparent", String(55)),
     # The list of phrases in its options, until they are deleted with its transcript.
     Column("phrases_sha256", String(64)),
+    # Who speaks in its transcript: label, name as a person gave it, seconds, words.
+    Column("speakers", JSON(none_as_null=True)),
     # When its uploaded recording, and every word of it, were deleted on purpose.
     Column("source_deleted_at", UtcDateTime),
     Column("transcript_deleted_at", UtcDateTime),
@@ -108,8 +113,7 @@ jobs = Table(
     Index("ix_jobs_project_created_at_id", "project", "created_at", "id"),
     Index(
         "ix_jobs_queued",
-        "pool",
-        "worker",
+        "queue",
         "hinted_at",
         sqlite_where=text("state = 'queued'"),
         postgresql_where=text("state = 'queued'"),
@@ -117,8 +121,7 @@ jobs = Table(
     # Whose turn it is, read from its front: never a scan, however many wait.
     Index(
         "ix_jobs_next",
-        "pool",
-        "worker",
+        "queue",
         "project",
         "priority",
         "deadline_rank",
@@ -234,6 +237,20 @@ chunks = Table(
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
     ),
+)
+
+# Who speaks when in one channel, as one attempt heard it. Rows of earlier attempts stay: their time was
+# billed.
+speaker_turns = Table(
+    "speaker_turns",
+    metadata,
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("channel", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("turns", JSON, nullable=False),
+    Column("engine_ns", BigInteger, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
 )
 
 # The SHA-256 of each mebibyte of an uploaded recording, one after the other (`spool.objects.integrity`).

@@ -13,7 +13,7 @@ from sqlalchemy import (
     text,
 )
 
-from spool.tables.base import ID, NAME, UtcDateTime, metadata
+from spool.tables.base import ID, NAME, QUEUE, UtcDateTime, metadata
 
 # A row here is a message that has still to go to Redis. Sent rows are deleted.
 outbox = Table(
@@ -21,7 +21,7 @@ outbox = Table(
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("queue", NAME, nullable=False),
+    Column("queue", QUEUE, nullable=False),
     Column("due_at", UtcDateTime, nullable=False),
     Index("ix_outbox_queue_due_at_id", "queue", "due_at", "id"),
 )

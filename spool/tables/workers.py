@@ -52,6 +52,9 @@ workers = Table(
     Column("memory_bytes", BigInteger),
     Column("pinned_models", JSON(none_as_null=True)),
     Column("loaded_models", JSON(none_as_null=True)),
+    # Where MLX computes, and what is known of each model (`spool.domain.fleet.models`).
+    Column("backend", String(16)),
+    Column("model_facts", JSON(none_as_null=True)),
     # How well its models hear on it (`spool.domain.quality`), by name.
     Column("quality", JSON(none_as_null=True)),
     CheckConstraint(

@@ -15,8 +15,10 @@ from spool.audit.rules import Grace
 from spool.audit.runner import audit
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.domain.jobs import JobState
+from spool.domain.options import Diarization
 from spool.settings import Settings
 from spool.store.jobs import cancel_job
+from tests.worker.speech.voices import TWO_SPEAKERS
 
 long = pytest.mark.long
 
@@ -38,6 +40,7 @@ OF_A_JOB = (
     later("finish.committed"),
 )
 OF_THE_QUEUE = tuple(map(later, ("relay.taken", "relay.sent", "sweep.locked", "sweep.swept")))
+OF_THE_SPEAKERS = ("speakers.begun", later("speakers.done"))
 OF_ONE_MACHINE = tuple(map(later, ("save.written", "save.committed", "finish.written")))
 OF_THE_ENGINE = (
     later("engine.loading"),
@@ -103,6 +106,26 @@ def test_a_kill_repeats_ten_seconds_of_the_engine_at_most(
 @pytest.mark.parametrize("point", OF_THE_QUEUE)
 def test_a_worker_killed_between_outbox_and_redis(stack: Stack, point: str) -> None:
     kill_the_worker_at(stack, point)
+
+
+@pytest.mark.parametrize("point", OF_THE_SPEAKERS)
+def test_a_worker_killed_between_words_and_speakers(stack: Stack, point: str) -> None:
+    worker = stack.worker()
+    with stack.fault(f"kill -9 of the worker at {point}") as fault:
+        stack.arm(**{point: "kill"})
+        fault.jobs = [stack.submit_stored(TWO_SPEAKERS, diarization=Diarization(speakers=2))]
+        gone(worker)
+        fault.injected = time.monotonic()
+        assert stack.fired(point)
+        saved = stack.chunks(fault.jobs[0])
+        assert saved, "every word was saved before anybody listened for speakers"
+        stack.disarm()
+        stack.worker()
+    (job_id,) = fault.jobs
+    stack.assert_done(fault.jobs)
+    assert stack.chunks(job_id) == saved
+    assert fault.repeated == 0, "no word is decoded again (law 4)"
+    assert [each["words"] > 0 for each in stack.job(job_id).speakers or ()] == [True, True]
 
 
 @pytest.mark.parametrize("point", OF_ONE_MACHINE)

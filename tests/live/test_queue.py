@@ -61,7 +61,7 @@ def sweeping(db: Database, celery: Celery, make_settings: MakeSettings) -> Itera
 
 def test_queues_have_names() -> None:
     assert queue_name("cpu") == "spool.cpu"
-    assert queue_name("metal", "mini-3") == "spool.metal.at.mini-3"
+    assert queue_name("metal", "mini-3") == "spool.metal;at:mini-3"
 
 
 def test_a_message_is_json_and_carries_the_id_alone(celery: Celery, redis_server: EmbeddedRedis) -> None:
@@ -112,7 +112,7 @@ def test_a_relay_empties_the_outbox_into_the_right_queues(
 
     assert relay_once(db, celery) == 4
     assert messages(redis_server) == plain
-    assert messages(redis_server, "spool.metal.at.mini") == [pinned]
+    assert messages(redis_server, "spool.metal;at:mini") == [pinned]
     assert relay_once(db, celery) == 0
     with db.read() as tx:
         assert tx.execute(select(outbox)).all() == []

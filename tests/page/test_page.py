@@ -39,7 +39,7 @@ def done_job(live: Live, name: str = "reel 1.wav") -> str:
     services.objects.put_bytes(key, sound())
     source = Source(kind="upload", uri=key, size=None, etag=None)
     with services.database.begin() as tx:
-        create_job(tx, NewJob(id=job_id, source=source, options=JobOptions(), name=name))
+        create_job(tx, NewJob(id=job_id, source=source, options=JobOptions(model="demo-tdt"), name=name))
     worker = live.work()
     claim = worker.claim(job_id)
     worker.progress(claim, 3.0, 3.0)
@@ -142,7 +142,7 @@ def test_a_failed_job_says_why(page: Page, live: Live) -> None:
     http_job = live.services
     with http_job.database.begin() as tx:
         source = Source(kind="file", uri="file:///archive/a.wav", size=None, etag=None)
-        job, _ = create_job(tx, NewJob(source=source, options=JobOptions(), name="a.wav"))
+        job, _ = create_job(tx, NewJob(source=source, options=JobOptions(model="demo-tdt"), name="a.wav"))
     live.work().fail(job.id, "audio_unreadable", "It is a text file.")
     page.goto("/#/jobs?state=failed")
     page.get_by_role("link", name="a.wav").click()
@@ -157,7 +157,7 @@ NO_BEAT = (
 def new_job_of(live: Live, name: str) -> str:
     with live.services.database.begin() as tx:
         source = Source(kind="file", uri="file:///archive/a.wav", size=None, etag=None)
-        return create_job(tx, NewJob(source=source, options=JobOptions(), name=name))[0].id
+        return create_job(tx, NewJob(source=source, options=JobOptions(model="demo-tdt"), name=name))[0].id
 
 
 def test_an_open_job_follows_its_events_without_asking(page: Page, live: Live) -> None:
@@ -183,7 +183,7 @@ def test_an_open_batch_follows_its_jobs_and_without_a_stream_it_asks(page: Page,
         lines = [
             NewJob(
                 source=Source("file", f"file:///{n}.wav"),
-                options=JobOptions(),
+                options=JobOptions(model="demo-tdt"),
                 name="x",
                 batch_id=made.id,
                 batch_line=n,

@@ -100,7 +100,6 @@ def test_secrets_come_from_files_and_stay_secret(tmp_path: Path) -> None:
         ({"SPOOL_OBJECTS": "file://host/folder"}, "absolute folder"),
         ({"SPOOL_S3_ACCESS_KEY_ID": "a"}, "both or none"),
         ({"SPOOL_REDIS_URL": "redis://10.0.0.1", "SPOOL_OBJECTS": "s3://b"}, "use PostgreSQL"),
-        ({"SPOOL_DEFAULT_MODEL": "no"}, "SPOOL_MODELS"),
         ({"SPOOL_LEASE_SECONDS": "10", "SPOOL_HEARTBEAT_SECONDS": "5"}, "twice SPOOL_HEARTBEAT_SECONDS"),
         ({"SPOOL_FRAME_BUDGET": "100"}, "long chunk"),
         ({"SPOOL_PRICE_PER_HOUR": "0.00000001"}, "6 decimals"),

@@ -15,11 +15,9 @@ from typing import Annotated
 
 import typer
 
-from spool.errors import InvalidRequest
 from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, rows_of
+from worker.cli.speakers import LeastSpeakers, MostSpeakers, SpeakerCount, diarization_of
 from worker.machine.blas import preload_blas
-
-MOST_SPEAKERS = 99
 
 
 class DiarizeFormat(StrEnum):
@@ -31,33 +29,26 @@ class DiarizeFormat(StrEnum):
 
 def diarize(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to analyse.")],
-    speakers: Annotated[
-        int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The exact number of speakers.")
-    ] = None,
-    min_speakers: Annotated[
-        int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The smallest number of speakers.")
-    ] = None,
-    max_speakers: Annotated[
-        int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.")
-    ] = None,
+    speakers: SpeakerCount = None,
+    min_speakers: LeastSpeakers = None,
+    max_speakers: MostSpeakers = None,
     form: Annotated[DiarizeFormat, typer.Option("--format", help="Output format.")] = DiarizeFormat.json,
 ) -> None:
     """Print who speaks when. Give the number of speakers if you know it: nothing helps more."""
-    if speakers is not None and (min_speakers, max_speakers) != (None, None):
-        raise InvalidRequest("--speakers gives the exact number: leave --min-speakers and --max-speakers out")
+    asked = diarization_of(speakers, min_speakers, max_speakers)
     preload_blas()
     from worker.audio.resample import SAMPLE_RATE
-    from worker.diarization.clustering import ClusterOptions
-    from worker.diarization.diarizer import DiarizeOptions, Diarizer
+    from worker.diarization.base import SpeakerBounds, run_here
+    from worker.diarization.registry import load_diarization, load_network
     from worker.diarization.timeline import render_rttm
 
-    least, most = speakers or min_speakers or 1, speakers or max_speakers or MOST_SPEAKERS
-    options = DiarizeOptions(clusters=ClusterOptions(min_speakers=least, max_speakers=most))
-    diarizer = Diarizer()
+    bounds = SpeakerBounds(asked.least, asked.most)
+    model = load_diarization(asked.model)
+    run = run_here(load_network(model.path))
     rttm: list[str] = []
 
     def work(path: Path) -> Row:
-        result = diarizer.diarize(lambda: mono_blocks(path), options)
+        result = model.diarize(lambda: mono_blocks(path), run, bounds)
         rttm.append(render_rttm(result.segments, path.stem))
         return {
             "duration": result.samples / SAMPLE_RATE,

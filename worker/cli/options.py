@@ -60,6 +60,7 @@ class FormatName(StrEnum):
     tsv = "tsv"
     ctm = "ctm"
     ttml = "ttml"
+    rttm = "rttm"
     lattice = "lattice"
     kaldi = "kaldi"
 
@@ -174,6 +175,10 @@ Detector = Annotated[
         "--speech-detector/--no-speech-detector",
         help="Do not decode stretches without speech, and drop segments invented there (only in chunks).",
     ),
+]
+Diarize = Annotated[
+    bool,
+    typer.Option("--diarize", help="Tell speakers apart. --speakers and --format rttm imply it."),
 ]
 Split = Annotated[
     bool,

@@ -23,6 +23,7 @@ from worker.cli.options import (
     Decoder,
     DecoderName,
     Detector,
+    Diarize,
     Files,
     Format,
     FormatName,
@@ -53,6 +54,7 @@ from worker.cli.options import (
     TimestampsName,
     TranslateTo,
 )
+from worker.cli.speakers import LeastSpeakers, MostSpeakers, SpeakerCount, diarization_of
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.local.report import render_results
 from worker.machine.blas import preload_blas
@@ -95,21 +97,20 @@ def transcribe(
     hotwords: Hotwords = "",
     chunk: Split = True,
     speech_detector: Detector = True,
+    diarize: Diarize = False,
+    speakers: SpeakerCount = None,
+    min_speakers: LeastSpeakers = None,
+    max_speakers: MostSpeakers = None,
     form: Format = FormatName.json,
 ) -> None:
-    """Transcribe files without a queue. A file that fails does not stop the others; the exit code is then
-    1."""
+    """Transcribe files without a queue. A file that fails stops no other; the exit code is then 1."""
     # The BLAS must be there before MLX, which comes in with worker.local.transcribe.
     preload_blas()
     from worker.local.transcribe import transcribe_files
 
+    phrases = (*(boost or ()), *_phrases(boost_file))
     fusion = FusionOptions(
-        lm=None if lm is None else str(lm),
-        alpha=alpha,
-        weighted=lm_blanks,
-        phrases=(*(boost or ()), *_phrases(boost_file)),
-        boost=boost_weight,
-        pruning=pruning.value,
+        None if lm is None else str(lm), alpha, lm_blanks, phrases, boost_weight, pruning.value
     )
     options = SearchOptions(
         decoder=decoder.value,
@@ -129,10 +130,10 @@ def transcribe(
         language, task, timestamps.value, prompt, hotwords, translate_to=translate_to, punctuation=punctuation
     )
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
-    carries = context is ContextName.job
-    results = transcribe_files(
-        files, model, options, chunk=chunk, ask=ask, carries=carries, detector=speech_detector
-    )
+    how = {"chunk": chunk, "carries": context is ContextName.job, "detector": speech_detector}
+    counts = (speakers, min_speakers, max_speakers)
+    diarization = diarization_of(*counts) if diarize or form is FormatName.rttm or any(counts) else None
+    results = transcribe_files(files, model, options, ask=ask, diarization=diarization, **how)
     typer.echo(render_results(results, form.value, lattice and lattice.value))
     if any(result.error for result in results):
         raise typer.Exit(1)

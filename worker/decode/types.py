@@ -4,8 +4,9 @@ Owns the one vocabulary of options; which of them a search takes is its own data
 (`worker.decode.search.SEARCHERS`).
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from spool.domain.transcript import Lattice, Word
 from worker.models.base import SpeechOptions
@@ -49,7 +50,8 @@ class DecodeRequest:
     before the utterance's start, oldest first (`carried` makes it): language model and phrases go on from
     there instead of beginning anew; nothing else reads it. alternatives: how many other words each word is
     to have. lattice: how far behind the best path a lattice is to reach (natural logarithm), None for none.
-    speech: what is asked of the model's family itself.
+    speech: what is asked of the model's family itself. step: what is asked of a diarization model's network,
+    in place of words.
     """
 
     phrases: tuple[str, ...] = ()
@@ -60,6 +62,7 @@ class DecodeRequest:
     alternatives: int = 0
     lattice: float | None = None
     speech: SpeechOptions = field(default_factory=SpeechOptions)
+    step: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ class UtteranceResult:
     frames, and its share of the batch's busy time in nanoseconds. texts: of the hypotheses, where more than
     one was asked for. weights: SHA-256 of the model and of the language model that spoke. lattice: in seconds
     from the utterance's start, where it was asked for. language: which one was spoken, where the model tells.
+    output: of a diarization model's network.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -137,3 +141,4 @@ class UtteranceResult:
     weights: tuple[str, str | None] = ("", None)
     lattice: Lattice | None = None
     language: str | None = None
+    output: Any = None

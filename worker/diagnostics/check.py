@@ -202,7 +202,7 @@ def _models(settings: Settings, loader: str) -> Iterator[Finding]:
         yield Finding("engine", "ok", f"the process starts ({settings.engine_slots} slots)")
         for name, place in settings.models.items():
             yield _probe(f"model {name}", lambda place=place: _model(engine, place), "Check SPOOL_MODELS.")  # type: ignore[misc]
-        place = settings.models[settings.default_model]
+        place = settings.models[settings.self_test_model]
         yield _probe("self-test", lambda: _self_test(engine, place), "See the engine's log above.")
     finally:
         engine.close()

@@ -5,20 +5,32 @@ hour needs no more memory than a minute but for 1 kB a window (9 MB an hour). It
 where two speak at once, the second is missed.
 """
 
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from worker.diarization import encoder as voices
+from worker.diarization.base import Blocks, Diarization, Floats, RunSteps, SpeakerBounds, run_here
 from worker.diarization.clustering import ClusterOptions, cluster_prints
 from worker.diarization.encoder import VoiceEncoder
-from worker.diarization.timeline import SpeakerSegment, build_timeline
-from worker.diarization.windows import WindowOptions, plan_windows, voice_prints
+from worker.diarization.timeline import build_timeline
+from worker.diarization.windows import (
+    EncodeVoices,
+    WindowOptions,
+    encode_voices,
+    plan_windows,
+    voice_prints,
+)
+from worker.speech import detector as speech
 from worker.speech.detector import SpeechDetector
 from worker.speech.spans import SPEECH, SpeechOptions, speech_stretches
 
-Blocks = Iterable[NDArray[np.float32]]
+VERSION = 1
+"""Raised with every change after which the segments may be others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,37 +42,63 @@ class DiarizeOptions:
     clusters: ClusterOptions = field(default_factory=ClusterOptions)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Diarization:
-    """Segments in order, without overlap; the detector's probabilities; and the recording's samples."""
+class VoiceNetwork:
+    """The voice encoder as the engine runs it."""
 
-    segments: list[SpeakerSegment]
-    probabilities: NDArray[np.float32]
-    samples: int
+    def __init__(self, encoder: VoiceEncoder | None = None) -> None:
+        """Loads the encoder that comes with Spool, unless another is given. Raises ModelError."""
+        self._encoder = encoder or VoiceEncoder.load()
 
-    @property
-    def speakers(self) -> int:
-        """How many were told apart."""
-        return len({segment.speaker for segment in self.segments})
+    def run(self, samples: Floats, step: EncodeVoices) -> Floats:
+        """The voice prints `[N, 256]` of the step's windows."""
+        return encode_voices(samples, step, self._encoder)
+
+
+class DefaultDiarizer:
+    """The detector, the windows and the clustering; safe to share. The encoder is elsewhere."""
+
+    def __init__(self, path: str = "", detector: SpeechDetector | None = None) -> None:
+        """`path` is what the engine loads the encoder by. Raises ModelError."""
+        self.path = path
+        self._detector = detector or SpeechDetector.load()
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of both networks' weights, the options and the version."""
+        digest = hashlib.sha256(f"{VERSION} {DiarizeOptions()}".encode())
+        for path in (speech.WEIGHTS, voices.WEIGHTS):
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
+
+    def diarize(
+        self, read: Callable[[], Blocks], run: RunSteps[Any, Any], bounds: SpeakerBounds
+    ) -> Diarization:
+        """As `DiarizationModel.diarize`."""
+        clusters = ClusterOptions(min_speakers=bounds.least, max_speakers=bounds.most)
+        return self.follow(read, run, DiarizeOptions(clusters=clusters))
+
+    def follow(
+        self, read: Callable[[], Blocks], run: RunSteps[EncodeVoices, Floats], options: DiarizeOptions
+    ) -> Diarization:
+        """The same by options."""
+        probabilities, samples = self._detector.follow(read())
+        stretches = speech_stretches(probabilities, samples, options.speech)
+        spans = plan_windows(stretches, options.windows)
+        prints = voice_prints(read(), spans, run) if spans else np.zeros((0, 1), np.float32)
+        labels = cluster_prints(prints, options.clusters)
+        return Diarization(build_timeline(stretches, spans, prints, labels), probabilities, samples)
 
 
 class Diarizer:
-    """Both networks; safe to share."""
+    """Both sides in this process, for measurements."""
 
-    def __init__(self, detector: SpeechDetector | None = None, encoder: VoiceEncoder | None = None) -> None:
-        """Loads what is not given. Raises ModelError."""
-        self._detector = detector or SpeechDetector.load()
-        self._encoder = encoder or VoiceEncoder.load()
+    def __init__(self) -> None:
+        """Raises ModelError."""
+        self._model, self._run = DefaultDiarizer(), run_here(VoiceNetwork())
 
     def diarize(self, read: Callable[[], Blocks], options: DiarizeOptions | None = None) -> Diarization:
         """The speakers of one channel; `read()` gives its blocks (float32 `[n]` at 16 kHz) anew each time.
 
         Raises AudioNotFinite, and whatever `read` raises.
         """
-        options = options or DiarizeOptions()
-        probabilities, samples = self._detector.follow(read())
-        stretches = speech_stretches(probabilities, samples, options.speech)
-        spans = plan_windows(stretches, options.windows)
-        prints = voice_prints(read(), spans, self._encoder) if spans else np.zeros((0, 1), np.float32)
-        labels = cluster_prints(prints, options.clusters)
-        return Diarization(build_timeline(stretches, spans, prints, labels), probabilities, samples)
+        return self._model.follow(read, self._run, options or DiarizeOptions())

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,6 +65,12 @@ def mel_power(samples: Floats) -> Floats:
     return power
 
 
+def _fastest() -> ModuleType:
+    import mlx.core as mx  # not above: the process that follows recordings has no MLX
+
+    return mx if mx.default_device().type == mx.DeviceType.gpu else np
+
+
 class VoiceEncoder:
     """The network; safe to share.
 
@@ -79,7 +84,7 @@ class VoiceEncoder:
         for name, shape in _SHAPES.items():
             if name not in tensors or tensors[name].shape != shape:
                 raise WeightsMismatch(f"the voice encoder needs a tensor {name} of the shape {shape}")
-        self._library: Any = library or (mx if mx.default_device().type == mx.DeviceType.gpu else np)
+        self._library: Any = library or _fastest()
         # sigmoid(v) = 0.5 * tanh(v / 2) + 0.5: with i, f and o halved here, one tanh serves all four gates.
         halves = np.repeat(np.array([0.5, 0.5, 1.0, 0.5], np.float32), SIZE)[:, None]
         self._layers = [

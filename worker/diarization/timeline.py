@@ -5,12 +5,12 @@ Owns the smoothing and the numbering by arrival; knows no audio and no network.
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.audio.resample import SAMPLE_RATE
+from worker.diarization.base import SpeakerSegment
 from worker.diarization.clustering import Labels, centroids_of
 from worker.diarization.windows import Span
 from worker.speech.spans import Stretch
@@ -21,15 +21,6 @@ _REACH = 0.8
 """Seconds from a window's middle at which it has no weight left."""
 _AT_ONCE = 600
 """Steps weighed at once: a minute."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpeakerSegment:
-    """One speaker from `start` to `end`, seconds of the recording. Speakers are numbered by arrival."""
-
-    start: float
-    end: float
-    speaker: int
 
 
 def build_timeline(

@@ -1,7 +1,9 @@
 """Voice prints of a recording: overlapping windows inside speech, cut as the samples come by.
 
-Owns where windows lie and how loud they are heard; leaves the network to `worker.diarization.encoder`. Memory
-is half a minute of samples, one batch of windows, and 1 kB for each window's voice print.
+Owns where windows lie and how loud they are heard; leaves the network to `worker.diarization.encoder`, and
+where it runs to whoever passes `run`. Memory is half a minute of samples for each step on its way, and 1 kB
+for each window's voice print. A piece's windows are encoded together and with no others, so a voice print
+depends on the recording alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.audio.resample import SAMPLE_RATE
+from worker.diarization.base import RunSteps
 from worker.diarization.encoder import HOP, SIZE, VoiceEncoder, mel_power
 from worker.speech.spans import Stretch
 
@@ -19,7 +22,6 @@ Span = tuple[float, float]
 """Start and end in seconds."""
 
 _PIECE = 30 * SAMPLE_RATE
-_AT_ONCE = 128
 _HALF_FRAME = 200
 _LOUDNESS = -30.0
 """dBFS of every window; Resemblyzer raises only, this lowers too."""
@@ -51,34 +53,52 @@ def plan_windows(stretches: Sequence[Stretch], options: WindowOptions) -> list[S
     return spans
 
 
-def voice_prints(blocks: Iterable[Floats], spans: Sequence[Span], encoder: VoiceEncoder) -> Floats:
+@dataclass(frozen=True, slots=True)
+class EncodeVoices:
+    """Asks for the voice prints of windows of one piece of a recording, each given by its first mel frame in
+    the piece and its number of frames. Frame t is centred on sample `200 + 160 * t` of the piece; behind the
+    last sample are zeros."""
+
+    windows: tuple[tuple[int, int], ...]
+
+
+def voice_prints(
+    blocks: Iterable[Floats], spans: Sequence[Span], run: RunSteps[EncodeVoices, Floats]
+) -> Floats:
     """`[len(spans), 256]` of one recording that comes in `blocks` (float32 `[n]` at 16 kHz)."""
     prints = np.zeros((len(spans), SIZE), np.float32)
-    waiting: list[tuple[int, Floats]] = []
-    for index, mels in _window_mels(blocks, spans):
-        waiting.append((index, mels))
-        if len(waiting) == _AT_ONCE or index == len(spans) - 1:
-            prints[[at for at, _ in waiting]] = encoder.encode([window for _, window in waiting])
-            waiting = []
+    done = 0
+    for part in run(_steps(blocks, spans)):
+        prints[done : done + len(part)] = part
+        done += len(part)
     return prints
 
 
-def _window_mels(blocks: Iterable[Floats], spans: Sequence[Span]) -> Iterator[tuple[int, Floats]]:
-    """Each window's index and its mel power `[T, 40]` at the common loudness, in order."""
+def encode_voices(samples: Floats, step: EncodeVoices, encoder: VoiceEncoder) -> Floats:
+    """The step's voice prints `[N, 256]`, every window brought to the same loudness first."""
+    reach = max(first + count for first, count in step.windows)
+    missing = max(0, (reach - 1) * HOP + 2 * _HALF_FRAME - len(samples))
+    mels = mel_power(np.pad(samples, (0, missing)))
+    windows = []
+    for first, count in step.windows:
+        sound = samples[first * HOP + _HALF_FRAME : (first + count) * HOP + _HALF_FRAME]
+        level = 10 * np.log10(np.mean(np.square(sound)) + 1e-12)
+        windows.append(mels[first : first + count] * np.float32(10 ** ((_LOUDNESS - level) / 10)))
+    return encoder.encode(windows)
+
+
+def _steps(blocks: Iterable[Floats], spans: Sequence[Span]) -> Iterator[tuple[Floats, EncodeVoices]]:
+    """The windows in order, piece by piece; pieces without a window are left out."""
     frames = [_frames_of(span) for span in spans]
     done = 0
     for first, samples, final in _pieces(blocks, frames):
-        mels = mel_power(np.pad(samples, (0, _HALF_FRAME if final else 0)))
-        while done < len(frames):
-            start, count = frames[done][0] - first, frames[done][1]
-            if start + count > len(mels) and not final:
-                break
-            power = mels[start : start + count]
-            sound = samples[start * HOP + _HALF_FRAME : (start + count) * HOP + _HALF_FRAME]
-            level = 10 * np.log10(np.mean(np.square(sound)) + 1e-12)
-            power = power * np.float32(10 ** ((_LOUDNESS - level) / 10))
-            yield done, np.pad(power, ((0, count - len(power)), (0, 0)))
+        complete = (len(samples) - 2 * _HALF_FRAME) // HOP + 1
+        windows = []
+        while done < len(frames) and (final or sum(frames[done]) - first <= complete):
+            windows.append((frames[done][0] - first, frames[done][1]))
             done += 1
+        if windows:
+            yield samples, EncodeVoices(tuple(windows))
 
 
 def _pieces(
@@ -87,21 +107,18 @@ def _pieces(
     """The recording in overlapping pieces, as (first mel frame, samples, whether it is the last piece).
 
     Each starts 200 samples before its first frame's centre (zeros before the recording). The overlap is the
-    longest window, so each window lies in one piece.
+    longest window, so each window lies in one piece. Pieces are of one length, whatever the blocks are.
     """
     overlap = max((count for _, count in frames), default=0) * HOP + 2 * _HALF_FRAME
-    first, parts, length = 0, [np.zeros(_HALF_FRAME, np.float32)], _HALF_FRAME
+    size = _PIECE + overlap // HOP * HOP
+    first, held = 0, np.zeros(_HALF_FRAME, np.float32)
     for block in blocks:
-        parts.append(block)
-        length += len(block)
-        if length < _PIECE + overlap:
-            continue
-        samples = np.concatenate(parts)
-        yield first, samples, False
-        kept = samples[(length - overlap) // HOP * HOP :]
-        first += (length - overlap) // HOP
-        parts, length = [kept.copy()], len(kept)
-    yield first, np.concatenate(parts), True
+        held = np.concatenate([held, block])
+        while len(held) >= size:
+            yield first, held[:size], False
+            first += _PIECE // HOP
+            held = held[_PIECE:].copy()
+    yield first, held, True
 
 
 def _frames_of(span: Span) -> tuple[int, int]:

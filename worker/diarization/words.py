@@ -6,7 +6,7 @@ Pure functions; know no engine and no job.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from worker.diarization.timeline import SpeakerSegment
+from worker.diarization.base import SpeakerSegment
 from worker.speech.guard import TimedWord
 
 _UNSURE = 0.6
@@ -37,8 +37,16 @@ def assign_speakers(
     another speaker's takes its neighbours' speaker where it lasts less than 0.3 s and its sureness is below
     0.6. Without segments every word is None.
     """
+    return label_words(words, segments)[0]
+
+
+def label_words(
+    words: Sequence[TimedWord], segments: Sequence[SpeakerSegment]
+) -> tuple[list[WordSpeaker | None], list[SpeakerSegment]]:
+    """As `assign_speakers`, with the segments renumbered as the words are; speakers without a word come
+    last."""
     if not segments:
-        return [None] * len(words)
+        return [None] * len(words), []
     spoken: list[WordSpeaker] = []
     longest = max(segment.end - segment.start for segment in segments)
     first = 0
@@ -52,7 +60,12 @@ def assign_speakers(
         short = words[index].end - words[index].start < _SHORT
         if short and own.sureness < _UNSURE and before.speaker == after.speaker != own.speaker:
             smooth[index] = replace(own, speaker=before.speaker)
-    return list(_numbered(smooth))
+    numbers: dict[int, int] = {}
+    heard = [*(word.speaker for word in smooth), *(word.raw for word in smooth)]
+    for speaker in [*heard, *(segment.speaker for segment in segments)]:
+        numbers.setdefault(speaker, len(numbers))
+    labelled = [replace(word, speaker=numbers[word.speaker], raw=numbers[word.raw]) for word in smooth]
+    return list(labelled), [replace(segment, speaker=numbers[segment.speaker]) for segment in segments]
 
 
 def _speaker_of(word: TimedWord, segments: Sequence[SpeakerSegment], first: int) -> WordSpeaker:
@@ -77,11 +90,3 @@ def _speaker_of(word: TimedWord, segments: Sequence[SpeakerSegment], first: int)
 
 def _gap(word: TimedWord, segment: SpeakerSegment) -> float:
     return max(segment.start - word.end, word.start - segment.end, 0.0)
-
-
-def _numbered(spoken: Sequence[WordSpeaker]) -> list[WordSpeaker]:
-    """Speakers renumbered from 0 as they first speak in the words; those heard only in `raw` come after."""
-    numbers: dict[int, int] = {}
-    for speaker in [*(word.speaker for word in spoken), *(word.raw for word in spoken)]:
-        numbers.setdefault(speaker, len(numbers))
-    return [replace(word, speaker=numbers[word.speaker], raw=numbers[word.raw]) for word in spoken]

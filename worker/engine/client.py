@@ -152,6 +152,10 @@ class Engine:
             self._prepared.clear()
         self._prepared[question] = answer.result()
 
+    def known(self, model: str) -> ModelInfo | None:
+        """Which weights were last loaded for `model`; None before the first time."""
+        return self._pending.model(model)
+
     def describe(self, model: str) -> "Future[ModelInfo]":
         """Which weights `model` (a path or hub id) has, at once where it was loaded before; else it is
         loaded behind the batch on the device. The future raises ModelError."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings
 from worker.engine.protocol import DEFAULT_LOADER, EngineOptions, ModelCacheOptions
 from worker.engine.scheduler import BatchLimits
-from worker.machine.hardware import Hardware, this_machine
+from worker.machine.hardware import Hardware, device_of, this_machine
 
 CACHE_BYTES = 2 << 30
 """What MLX may keep of freed buffers. It would keep most of the memory, for every size it ever met."""
@@ -116,4 +116,5 @@ def engine_options(settings: Settings, loader: str = DEFAULT_LOADER) -> EngineOp
         model_cache=model_cache,
         loader=loader,
         share=settings.work_share,
+        device=device_of(settings.device, this_machine()),
     )

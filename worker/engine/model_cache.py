@@ -8,7 +8,7 @@ sizes in bytes and a clock; loads nothing itself.
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -97,8 +97,11 @@ class ModelCache(Generic[Held]):
 
 def file_size(path: str) -> int:
     """Bytes of a model's weights on disk; 0 where they are not there yet."""
-    place = installed_path(path)
-    files: Collection[Path] = [place] if place.is_file() else []
-    if place.is_dir():
-        files = [file for kind in WEIGHTS for file in place.glob(kind)]
-    return sum(file.stat().st_size for file in files)
+    return sum(file.stat().st_size for file in weights_of(installed_path(path)))
+
+
+def weights_of(place: Path) -> list[Path]:
+    """The files with the weights of the model at `place`, a folder or a file; none where nothing is."""
+    if place.is_file():
+        return [place]
+    return [file for kind in WEIGHTS for file in sorted(place.glob(kind))] if place.is_dir() else []

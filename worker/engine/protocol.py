@@ -6,7 +6,7 @@ process, no thread and no MLX.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,8 @@ class ModelCacheOptions:
 class EngineOptions:
     """How the engine is built. `loader` names the function ("module:name") that the child calls with a
     model's path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz
-    samples; `share` is how much of the time the device may be busy, 0 to 1."""
+    samples; `share` is how much of the time the device may be busy, 0 to 1. `device` ("gpu", "cpu") goes to
+    `use_device` of the loader's module; empty: as MLX has it."""
 
     slots: int = 96
     slot_samples: int = int(MAX_UTTERANCE_SECONDS * SAMPLE_RATE)
@@ -46,13 +47,15 @@ class EngineOptions:
     loader: str = DEFAULT_LOADER
     start_seconds: float = 120.0
     share: float = 1.0
+    device: str = ""
 
 
 class Recognition(NamedTuple):
     """One utterance's answer: hypotheses best first, words of the best (seconds from the utterance's start)
     and encoder frames; the text of each hypothesis where more than one was asked for; the SHA-256 of the
     language model that had a say; the lattice, where it was asked for; the language, where the model
-    tells; the answer's text, where that need not be the first hypothesis's."""
+    tells; the answer's text, where that need not be the first hypothesis's; what a diarization model's
+    network puts out."""
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]
@@ -62,6 +65,7 @@ class Recognition(NamedTuple):
     lattice: Lattice | None = None
     language: str | None = None
     text: str | None = None
+    output: Any = None
 
 
 class Failure(NamedTuple):

@@ -17,8 +17,10 @@ from spool.errors import EngineError, InvalidRequest
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
+from worker.diarization.registry import is_diarization
+from worker.engine.diarization import StepRecognizer
 from worker.engine.memory_budget import CACHE_BYTES
-from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition
+from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition, Recognizer
 from worker.models.base import BatchCost, ModelInfo, SpeechModel
 from worker.models.load import load_model
 
@@ -28,7 +30,9 @@ class ModelRecognizer:
 
     def __init__(self, model: SpeechModel) -> None:
         self._model = model
-        self.info = model.info
+        can = model.capabilities
+        languages, tasks = tuple(sorted(can.languages)), tuple(sorted(can.tasks))
+        self.info = replace(model.info, family=can.family, languages=languages, tasks=tasks)
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
         """As `SpeechModel.cost`."""
@@ -96,7 +100,17 @@ def _kept_digest(path: str, _changed: int, _size: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def load_recognizer(model: str) -> ModelRecognizer:
-    """Load `model` (a folder, a `.nemo` file or a hub id). Raises ModelError."""
+def use_device(name: str) -> None:
+    """Compute on the GPU ("gpu") or on the CPU ("cpu"), and nowhere else. Raises EngineError without one."""
+    if name == "gpu" and not mx.is_available(mx.gpu):
+        raise EngineError("MLX finds no GPU on this machine; set SPOOL_DEVICE=cpu to compute without one.")
+    mx.set_default_device(mx.gpu if name == "gpu" else mx.cpu)
+
+
+def load_recognizer(model: str) -> Recognizer:
+    """Load `model` (a folder, a `.nemo` file, a hub id, or a diarization model's network). Raises
+    ModelError."""
     mx.set_cache_limit(CACHE_BYTES)
+    if is_diarization(model):
+        return StepRecognizer(model)
     return ModelRecognizer(load_model(model))

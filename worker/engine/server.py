@@ -66,7 +66,10 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     reports = _Reports(connection)
     inbox = _Inbox(options, reports)
     threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
-    loader = cast("Loader", getattr(importlib.import_module(module), name))
+    home = importlib.import_module(module)
+    loader = cast("Loader", getattr(home, name))
+    if options.device and hasattr(home, "use_device"):
+        home.use_device(options.device)
     device = BatchRunner(reports, AudioView(layout), loader, options.model_cache)
     reports.send(Ready(os.getpid()))
     try:
@@ -293,6 +296,7 @@ def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, model: 
         weights=(model, answer.language_model),
         lattice=answer.lattice,
         language=answer.language,
+        output=answer.output,
     )
 
 

@@ -217,7 +217,7 @@ class Attempt:
         and bill the rest as wasted (law 5). Returns when nothing of this attempt is in the engine any
         more."""
         if self._flying:
-            self.context.engine.forget(self._engine_name)
+            self.context.engine.forget(self.engine_name)
         for future, piece in list(self._flying.items()):
             try:
                 result = future.result()
@@ -246,9 +246,7 @@ class Attempt:
         self._asked = now
         job = self.claim.job
         with self.context.db.read() as tx:
-            over = goes_before(
-                tx, settings.pool, settings.worker_name, job.project, job.priority, settings.rules
-            )
+            over = goes_before(tx, self.context.offer, job.project, job.priority, settings.rules)
         if over:
             raise TurnOver("others have waited long enough")
 
@@ -258,7 +256,7 @@ class Attempt:
         return 0 if self._kept else self.claim.job.transient_failures + 1
 
     @property
-    def _engine_name(self) -> str:
+    def engine_name(self) -> str:
         """What the engine knows this attempt by: a later attempt may run in this same process beside it, and
         must not be taken out with it."""
         return f"{self.claim.job.id}/{self.claim.attempt}"
@@ -290,7 +288,7 @@ class Attempt:
             ask = replace(ask, context=self._token_context.before(piece))
         try:
             future = self.context.engine.submit(
-                self._engine_name,
+                self.engine_name,
                 chunk.samples,
                 self.model,
                 self.request.options,

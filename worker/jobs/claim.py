@@ -60,8 +60,9 @@ def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
         settings.max_crashes,
         alone=False,
         models=first,
-        without=context.health.lacking,
+        offered=context.offer.models,
         without_language_models=context.health.lacking_language_models,
+        machine=context.offer.machine,
     )
     outcome = _written(context, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
     if isinstance(outcome, Claim):
@@ -75,7 +76,7 @@ def _claim_alone(context: WorkerContext, job_id: str) -> Claim | None:
     return _written(
         context,
         "not claimed",
-        lambda tx: claim_job(tx, *who, max_crashes=settings.max_crashes, alone=True),
+        lambda tx: claim_job(tx, *who, max_crashes=settings.max_crashes, alone=True, pool=settings.pool),
         job_id=job_id,
     )
 

@@ -47,3 +47,8 @@ def withdraw(objects: ObjectStore, job_id: str, attempt: int) -> None:
 def transcript_key(job_id: str, attempt: int, form: str) -> str:
     """Where an attempt's transcript is stored."""
     return f"jobs/{job_id}/attempt-{attempt}/transcript.{form}"
+
+
+def attempt_of(key: str) -> int:
+    """The attempt whose transcript is stored under this key."""
+    return int(key.split("/")[2].removeprefix("attempt-"))

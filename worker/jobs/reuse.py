@@ -22,7 +22,7 @@ from spool.errors import NotFound, SourceChanged
 from spool.objects import ObjectStore, s3_store
 from spool.settings import Settings
 from spool.store.database import Database
-from spool.store.transcript_reuse import KnownTranscript, known_by_content, known_by_etag
+from spool.store.transcripts.reuse import KnownTranscript, known_by_content, known_by_etag
 
 BLOCK = 4 << 20
 
@@ -33,7 +33,7 @@ class Facts(TypedDict):
     """What the job's row keeps; the fields of `Outcome`."""
 
     content_sha256: str | None
-    fingerprint: str
+    fingerprint: str | None
     source_etag: str | None
     source_size: int | None
     reused_from: str | None
@@ -124,12 +124,12 @@ class Reuse:
 
 
 def fingerprint(options: JobOptions, makers: tuple[str | None, ...]) -> str:
-    """SHA-256 (hex) of all that a transcript depends on besides the audio (law 7), and of its schema.
+    """SHA-256 (hex) of all that a transcript's words depend on besides the audio (law 7), and of its schema.
 
     makers: the digests of the model (`ModelInfo.digest`), of the language model's file and of the speech
     detector, None where there is none.
     """
-    inputs = [SCHEMA, options.document(), *makers]
+    inputs = [SCHEMA, options.of_words.document(), *makers]
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 

@@ -16,19 +16,23 @@ Knows the order of the steps; each step lives in its own module. Never raises.
 
 import contextlib
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import structlog
+from sqlalchemy import Connection
 
-from spool.domain.jobs import JobState
+from spool.domain.jobs import JobSpeaker, JobState
+from spool.domain.options import Diarization
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.domain.worker_stats import REFUSED
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
+from spool.objects.integrity import read_verified
 from spool.store.jobs import get_job, hashes_of_source
 from spool.store.queue.leases import (
     Claim,
@@ -43,11 +47,13 @@ from spool.tracing import current, span
 from worker.audio import open_audio
 from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack, TurnOver
 from worker.jobs.claim import claimed_next
+from worker.jobs.diarize import SpeakerPass, speakers_mark
 from worker.jobs.lease import Lease
-from worker.jobs.output import deliver, withdraw
+from worker.jobs.output import attempt_of, deliver, withdraw
 from worker.jobs.request import JobRequest, job_request_of
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
+from worker.jobs.speakers import carry_names
 from worker.jobs.tracing import attempted
 from worker.jobs.transcript import audio_facts, transcript_of
 from worker.jobs.verdict import Verdict, is_suspect, judge
@@ -68,6 +74,8 @@ class JobServices:
     objects: ObjectStore
     sources: Sources
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    claimed: Callable[[Claim], None] = lambda _: None
+    """Called with each claim, in the thread that runs it."""
 
 
 def run_next(services: JobServices, hinted: str | None) -> str | None:
@@ -80,6 +88,7 @@ def run_next(services: JobServices, hinted: str | None) -> str | None:
 def run_claimed(services: JobServices, claim: Claim) -> str:
     """Run a claimed job; how it ended."""
     failpoint("claim.committed")
+    services.claimed(claim)
     context, job_id = services.context, claim.job.id
     lease_seconds, most_seconds = context.settings.lease_seconds, context.settings.max_job_seconds
     try:
@@ -109,6 +118,7 @@ class JobRunner:
         self._lease = lease
         self._attempt = Attempt(services.context, claim, lease)
         self._transient_failures: int | None = None
+        self._record: Transcript | None = None  # that the job had before
         self.code = ""  # of the error that ended it, if one did
         self._turn_over = False
         self._refusal = ""
@@ -129,6 +139,8 @@ class JobRunner:
 
     def _transcribe(self) -> tuple[Transcript, Facts]:
         attempt, context = self._attempt, self._context
+        if self._job.transcript_key is not None and self._job.options.diarization is not None:
+            return self._speakers_of_record(self._job.transcript_key, self._job.options.diarization)
         attempt.remember()
         attempt.model = self._model_path()
         attempt.request = job_request_of(self._job.options, context.settings, context.db, self._job.name)
@@ -136,6 +148,9 @@ class JobRunner:
         detector = detector_digest() if self._job.options.speech_detector else None
         mark = fingerprint(self._job.options, (*info.makers, detector))
         attempt.begin(info, mark)
+        diarization = self._job.options.diarization
+        if diarization is not None:
+            mark = speakers_mark(mark, diarization)
         reuse = Reuse(context.settings, context.db, self._services.objects, self._job, mark)
         transcript = reuse.before_fetch()
         if transcript is None:
@@ -145,8 +160,33 @@ class JobRunner:
                 transcript = reuse.after_fetch(path, attempt.check)
                 if transcript is None:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
+                    if diarization is not None:
+                        transcript = SpeakerPass(attempt, diarization).add_speakers(transcript, path)
                     reuse.confirm(path, attempt.check)
         return transcript, reuse.facts()
+
+    def _speakers_of_record(self, key: str, asked: Diarization) -> tuple[Transcript, Facts]:
+        """The transcript that the job has, with its speakers found anew; no word is decoded again."""
+        attempt, job, objects = self._attempt, self._job, self._services.objects
+        before = Transcript.model_validate_json(read_verified(objects, key, job.transcript_sha256 or ""))
+        self._record = before
+        # That of the words is known where nobody asked for speakers before.
+        of_words = None if before.diarization is not None else job.fingerprint
+        mark = None if of_words is None else speakers_mark(of_words, asked)
+        reuse = Reuse(
+            self._context.settings, self._context.db, objects, replace(job, reuse=False), mark or ""
+        )
+        speaker_pass = SpeakerPass(attempt, asked)
+        attempt.model = speaker_pass.engine_path
+        with self._context.db.read() as tx:
+            hashes = hashes_of_source(tx, job.id)
+        with self._services.sources.fetched(reuse.source, job.name, attempt.check, hashes) as path:
+            reuse.after_fetch(path, attempt.check)
+            transcript = speaker_pass.add_speakers(before, path)
+            reuse.confirm(path, attempt.check)
+        facts = reuse.facts()
+        facts["fingerprint"], facts["reused_from"] = mark, job.reused_from
+        return transcript.model_copy(update={"options": job.options.model_dump(mode="json")}), facts
 
     def _decoded(self, path: Path, info: ModelInfo, content_sha256: str | None) -> Transcript:
         attempt = self._attempt
@@ -209,18 +249,20 @@ class JobRunner:
             self._lease.stop,
         )
         failpoint("deliver.stored")
+        speakers = None if transcript.diarization is None else _job_speakers(transcript)
         outcome = Outcome(
             audio_seconds=transcript.audio.duration,
             transcript_key=delivered.key,
             transcript_sha256=delivered.sha256,
             coverage=transcript.coverage.ratio,
             words=len(transcript.words),
+            speakers=speakers,
             **facts,
         )
 
         def commit() -> None:
             with self._context.db.begin() as tx:
-                finish_job(tx, self._claim, outcome)
+                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript))
                 failpoint("finish.written")
             failpoint("finish.committed")
 
@@ -231,6 +273,16 @@ class JobRunner:
             if not self._is_ours(delivered.key):
                 withdraw(self._services.objects, self._job.id, self._claim.attempt)
                 raise
+        if self._job.transcript_key is not None:
+            withdraw(self._services.objects, self._job.id, attempt_of(self._job.transcript_key))
+
+    def _with_names(self, tx: Connection, outcome: Outcome, transcript: Transcript) -> Outcome:
+        """The names that people gave by now, carried over to the speakers of the new transcript."""
+        if self._record is None or outcome.speakers is None:
+            return outcome
+        names = carry_names(get_job(tx, self._job.id).speaker_names, self._record, transcript)
+        named = [JobSpeaker(**{**each, "name": names.get(each["label"])}) for each in outcome.speakers]
+        return replace(outcome, speakers=named)
 
     def _is_ours(self, key: str) -> bool:
         def read() -> bool:
@@ -330,6 +382,13 @@ class JobRunner:
                 "ending not written", error=error.message
             )  # the lease runs out and the sweep takes over
         return ending
+
+
+def _job_speakers(transcript: Transcript) -> list[JobSpeaker]:
+    return [
+        JobSpeaker(label=each.label, name=None, talk_seconds=each.talk_seconds, words=each.words)
+        for each in transcript.speakers
+    ]
 
 
 def _language_model(name: str | None, info: ModelInfo) -> ModelFacts | None:

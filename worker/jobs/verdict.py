@@ -9,7 +9,7 @@ import contextlib
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
 
-from spool.domain.options import JobOptions
+from spool.domain.fleet.routing import route_of
 from spool.errors import EngineCrashed, EngineError, EngineStopped, ModelError, SpoolError, UnknownModel
 from spool.store.workers import ready_workers
 from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack
@@ -42,7 +42,7 @@ def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdic
     job, own = attempt.claim.job, context.settings.worker_name
     refusals = set(job.refusals or {}) - {own}
     if others := _others(context, attempt, refusals | {own}):
-        if isinstance(error, UnknownModel) and _lacks_a_model(context, job.options):
+        if isinstance(error, UnknownModel) and _lacks_language_model(context, job.options.language_model):
             return Verdict(f"left to {_listed(others)}", blames_worker=False)
         if isinstance(error, ModelError) or not refusals:
             return Verdict(f"left to {_listed(others)}")
@@ -50,29 +50,23 @@ def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdic
     return None if problem is None else Verdict(f"the self-test failed: {problem}", proven=True)
 
 
-def _lacks_a_model(context: WorkerContext, options: JobOptions) -> bool:
-    """Whether the job asks for what is not here, which is no illness: workers of a pool may differ in their
-    models. Its like are left to others for a while."""
-    lacks = False
-    if options.model not in context.settings.models:
-        context.health.lack(options.model)
-        lacks = True
-    language_model = options.language_model
-    if language_model is not None and language_model not in context.settings.language_models:
-        context.health.lack_language_model(language_model)
-        lacks = True
-    return lacks
+def _lacks_language_model(context: WorkerContext, name: str | None) -> bool:
+    """Whether the job asks for a language model that is not here, which is no illness: workers may differ in
+    theirs. Its like are left to others for a while."""
+    if name is None or name in context.settings.language_models:
+        return False
+    context.health.lack_language_model(name)
+    return True
 
 
 def _others(context: WorkerContext, attempt: Attempt, tried: set[str]) -> list[str]:
     """The workers that could take the job and have not tried it."""
     job = attempt.claim.job
     with context.db.read() as tx:
-        ready = ready_workers(tx, context.settings.pool)
+        ready = ready_workers(tx)
+    route = route_of(job.queue)
     return sorted(
-        name
-        for name, models in ready.items()
-        if name not in tried and job.worker in (None, name) and job.options.model in models
+        {each.name for each in ready if each.name not in tried and each.takes(route, job.options.model)}
     )
 
 
@@ -85,7 +79,7 @@ def _self_test(context: WorkerContext, attempt: Attempt, error: SpoolError) -> s
     not load cannot be tested by itself: the default model is, in its place."""
     try:
         if isinstance(error, ModelError) or not attempt.model:
-            future = context.engine.probe(context.settings.models[context.settings.default_model])
+            future = context.engine.probe(context.settings.models[context.settings.self_test_model])
         else:
             request = attempt.request
             future = context.engine.probe(attempt.model, request.options, request.ask)

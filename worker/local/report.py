@@ -21,6 +21,10 @@ In chunks the speech detector adds "speech": [{"start", "end", "label"}], "cover
 detected speech with words}, "dropped": segments that were invented, with their words, and "doubtful": true on
 words over which it heard nobody.
 
+With `--diarize` a word has "speaker" (and "overlap": true where another speaks over it), and a file has
+"speakers": [{"label", "name", "talk_seconds", "words"}], "turns": [{"start", "end", "speaker"}] and the
+"diarization" model. A word has no speaker where nobody was heard to speak in the whole recording.
+
 Other tools read this: keep it. Plain Python.
 """
 
@@ -99,6 +103,12 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
         document["speech"] = [_without_channel(span) for span in record["speech"]]
         document["coverage"] = {"speech": result.transcript.coverage.speech}
         document["dropped"] = record.get("dropped", [])
+    if result.transcript.diarization is not None:
+        document["speakers"] = [each.model_dump(mode="json") for each in result.transcript.speakers]
+        document["turns"] = [
+            each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.turns
+        ]
+        document["diarization"] = result.transcript.diarization.model_dump(mode="json")
     if len(result.transcript.nbest) > 1:
         document["chunks"] = [
             each.model_dump(mode="json", exclude={"channel"}) for each in result.transcript.nbest

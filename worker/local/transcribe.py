@@ -16,14 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
+from spool.domain.options import Diarization
 from spool.domain.transcript import AudioFacts, ModelFacts, Transcript
 from spool.errors import EngineError, SpoolError
 from worker.audio import SAMPLE_RATE, open_audio
 from worker.decode.search import resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.diarization.base import SpeakerBounds, run_here
+from worker.diarization.registry import load_diarization, load_network
 from worker.engine.protocol import Failure, Recognition
 from worker.engine.recognizer import ModelRecognizer
 from worker.jobs.attempt import TokenContext
+from worker.jobs.speakers import with_speakers
 from worker.jobs.transcript import audio_facts, decoded_chunk, transcript_of
 from worker.local.report import FileResult
 from worker.models.base import SpeechModel
@@ -67,15 +71,19 @@ def transcribe_files(
     ask: DecodeRequest = NOTHING,
     carries: bool = False,
     detector: bool = True,
+    diarization: Diarization | None = None,
 ) -> list[FileResult]:
     """Each file's result, in order; `ask` goes for all. A file that cannot be read or decoded fails alone.
 
     carries: language model and phrases go on from chunk to chunk, which are then decoded one after another.
-    detector: in chunks, the speech detector listens as it does to jobs. Raises ModelError where a model
-    cannot be loaded and InvalidRequest where it cannot be searched so.
+    detector: in chunks, the speech detector listens as it does to jobs. diarization: add who speaks, as jobs
+    do. Raises ModelError where a model cannot be loaded and InvalidRequest where it cannot be searched so.
     """
     loaded = load_model(model)
-    return transcribe_with(loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector)
+    results = transcribe_with(
+        loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector
+    )
+    return results if diarization is None else [_with_speakers(each, diarization) for each in results]
 
 
 def transcribe_with(
@@ -110,6 +118,26 @@ def transcribe_with(
                 waiting = []
     decode(waiting)
     return [_result(model, state, options, ask) for state in states]
+
+
+def _with_speakers(result: FileResult, asked: Diarization) -> FileResult:
+    """The result with its speakers; a file that cannot be read once more fails alone."""
+    if result.transcript is None:
+        return result
+    model = load_diarization(asked.model)
+    run = run_here(load_network(model.path))
+
+    def read() -> Iterator[NDArray[np.float32]]:
+        with open_audio(Path(result.file)) as stream:
+            for block in stream.blocks():
+                yield block[:, 0]
+
+    try:
+        heard = model.diarize(read, run, SpeakerBounds(asked.least, asked.most))
+    except SpoolError as error:
+        return FileResult(result.file, error=error)
+    facts = ModelFacts(name=asked.model, sha256=model.digest)
+    return replace(result, transcript=with_speakers(result.transcript, {0: heard.segments}, facts))
 
 
 def _read(state: _File, plan: Callable[..., Iterator[Chunk]]) -> Iterator[_Decoded]:

@@ -3,17 +3,22 @@
 The name of the chip comes from the system, since psutil does not know it.
 """
 
+import importlib.metadata
 import os
 import platform
 import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
+from spool.domain.fleet.routing import Backend
 from spool.errors import SettingsError
+from spool.settings import Device
 
+CUDA_BUILDS = ("mlx-cuda", "mlx-cuda-12", "mlx-cuda-13")
 METAL = "metal"
 """The pool whose workers need an Apple GPU; every other pool runs anywhere."""
 
@@ -31,6 +36,8 @@ class Hardware:
     apple_gpu: bool
     gpu_cores: int | None = None
     """Of the Apple GPU; None if there is none, or if it is not reported."""
+    nvidia_gpu: bool = False
+    """Whether there is an NVIDIA GPU that the installed MLX can use."""
 
     def __str__(self) -> str:
         gpu = f", {self.gpu_cores} GPU cores" if self.gpu_cores else ""
@@ -50,11 +57,31 @@ def this_machine() -> Hardware:
         memory=psutil.virtual_memory().total,
         apple_gpu=system == "Darwin" and machine == "arm64",
         gpu_cores=_gpu_cores(system),
+        nvidia_gpu=_has_nvidia_gpu(),
     )
 
 
-def refuse_wrong_pool(pool: str, hardware: Hardware) -> None:
-    """Raise SettingsError for the pool `metal` on a machine without an Apple GPU."""
+def backend_of(device: Device, hardware: Hardware) -> Backend:
+    """Where MLX computes on this machine, as the setting says."""
+    if device == "cpu":
+        return "cpu"
+    return "metal" if hardware.apple_gpu else "cuda" if hardware.nvidia_gpu else "cpu"
+
+
+def device_of(device: Device, hardware: Hardware) -> Literal["gpu", "cpu"]:
+    """MLX's device for that; what was asked for where it was."""
+    if device != "auto":
+        return device
+    return "cpu" if backend_of(device, hardware) == "cpu" else "gpu"
+
+
+def refuse_wrong_pool(pool: str, hardware: Hardware, device: Device = "auto") -> None:
+    """Raise SettingsError for the pool `metal` on a machine without an Apple GPU, or one that is not to use
+    it."""
+    if pool == METAL and device == "cpu":
+        raise SettingsError(
+            f"The pool {METAL} computes on the GPU: SPOOL_DEVICE=cpu needs another SPOOL_POOL."
+        )
     if pool == METAL and not hardware.apple_gpu:
         raise SettingsError(
             f"The pool {METAL} needs an Apple GPU and this machine ({hardware.chip}, {hardware.system}) "
@@ -83,6 +110,18 @@ def _gpu_cores(system: str) -> int | None:
     )
     match = re.search(r'"gpu-core-count"\s*=\s*(\d+)', answer.stdout)
     return int(match[1]) if match else None
+
+
+def _has_nvidia_gpu() -> bool:
+    return Path("/dev/nvidiactl").exists() and any(map(_is_installed, CUDA_BUILDS))
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.distribution(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _cores() -> int:

@@ -91,7 +91,8 @@ class PreparedRequest:
 class Capabilities:
     """What a model can do. decoders: names of searches. languages: codes; empty where it takes no language.
     options: names of `SpeechOptions` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
-    name. replay_seconds: how much history rebuilds a lost session's state."""
+    name. replay_seconds: how much history rebuilds a lost session's state. family: as the
+    catalogue calls it."""
 
     decoders: frozenset[str]
     languages: frozenset[str]
@@ -100,6 +101,7 @@ class Capabilities:
     options: frozenset[str]
     chunking: ChunkPolicy
     replay_seconds: float = 0.0
+    family: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class ModelInfo:
 
     sha256: of the weights file. files: SHA-256 by role ("weights", "config", "tokenizer"). device: where MLX
     computes. size: the weights' bytes in memory, 0 where that is not known. language_model: SHA-256 of the
-    n-gram file that a request named, if any.
+    n-gram file that a request named, if any. family, languages, tasks: what the fleet says of the model.
     """
 
     name: str
@@ -121,6 +123,9 @@ class ModelInfo:
     dtype: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     chunking: Independent = Independent()
+    family: str = ""
+    languages: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -2,7 +2,7 @@
 
 A segment ends at a pause of 0.8 s, after a sentence, and where it would grow past 15 s or 200 characters:
 there it is divided at the best place in its later half, after a comma if there is one, else at the longest
-pause. Segments never cross channels.
+pause. Segments never cross channels or speakers.
 
 The order of words. `Transcript.words` is ordered by channel and then by start, so that a segment is a
 contiguous range of it; segments are ordered by start over all channels, as a conversation is read.
@@ -94,7 +94,7 @@ def _ranges(words: Sequence[Word], options: SegmentOptions) -> Iterator[tuple[in
 
 def _breaks(word: Word, following: Word, options: SegmentOptions) -> bool:
     apart = following.channel != word.channel or following.start - word.end > options.pause
-    return apart or ends_sentence(word.text)
+    return apart or following.speaker != word.speaker or ends_sentence(word.text)
 
 
 def _too_long(words: Sequence[Word], first: int, last: int, options: SegmentOptions) -> bool:
@@ -126,4 +126,5 @@ def _segment(words: Sequence[Word], first: int, last: int) -> Segment:
         channel=words[first].channel,
         first_word=first,
         last_word=last,
+        speaker=words[first].speaker,
     )

@@ -3,10 +3,12 @@
 import threading
 from dataclasses import dataclass, field
 
+from spool.domain.fleet.routing import Machine, Offer
 from spool.settings import Settings
 from spool.store.database import Database
 from worker.engine.client import Engine
 from worker.service.affinity import ModelAffinity
+from worker.service.announcement import Announcement
 from worker.service.counters import Counters
 from worker.service.health import Health
 from worker.service.job_gate import JobGate
@@ -29,6 +31,14 @@ class WorkerContext:
     job_gate: JobGate = field(default_factory=JobGate)
     counters: Counters = field(default_factory=Counters)
     affinity: ModelAffinity = field(default_factory=ModelAffinity)
+    machine: Machine = field(default_factory=Machine)
+    announcement: Announcement = field(default_factory=lambda: Announcement({}))
+
+    @property
+    def offer(self) -> Offer:
+        """Which jobs this worker can take."""
+        settings = self.settings
+        return Offer(settings.pool, settings.worker_name, frozenset(settings.models), self.machine)
 
     def resting(self) -> bool:
         """Whether this worker takes no jobs now."""

@@ -25,9 +25,9 @@ from worker.service.quality import quality_problem
 WINDOW_SECONDS = 600.0
 ENGINE_CRASHES = 5  # within the window, without a culprit
 FAILURES_IN_A_ROW = 3  # different jobs that this worker gave back as ones that it cannot do
-LACKING_SECONDS = 30.0  # how long a missing model's jobs are left to other workers
 DISK_FAILURES = 3  # jobs within the window that found no room, although the disk looks well now
 PROBE_BYTES = b"spool" * 1000
+LACKING_SECONDS = 30.0  # how long jobs of a missing language model are left to other workers
 
 
 class Health:
@@ -40,7 +40,6 @@ class Health:
         self._hanging: set[str] = set()
         self._failed: dict[str, dict[str, str]] = {}
         self._failed_since_success: set[str] = set()
-        self._lacking: dict[str, float] = {}
         self._lacking_language_models: dict[str, float] = {}
         self.changed = threading.Event()
         """Set when a job has made the worker unwell, so that nobody waits for the next look."""
@@ -92,21 +91,10 @@ class Health:
         with self._lock:
             return frozenset(self._failed)
 
-    def lack(self, model: str) -> None:
-        """Leave jobs of a model that is not here to other workers for a while."""
-        with self._lock:
-            self._lacking[model] = time.monotonic() + LACKING_SECONDS
-
     def lack_language_model(self, name: str) -> None:
-        """The same for jobs that ask for a language model that is not here."""
+        """Leave jobs that ask for a language model that is not here to other workers for a while."""
         with self._lock:
             self._lacking_language_models[name] = time.monotonic() + LACKING_SECONDS
-
-    @property
-    def lacking(self) -> frozenset[str]:
-        """The models whose jobs are left to others now."""
-        with self._lock:
-            return _still_valid(self._lacking)
 
     @property
     def lacking_language_models(self) -> frozenset[str]:

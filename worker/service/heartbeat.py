@@ -45,9 +45,10 @@ class Heartbeat(threading.Thread):
                 state, reason = self._state()
                 engine = self._context.engine
                 counts = self._context.counters.counts(engine)
+                status = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
+                facts = self._context.announcement.changed(engine)
                 quality = read_qualities(self._context.settings.home)
-                status = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded(), quality)
-                heartbeat(tx, self._info.id, state, *status)
+                heartbeat(tx, self._info.id, state, *status, facts, quality)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()

@@ -12,14 +12,16 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import TimeoutError as NotYet
 from typing import Protocol
 
 import structlog
 
+from spool.domain.fleet.routing import route_of
 from spool.errors import ModelError, SpoolError
 from spool.store.queue.leases import fail_unservable
+from spool.store.queue.queues import queues_waiting
 from spool.store.workers import ready_workers
 from worker.service.context import WorkerContext
 from worker.service.health import engine_problem, machine_problems
@@ -38,6 +40,9 @@ class Intake(Protocol):
 
     def resume(self) -> None:
         """Take them again."""
+
+    def serve(self, queues: Iterable[str]) -> None:
+        """Take messages of these queues too."""
 
 
 class Supervisor(threading.Thread):
@@ -99,6 +104,7 @@ class Supervisor(threading.Thread):
             return
         self.keep_hours()
         self._free_memory()
+        self._serve_queues()
         health = self._context.health
         if health.reason is None:
             problem = self._problem()
@@ -116,6 +122,14 @@ class Supervisor(threading.Thread):
                 log.warning("still unwell", reason=problem)
                 health.set(problem)
                 self._wait()
+
+    def _serve_queues(self) -> None:
+        """Take messages of every queue whose jobs wait and are for machines like this one."""
+        context = self._context
+        with contextlib.suppress(SpoolError):
+            with context.db.read() as tx:
+                waiting = queues_waiting(tx)
+            self._intake.serve(queue for queue in waiting if context.offer.takes(route_of(queue)))
 
     def _problem(self) -> str | None:
         context = self._context
@@ -147,7 +161,7 @@ class Supervisor(threading.Thread):
                 context.engine.revive()
             settings = context.settings
             # Models that this worker does not have are left to other workers.
-            suspected = {settings.default_model, *context.health.suspected_models} & set(settings.models)
+            suspected = {settings.self_test_model, *context.health.suspected_models} & set(settings.models)
             for name in sorted(suspected):
                 self._probe(name)
         except NotYet:
@@ -170,18 +184,19 @@ class Supervisor(threading.Thread):
         self._unloadable.pop(name, None)
 
     def _give_up(self, name: str, error: ModelError) -> None:
-        """The model has not loaded for so long: end the jobs that wait for it in vain, unless others of the
-        pool offer it."""
-        context, settings = self._context, self._context.settings
-        grace = settings.model_grace_seconds
-        sentence = (
-            f"{error.message} No worker of the pool {settings.pool} could load the model for {grace:g} s."
-        )
+        """The model has not loaded for so long: end the jobs that wait for it in vain, unless others could
+        take them."""
+        context, grace = self._context, self._context.settings.model_grace_seconds
+        reason = (error.code, f"{error.message} No worker could load the model for {grace:g} s.")
         with context.db.begin() as tx:
-            if any(name in models for models in ready_workers(tx, settings.pool).values()):
-                return
-            reason = (error.code, sentence)
-            failed = fail_unservable(tx, settings.pool, settings.worker_name, name, grace, reason)
+            ready = ready_workers(tx)
+            routes = [(queue, route_of(queue)) for queue in queues_waiting(tx)]
+            queues = [
+                queue
+                for queue, route in routes
+                if context.offer.takes(route, name) and not any(each.takes(route, name) for each in ready)
+            ]
+            failed = fail_unservable(tx, queues, name, grace, reason)
         if failed:
             log.error("jobs failed for want of their model", model=name, jobs=failed, error=error.message)
 

@@ -18,6 +18,7 @@ from spool.failpoints import failpoint
 from spool.store.chunks import saved_chunks
 from spool.store.database import Database
 from spool.store.ledger.charges import Charge, charge, wasted_ns
+from spool.store.transcripts.speakers import saved_turns
 
 log = structlog.get_logger(__name__)
 
@@ -29,12 +30,15 @@ class _Debt:
     bill: Charge
     batch_id: str | None
     unless_saved: tuple[int, int] | None
+    unless_turns: int | None
     before: int | None = None
     """What the ledger held of this attempt's wasted time when the debt was first written."""
 
     def settle(self, tx: Connection) -> None:
         """Charge it, unless an earlier commit has done that or has kept the chunk after all."""
         if self.unless_saved is not None and self._is_saved(tx, *self.unless_saved):
+            return
+        if self.unless_turns is not None and self._has_turns(tx, self.unless_turns):
             return
         billed = wasted_ns(tx, self.job_id, self.attempt, self.bill.worker_id)
         if self.before is not None and billed > self.before:
@@ -45,6 +49,9 @@ class _Debt:
     def _is_saved(self, tx: Connection, channel: int, index: int) -> bool:
         own_key = (channel, index, self.attempt)
         return any((c.channel, c.index, c.attempt) == own_key for c in saved_chunks(tx, self.job_id))
+
+    def _has_turns(self, tx: Connection, channel: int) -> bool:
+        return any((t.channel, t.attempt) == (channel, self.attempt) for t in saved_turns(tx, self.job_id))
 
 
 class WastedTime:
@@ -66,14 +73,15 @@ class WastedTime:
         batch_id: str | None = None,
         *,
         unless_saved: tuple[int, int] | None = None,
+        unless_turns: int | None = None,
     ) -> None:
         """Queue `bill`; `write` puts it into the ledger.
 
         `unless_saved` names a chunk (channel, index) that this attempt could not tell was saved: where it is,
-        it has carried its own charge.
+        it has carried its own charge. `unless_turns` names a channel whose turns may be saved likewise.
         """
         if bill.engine_ns:
-            self._debts.append(_Debt(job_id, attempt, bill, batch_id, unless_saved))
+            self._debts.append(_Debt(job_id, attempt, bill, batch_id, unless_saved, unless_turns))
 
     def write(self) -> bool:
         """Write all queued charges, each in its own commit; False if some have to wait."""

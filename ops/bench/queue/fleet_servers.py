@@ -25,10 +25,10 @@ POOL = "fleet"
 _OURS = f"pool = '{POOL}'"
 
 _FILL = f"""
-    INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, queue_position,
+    INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, queue, queue_position,
                       created_at, queued_at, updated_at)
     SELECT 'job_02' || upper(lpad(to_hex(n), 24, '0')), 'fleet' || mod(n, 5), 'queued', 'tone.wav', 'file',
-           %s, %s, '{POOL}', n, now(), now(), now() FROM generate_series(1, %s) n"""
+           %s, %s, '{POOL}', '{queue_name(POOL)}', n, now(), now(), now() FROM generate_series(1, %s) n"""
 _HINTS = f"""
     INSERT INTO outbox (job_id, queue, due_at)
     SELECT id, '{queue_name(POOL)}', now() FROM jobs WHERE {_OURS} ORDER BY id"""

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from spool.background.sweeper import Sweeper
 from spool.broker.celery_app import celery_app
-from spool.domain.jobs import queue_name
 from spool.domain.transcript import Word
 from spool.errors import EngineStopped
 from spool.ids import new_id
@@ -220,7 +219,7 @@ class FleetWorker:
     def _take(self) -> None:
         """One job in flight after another, as a thread of Celery's pool would take them."""
         settings = self.settings
-        queues = [queue_name(settings.pool, settings.worker_name), queue_name(settings.pool)]
+        queues = self._context.offer.queues
         with redis_client(settings.redis_url) as broker:
             while not self._stopping.is_set():
                 message = broker.brpop(queues, timeout=POP_SECONDS)

@@ -43,11 +43,11 @@ _NUMBERS = {
     " SELECT n FROM c",
 }
 _FILL = """
-INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, priority, queue_position,
-                  created_at, queued_at, updated_at)
+INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, queue, priority,
+                  queue_position, created_at, queued_at, updated_at)
 SELECT 'job_' || n,
        CASE WHEN n % 2 = 0 OR {others} = 0 THEN 'archive' ELSE 'p' || (n / 2 % {mod}) END,
-       'queued', 'a.wav', 'file', :uri, :options, 'cpu', {low}, {place} + n, {now}, {now}, {now}
+       'queued', 'a.wav', 'file', :uri, :options, 'cpu', 'spool.cpu', {low}, {place} + n, {now}, {now}, {now}
 FROM ({numbers}) AS numbers
 """
 
@@ -109,7 +109,7 @@ def fill(
         now=now,
         numbers=_NUMBERS[db.dialect],
     )
-    options_json = (options or JobOptions()).model_dump_json()
+    options_json = (options or JobOptions(model="demo-tdt")).model_dump_json()
     if postgresql:
         statement = statement.replace(":options", "CAST(:options AS json)")
     with db.begin() as tx:

@@ -44,14 +44,14 @@ _FILL = (
          created_at, updated_at, closed_at)
        SELECT {batch}, 'project' || n % 20, 'batch ' || n, 'manifest', false, 0, 0, '[]',
          md5(n::text), now(), now(), now() FROM generate_series(1, 200) n""",
-    """INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, attempt,
+    """INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, queue, attempt,
          lease_owner, lease_until, audio_seconds, done_seconds, created_at, queued_at, hinted_at,
          started_at, finished_at, updated_at, error_code, error_message, transcript_key,
          transcript_sha256, coverage, words, batch_id, batch_line, custom_id, tags, key_id)
        SELECT {job}, 'project' || n % 20, state, 'reel-' || n || '.flac', 's3',
          's3://archive/1974/reel-' || n,
          '{{"model":"demo-tdt","decoder":"greedy","beam":4,"channels":"mix","boost":null,"nbest":1}}',
-         'pool' || n % 3, CASE WHEN state IN ('queued', 'cancelled') THEN 0 ELSE 1 END,
+         'pool' || n % 3, 'spool.pool' || n % 3, CASE WHEN state IN ('queued', 'cancelled') THEN 0 ELSE 1 END,
          CASE state WHEN 'running' THEN 'wrk_nobody' END,
          CASE state WHEN 'running' THEN now() + interval '1000 days' END,
          CASE state WHEN 'done' THEN 300 END, CASE state WHEN 'done' THEN 300 ELSE 0 END, at, at,

@@ -56,6 +56,7 @@ JOB: Example = {
         "hotwords": "",
         "patience": 1.0,
         "length_penalty": None,
+        "diarization": None,
         "boost": {"count": 2, "sha256": "5d1c…", "weight": 1.5},
     },
     "pool": "cpu",
@@ -76,6 +77,17 @@ JOB: Example = {
     "coverage": None,
     "error": None,
 }
+
+SPEAKERS: Example = {
+    "items": [
+        {"label": "speaker_0", "name": "Ada Lund", "talk_seconds": 1204.2, "words": 3105},
+        {"label": "speaker_1", "name": None, "talk_seconds": 2011.9, "words": 5320},
+    ]
+}
+
+SPEAKER_NAMES: Example = {"names": {"speaker_0": "Ada Lund"}}
+
+DIARIZE_REQUEST: Example = {"speakers": {"min": 2, "max": 4}}
 
 COST: Example = {
     "audio_seconds": 1202.4,
@@ -133,7 +145,9 @@ WORKERS: Example = {
 
 MODELS: Example = {"items": [{"name": "demo-tdt", "default": True, "workers": 1}]}
 
-HEALTH: Example = {"status": "ok", "version": "0.1.0"}
+DEFAULT_MODEL: Example = {"name": "demo-tdt"}
+
+HEALTH: Example = {"status": "ok", "version": "0.1.0", "detail": []}
 
 READY: Example = {
     "ready": True,

@@ -11,14 +11,15 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Connection, case, func, literal, select, update
 
 from spool.domain.deadlines import Load, Verdict
+from spool.domain.fleet.routing import route_of
 from spool.domain.jobs import JobState
 from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import NEVER, deadline_rank_of
 from spool.store.batch_progress import WINDOW_SECONDS
 from spool.store.queue.queues import QUEUED, projects_in
 from spool.store.sql import now_utc, seconds_from_now, today_utc
-from spool.store.workers import ALIVE_SECONDS
-from spool.tables import batches, cost_lines, jobs, workers
+from spool.store.workers import ready_workers
+from spool.tables import batches, cost_lines, jobs
 
 BLOCK = 2000
 _OPEN = [JobState.QUEUED.value, JobState.RUNNING.value]
@@ -26,9 +27,9 @@ _OPEN = [JobState.QUEUED.value, JobState.RUNNING.value]
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """The batches with deadlines of one project in one pool, and the rate that it can have there."""
+    """The batches with deadlines of one project in one queue, and the rate that it can have there."""
 
-    pool: str
+    queue: str
     project: str
     loads: tuple[Load, ...]
     rate: float | None
@@ -52,13 +53,13 @@ def open_loads(tx: Connection, shares: Mapping[str, float]) -> tuple[list[Loads]
     grouped: dict[tuple[str, str], list[Load]] = {}
     for row in rows:
         if row.id in left:
-            pool, seconds = left[row.id]
+            queue, seconds = left[row.id]
             load = Load(row.id, row.priority, row.deadline, seconds, row.late)
-            grouped.setdefault((pool, row.project), []).append(load)
-    pools = []
-    for (pool, project), loads in grouped.items():
-        pools.append(Loads(pool, project, tuple(loads), _rate(tx, pool, project, shares)))
-    return pools, now
+            grouped.setdefault((queue, row.project), []).append(load)
+    judged = []
+    for (queue, project), loads in grouped.items():
+        judged.append(Loads(queue, project, tuple(loads), _rate(tx, queue, project, shares)))
+    return judged, now
 
 
 def keep_verdict(tx: Connection, verdict: Verdict) -> None:
@@ -96,7 +97,7 @@ def _move(tx: Connection, conditions: Iterable[ColumnElement[bool]], rank: int) 
 
 
 def _left(tx: Connection, batch_ids: list[str]) -> dict[str, tuple[str, float | None]]:
-    """The pool and the audio left of each of these batches that has open jobs."""
+    """The queue and the audio left of each of these batches that has open jobs."""
     if not batch_ids:
         return {}
     known = jobs.c.audio_seconds.is_not(None)
@@ -105,7 +106,7 @@ def _left(tx: Connection, batch_ids: list[str]) -> dict[str, tuple[str, float | 
     rows = tx.execute(
         select(
             jobs.c.batch_id,
-            func.min(jobs.c.pool),
+            func.min(jobs.c.queue),
             func.sum(case((unended, 1), else_=0)),
             func.sum(case((unended & known & (rest > 0), rest), else_=0.0)),
             func.sum(case((unended & ~known, 1), else_=0)),
@@ -115,28 +116,28 @@ def _left(tx: Connection, batch_ids: list[str]) -> dict[str, tuple[str, float | 
         .group_by(jobs.c.batch_id)
     )
     audio_left: dict[str, tuple[str, float | None]] = {}
-    for batch_id, pool, unended_jobs, seconds, unknown, mean in rows:
+    for batch_id, queue, unended_jobs, seconds, unknown, mean in rows:
         if not unended_jobs:
             continue
         left = None if unknown and mean is None else float(seconds) + int(unknown) * float(mean or 0.0)
-        audio_left[batch_id] = pool, left
+        audio_left[batch_id] = queue, left
     return audio_left
 
 
-def _rate(tx: Connection, pool: str, project: str, shares: Mapping[str, float]) -> float | None:
-    """What the pool's engines were measured at, times those that live, times the project's part of them."""
-    alive = workers.c.stopped_at.is_(None) & (workers.c.seen_at > seconds_from_now(-ALIVE_SECONDS))
-    serving = select(func.count()).where(workers.c.pool == pool, alive, workers.c.state == "ready")
-    engines = tx.scalar(serving) or 0
-    speed = _speed(tx, pool)
-    if not engines or speed is None:
+def _rate(tx: Connection, queue: str, project: str, shares: Mapping[str, float]) -> float | None:
+    """What the engines that serve the queue were measured at, times those that live, times the project's part
+    of them."""
+    route = route_of(queue)
+    pools = [offer.pool for offer in ready_workers(tx) if offer.takes(route)]
+    speed = _speed(tx, sorted(set(pools)))
+    if not pools or speed is None:
         return None
-    waiting = set(tx.scalars(projects_in((pool, None))))
+    waiting = set(tx.scalars(projects_in(queue)))
     all_shares = sum(shares.get(name, 1.0) for name in waiting | {project})
-    return speed * engines * shares.get(project, 1.0) / all_shares
+    return speed * len(pools) * shares.get(project, 1.0) / all_shares
 
 
-def _speed(tx: Connection, pool: str) -> float | None:
+def _speed(tx: Connection, pools: list[str]) -> float | None:
     """Seconds of audio per second of engine: of the last minutes, else of the last two days."""
     lines = cost_lines.c
     today = tx.scalar(select(today_utc()))
@@ -145,7 +146,7 @@ def _speed(tx: Connection, pool: str) -> float | None:
     for newest in (lines.updated_at >= seconds_from_now(-WINDOW_SECONDS), literal(True)):
         row = tx.execute(
             select(func.sum(lines.audio_samples), func.sum(lines.engine_ns)).where(
-                lines.day >= yesterday, lines.pool == pool, ~lines.wasted, newest
+                lines.day >= yesterday, lines.pool.in_(pools), ~lines.wasted, newest
             )
         ).one()
         if row[0] and row[1]:

@@ -1,30 +1,22 @@
-"""Which of the jobs at the front suits a worker best: one whose model it has in memory.
+"""How a worker comes to a job, keeps it and ends it.
 
-Looks no further than the jobs that stand side by side in class and deadline, of the project whose turn it is
-and among the first of them, so it changes no order but that in which jobs came. How often the first one may
-be passed over is the worker's to count (`worker.service.affinity`).
-
-How a job comes to a worker: claimed while queued, taken back once its lease has run out.
-
-Exactly one of many callers gets a claim, and every later write to the job carries it (law 3,
-`spool.store.queue.leases`). Which job a worker should claim is asked in `spool.store.queue.scheduler`.
-
-What a worker does to a job that it has claimed: keep it, and end it.
-
-Every write after the claim is conditional on the claim's attempt and worker and on the job still running (law
-3): a worker that was taken for dead finds `LeaseLost` and changes nothing. The moves of state are those of
-`spool.domain.jobs.MOVES`; a lapsed lease goes back to `queued` first, in the same transaction that claims it
-anew.
+A job is claimed while queued, and taken back once its lease has run out. Exactly one of many callers gets a
+claim, and every later write is conditional on the claim's attempt and worker and on the job still running
+(law 3): a worker that was taken for dead finds `LeaseLost` and changes nothing. The moves of state are those
+of `spool.domain.jobs.MOVES`; a lapsed lease goes back to `queued` first, in the same transaction that claims
+it anew. Which job a worker should claim is asked in `spool.store.queue.scheduler`.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, true, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from spool.domain.jobs import Job, JobState
+from spool.domain.fleet.routing import ANY_POOL
+from spool.domain.jobs import Job, JobSpeaker, JobState
 from spool.errors import LeaseLost
 from spool.store.event_log import note_jobs
 from spool.store.monitoring import LEASES_LOST, count_up
@@ -70,17 +62,18 @@ def claim_job(
     *,
     max_crashes: int = MAX_CRASHES,
     alone: bool = True,
+    pool: str | None = None,
 ) -> Claim | None:
     """Take the job if it is queued, or running under a lease that ran out (which counts a death).
 
     None when there is nothing to take: unknown, ended, cancelled, owned by a live worker, or set aside as
     poison just now. Of many callers at once exactly one gets the claim. `alone`: nothing else runs in the
     worker's process; others do not get a job that the next death would set aside, since that
-    death might be a neighbour's.
+    death might be a neighbour's. `pool`: as `claim_queued` has it.
     """
     take_back(tx, jobs.c.id == job_id, max_crashes)
     allowed = (jobs.c.crashes < max_crashes) & (true() if alone else ~_last_chance(max_crashes))
-    claim = claim_queued(tx, job_id, worker_id, lease_seconds, None, allowed)
+    claim = claim_queued(tx, job_id, worker_id, lease_seconds, None, allowed, pool)
     if claim is None:
         set_aside(tx, job_id, max_crashes)
     return claim
@@ -93,9 +86,10 @@ def claim_queued(
     lease_seconds: float,
     forecast_seconds: float | None,
     allowed: ColumnElement[bool] | None = None,
+    pool: str | None = None,
 ) -> Claim | None:
     """Take the job if it is queued. `forecast_seconds`: see the table; None where its project was not
-    charged."""
+    charged. `pool` is the worker's, None where it is as it was."""
     row = tx.execute(
         _CHANGED_JOB.where(
             jobs.c.id == job_id, may_become(JobState.RUNNING), true() if allowed is None else allowed
@@ -107,6 +101,7 @@ def claim_queued(
             started_at=case((jobs.c.started_at.is_(None), now_utc()), else_=jobs.c.started_at),
             not_before=null(),
             forecast_seconds=forecast_seconds,
+            pool=jobs.c.pool if pool is None else pool,
             updated_at=now_utc(),
         )
     ).one_or_none()
@@ -149,21 +144,20 @@ def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> l
     taken = [job_of(row) for row in rows]
     for job in taken:
         settle_job(tx, job)
-    count_up(tx, LEASES_LOST, Counter(job.pool for job in taken))
+    count_up(tx, LEASES_LOST, Counter(job.pool or ANY_POOL for job in taken))
     note_jobs(tx, *taken)
     return taken
 
 
 def fail_unservable(
-    tx: Connection, pool: str, worker: str, model: str, waited_seconds: float, reason: tuple[str, str]
+    tx: Connection, queues: Sequence[str], model: str, waited_seconds: float, reason: tuple[str, str]
 ) -> int:
-    """Fail the pool's jobs that have been queued for so long and that nobody but `worker` could take, which
-    cannot load their model; `reason` is a code and a sentence. Returns how many."""
+    """Fail the jobs of these queues that have been queued for so long and whose model nobody can load;
+    `reason` is a code and a sentence. Returns how many."""
     waited = jobs.c.queued_at < seconds_from_now(-waited_seconds)
-    nobody_else = or_(jobs.c.worker == worker, jobs.c.worker.is_(None))
     code, message = reason
     rows = tx.execute(
-        _CHANGED_JOB.where(jobs.c.state == JobState.QUEUED.value, jobs.c.pool == pool, nobody_else, waited)
+        _CHANGED_JOB.where(jobs.c.state == JobState.QUEUED.value, jobs.c.queue.in_(queues), waited)
         .where(jobs.c.options["model"].as_string() == model)
         .values(
             state=JobState.FAILED.value,
@@ -186,7 +180,7 @@ def is_last_chance(crashes: int, max_crashes: int) -> bool:
 def settle_job(tx: Connection, job: Job, before_seconds: float = 0.0) -> None:
     """Square what the job's project was charged at the claim with what was decoded since; nothing is charged
     for a transcript that was taken over."""
-    if job.forecast_seconds is None:
+    if job.forecast_seconds is None or job.pool is None:
         return
     length = job.audio_seconds if job.state is JobState.DONE and job.reused_from is None else None
     done = before_seconds if job.reused_from is not None else job.done_seconds
@@ -245,6 +239,8 @@ class Outcome:
     source_size: int | None = None
     reused_from: str | None = None
     """The job that decoded the transcript, where this one took it over."""
+    speakers: list[JobSpeaker] | None = None
+    """Who speaks in the transcript, where that was asked."""
 
 
 def renew_lease(
@@ -332,7 +328,7 @@ def hand_back(
     note_jobs(tx, job)
     settle_job(tx, job)
     if job.state is JobState.QUEUED:
-        add_hints(tx, [(job.id, job.pool, job.worker)], delay_seconds)
+        add_hints(tx, [(job.id, job.queue)], delay_seconds)
 
 
 def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
@@ -351,6 +347,7 @@ def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
         content_sha256=outcome.content_sha256,
         fingerprint=outcome.fingerprint,
         reused_from=outcome.reused_from,
+        speakers=outcome.speakers,
         **{name: value for name, value in seen.items() if value is not None},
         error_code=null(),
         error_message=null(),

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, exists, func, literal, or_, select, true, update
 
-from spool.domain.jobs import TERMINAL, Job, JobState, queue_name
+from spool.domain.fleet.routing import route_of
+from spool.domain.jobs import TERMINAL, Job, JobState
 from spool.store.queue.leases import MAX_CRASHES, take_back
-from spool.store.queue.queues import IN_ORDER, QUEUED, distinct_values, in_lane, lanes_waiting
+from spool.store.queue.queues import QUEUED, distinct_values, in_queue, queues_waiting
 from spool.store.rows import add_hints
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.workers import ready_workers
@@ -122,12 +123,12 @@ def give_back_hints(tx: Connection, hints: Sequence[Hint]) -> None:
 def hint_again(tx: Connection, job_id: str, delay: float) -> None:
     """The job's message came to a worker that takes none: send it again after `delay` seconds, if the job
     still waits and no message is due."""
-    waiting = select(jobs.c.id, jobs.c.pool, jobs.c.worker).where(
+    waiting = select(jobs.c.id, jobs.c.queue).where(
         jobs.c.id == job_id,
         jobs.c.state == JobState.QUEUED.value,
         ~exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id)),
     )
-    add_hints(tx, [(row.id, row.pool, row.worker) for row in tx.execute(waiting)], delay)
+    add_hints(tx, [(row.id, row.queue) for row in tx.execute(waiting)], delay)
 
 
 def hint_used_up(tx: Connection, job_id: str) -> None:
@@ -151,7 +152,7 @@ def sweep(tx: Connection, limits: SweepLimits) -> SweepReport:
     )
     taken = take_back(tx, jobs.c.id.in_(lapsed), limits.max_crashes)
     requeued = [job for job in taken if job.state is JobState.QUEUED]
-    add_hints(tx, [(job.id, job.pool, job.worker) for job in requeued])
+    add_hints(tx, [(job.id, job.queue) for job in requeued])
     _forget_refusals(tx, limits.batch)
     _drop_ended(tx, limits.batch)
     rehinted = _hint_again(tx, limits)
@@ -190,15 +191,17 @@ def _forget_refusals(tx: Connection, limit: int) -> None:
     """Let jobs be tried again that every worker which takes jobs now has given back: whoever is first finds
     that nobody else is left, and a self-test then decides between the job and the worker."""
     refused = tx.execute(
-        select(jobs.c.id, jobs.c.pool, jobs.c.worker, jobs.c.refusals)
+        select(jobs.c.id, jobs.c.queue, jobs.c.refusals, jobs.c.options["model"].as_string().label("model"))
         .where(QUEUED, jobs.c.refusals.is_not(None))
         .limit(limit)
     ).all()
-    ready = {pool: ready_workers(tx, pool) for pool in {row.pool for row in refused}}
+    if not refused:
+        return
+    offers = ready_workers(tx)
     forgotten = [
         row.id
         for row in refused
-        for names in ({name for name in ready[row.pool] if row.worker in (None, name)},)
+        for names in ({each.name for each in offers if each.takes(route_of(row.queue), row.model)},)
         if names and names <= row.refusals.keys()
     ]
     if forgotten:
@@ -211,23 +214,23 @@ def _forget_refusals(tx: Connection, limit: int) -> None:
 
 def _hint_again(tx: Connection, limits: SweepLimits) -> list[str]:
     stale = seconds_from_now(-limits.hint_stale_seconds)
-    chosen: list[tuple[str, str, str | None]] = []
-    for pool, worker in lanes_waiting(tx):
+    chosen: list[tuple[str, str]] = []
+    for queue in queues_waiting(tx):
         room = limits.batch - len(chosen)
         if limits.room is not None:
-            room = min(room, limits.room.get(queue_name(pool, worker), 0))
+            room = min(room, limits.room.get(queue, 0))
         if room <= 0:
             continue
         forgotten = (
             select(jobs.c.id)
             .where(
-                *in_lane((pool, worker)),
+                *in_queue(queue),
                 or_(jobs.c.hinted_at < stale, jobs.c.hinted_at.is_(None) & (jobs.c.queued_at < stale)),
                 ~exists(select(literal(1)).where(outbox.c.job_id == jobs.c.id)),
             )
-            .order_by(*IN_ORDER, jobs.c.hinted_at)
+            .order_by(jobs.c.hinted_at)
             .limit(room)
         )
-        chosen.extend((job_id, pool, worker) for job_id in tx.scalars(forgotten))
+        chosen.extend((job_id, queue) for job_id in tx.scalars(forgotten))
     add_hints(tx, chosen)
-    return [job_id for job_id, _, _ in chosen]
+    return [job_id for job_id, _ in chosen]

@@ -1,20 +1,19 @@
-"""Which of the jobs at the front suits a worker best: one whose model it has in memory.
-
-Looks no further than the jobs that stand side by side in class and deadline, of the project whose turn it is
-and among the first of them, so it changes no order but that in which jobs came. How often the first one may
-be passed over is the worker's to count (`worker.service.affinity`).
-
-Which job a free worker gets: the best of its queues, chosen in SQL when it asks (law 1).
+"""Which job a free worker gets: the best of the queues it serves, chosen in SQL when it asks (law 1).
 
 A message that a worker receives says that there is work, and not which. So the order holds whatever lies in
 Redis: first the project whose turn it is (`spool.store.queue.fair_share`), passed over while it is held by
 its quota, then its job of the highest class, the earliest deadline that can be met, the earliest place. One
 claim in `AGED_EACH` of a project goes to the job that has waited longest, if that is longer than the rules'
 patience, so that no class starves. Each question reads the front of an index, however many jobs wait.
+
+Which queues a worker serves is one rule (`spool.domain.fleet.routing.Offer`): its pool, its name, the models
+that it has and what its machine is. Among jobs that stand side by side in class and deadline, one whose model
+it has in memory goes first; how often another may be passed over is the worker's to count
+(`worker.service.affinity`).
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -30,30 +29,36 @@ from sqlalchemy import (
     update,
 )
 
-from spool.domain.jobs import queue_name
+from spool.domain.fleet.routing import Machine, Offer, route_of
 from spool.domain.priority import NEVER, PRIORITY_NAMES, Rules
 from spool.store.queue.fair_share import Turn, fair_order, take_turn
 from spool.store.queue.leases import MAX_CRASHES, Claim, Passed, claim_queued, is_last_chance, set_aside
-from spool.store.queue.queues import IN_ORDER, QUEUED, Lane, in_lane, lanes_waiting, projects_in
+from spool.store.queue.queues import QUEUED, in_queue, projects_in, queues_waiting
 from spool.store.queue.quotas import holds, still_free
 from spool.store.sql import epoch_us, now_utc, seconds_from_now
 from spool.tables import jobs
 
 LOOK_AHEAD = 64
+_MODEL = jobs.c.options["model"].as_string()
 
 
 def suiting(
-    tx: Connection, first: Row[Any], waiting: Sequence[ColumnElement[bool]], models: Collection[str]
+    tx: Connection, first: Row[Any], waiting: Sequence[Sequence[ColumnElement[bool]]], models: Collection[str]
 ) -> tuple[str, Passed] | None:
     """The id of the job that goes before `first` since its model is among `models`; None where the first one
-    suits, or none does better. `waiting` says which jobs wait beside it."""
-    model = jobs.c.options["model"].as_string()
+    suits, or none does better. `waiting` says for each queue which jobs wait beside it."""
     beside = (jobs.c.priority == first.priority, jobs.c.deadline_rank == first.deadline_rank)
-    rows = tx.execute(
-        select(jobs.c.id, model.label("model"))
-        .where(*waiting, *beside)
+    fronts = [
+        select(jobs.c.id, _MODEL.label("model"), jobs.c.queue_position)
+        .where(*conditions, *beside)
         .order_by(jobs.c.queue_position, jobs.c.id)
         .limit(LOOK_AHEAD)
+        .subquery()
+        for conditions in waiting
+    ]
+    front = union_all(*(select(each) for each in fronts)).subquery()
+    rows = tx.execute(
+        select(front.c.id, front.c.model).order_by(front.c.queue_position, front.c.id).limit(LOOK_AHEAD)
     ).all()
     wanted = next((row.model for row in rows if row.id == first.id), None)
     own = [row.id for row in rows if row.model in models]
@@ -80,14 +85,20 @@ class ClaimRequest:
     alone: bool = True
     models: frozenset[str] = frozenset()
     """Models in its memory, whose jobs go before those of others for now."""
-    without: frozenset[str] = frozenset()
-    """Models that it does not have: their jobs are left to others."""
+    offered: frozenset[str] | None = None
+    """Models that it has; None: any."""
     without_language_models: frozenset[str] = frozenset()
+    """Language models that it does not have: jobs that ask for them are left to others."""
+    machine: Machine = field(default_factory=Machine)
 
     @property
-    def suitable(self) -> tuple[ColumnElement[bool], ...]:
-        """SQL: the worker has not given the job back before, and may have its models."""
-        return _suitable(self.name, self.without, self.without_language_models)
+    def offer(self) -> Offer:
+        """What it can take."""
+        return Offer(self.pool, self.name, self.offered, self.machine)
+
+    def suitable(self, queue: str) -> tuple[ColumnElement[bool], ...]:
+        """SQL: the job waits in the queue, the worker may have its models and has not refused it."""
+        return _suitable(queue, self.name, self.offered, self.without_language_models)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +112,13 @@ class NeedsAlone:
 # Building these takes longer than running them, and each claim asks.
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=2048)
 def _suitable(
-    name: str, without: frozenset[str] = frozenset(), without_language_models: frozenset[str] = frozenset()
+    queue: str, name: str, offered: frozenset[str] | None, without_language_models: frozenset[str]
 ) -> tuple[ColumnElement[bool], ...]:
-    suitable = [or_(jobs.c.refusals.is_(None), jobs.c.refusals[name].as_string().is_(None))]
-    if without:
-        suitable.append(jobs.c.options["model"].as_string().not_in(sorted(without)))
+    suitable = [*in_queue(queue), or_(jobs.c.refusals.is_(None), jobs.c.refusals[name].as_string().is_(None))]
+    if offered is not None and route_of(queue).model is None:
+        suitable.append(_MODEL.in_(sorted(offered)))
     if without_language_models:
         language_model = jobs.c.options["language_model"].as_string()
         suitable.append(or_(language_model.is_(None), language_model.not_in(sorted(without_language_models))))
@@ -115,20 +126,18 @@ def _suitable(
 
 
 @lru_cache(maxsize=2048)
-def _front(
-    lane: Lane, project: str, suitable: tuple[ColumnElement[bool], ...], *, locked: bool = False
-) -> Select[Any]:
-    front = _facts(*_of(lane, project), *suitable).order_by(*IN_ORDER, *_RANK).limit(1)
+def _front(project: str, suitable: tuple[ColumnElement[bool], ...], *, locked: bool = False) -> Select[Any]:
+    front = _facts(*suitable, *_of(project)).order_by(*_RANK).limit(1)
     return front.with_for_update(skip_locked=True) if locked else front
 
 
 def claim_next(tx: Connection, asker: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
     """Take the best job that waits for this worker; None when there is none that may run now."""
-    waiting = _waiting_in(tx, [(asker.pool, None), (asker.pool, asker.name)])
+    waiting = _waiting_for(tx, asker.offer)
     if not waiting:
         return None
     held = holds(tx, rules.quotas, waiting)
-    free = {project: lanes for project, lanes in waiting.items() if project not in held}
+    free = {project: queues for project, queues in waiting.items() if project not in held}
     for turn in fair_order(tx, asker.pool, free, rules.shares):
         if not still_free(tx, rules.quotas, turn.project):
             continue
@@ -146,15 +155,17 @@ def claim_next(tx: Connection, asker: ClaimRequest, rules: Rules) -> Claim | Nee
     return None
 
 
-def goes_before(tx: Connection, pool: str, name: str, project: str, priority: int, rules: Rules) -> bool:
-    """Whether a job waits that should have its turn before one of this project and class goes on and on."""
-    waiting = _waiting_in(tx, [(pool, None), (pool, name)])
+def goes_before(tx: Connection, offer: Offer, project: str, priority: int, rules: Rules) -> bool:
+    """Whether a job waits for this worker that should have its turn before one of this project and class goes
+    on and on."""
+    waiting = _waiting_for(tx, offer)
     held = holds(tx, rules.quotas, waiting)
-    for other, lanes in waiting.items():
+    asker = ClaimRequest("", offer.pool, offer.name, 0.0, offered=offer.models, machine=offer.machine)
+    for other, queues in waiting.items():
         if other in held:
             continue
-        for lane in lanes:
-            row = tx.execute(_front(lane, other, _suitable(name))).one_or_none()
+        for queue in queues:
+            row = tx.execute(_front(other, asker.suitable(queue))).one_or_none()
             if row is not None and (other != project or row.priority <= priority):
                 return True
     return False
@@ -163,58 +174,61 @@ def goes_before(tx: Connection, pool: str, name: str, project: str, priority: in
 def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
     """How many jobs of each queue may run now, counted up to `most`."""
     counts = {}
-    for lane in lanes_waiting(tx):
-        projects = list(tx.scalars(projects_in(lane)))
+    for queue in queues_waiting(tx):
+        projects = list(tx.scalars(projects_in(queue)))
         held = holds(tx, rules.quotas, projects)
         number = 0
         for project in projects:
             if project not in held and number < most:
-                some = select(jobs.c.id).where(*_of(lane, project)).limit(most - number).subquery()
+                conditions = (*in_queue(queue), *_of(project))
+                some = select(jobs.c.id).where(*conditions).limit(most - number).subquery()
                 number += tx.scalar(select(func.count()).select_from(some)) or 0
         if number:
-            counts[queue_name(*lane)] = number
+            counts[queue] = number
     return counts
 
 
 def _claimed(tx: Connection, asker: ClaimRequest, turn: Turn, row: Row[Any]) -> Claim | None:
     left = None if row.audio_seconds is None else row.audio_seconds - row.done_seconds
     price = turn.price(left)
-    claim = claim_queued(tx, row.id, asker.worker_id, asker.lease_seconds, row.done_seconds + price)
+    claim = claim_queued(
+        tx, row.id, asker.worker_id, asker.lease_seconds, row.done_seconds + price, pool=asker.pool
+    )
     if claim is not None:
         take_turn(tx, asker.pool, turn, price)
     return claim
 
 
 def _best(
-    tx: Connection, turn: Turn, lanes: list[Lane], rules: Rules, asker: ClaimRequest
+    tx: Connection, turn: Turn, queues: list[str], rules: Rules, asker: ClaimRequest
 ) -> tuple[Row[Any], Passed | None] | None:
     """The project's next job, locked, and whether it passed over another; None when all of them pause or are
     being taken by others."""
     if turn.claims % AGED_EACH == AGED_EACH - 1:
-        for lane in lanes:
-            row = _oldest(tx, lane, turn.project, rules.aging_seconds, asker.suitable)
-            if row is not None:
-                return row, None
-    if len(lanes) > 1:
-        fronts = [
-            (tx.execute(_front(lane, turn.project, asker.suitable)).one_or_none(), lane) for lane in lanes
-        ]
-        lanes = [
-            lane for row, lane in sorted(((r, each) for r, each in fronts if r), key=lambda one: one[0][:4])
-        ]
-    for lane in lanes:
-        row = tx.execute(_front(lane, turn.project, asker.suitable, locked=True)).one_or_none()
+        row = _oldest(tx, queues, turn.project, rules.aging_seconds, asker)
         if row is not None:
-            return _suiting_job(tx, lane, turn.project, row, asker) or (row, None)
+            return row, None
+    if len(queues) > 1:
+        fronts = [
+            (tx.execute(_front(turn.project, asker.suitable(queue))).one_or_none(), queue) for queue in queues
+        ]
+        ranked = [(tuple(row[:4]), queue) for row, queue in fronts if row is not None]
+        queues = [queue for _, queue in sorted(ranked)]
+    for queue in queues:
+        row = tx.execute(_front(turn.project, asker.suitable(queue), locked=True)).one_or_none()
+        if row is not None:
+            return _suiting_job(tx, queues, turn.project, row, asker) or (row, None)
     return None
 
 
 def _suiting_job(
-    tx: Connection, lane: Lane, project: str, first: Row[Any], asker: ClaimRequest
+    tx: Connection, queues: list[str], project: str, first: Row[Any], asker: ClaimRequest
 ) -> tuple[Row[Any], Passed] | None:
     """The job that suits the worker better than the first one, locked; None where there is none, or another
     worker is just taking it."""
-    match = suiting(tx, first, [*_of(lane, project), *asker.suitable], asker.models) if asker.models else None
+    if not asker.models:
+        return None
+    match = suiting(tx, first, [(*asker.suitable(queue), *_of(project)) for queue in queues], asker.models)
     if match is None:
         return None
     row = tx.execute(_facts(jobs.c.id == match[0], QUEUED).with_for_update(skip_locked=True)).one_or_none()
@@ -222,22 +236,23 @@ def _suiting_job(
 
 
 def _oldest(
-    tx: Connection, lane: Lane, project: str, seconds: float, suitable: Sequence[ColumnElement[bool]]
+    tx: Connection, queues: Sequence[str], project: str, seconds: float, asker: ClaimRequest
 ) -> Row[Any] | None:
     """The job that has waited longest, if longer than so many seconds."""
     patience = epoch_us() - round(seconds * MICROS)
     each = [
         select(jobs.c.id, jobs.c.queue_position)
         .where(
-            *_of(lane, project),
-            *suitable,
+            *asker.suitable(queue),
+            *_of(project),
             jobs.c.priority == priority,
             jobs.c.deadline_rank == NEVER,
             jobs.c.queue_position < patience,
         )
-        .order_by(*IN_ORDER, jobs.c.queue_position, jobs.c.id)
+        .order_by(jobs.c.queue_position, jobs.c.id)
         .limit(1)
         .subquery()
+        for queue in queues
         for priority in PRIORITY_NAMES
     ]
     oldest = union_all(*(select(one) for one in each)).subquery()
@@ -251,16 +266,16 @@ def _facts(*conditions: ColumnElement[bool]) -> Select[Any]:
     return select(*_RANK, jobs.c.crashes, jobs.c.audio_seconds, jobs.c.done_seconds).where(*conditions)
 
 
-def _waiting_in(tx: Connection, lanes: list[Lane]) -> dict[str, list[Lane]]:
-    """The projects that have jobs in these lanes, each with those of them."""
-    by_project: dict[str, list[Lane]] = {}
-    for lane in lanes:
-        for project in tx.scalars(projects_in(lane)):
-            by_project.setdefault(project, []).append(lane)
+def _waiting_for(tx: Connection, offer: Offer) -> dict[str, list[str]]:
+    """The projects that have jobs in the queues that the worker serves, each with those of them."""
+    by_project: dict[str, list[str]] = {}
+    for queue in queues_waiting(tx):
+        if offer.takes(route_of(queue)):
+            for project in tx.scalars(projects_in(queue)):
+                by_project.setdefault(project, []).append(queue)
     return by_project
 
 
-def _of(lane: Lane, project: str) -> Iterator[ColumnElement[bool]]:
-    yield from in_lane(lane)
+def _of(project: str) -> Iterator[ColumnElement[bool]]:
     yield jobs.c.project == project
     yield or_(jobs.c.not_before.is_(None), jobs.c.not_before <= now_utc())

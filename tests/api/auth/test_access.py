@@ -103,6 +103,8 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         "POST /v1/batches": {"content": manifest, "headers": NDJSON},
         "POST /v1/webhooks": {"json": {"url": "https://nowhere.invalid/hook"}},
         "POST /v1/audio/transcriptions": {"files": {"file": b"RIFF"}},
+        "POST /v1/jobs/{job_id}/diarize": {"json": {}},
+        "PATCH /v1/jobs/{job_id}/speakers": {"json": {"names": {"speaker_0": "Ada"}}},
     }
     http = httpx.Client(timeout=60, verify=False)
     try:

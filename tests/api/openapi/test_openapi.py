@@ -63,17 +63,20 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/webhooks/{webhook_id}",
         "GET /v1/webhooks/{webhook_id}/deliveries",
         "GET /v1/workers",
+        "PATCH /v1/jobs/{job_id}/speakers",
         "POST /v1/audio/transcriptions",
         "POST /v1/batches",
         "POST /v1/batches/{batch_id}/retry-failed",
         "POST /v1/jobs",
         "POST /v1/jobs/{job_id}/audio-link",
+        "POST /v1/jobs/{job_id}/diarize",
         "POST /v1/jobs/{job_id}/retry",
         "POST /v1/webhooks",
         "POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay",
         "POST /v1/webhooks/{webhook_id}/enable",
         "POST /v1/webhooks/{webhook_id}/rotate",
         "POST /v1/webhooks/{webhook_id}/test",
+        "PUT /v1/models/default",
     ]
 
 

@@ -30,7 +30,7 @@ def test_jobs_workers_and_money_are_on_both(http: httpx.Client, live: Live, reco
     worker.fail(failed, "audio_unreadable", "It is a text file.")
 
     now = http.get("/v1/overview").json()
-    assert [(one["pool"], one["jobs"]) for one in now["waiting"]] == [("cpu", 1)]
+    assert [(one["pool"], one["jobs"]) for one in now["waiting"]] == [("any", 1)]
     assert now["waiting"][0]["oldest_seconds"] >= 0
     assert {(one["state"], one["error"]): one["jobs"] for one in now["ended"]} == {
         ("done", ""): 1,
@@ -43,7 +43,7 @@ def test_jobs_workers_and_money_are_on_both(http: httpx.Client, live: Live, reco
     answer = http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     found = samples(answer.text)
-    assert found["spool_jobs_queued", ("cpu", "normal")] == 1
+    assert found["spool_jobs_queued", ("any", "normal")] == 1
     assert found["spool_jobs_ended", ("", "done")] == 1
     assert found["spool_jobs_ended", ("audio_unreadable", "failed")] == 1
     assert found["spool_worker_up", ("cpu", "ready", "studio-1")] == 1

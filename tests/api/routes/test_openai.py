@@ -7,10 +7,12 @@ import httpx
 import openai
 import pytest
 
-from ops.testbed.running_api import Live, problem
+from ops.testbed.running_api import Live, problem, transcript_of
 from ops.testbed.waiting import until
 from spool.domain.jobs import Job, JobState
+from spool.formats import render
 from spool.store.jobs import JobFilter, list_jobs
+from spool.store.queue.leases import Outcome, finish_job
 
 SOUND = ("tape.wav", b"RIFF" + bytes(400))
 
@@ -132,3 +134,37 @@ def test_under_a_key_the_same_recording_is_one_job_that_can_be_asked_for_again(
     answer = http.post("/v1/audio/transcriptions", **asked)
     assert answer.json() == {"text": "keep the light"}
     assert answer.headers["X-Spool-Job"] == the_job(live).id
+
+
+def test_diarized_json_says_who_speaks(client: openai.OpenAI, live: Live) -> None:
+    def work() -> None:
+        job = the_job(live)
+        record = transcript_of(job.id, ("keep", "watch"))
+        (segment,) = record.segments
+        words = tuple(word.model_copy(update={"speaker": "speaker_1"}) for word in record.words)
+        segments = (segment.model_copy(update={"speaker": "speaker_1"}),)
+        spoken = record.model_copy(update={"words": words, "segments": segments})
+        claim = live.work().claim(job.id)
+        key = f"jobs/{job.id}/attempt-1/transcript.json"
+        stored = live.services.objects.put_bytes(key, render(spoken, "json").encode())
+        with live.services.database.begin() as tx:
+            finish_job(tx, claim, Outcome(1.0, key, stored.sha256 or "", 1.0, 2))
+
+    working = threading.Thread(target=work)
+    working.start()
+    answer = client.audio.transcriptions.create(
+        model="gpt-4o-transcribe-diarize",
+        file=SOUND,
+        response_format="diarized_json",
+        chunking_strategy="auto",
+    )
+    working.join()
+    assert [(each.speaker, each.text) for each in answer.segments] == [("B", "keep watch")]
+    assert the_job(live).options.diarization is not None
+    with pytest.raises(openai.UnprocessableEntityError, match="Known speakers"):
+        client.audio.transcriptions.create(
+            model="whisper-1",
+            file=SOUND,
+            response_format="diarized_json",
+            extra_body={"known_speaker_names": ["Ada"]},
+        )

@@ -4,9 +4,12 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -14,10 +17,11 @@ import psutil
 import pytest
 
 import migrations
+from api.server import process_pool
 from api.server.process_pool import ProcessPool, ProcessPoolError
 from api.server.run import _bound
 from ops.testbed.waiting import until
-from spool.settings import load_settings
+from spool.settings import Settings, load_settings
 from tests.api.cli.commands import ROOT
 
 
@@ -71,6 +75,40 @@ def test_a_process_that_dies_is_replaced_and_sigterm_ends_all(
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
     assert not any(psutil.pid_exists(pid) for pid in after)
+
+
+def _falls_silent(settings: Settings, listener: socket.socket, alive: Callable[[], None]) -> None:
+    """Answers once; the first of all stops then, as a frozen event loop does."""
+    alive()
+    with contextlib.suppress(FileExistsError):
+        (settings.home / "frozen").touch(exist_ok=False)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while True:
+        time.sleep(0.1)
+        alive()
+
+
+@pytest.mark.integration
+def test_a_process_that_freezes_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_pool, "_SILENT_S", 3.0)
+    monkeypatch.setattr(process_pool, "_LOOK_S", 0.1)
+    settings = load_settings({}, home=tmp_path)
+    seen: list[set[int | None]] = []
+
+    def ended_once_replaced() -> None:
+        def look() -> None:
+            before = {member.process.pid for member in pool._members}
+            until(lambda: not before & {member.process.pid for member in pool._members}, "it is replaced")
+            seen.append(before)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=look).start()
+
+    with _bound("127.0.0.1", 0) as listener:
+        pool = ProcessPool(settings, listener, _falls_silent, 1)
+        pool.run(ended_once_replaced)
+    assert len(seen) == 1
+    assert not any(pid and psutil.pid_exists(pid) for pid in seen[0])
 
 
 def _ends(*_: object) -> None:

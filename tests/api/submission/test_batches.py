@@ -158,7 +158,7 @@ def test_redis_never_holds_more_than_its_window(http: httpx.Client, live: Live, 
     send(http, [line(recordings, n) for n in range(40)])
     until(lambda: live.waiting() >= 5, "the window")
     with live.services.database.read() as tx:
-        assert unsent(tx, "spool.cpu", 40) > 0
+        assert unsent(tx, "spool.model:demo-tdt", 40) > 0
     for _ in range(3):
         relay_once(live.services.database, live.services.queue, window=live.settings.hint_window)
     assert live.waiting() == 5

@@ -51,7 +51,7 @@ class Scene:
         self.failed = failed.job.id
 
     def finished(self, channels: int, count: int = 3) -> str:
-        options = JobOptions(channels="separate" if channels > 1 else "mix")
+        options = JobOptions(model="demo-tdt", channels="separate" if channels > 1 else "mix")
         job_id = queued(self.db, options=options).id
         claim = claimed(self.db, job_id, self.worker)
         transcript = transcript_of(job_id, ("keep", "the", "light"))

@@ -32,7 +32,7 @@ from spool.store.jobs import create_job, get_job, retry_job
 from spool.store.queue.leases import fail_job
 from spool.store.queue.locks import try_lock
 from spool.store.sql import seconds_from_now
-from spool.store.transcript_reuse import known_by_content
+from spool.store.transcripts.reuse import known_by_content
 from spool.tables import chunk_sums, chunks, deletions, jobs, phrase_lists
 from tests.spool.audit.test_audit import Scene
 
@@ -163,7 +163,7 @@ def test_a_failed_job_without_its_words_is_not_tried_again(archive: Archive) -> 
 
 
 def test_phrases_go_with_the_last_job_that_names_them(archive: Archive) -> None:
-    asked = AskedOptions.model_validate({"boost": {"phrases": ["Heligoland"]}})
+    asked = AskedOptions.model_validate({"model": "demo-tdt", "boost": {"phrases": ["Heligoland"]}})
     ids = []
     for _ in range(2):
         with archive.db.begin() as tx:

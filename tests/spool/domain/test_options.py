@@ -9,11 +9,13 @@ from pydantic import ValidationError
 
 from spool.domain.options import MOST_PHRASES, AskedOptions, Boost, JobOptions, phrase_list
 
+MODEL = "demo-tdt"
+
 
 def refusal(**options: Any) -> tuple[str, str]:
     """Where and why the options are refused."""
     with pytest.raises(ValidationError) as refused:
-        AskedOptions.model_validate(options)
+        AskedOptions.model_validate({"model": MODEL, **options})
     fault = refused.value.errors()[0]
     return ".".join(map(str, fault["loc"])), fault["msg"]
 
@@ -35,7 +37,7 @@ def test_the_order_of_phrases_says_nothing(texts: list[str], chance: Any) -> Non
 
 
 def test_a_job_keeps_the_digest_of_its_phrases() -> None:
-    asked = AskedOptions.model_validate({"boost": {"phrases": ["b", "a"], "weight": 2}})
+    asked = AskedOptions.model_validate({"model": MODEL, "boost": {"phrases": ["b", "a"], "weight": 2}})
     assert asked.boost is not None
     kept = asked.kept()
     assert kept.boost is not None
@@ -45,14 +47,19 @@ def test_a_job_keeps_the_digest_of_its_phrases() -> None:
 
 
 def test_no_phrase_at_all_is_no_boost() -> None:
-    asked = AskedOptions.model_validate({"boost": {"phrases": ["", "  "], "weight": 7.0}})
-    assert asked.kept() == AskedOptions().kept() == JobOptions()
+    asked = AskedOptions.model_validate({"model": MODEL, "boost": {"phrases": ["", "  "], "weight": 7.0}})
+    assert asked.kept() == AskedOptions(model=MODEL).kept() == JobOptions(model=MODEL)
 
 
 def test_an_option_with_its_default_is_left_out_of_a_fingerprint() -> None:
-    assert JobOptions().document() == {}
-    options = JobOptions(decoder="beam", nbest=2, language_model="town")
-    assert options.document() == {"decoder": "beam", "nbest": 2, "language_model": "town"}
+    assert JobOptions(model=MODEL).document() == {"model": MODEL}
+    options = JobOptions(model=MODEL, decoder="beam", nbest=2, language_model="town")
+    assert options.document() == {"model": MODEL, "decoder": "beam", "nbest": 2, "language_model": "town"}
+
+
+def test_a_job_without_a_model_is_refused() -> None:
+    with pytest.raises(ValidationError, match="model"):
+        JobOptions.model_validate({})
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,8 @@ def test_json_is_the_record() -> None:
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_silence_renders_in_every_format(format_name: str) -> None:
     silence = transcript_of()
-    asked = silence.model_copy(update={"options": silence.options | {"lattice": 5.0}})
+    model = ModelFacts(name="default", sha256="0")
+    asked = silence.model_copy(update={"options": silence.options | {"lattice": 5.0}, "diarization": model})
     assert isinstance(render(asked, format_name), str)
     assert render(transcript_of(), "txt") == render(transcript_of(), "srt") == ""
     assert render(transcript_of(), "vtt") == "WEBVTT\n"

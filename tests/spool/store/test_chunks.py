@@ -20,7 +20,7 @@ from tests.spool.formats.test_lattices import lattice
 
 
 def asked(*phrases: str) -> dict[str, object]:
-    options = AskedOptions.model_validate({"boost": {"phrases": phrases}})
+    options = AskedOptions.model_validate({"model": "demo-tdt", "boost": {"phrases": phrases}})
     assert options.boost is not None
     return {"options": options.kept(), "phrases": options.boost.phrase_list}
 

@@ -36,7 +36,7 @@ def outbox_of(db: Database, job_id: str) -> list[str]:
 
 def test_a_new_job_is_queued_with_its_message_beside_it(db: Database) -> None:
     source = Source("s3", "s3://b/Größe 1.wav", size=12, etag='"e"')
-    options = JobOptions(decoder="beam", beam=8, channels="separate")
+    options = JobOptions(model="demo-tdt", decoder="beam", beam=8, channels="separate")
 
     job = queued(db, source=source, options=options, project="radio", pool="metal", worker="mini-3")
 
@@ -46,7 +46,7 @@ def test_a_new_job_is_queued_with_its_message_beside_it(db: Database) -> None:
     assert (job.source, job.options, job.project) == (source, options, "radio")
     assert job.created_at.tzinfo is UTC
     assert abs(job.created_at - datetime.now(UTC)) < timedelta(minutes=1)
-    assert outbox_of(db, job.id) == ["spool.metal.at.mini-3"]
+    assert outbox_of(db, job.id) == ["spool.metal;at:mini-3"]
 
 
 def test_row_and_message_commit_together_or_not_at_all(db: Database) -> None:

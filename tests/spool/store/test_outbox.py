@@ -117,9 +117,9 @@ def test_queues_are_counted_and_taken_apart(db: Database) -> None:
     pinned = queued(db, pool="metal", worker="mini")
 
     with db.read() as tx:
-        assert sorted(due_queues(tx)) == ["spool.cpu", "spool.metal.at.mini"]
-        assert waiting_by_queue(tx, Rules(), 10) == {"spool.cpu": 1, "spool.metal.at.mini": 1}
-    assert [hint.job_id for hint in take(db, queue="spool.metal.at.mini")] == [pinned.id]
+        assert sorted(due_queues(tx)) == ["spool.cpu", "spool.metal;at:mini"]
+        assert waiting_by_queue(tx, Rules(), 10) == {"spool.cpu": 1, "spool.metal;at:mini": 1}
+    assert [hint.job_id for hint in take(db, queue="spool.metal;at:mini")] == [pinned.id]
     with db.read() as tx:
         assert due_queues(tx) == ["spool.cpu"]
 
@@ -169,7 +169,7 @@ def test_repeats_are_bounded_by_room_and_take_turns(db: Database) -> None:
     first = swept(db, room={"spool.cpu": 2})
     assert len(first.rehinted) == 2
     sent(db)
-    second = swept(db, room={"spool.cpu": 2, "spool.cpu.at.mini": 0})
+    second = swept(db, room={"spool.cpu": 2, "spool.cpu;at:mini": 0})
     assert len(second.rehinted) == 2
     assert not set(first.rehinted) & set(second.rehinted)
     assert pinned not in first.rehinted + second.rehinted

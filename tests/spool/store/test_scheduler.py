@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select, text, update
 
 from ops.testbed.rows import let_lapse, queued, reread
+from spool.domain.fleet.routing import Offer
 from spool.domain.priority import HIGH, LOW, NEVER, NORMAL, Rules
 from spool.domain.quotas import Quota
 from spool.store import Database
@@ -260,7 +261,7 @@ def test_many_workers_at_once_take_each_job_once_and_in_order(db: Database) -> N
 def test_a_job_yields_to_those_that_should_go_before_it_and_to_no_others(db: Database) -> None:
     def over(priority: int = NORMAL, rules: Rules = RULES) -> bool:
         with db.read() as tx:
-            return goes_before(tx, "cpu", "mini", "default", priority, rules)
+            return goes_before(tx, Offer("cpu", "mini"), "default", priority, rules)
 
     assert not over()
     queued(db, priority=LOW)

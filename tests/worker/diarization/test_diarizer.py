@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from spool.errors import AudioNotFinite
 from tests.worker.speech.sounds import RATE, blocks_of, conversation, golden, music, noise
+from worker.diarization.base import Diarization, SpeakerSegment, run_here
 from worker.diarization.clustering import ClusterOptions, cluster_prints
-from worker.diarization.diarizer import Diarization, DiarizeOptions, Diarizer
+from worker.diarization.diarizer import DiarizeOptions, Diarizer, VoiceNetwork
 from worker.diarization.encoder import WEIGHTS, VoiceEncoder
-from worker.diarization.timeline import SpeakerSegment, build_timeline, render_rttm
+from worker.diarization.timeline import build_timeline, render_rttm
 from worker.diarization.windows import WindowOptions, plan_windows, voice_prints
 from worker.speech.weights import read_float32
 
@@ -40,7 +41,7 @@ def test_voice_prints_are_the_reference_s(library: object) -> None:
     spans = plan_windows([tuple(row) for row in golden()["stretches"].tolist()], WindowOptions())
     np.testing.assert_allclose(spans, golden()["spans"], rtol=0, atol=1e-9)
     some = spans[:12] if library is mx else spans  # MLX's tanh is slow on a CPU
-    prints = voice_prints(blocks_of(conversation()), some, encoder)
+    prints = voice_prints(blocks_of(conversation()), some, run_here(VoiceNetwork(encoder)))
     # 160 steps of three layers in float32; the restatement is 4e-7 from the package, numpy's tanh adds 2e-6.
     np.testing.assert_allclose(prints, golden()["prints"][: len(some)], rtol=0, atol=5e-6)
 
@@ -96,13 +97,13 @@ def test_a_sample_that_is_no_number_is_named(diarizer: Diarizer) -> None:
 
 
 def test_windows_are_the_same_wherever_pieces_are_cut() -> None:
-    encoder = VoiceEncoder.load()
+    run = run_here(VoiceNetwork())
     silence = np.zeros(40 * RATE, np.float32)
     samples = np.concatenate([silence, conversation()[: 6 * RATE]])
     stretch = (40 * RATE + 9_600, 42 * RATE)
-    late = voice_prints(blocks_of(samples, 1_000), plan_windows([stretch], WindowOptions()), encoder)
+    late = voice_prints(blocks_of(samples, 1_000), plan_windows([stretch], WindowOptions()), run)
     early = plan_windows([(9_600, 2 * RATE)], WindowOptions())
-    np.testing.assert_allclose(late, voice_prints(blocks_of(samples[40 * RATE :]), early, encoder), atol=2e-6)
+    np.testing.assert_allclose(late, voice_prints(blocks_of(samples[40 * RATE :]), early, run), atol=2e-6)
 
 
 def test_eight_minutes_need_no_more_memory_than_three() -> None:
@@ -118,7 +119,7 @@ def test_eight_minutes_need_no_more_memory_than_three() -> None:
         blocks: Iterator[Floats] = (noise(1.0) for _ in range(60 * minutes))
         spans = plan_windows([(0, 60 * minutes * RATE)], WindowOptions())
         tracemalloc.start()
-        voice_prints(blocks, spans, encoder)
+        voice_prints(blocks, spans, run_here(VoiceNetwork(encoder)))
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most

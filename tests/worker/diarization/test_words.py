@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from worker.diarization.timeline import SpeakerSegment
+from worker.diarization.base import SpeakerSegment
 from worker.diarization.words import assign_speakers
 
 

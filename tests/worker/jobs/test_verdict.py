@@ -75,8 +75,7 @@ def test_a_worker_that_lacks_a_model_serves_its_others(
     jobs = [fleet.submit(recording, model) for _ in range(JOBS // 4) for model in ("rare", "plain")]
     until(lambda: fleet.ended(jobs), "all jobs ended")
     assert Counter(fleet.job(job_id).state for job_id in jobs) == {JobState.DONE: len(jobs)}
-    refused = [job_id for job_id in jobs if fleet.job(job_id).refusals]
-    assert 1 <= len(refused) <= fleet.settings.concurrency, "it takes no more of that model"
+    assert not any(fleet.job(job_id).refusals for job_id in jobs), "it takes none of that model"
     assert fleet.worker_row(lacking).state == "ready"
     assert fleet.worker_row(lacking).busy_ns > 0
 
@@ -130,7 +129,7 @@ def test_a_pool_whose_model_never_loads_ends_honestly(
     until(lambda: fleet.ended(jobs), "all jobs ended")
     for job in map(fleet.job, jobs):
         assert (job.state, job.error_code) == (JobState.FAILED, "model_unreadable")
-        assert "No worker of the pool cpu could load the model" in (job.error_message or "")
+        assert "No worker could load the model" in (job.error_message or "")
     assert fleet.job(other).state is not JobState.FAILED, "its model is not at fault"
     assert drained(worker) == 0
 

@@ -46,7 +46,6 @@ from worker.models.canary.tokenizer import CanaryTokenizer
 from worker.models.canary.windows import judge
 from worker.models.conformer.frames import BYTES_A_FRAME, FrameEncoder
 from worker.models.nemo.model import NemoModel
-from worker.speech.detector import SpeechDetector
 
 STAMPED = "<|timestamp|>"
 # Trained on up to 40 s (Puvvada et al. 2024).
@@ -113,11 +112,6 @@ class CanaryModel:
             files=dict(self.files),
             chunking=TIMED_CHUNKS if self.stamps_itself or self.aligner is not None else UNTIMED_CHUNKS,
         )
-
-    @cached_property
-    def detector(self) -> SpeechDetector:
-        """Hears whether anyone speaks."""
-        return SpeechDetector.load()
 
     @property
     def nbytes(self) -> int:
@@ -202,7 +196,7 @@ class CanaryModel:
         samples: NDArray[np.float32],
     ) -> Verdict:
         """As `AttentionModel.judge`."""
-        return judge(window, readings[0], samples, self.detector)
+        return judge(window, readings[0], samples)
 
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
         """As `AttentionModel.time`: by the stamps where they were asked for."""

@@ -109,6 +109,7 @@ class NemoModel:
             timing="frames",
             options=FRAME_OPTIONS,
             chunking=self.info.chunking,
+            family="nemo",
         )
 
     def prepare(self, options: SpeechOptions) -> PreparedRequest:

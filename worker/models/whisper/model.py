@@ -89,6 +89,7 @@ class WhisperModel:
             timing="alignment",
             options=frozenset({"language", "task", "timestamps", "prompt", "hotwords"}),
             chunking=CHUNKING,
+            family="whisper",
         )
         mx.eval(self.encoder.parameters, self.head.parameters)
         self.info = ModelInfo(
@@ -101,6 +102,7 @@ class WhisperModel:
             dtype=str(dtype).removeprefix("mlx.core."),
             files=self.files,
             chunking=CHUNKING,
+            family="whisper",
         )
 
     @property

@@ -6,6 +6,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
+import soundfile
 
 from spool.errors import InvalidRequest, ModelUnreadable, WeightsMismatch
 from tests.golden.canary_reference import ReferenceCanary, beam_search
@@ -23,6 +24,7 @@ from worker.decode.attention.kept import KeptBeam
 from worker.decode.attention.loop import AttentionSearch, SearchRequest
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
+from worker.local.transcribe import transcribe_files
 from worker.models.base import SpeechOptions
 from worker.models.canary.model import CanaryModel
 from worker.models.load import load_model
@@ -115,6 +117,33 @@ def test_a_transcript_does_not_tell_its_batch(model: CanaryModel) -> None:
         assert answer.spoken == alone[at].spoken
         assert answer.hypotheses[0].times == alone[at].hypotheses[0].times
     assert len({each.hypotheses[0].tokens for each in alone}) > 1
+
+
+def test_files_as_they_are_give_the_search_lists_in_its_order(tmp_path: Path) -> None:
+    path, prompt = write_archive(tmp_path / "single.nemo"), '{"pnc": "no", "target_lang": "de"}'
+    rows = [(1000 * sound(seconds, seed)).astype(np.int16) for seed, seconds in enumerate(SECONDS)]
+    files = [tmp_path / f"{row}.wav" for row in range(len(rows))]
+    for file, row in zip(files, rows, strict=True):
+        soundfile.write(file, row, 16_000)
+    options = SearchOptions("beam", 6, 4, length_penalty=1.5)
+    speech = SpeechOptions(prompt=prompt, single=True)
+    results = transcribe_files(files, str(path), options, chunk=False, ask=DecodeRequest(speech=speech))
+
+    model = load(path)
+    tokens = model.prepare(speech).previous
+    for result, row in zip(results, rows, strict=True):
+        (window,) = model.encode([row.astype(np.float32) / 32768])
+        asked = SearchRequest(0, window, tokens, limit=window.length + 50 - len(tokens))
+        beams = KeptBeam(model.end_rule.ends, 6, 1.5, 1)
+        (answer,) = AttentionSearch(model.head, model.rules, beams).run([asked])
+        found = answer.hypotheses[:4]
+        assert [each.tokens for each, _ in result.nbest] == [each.tokens for each in found]
+        assert [each.score for each, _ in result.nbest] == pytest.approx(
+            [each.score for each in found], abs=1e-3
+        )
+        assert result.transcript is not None
+        text = model.tokenizer.decode(answer.hypotheses[answer.answer].tokens).strip()
+        assert result.transcript.text == text
 
 
 def test_stamps_are_asked_for_where_the_model_writes_them(flash: CanaryModel, model: CanaryModel) -> None:

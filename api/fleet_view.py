@@ -1,0 +1,146 @@
+"""What this process knows of the fleet: its workers, their models, the default, and the jobs nobody can take.
+
+Read from SQL every few seconds, and again at once before anything is refused or said to wait in vain.
+"""
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+from sqlalchemy import Connection, select
+
+from spool.background.thread import BackgroundLoop, jittered
+from spool.domain.fleet.models import different_weights
+from spool.domain.fleet.routing import Route, route_of, why_waiting
+from spool.domain.jobs import Job, JobState
+from spool.errors import Conflict, UnknownModel
+from spool.settings import Settings
+from spool.store import Database
+from spool.store.queue.unserved import Unserved, unserved_jobs
+from spool.store.sql import now_utc
+from spool.store.system import default_model, keep_first_default
+from spool.store.workers import Worker, known_workers
+
+log = structlog.get_logger(__name__)
+
+REFRESH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetState:
+    """The fleet at one moment, by the database's clock."""
+
+    now: datetime
+    read_at: float
+    workers: tuple[Worker, ...]
+    default_model: str | None
+    unserved: tuple[Unserved, ...]
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The models that a live or known worker has."""
+        return frozenset(name for worker in self.workers for name in worker.info.models)
+
+    def waiting_for(self, route: Route, model: str) -> str | None:
+        """What a job waits for that no worker can take now."""
+        return why_waiting(route, model, [worker.seen for worker in self.workers], self.now)
+
+
+class FleetView(BackgroundLoop):
+    """Keeps a `FleetState`. Thread-safe."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        super().__init__("api-fleet")
+        self._database = database
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._state: FleetState | None = None
+        self._first_kept = "default_model" not in settings.model_fields_set
+
+    @property
+    def latest(self) -> FleetState | None:
+        """As it was last read; None before that. Asks nothing."""
+        return self._state
+
+    def run_once(self) -> float:
+        """Read it."""
+        self._keep_first_default()
+        self.read()
+        return jittered(REFRESH_SECONDS)
+
+    def read(self) -> FleetState:
+        """As it is now. Raises StorageError."""
+        with self._database.read() as tx:
+            state = _state_of(tx)
+        with self._lock:
+            self._state = state
+        return state
+
+    def recent(self) -> FleetState:
+        """As it was a few seconds ago at most. Raises StorageError."""
+        state = self._state
+        if state is None or time.monotonic() - state.read_at > 2 * REFRESH_SECONDS:
+            return self.read()
+        return state
+
+    def default(self) -> str:
+        """The model that jobs get which name none."""
+        return self.recent().default_model or self._settings.default_model
+
+    def check(self, route: Route, model: str) -> None:
+        """Raise UnknownModel for a model that nobody has, Conflict where the workers that could take the job
+        call different weights by its name."""
+        known = self._known(self.recent())
+        if model not in known and model not in (known := self._known(self.read())):
+            raise UnknownModel(f"There is no model {model!r}. Available models: {', '.join(sorted(known))}.")
+        able = [
+            (worker.info.name, worker.info.facts)
+            for worker in self.recent().workers
+            if worker.alive and worker.info.offer.takes(route, model)
+        ]
+        if (sentence := different_weights(model, able)) is not None:
+            raise Conflict(sentence)
+
+    def waiting_for(self, jobs: Iterable[Job]) -> dict[str, str]:
+        """By job: what those of these wait for that no worker can take."""
+        reasons: dict[str, str] = {}
+        state, fresh = None, False
+        for job in jobs:
+            if job.state is not JobState.QUEUED:
+                continue
+            state = state or self.recent()
+            asked = route_of(job.queue), job.options.model
+            reason = state.waiting_for(*asked)
+            if reason is not None and not fresh:
+                state, fresh = self.read(), True
+                reason = state.waiting_for(*asked)
+            if reason is not None:
+                reasons[job.id] = reason
+        return reasons
+
+    def _known(self, state: FleetState) -> frozenset[str]:
+        return state.models | frozenset(self._settings.models)
+
+    def _keep_first_default(self) -> None:
+        if self._first_kept:
+            return
+        with self._database.begin() as tx:
+            kept = keep_first_default(tx, self._settings.default_model)
+        self._first_kept = True
+        if kept != self._settings.default_model:
+            log.warning(
+                "SPOOL_DEFAULT_MODEL is only the first value of the default model",
+                setting=self._settings.default_model,
+                default=kept,
+                change="spool models default NAME",
+            )
+
+
+def _state_of(tx: Connection) -> FleetState:
+    workers = tuple(known_workers(tx))
+    unserved = unserved_jobs(tx, [worker.seen for worker in workers])
+    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    return FleetState(now, time.monotonic(), workers, default_model(tx), tuple(unserved))

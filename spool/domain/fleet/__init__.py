@@ -1,0 +1,1 @@
+"""What a fleet can do, and which of its workers may take a job. Pure."""

@@ -1,0 +1,144 @@
+"""Who speaks in a job's recording: the turns that attempts heard, and the names that people give.
+
+The turns of a channel, their cost line and the worker's sum commit together (law 5), and only while the claim
+holds (law 3). Names are kept with the job's row and never in its stored transcript, so a transcript rendered
+later has them, and a deletion removes them with one statement.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, null, select, update
+
+from spool.domain.jobs import Job, JobSpeaker, JobState
+from spool.domain.options import Diarization, JobOptions
+from spool.domain.retention import Content
+from spool.domain.transcript import Turn
+from spool.errors import Conflict, InvalidRequest
+from spool.store.deletions import refuse_deleted, whole
+from spool.store.event_log import note_jobs
+from spool.store.jobs import get_job, job_of_key, keep_key, key_in_use, retry_values
+from spool.store.ledger import charges
+from spool.store.ledger.charges import Charge
+from spool.store.queue.leases import Claim, lock_claim
+from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
+from spool.store.sql import now_utc, upsert
+from spool.tables import jobs, speaker_turns
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTurns:
+    """The turns of one channel in seconds of the recording, as a diarization model gave them, before they
+    were numbered by the words. fingerprint: of the model and its options."""
+
+    channel: int
+    turns: tuple[Turn, ...]
+    engine_ns: int
+    attempt: int
+    fingerprint: str
+
+
+def save_turns(tx: Connection, claim: Claim, saved: SavedTurns, charge: Charge) -> None:
+    """Keep the turns and bill their engine time; the row carries the claim's attempt. Raises LeaseLost with
+    nothing written: the caller then bills the time as wasted by itself."""
+    lock_claim(tx, claim)
+    row = {
+        "job_id": claim.job.id,
+        "channel": saved.channel,
+        "attempt": claim.attempt,
+        "fingerprint": saved.fingerprint,
+        "turns": [turn.model_dump(mode="json") for turn in saved.turns],
+        "engine_ns": saved.engine_ns,
+        "created_at": now_utc(),
+    }
+    kept = upsert(tx, speaker_turns, row, returning=[speaker_turns.c.attempt]).one_or_none()
+    charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=kept is None)
+
+
+def saved_turns(tx: Connection, job_id: str) -> list[SavedTurns]:
+    """All saved turns of the job, by channel and attempt."""
+    rows = tx.execute(
+        select(speaker_turns)
+        .where(speaker_turns.c.job_id == job_id)
+        .order_by(speaker_turns.c.channel, speaker_turns.c.attempt)
+    )
+    return [
+        SavedTurns(
+            channel=row.channel,
+            turns=tuple(Turn.model_validate(turn) for turn in row.turns),
+            engine_ns=row.engine_ns,
+            attempt=row.attempt,
+            fingerprint=row.fingerprint,
+        )
+        for row in rows
+    ]
+
+
+def diarize_job(tx: Connection, job_id: str, diarization: Diarization) -> Job:
+    """Queue a finished job again to find out who speaks. Its words and its transcript stay meanwhile.
+
+    Raises NotFound, Deleted, and Conflict in any other state.
+    """
+    job = get_job(tx, job_id)
+    refuse_deleted(job)
+    options: JobOptions = job.options.model_copy(update={"diarization": diarization})
+    row = tx.execute(
+        update(jobs)
+        .where(
+            jobs.c.id == job_id,
+            may_become(JobState.QUEUED),
+            jobs.c.state == JobState.DONE.value,
+            jobs.c.transcript_key.is_not(None),
+            whole(),
+        )
+        .values(**retry_values() | {"options": options.model_dump(mode="json")})
+        .returning(*JOB_COLUMNS)
+    ).one_or_none()
+    if row is None:
+        raise Conflict(f"Job {job_id} is {job.state}; speakers can be asked for once it is done.")
+    queued = job_of(row)
+    add_hints(tx, [(queued.id, queued.queue)])
+    note_jobs(tx, queued)
+    return queued
+
+
+def diarize_job_once(
+    tx: Connection, job_id: str, diarization: Diarization, key: str | None
+) -> tuple[Job, bool]:
+    """The same under an idempotency key of the job's project, if there is one. The bool is False for a
+    repeat, which changes nothing.
+
+    Raises as `diarize_job` does, which leaves the key free; Conflict for another request's key.
+    """
+    if key is None:
+        return diarize_job(tx, job_id, diarization), True
+    asked = f"diarize {job_id} {diarization.model_dump_json()}"
+    request = (get_job(tx, job_id).project, key, hashlib.sha256(asked.encode()).hexdigest())
+    if keep_key(tx, *request, job_id):
+        return diarize_job(tx, job_id, diarization), True
+    if job_of_key(tx, *request) is None:
+        raise key_in_use(key)
+    return get_job(tx, job_id), False
+
+
+def name_speakers(tx: Connection, job_id: str, names: Mapping[str, str | None]) -> Job:
+    """Name the speakers of a job's transcript by label; None takes a name away. Others keep theirs.
+
+    Raises NotFound, Deleted, Conflict for a job without speakers, InvalidRequest for an unknown label.
+    """
+    tx.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update())
+    job = get_job(tx, job_id)
+    refuse_deleted(job, Content.TRANSCRIPT)
+    if job.speakers is None:
+        raise Conflict(f"Job {job_id} has no speakers; ask for them with POST /v1/jobs/{job_id}/diarize.")
+    known = [each["label"] for each in job.speakers]
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise InvalidRequest(f"There is no {unknown[0]}; the speakers are: {', '.join(known) or 'none'}.")
+    speakers: list[JobSpeaker] = [
+        {**each, "name": names.get(each["label"], each["name"])} for each in job.speakers
+    ]
+    values = {"speakers": speakers or null(), "updated_at": now_utc()}
+    row = tx.execute(update(jobs).where(jobs.c.id == job_id).values(**values).returning(*JOB_COLUMNS)).one()
+    return job_of(row)

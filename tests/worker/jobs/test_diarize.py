@@ -1,0 +1,255 @@
+"""Speakers of jobs: real voices through the engine, on the bill, found again without decoding a word."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from sqlalchemy import func, select
+
+from ops.testbed.fake_models import LOADER, RATE
+from ops.testbed.jobs import Shop
+from ops.testbed.rows import let_lapse
+from spool.audit.runner import audit
+from spool.domain.jobs import JobState
+from spool.domain.options import Diarization
+from spool.domain.retention import Content
+from spool.domain.transcript import Transcript
+from spool.errors import Conflict, InvalidRequest
+from spool.settings import Settings
+from spool.store.database import Database
+from spool.store.deletions import mark_deleted
+from spool.store.queue.leases import claim_job
+from spool.store.transcripts.speakers import diarize_job, name_speakers, saved_turns
+from spool.tables import speaker_turns
+from tests.worker.speech.sounds import noise
+from tests.worker.speech.voices import OTHERS, READERS, TWO_SPEAKERS, mixed, voice
+from worker.engine.client import Engine
+from worker.engine.protocol import EngineOptions
+from worker.jobs.runner import run_claimed
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    engine = Engine(EngineOptions(slots=8, slot_samples=40 * RATE, loader=LOADER)).start()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def shop(
+    sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
+) -> Iterator[Shop]:
+    db = Database(sqlite_url)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    settings = make_settings(
+        models={"plain": "plain", "other": "plain+weights=/dev/null"},
+        default_model="plain",
+        source_roots=(archive,),
+        lease_seconds=20.0,
+        heartbeat_seconds=1.0,
+    )
+    yield Shop(settings, db, engine, archive)
+    db.close()
+
+
+def transcript_of(shop: Shop, job_id: str) -> Transcript:
+    job = shop.job(job_id)
+    assert job.state is JobState.DONE, (job.error_code, job.error_message)
+    return Transcript.model_validate_json(shop.read(job.transcript_key or ""))
+
+
+def two_speakers(shop: Shop) -> Path:
+    samples, _ = soundfile.read(TWO_SPEAKERS, dtype="float32")
+    return shop.record("talk.wav", np.asarray(samples, np.float32))
+
+
+def assert_lawful(shop: Shop) -> None:
+    assert shop.assert_bills_equal_busy_time() > 0
+    report = audit(shop.db, shop.objects)
+    assert {b.rule for b in report.breaches} <= {"source"}, report.breaches
+
+
+def ask_again(shop: Shop, job_id: str, **diarization: object) -> None:
+    with shop.db.begin() as tx:
+        diarize_job(tx, job_id, Diarization.model_validate(diarization))
+
+
+def test_a_job_s_words_have_speakers_and_its_bill_their_time(shop: Shop) -> None:
+    job_id = shop.submit(two_speakers(shop), diarization={})
+    assert shop.run(job_id) == "done"
+    transcript, job = transcript_of(shop, job_id), shop.job(job_id)
+    assert [speaker.label for speaker in transcript.speakers] == ["speaker_0", "speaker_1"]
+    assert transcript.words[0].speaker == "speaker_0"
+    assert {word.speaker for word in transcript.words} == {"speaker_0", "speaker_1"}
+    for segment in transcript.segments:
+        inside = transcript.words[segment.first_word : segment.last_word + 1]
+        assert {word.speaker for word in inside} == {segment.speaker}
+    assert [each["label"] for each in job.speakers or ()] == ["speaker_0", "speaker_1"]
+    assert sum(speaker.words for speaker in transcript.speakers) == job.words
+    with shop.db.read() as tx:
+        (turns,) = saved_turns(tx, job_id)
+    assert turns.engine_ns > 0
+    saved_ns = sum(chunk.engine_ns for chunk in shop.chunks(job_id))
+    assert round(shop.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
+    assert shop.cost(job_id).audio_seconds == job.audio_seconds
+    assert_lawful(shop)
+
+
+def test_speakers_are_asked_for_a_finished_job_without_decoding_a_word(shop: Shop) -> None:
+    job_id = shop.submit(two_speakers(shop))
+    assert shop.run(job_id) == "done"
+    before, chunks = transcript_of(shop, job_id), shop.chunks(job_id)
+    assert before.speakers == ()
+    key = shop.job(job_id).transcript_key
+
+    ask_again(shop, job_id, speakers=2)
+    assert shop.job(job_id).transcript_key == key, "it can be read meanwhile"
+    assert shop.run(job_id) == "done"
+    after = transcript_of(shop, job_id)
+    assert [word.text for word in after.words] == [word.text for word in before.words]
+    assert len(after.speakers) == 2
+    assert after.options["diarization"] == {"model": "default", "speakers": 2, "within_channels": False}
+    assert shop.chunks(job_id) == chunks
+    assert shop.objects.head(key or "") is None, "of two transcripts the later one is kept"
+    assert_lawful(shop)
+
+    # A transcript of the same recording that was asked for in the same way is taken over, speakers included.
+    path = shop.folder / "talk.wav"
+    decoded = shop.decoded
+    with shop.db.begin() as tx:
+        tx.exec_driver_sql("UPDATE jobs SET reuse = 1")
+    other = shop.submit(path, diarization={"speakers": 2})
+    with shop.db.begin() as tx:
+        tx.exec_driver_sql("UPDATE jobs SET reuse = 1")
+    assert shop.run(other) == "done"
+    assert shop.job(other).reused_from == job_id
+    assert transcript_of(shop, other).speakers == after.speakers
+    assert shop.decoded == decoded
+
+
+def test_names_stay_when_speakers_are_found_anew(shop: Shop) -> None:
+    job_id = shop.submit(two_speakers(shop), diarization={"speakers": 1})
+    assert shop.run(job_id) == "done"
+    with shop.db.begin() as tx:
+        name_speakers(tx, job_id, {"speaker_0": "Ada"})
+    with pytest.raises(InvalidRequest, match="speaker_1"), shop.db.begin() as tx:
+        name_speakers(tx, job_id, {"speaker_1": "Bert"})
+    before = transcript_of(shop, job_id)
+    ask_again(shop, job_id, speakers=2)
+    assert shop.run(job_id) == "done"
+    after, job = transcript_of(shop, job_id), shop.job(job_id)
+    counts = {each.label: each.words for each in after.speakers}
+    assert len(before.speakers) == 1
+    assert job.speaker_names == {max(counts, key=lambda label: counts[label]): "Ada"}
+    assert_lawful(shop)
+
+
+def test_channels_kept_apart_are_a_speaker_each_unless_asked_further(shop: Shop) -> None:
+    talk, _ = mixed([READERS[0], READERS[3]])
+    both = np.stack([talk, np.roll(voice_of_length(len(talk)), RATE)], axis=1)
+    path = shop.record("two.wav", both)
+    plain = shop.submit(path, channels="separate", diarization={})
+    assert shop.run(plain) == "done"
+    transcript = transcript_of(shop, plain)
+    assert [speaker.channel for speaker in transcript.speakers] == [0, 1]
+    assert all(word.speaker == f"speaker_{word.channel}" for word in transcript.words)
+    assert any(word.overlap for word in transcript.words)
+    with shop.db.read() as tx:
+        assert tx.scalar(select(func.count()).select_from(speaker_turns)) == 0
+
+    ask_again(shop, plain, within_channels=True)
+    assert shop.run(plain) == "done"
+    transcript = transcript_of(shop, plain)
+    homes: dict[str | None, set[int]] = {}
+    for word in transcript.words:
+        homes.setdefault(word.speaker, set()).add(word.channel)
+    assert len(homes) == 3
+    assert all(len(channels) == 1 for channels in homes.values()), "no speaker of two channels is one"
+    assert_lawful(shop)
+
+
+def voice_of_length(samples: int) -> np.ndarray:
+    clip = voice(OTHERS[2])
+    return np.resize(clip, samples)
+
+
+@pytest.mark.parametrize(
+    ("samples", "speakers"),
+    [
+        (noise(5.0), 0),
+        (voice(READERS[1])[:RATE], 1),
+        (np.concatenate([voice(READERS[2]), voice(READERS[2])]), 1),
+    ],
+    ids=["nobody speaks", "one second", "one speaker"],
+)
+def test_recordings_with_little_to_tell_apart(shop: Shop, samples: np.ndarray, speakers: int) -> None:
+    job_id = shop.submit(shop.record("short.wav", samples), diarization={})
+    assert shop.run(job_id) == "done"
+    transcript = transcript_of(shop, job_id)
+    assert len(transcript.speakers) == speakers
+    assert transcript.diarization is not None
+    shop.assert_bills_equal_busy_time()
+
+
+def test_an_attempt_that_follows_listens_to_nothing_twice(shop: Shop) -> None:
+    job_id = shop.submit(two_speakers(shop), diarization={})
+    with shop.db.begin() as tx:
+        claim = claim_job(tx, job_id, shop.worker_id, shop.settings.lease_seconds)
+    assert claim is not None
+    refused, shop.objects.put_bytes = shop.objects.put_bytes, _refuse  # type: ignore[method-assign]
+    assert run_claimed(shop.services, claim) == "handed back"
+    shop.objects.put_bytes = refused  # type: ignore[method-assign]
+    decoded = shop.decoded
+    assert shop.run(job_id) == "done"
+    assert shop.decoded == decoded, "neither words nor speakers"
+    assert len(transcript_of(shop, job_id).speakers) == 2
+    assert_lawful(shop)
+
+
+def _refuse(*_: object, **__: object) -> None:
+    from spool.errors import StorageError
+
+    raise StorageError("The object store does not answer.")
+
+
+def test_a_worker_that_lost_the_job_pays_for_what_it_heard(shop: Shop) -> None:
+    job_id = shop.submit(two_speakers(shop), diarization={})
+    with shop.db.begin() as tx:
+        stale = claim_job(tx, job_id, shop.worker_id, shop.settings.lease_seconds)
+    assert stale is not None
+    let_lapse(shop.db, job_id)
+    assert shop.run(job_id) == "done"
+    assert run_claimed(shop.services, stale) == "lost"
+    shop.services.context.wasted.write()
+    shop.assert_bills_equal_busy_time()
+    with shop.db.read() as tx:
+        assert len(saved_turns(tx, job_id)) == 1
+
+
+def test_what_is_deleted_leaves_no_speaker(shop: Shop) -> None:
+    job_id = shop.submit(two_speakers(shop), diarization={})
+    assert shop.run(job_id) == "done"
+    with shop.db.begin() as tx:
+        name_speakers(tx, job_id, {"speaker_0": "Ada"})
+        mark_deleted(tx, [job_id], Content.TRANSCRIPT, "operator")
+    assert shop.job(job_id).speakers is None
+    with shop.db.read() as tx:
+        assert saved_turns(tx, job_id) == []
+    with pytest.raises(Exception, match="deleted"):
+        ask_again(shop, job_id)
+    report = audit(shop.db, shop.objects)
+    assert {b.rule for b in report.breaches} <= {"source", "deleted"}
+    assert not [b for b in report.breaches if "traces" in b.message]
+
+
+def test_only_a_finished_job_is_asked(shop: Shop) -> None:
+    job_id = shop.submit(two_speakers(shop))
+    with pytest.raises(Conflict, match="once it is done"):
+        ask_again(shop, job_id)
+    with pytest.raises(Conflict, match="has no speakers"), shop.db.begin() as tx:
+        name_speakers(tx, job_id, {"speaker_0": "Ada"})

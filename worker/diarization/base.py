@@ -1,0 +1,91 @@
+"""The face of a diarization model: what jobs, `transcribe` and the engine need of any of them.
+
+A model has two sides. Its `DiarizationModel` follows the recording, clusters, and makes segments; it needs no
+device. Its `Network` is what runs on the device, in the engine's process where there is one. In between go
+steps: a piece of audio with what is asked of it. Whoever calls `diarize` passes how steps are run.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.domain.options import MOST_SPEAKERS
+
+Floats = NDArray[np.float32]
+Blocks = Iterable[Floats]
+Step = TypeVar("Step", bound=Hashable)
+Output = TypeVar("Output")
+
+RunSteps = Callable[[Iterator[tuple[Floats, Step]]], Iterator[Output]]
+"""Runs steps, each a piece of 16 kHz mono audio (at most 40 s) and what is asked of it, and gives their
+outputs in the same order. It may take a few steps ahead of the outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerSegment:
+    """One speaker from `start` to `end`, seconds of the recording. Speakers are numbered by arrival."""
+
+    start: float
+    end: float
+    speaker: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerBounds:
+    """How many speakers there may be."""
+
+    least: int = 1
+    most: int = MOST_SPEAKERS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Diarization:
+    """Segments by start; those of two speakers may overlap where the model hears that. probabilities: the
+    speech detector's, float32 `[T]` of 32 ms each. samples: of the recording, at 16 kHz."""
+
+    segments: list[SpeakerSegment]
+    probabilities: Floats
+    samples: int
+
+    @property
+    def speakers(self) -> int:
+        """How many were told apart."""
+        return len({segment.speaker for segment in self.segments})
+
+
+class Network(Protocol):
+    """The side of a model that runs on the device. Used from one thread only."""
+
+    def run(self, samples: Floats, step: Any) -> Any:  # noqa: ANN401 - the model's own steps and outputs
+        """The output of one step. It depends on the step alone, not on what ran before."""
+
+
+class DiarizationModel(Protocol):
+    """The side of a model that follows the recording. Safe to share."""
+
+    @property
+    def path(self) -> str:
+        """What the engine loads the network by."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the weights and of all other values that decide the segments."""
+
+    def diarize(
+        self, read: Callable[[], Blocks], run: RunSteps[Any, Any], bounds: SpeakerBounds
+    ) -> Diarization:
+        """Who speaks when in one channel; `read()` gives its blocks (float32 `[n]` at 16 kHz) anew each
+        time. Raises AudioNotFinite, and whatever `read` and `run` raise."""
+
+
+def run_here(network: Network) -> RunSteps[Any, Any]:
+    """Runs steps in this process, one after another."""
+
+    def run(steps: Iterator[tuple[Floats, Any]]) -> Iterator[Any]:
+        for samples, step in steps:
+            yield network.run(samples, step)
+
+    return run

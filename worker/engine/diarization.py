@@ -1,0 +1,56 @@
+"""A diarization model's network as the engine runs it: steps for utterances, outputs for words.
+
+Each step is computed by itself, so that its output does not depend on the batch (law 7). What a step means is
+the model's (`worker.diarization.base`).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.errors import InvalidRequest
+from worker.decode.types import DecodeRequest, SearchOptions
+from worker.diarization.registry import load_diarization, load_network
+from worker.engine.protocol import Failure, Recognition
+from worker.models.base import BatchCost, ModelInfo
+
+_STEP_BYTES = 32 << 20
+_FRAME = 1280
+
+
+class StepRecognizer:
+    """Runs one network. Belongs to the thread that made it."""
+
+    def __init__(self, path: str) -> None:
+        """Raises ModelError."""
+        self._network = load_network(path)
+        name = path.partition(":")[2]
+        self.info = ModelInfo(name=name, sha256=load_diarization(name).digest, size=_STEP_BYTES)
+
+    def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:  # noqa: ARG002 - the engine's protocol
+        """Refuse to transcribe."""
+        if ask.step is None:
+            raise InvalidRequest(f"{self.info.name}: a diarization model transcribes nothing")
+        return self.info
+
+    def cost(self, samples: int, options: SearchOptions) -> BatchCost:  # noqa: ARG002 - the engine's protocol
+        """Steps are not padded to one length, so a step costs what it is long."""
+        return BatchCost(samples // _FRAME, _STEP_BYTES)
+
+    def recognize(
+        self,
+        utterances: Sequence[NDArray[np.float32]],
+        options: SearchOptions,  # noqa: ARG002 - the engine's protocol
+        asks: Sequence[DecodeRequest],
+    ) -> list[Recognition | Failure]:
+        """Each step's output."""
+        answers: list[Recognition | Failure] = []
+        for samples, ask in zip(utterances, asks, strict=True):
+            if ask.step is None:
+                # The engine's harmless sound: to be loaded and to have answered is all that it asks.
+                answers.append(Recognition((), (), len(samples) // _FRAME))
+                continue
+            output = self._network.run(samples, ask.step)
+            answers.append(Recognition((), (), len(samples) // _FRAME, output=output))
+        return answers

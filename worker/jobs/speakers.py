@@ -1,0 +1,153 @@
+"""Puts speakers into a transcript: labels on words, segments that end with a speaker, turns, talk times.
+
+Pure functions of a transcript and of what a diarization model heard; jobs and `transcribe` use the same.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from spool.domain.options import Diarization
+from spool.domain.transcript import ModelFacts, Speaker, Transcript, Turn, Word
+from worker.diarization.base import SpeakerSegment
+from worker.diarization.words import label_words
+from worker.segmentation.segments import segments_of
+
+CHANNELS = ModelFacts(name="channels", sha256="")
+"""What tells speakers apart where each channel is one."""
+_PAUSE = 0.8
+"""Seconds of silence that end a turn where a channel is one speaker."""
+
+
+def has_speaker_per_channel(options: Diarization, channels: int) -> bool:
+    """Whether each channel kept apart is one speaker, so that there is nothing to listen for."""
+    return channels > 1 and not options.within_channels
+
+
+def with_speakers(
+    transcript: Transcript, segments: Mapping[int, Sequence[SpeakerSegment]], model: ModelFacts
+) -> Transcript:
+    """The transcript with the speakers of `segments` (by channel). Speakers of two channels are never one."""
+    texts: list[Word] = []
+    turns: list[tuple[int, SpeakerSegment]] = []
+    before = 0
+    for channel in sorted({word.channel for word in transcript.words} | set(segments)):
+        words = [word for word in transcript.words if word.channel == channel]
+        spoken, numbered = label_words(words, segments.get(channel, ()))
+        for word, speaker in zip(words, spoken, strict=True):
+            label = None if speaker is None else _label(before + speaker.speaker)
+            overlap = speaker is not None and speaker.overlapped
+            texts.append(word.model_copy(update={"speaker": label, "overlap": overlap}))
+        turns += [(channel, replace(each, speaker=before + each.speaker)) for each in numbered]
+        before = max((each.speaker for _, each in turns), default=-1) + 1
+    return _assembled(transcript, texts, _turns(turns), model, channels=False)
+
+
+def with_channels_as_speakers(transcript: Transcript) -> Transcript:
+    """The transcript with one speaker for each channel on which there are words."""
+    texts: list[Word] = []
+    turns: list[tuple[int, SpeakerSegment]] = []
+    for channel, group in itertools.groupby(transcript.words, key=lambda word: word.channel):
+        words = list(group)
+        others = sorted((w.start, w.end) for w in transcript.words if w.channel != channel)
+        texts += [
+            word.model_copy(update={"speaker": _label(channel), "overlap": overlap})
+            for word, overlap in zip(words, _overlapped(words, others), strict=True)
+        ]
+        turns += [(channel, SpeakerSegment(start, end, channel)) for start, end in _joined(words)]
+    return _assembled(transcript, texts, _turns(turns), CHANNELS, channels=True)
+
+
+def _assembled(
+    transcript: Transcript, words: list[Word], turns: list[Turn], model: ModelFacts, *, channels: bool
+) -> Transcript:
+    talk = Counter[str]()
+    for turn in turns:
+        talk[turn.speaker] += turn.end - turn.start  # type: ignore[assignment]
+    of_words = Counter(word.speaker for word in words)
+    labels = sorted(set(talk) | {label for label in of_words if label}, key=_number)
+    homes = {turn.speaker: turn.channel for turn in turns}
+    speakers = tuple(
+        Speaker(
+            label=label,
+            talk_seconds=round(float(talk[label]), 3),
+            words=of_words[label],
+            channel=homes.get(label) if channels else None,
+        )
+        for label in labels
+    )
+    return transcript.model_copy(
+        update={
+            "words": tuple(words),
+            "segments": tuple(segments_of(words)),
+            "speakers": speakers,
+            "turns": tuple(turns),
+            "diarization": model,
+        }
+    )
+
+
+def _turns(segments: Iterable[tuple[int, SpeakerSegment]]) -> list[Turn]:
+    turns = [
+        Turn(
+            start=round(segment.start, 3),
+            end=round(segment.end, 3),
+            speaker=_label(segment.speaker),
+            channel=channel,
+        )
+        for channel, segment in segments
+    ]
+    return sorted(turns, key=lambda turn: (turn.start, turn.channel, turn.speaker))
+
+
+def _joined(words: Sequence[Word]) -> list[tuple[float, float]]:
+    """The stretches of one channel's words, joined over short pauses."""
+    joined: list[tuple[float, float]] = []
+    for word in words:
+        if joined and word.start - joined[-1][1] <= _PAUSE:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], word.end))
+        else:
+            joined.append((word.start, word.end))
+    return joined
+
+
+def _overlapped(words: Sequence[Word], others: Sequence[tuple[float, float]]) -> list[bool]:
+    """Whether words of other channels (in order of their starts) cover more than half of each word."""
+    marks, first = [], 0
+    longest = max((end - start for start, end in others), default=0.0)
+    for word in words:
+        while first < len(others) and others[first][0] + longest < word.start:
+            first += 1
+        covered = 0.0
+        for start, end in others[first:]:
+            if start >= word.end:
+                break
+            covered = max(covered, min(end, word.end) - max(start, word.start))
+        marks.append(covered > (word.end - word.start) / 2)
+    return marks
+
+
+def _label(number: int) -> str:
+    return f"speaker_{number}"
+
+
+def _number(label: str) -> int:
+    return int(label.partition("_")[2])
+
+
+def carry_names(names: Mapping[str, str], before: Transcript, after: Transcript) -> dict[str, str]:
+    """The names that a person gave to the speakers of `before`, by the labels of `after`, which has the same
+    words: each name goes to the speaker who says most of its words, and no speaker gets two."""
+    shared = Counter(
+        (old.speaker, new.speaker)
+        for old, new in zip(before.words, after.words, strict=False)
+        if old.speaker in names and new.speaker
+    )
+    carried: dict[str, str] = {}
+    given: set[str] = set()
+    for (old, new), _ in sorted(shared.items(), key=lambda item: (-item[1], item[0])):
+        if old is not None and new is not None and old not in given and new not in carried:
+            carried[new] = names[old]
+            given.add(old)
+    return carried

@@ -1,0 +1,86 @@
+"""What this worker says of its models: family, hash, languages, tasks and precision, as far as it knows them.
+
+What the catalogue says is known at once, the hash of weights that lie on this machine a little later, and the
+rest once the engine has loaded the model. Reads files; loads nothing.
+"""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from spool.catalogue import hash_of, installed_path, load_catalogue
+from spool.domain.fleet.models import ModelFacts
+from spool.errors import SpoolError
+from worker.engine.client import Engine
+from worker.engine.model_cache import weights_of
+from worker.models.base import ModelInfo
+
+log = structlog.get_logger(__name__)
+
+
+class Announcement:
+    """The facts of all models in `models` (names and where they are). Thread-safe."""
+
+    def __init__(self, models: Mapping[str, str]) -> None:
+        self._models = dict(models)
+        self._lock = threading.Lock()
+        self._facts = {name: _from_catalogue(place) for name, place in models.items()}
+        self._sent: dict[str, ModelFacts] | None = None
+
+    def start(self) -> None:
+        """Hash the weights on this machine, in a thread of its own."""
+        threading.Thread(target=self._hash_all, name="worker-announcement", daemon=True).start()
+
+    def facts(self, engine: Engine | None = None) -> dict[str, ModelFacts]:
+        """What is known now; `engine` knows the models that it has loaded."""
+        with self._lock:
+            known = dict(self._facts)
+        if engine is not None:
+            infos = {name: engine.known(place) for name, place in self._models.items()}
+            known |= {name: _from_engine(info, known[name]) for name, info in infos.items() if info}
+        return {name: facts for name, facts in known.items() if facts != ModelFacts()}
+
+    def changed(self, engine: Engine) -> dict[str, ModelFacts] | None:
+        """The facts where they are not those of the last call; else None."""
+        facts = self.facts(engine)
+        if facts == self._sent:
+            return None
+        self._sent = facts
+        return facts
+
+    def _hash_all(self) -> None:
+        for name, place in self._models.items():
+            try:
+                files = weights_of(installed_path(place))
+                if len(files) != 1:
+                    continue
+                digest = hash_of(files[0]).sha256
+            except (OSError, SpoolError) as error:
+                log.info("weights not hashed", model=name, error=str(error))
+                continue
+            with self._lock:
+                self._facts[name] = _with_hash(self._facts[name], digest)
+
+
+def _from_catalogue(place: str) -> ModelFacts:
+    catalogue = load_catalogue()
+    if Path(place).expanduser().exists() or not catalogue.has(place):
+        return ModelFacts()
+    entry = catalogue.find(place)
+    return ModelFacts(entry.family, "", tuple(sorted(entry.languages)), tuple(sorted(entry.tasks)))
+
+
+def _from_engine(info: ModelInfo, before: ModelFacts) -> ModelFacts:
+    return ModelFacts(
+        info.family or before.family,
+        info.sha256,
+        info.languages or before.languages,
+        info.tasks or before.tasks,
+        info.dtype,
+    )
+
+
+def _with_hash(facts: ModelFacts, digest: str) -> ModelFacts:
+    return ModelFacts(facts.family, digest, facts.languages, facts.tasks, facts.dtype)
