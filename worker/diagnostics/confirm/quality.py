@@ -1,5 +1,6 @@
 """`spool-worker confirm --quality`: a fixed set of recordings by this machine's device and precision, against
-the words of the same model in float32 on its CPU. Knows the set and the comparison; `listen` hears."""
+the words of the same model in float32 on its CPU. Knows the set and the comparison;
+`worker.local.listen` transcribes."""
 
 import json
 import subprocess
@@ -65,7 +66,7 @@ def measure_quality(
 
 
 def _listen(model: str, dtype: str, device: str, spoken: Mapping[str, str]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "worker.diagnostics.confirm.listen", model, dtype, device, *spoken]
+    command = [sys.executable, "-m", "worker.local.listen", model, dtype, device, *spoken]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LISTEN_SECONDS
     )

@@ -1,6 +1,6 @@
 """A process that hears a list of recordings with one model and prints their words as JSON.
 
-    python -m worker.diagnostics.confirm.listen MODEL DTYPE|default cpu|default FILE…
+    python -m worker.local.listen MODEL DTYPE|default cpu|default FILE…
 
 On the CPU in float32 it gives the reference. A process of its own, since a device cannot be changed later.
 """
