@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from spool.wer import WordErrors, word_errors
-
 
 @dataclass(frozen=True, slots=True)
 class Quality:
@@ -42,19 +40,3 @@ def quality_of(document: Mapping[str, Any]) -> Quality:
     if not 0 <= quality.no_worse <= quality.recordings or not quality.recordings:
         raise ValueError("a share of no recordings")
     return quality
-
-
-def compare_words(
-    spoken: Mapping[str, str], heard: Mapping[str, str], reference: Mapping[str, str]
-) -> tuple[int, WordErrors, WordErrors, list[str]]:
-    """How many recordings are no worse than the reference, the errors of both, and the names of those that
-    are worse. spoken: each recording's true words; what is missing in `heard` counts as silence."""
-    no_worse, total, known, worse = 0, WordErrors(0, 0), WordErrors(0, 0), []
-    for name, words in spoken.items():
-        errors = word_errors(words, heard.get(name, ""))
-        best = word_errors(words, reference.get(name, ""))
-        total, known = total + errors, known + best
-        no_worse += errors.edits <= best.edits
-        if errors.edits > best.edits:
-            worse.append(name)
-    return no_worse, total, known, worse

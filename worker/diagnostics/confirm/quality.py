@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spool.domain.quality import Quality, compare_words
+from spool.domain.quality import Quality
 from spool.errors import InvalidRequest
+from spool.wer import WordErrors, word_errors
 from worker.diagnostics.confirm.report import Outcome
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,6 +27,22 @@ def spoken_words(folder: Path = RECORDINGS) -> dict[str, str]:
         raise InvalidRequest(f"{manifest} is missing: the recordings come with a checkout of Spool.")
     rows = [json.loads(line) for line in manifest.read_text(encoding="utf-8").splitlines() if line.strip()]
     return {str(folder / row["file"]): row["text"] for row in rows}
+
+
+def compare_words(
+    spoken: Mapping[str, str], heard: Mapping[str, str], reference: Mapping[str, str]
+) -> tuple[int, WordErrors, WordErrors, list[str]]:
+    """How many recordings are no worse than the reference, the errors of both, and the names of those that
+    are worse. spoken: each recording's true words; what is missing in `heard` counts as silence."""
+    no_worse, total, known, worse = 0, WordErrors(0, 0), WordErrors(0, 0), []
+    for name, words in spoken.items():
+        errors = word_errors(words, heard.get(name, ""))
+        best = word_errors(words, reference.get(name, ""))
+        total, known = total + errors, known + best
+        no_worse += errors.edits <= best.edits
+        if errors.edits > best.edits:
+            worse.append(name)
+    return no_worse, total, known, worse
 
 
 def measure_quality(
