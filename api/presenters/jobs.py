@@ -8,12 +8,12 @@ from dataclasses import asdict
 from decimal import Decimal
 
 from spool.domain.fleet.models import ModelFacts
+from spool.domain.fleet.quality import Quality
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, route_of
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import CostSums
 from spool.domain.pricing import MICROS_PER_UNIT, NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import NEVER, PRIORITY_NAMES
-from spool.domain.quality import Quality
 from spool.domain.quotas import Hold
 from spool.schemas.fleet import QualityOut, WorkerModelOut, WorkerOut
 from spool.schemas.jobs import (

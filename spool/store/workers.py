@@ -12,8 +12,8 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, Select, null, select, update
 
 from spool.domain.fleet.models import ModelFacts, facts_of
+from spool.domain.fleet.quality import Quality, quality_of
 from spool.domain.fleet.routing import Machine, Offer, Seen
-from spool.domain.quality import Quality, quality_of
 from spool.domain.worker_stats import WorkCounts, counts_of
 from spool.errors import NotFound
 from spool.store.sql import now_utc, seconds_from_now, upsert

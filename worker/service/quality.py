@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from spool.domain.quality import Quality, quality_of
+from spool.domain.fleet.quality import Quality, quality_of
 
 NAME = "quality.json"
 

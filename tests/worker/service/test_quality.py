@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.presenters.jobs import shown_worker
-from spool.domain.quality import Quality
+from spool.domain.fleet.quality import Quality
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.workers import WorkerInfo, heartbeat, list_workers, register_worker

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spool.domain.quality import Quality
+from spool.domain.fleet.quality import Quality
 from spool.errors import InvalidRequest
 from spool.wer import WordErrors, word_errors
 from worker.diagnostics.confirm.report import Outcome
