@@ -5,80 +5,20 @@ import json
 import os
 import plistlib
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ops.testbed.processes import ROOT, alive
+from tests.ops.a_mac import DEMO, LABEL, Mac
 from worker.service.log_file import log_into
 
 MAC = ROOT / "ops/mac"
-DEMO = ROOT / "models/demo"
-LABEL = "org.spool.worker"
 UNCHECKED = {"environment.sh"}  # uses test's -nt, which every sh has and POSIX has not
 SCRIPTS = sorted(path for path in (ROOT / "ops").rglob("*.sh") if path.name not in UNCHECKED)
-
-
-class Mac:
-    """A machine whose file system begins in a temporary folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.root = folder / "root"
-        self.app = self.root / "usr/local/spool"
-        self.plist = self.root / f"Library/LaunchDaemons/{LABEL}.plist"
-        self.rotation = self.root / "etc/newsyslog.d/spool.conf"
-        self.standin = folder / "standin"
-        self.standin.mkdir()
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOL_")}
-        self.environment = {
-            **kept,
-            "PATH": f"{Path(__file__).parent / 'mac'}:{os.environ['PATH']}",
-            "STANDIN": str(self.standin),
-            "SPOOL_INSTALL_ROOT": str(self.root),
-            "SPOOL_READY_SECONDS": "60",
-        }
-
-    def script(self, *arguments: str, source: Path = ROOT, **told: str) -> "subprocess.CompletedProcess[str]":
-        command = [source / "ops/mac/install.sh", *arguments]
-        return subprocess.run(
-            command,
-            env={**self.environment, **told},
-            capture_output=True,
-            text=True,
-            timeout=170,
-            check=False,
-        )
-
-    def calls(self, program: str) -> list[list[str]]:
-        file = self.standin / "calls"
-        calls = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-        return [words[1:] for words in calls if words[0] == program]
-
-    @property
-    def pid(self) -> int:
-        """The worker's, as launchd knows it."""
-        return int(json.loads((self.standin / "running.json").read_text())["pid"])
-
-    def worker(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """The release's own command."""
-        command = ["sh", self.app / "current/ops/mac/worker.sh", *arguments]
-        environment = {**self.environment, "SPOOL_APP": str(self.app)}
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-
-
-@pytest.fixture
-def mac(tmp_path: Path) -> Iterator[Mac]:
-    mac = Mac(tmp_path)
-    yield mac
-    if (mac.standin / "running.json").exists() and alive(mac.pid):
-        os.killpg(mac.pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -90,16 +30,6 @@ def settings(tmp_path: Path, sqlite_url: str, redis_url: str) -> Path:
     lines |= {"RATE_CARD": '{"mini-1": {"purchase": 599, "years": 3, "watts": 40, "price_per_kwh": 0.30}}'}
     file.write_text("# of the fleet\n" + "".join(f"SPOOL_{name}={value}\n" for name, value in lines.items()))
     return file
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Path:
-    """The model hub, as a folder."""
-    place = tmp_path / "hub/owner/demo/resolve/v1"
-    place.mkdir(parents=True)
-    for name in ("config.json", "model.safetensors", "tokenizer.model"):
-        shutil.copy(DEMO / name, place)
-    return tmp_path / "hub"
 
 
 def broken_source(folder: Path) -> Path:

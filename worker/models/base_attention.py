@@ -250,3 +250,7 @@ class AttentionModel(Protocol):
 
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
         """When the words of each window were spoken. Each window by itself: no neighbour has a say."""
+
+    def unread(self, heard: HeardWindow, times: TokenTimes, samples: NDArray[np.float32]) -> Sequence[Window]:
+        """The parts of a window that its answer passed over, to be asked by themselves. Neither clock nor
+        chance may decide."""

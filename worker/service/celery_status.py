@@ -9,7 +9,6 @@ from typing import Any
 
 import celery.worker.state
 import structlog
-from kombu.exceptions import OperationalError
 
 from spool.store.queue.leases import Claim
 
@@ -39,6 +38,6 @@ class CeleryStatus:
             request._kwargs, request._kwargsrepr = doing, repr(doing)
         if self._events:
             try:
-                task.send_event("task-started", retry=False, pid=0, kwargs=repr(doing))
-            except (OperationalError, OSError) as error:
-                log.warning("no Celery event sent", error=type(error).__name__)
+                task.send_event("task-started", retry=False, kwargs=repr(doing))
+            except Exception as error:  # noqa: BLE001 - what is only shown must not end a job
+                log.warning("no Celery event sent", error=repr(error))

@@ -5,9 +5,9 @@ Windows of one utterance change nothing in another's. Knows no family and no eng
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +35,12 @@ from worker.models.base_attention import (
 
 SHORTEST_SAMPLES = 400  # one frame of features; nothing is heard in less
 Samples = NDArray[np.float32]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What was heard in one window."""
+    """What was heard in one window. passed: its parts that the answer passed over."""
 
     window: Window
     tokens: tuple[int, ...]
@@ -49,6 +50,7 @@ class _Kept:
     confidences: tuple[float, ...]
     words: tuple[Word, ...]
     answers: SearchAnswer
+    passed: tuple[Window, ...]
 
 
 @dataclass(slots=True)
@@ -75,6 +77,16 @@ class _Asked:
     answers: tuple[SearchAnswer, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """What is kept of a window: tokens, of the answer to which of its prompts, and the rest to be asked."""
+
+    asked: _Asked
+    tokens: tuple[int, ...]
+    place: int
+    rest: tuple[Window, ...]
+
+
 def compression_ratio(text: str) -> float:
     """How much zlib makes of a text's UTF-8; loops compress well. 0 for no text."""
     raw = text.encode()
@@ -99,17 +111,17 @@ def read_utterances(
     waiting = [(each, Window(0, len(each.samples))) for each in utterances]
     while waiting:
         again: list[tuple[_Utterance, Window]] = []
-        heard: list[tuple[_Asked, tuple[int, ...], int]] = []
+        heard: list[_Heard] = []
         for asked in _ask(model, waiting, settings):
             if not all(answer.hypotheses for answer in asked.answers):
                 asked.utterance.broken = True
                 continue
             tokens, best, windows = _judged(model, asked)
-            again += [(asked.utterance, window) for window in windows]
-            if best is not None:
-                heard.append((asked, tokens, best))
-        _keep(model, heard)
-        waiting = again
+            if best is None:
+                again += [(asked.utterance, window) for window in windows]
+            else:
+                heard.append(_Heard(asked, tokens, best, windows))
+        waiting = again + _keep(model, heard)
     return [_answer(model, each, options.nbest) for each in utterances]
 
 
@@ -177,20 +189,28 @@ def _judged(model: AttentionModel, asked: _Asked) -> tuple[tuple[int, ...], int 
     return verdict.kept, next(chosen, 0), verdict.again
 
 
-def _keep(model: AttentionModel, heard: Sequence[tuple[_Asked, tuple[int, ...], int]]) -> None:
-    """Find out when the tokens were spoken, and leave them with their utterances."""
+def _keep(model: AttentionModel, heard: Sequence[_Heard]) -> list[tuple[_Utterance, Window]]:
+    """Find out when the tokens were spoken, and leave them with their utterances. -> what is asked again."""
     windows = [
         HeardWindow(
-            asked.window, asked.encoded, asked.question.prompts[place], tokens, asked.question.language
+            each.asked.window,
+            each.asked.encoded,
+            each.asked.question.prompts[each.place],
+            each.tokens,
+            each.asked.question.language,
         )
-        for asked, tokens, place in heard
+        for each in heard
     ]
-    timed = _with_words(model, windows, model.time(windows), [asked.samples for asked, *_ in heard])
-    for (asked, tokens, place), each in zip(heard, timed, strict=True):
+    timed = _with_words(model, windows, model.time(windows), [each.asked.samples for each in heard])
+    again = []
+    for kept_of, spoken, each in zip(heard, windows, timed, strict=True):
+        asked, tokens, place = kept_of.asked, kept_of.tokens, kept_of.place
         utterance, window, answers = asked.utterance, asked.window, asked.answers[place]
         text = tuple(token for token in tokens if model.is_text(token))
         single = utterance.request.options.single
         starts, lengths, shares = _columns(model, tokens if single else text, each.times, window)
+        unread = () if single else model.unread(spoken, each.times, asked.samples)
+        passed, rest = _joined(unread, kept_of.rest)
         kept = _Kept(
             window,
             tokens if single else text,
@@ -200,8 +220,24 @@ def _keep(model: AttentionModel, heard: Sequence[tuple[_Asked, tuple[int, ...], 
             shares,
             tuple(_moved(word, window, len(utterance.samples)) for word in each.words or ()),
             answers,
+            passed,
         )
         utterance.kept.append(kept)
+        again += [(utterance, part) for part in (*passed, *rest)]
+    return again
+
+
+def _joined(
+    unread: Sequence[Window], rest: Sequence[Window]
+) -> tuple[tuple[Window, ...], tuple[Window, ...]]:
+    """What a window's answer passed over before the rest behind it, and that rest: where they touch, one
+    window of both."""
+    if not rest:
+        return tuple(unread), ()
+    first, *others = rest
+    passed = tuple(window for window in unread if window.stop < first.start)
+    touching = [window.start for window in unread if window.stop >= first.start]
+    return passed, (replace(first, start=min([first.start, *touching])), *others)
 
 
 def _with_words(
@@ -293,14 +329,20 @@ def _answer(model: AttentionModel, utterance: _Utterance, nbest: int) -> Answer:
     if utterance.broken:
         return Answer((), None, frames=utterance.frames)
     kept = sorted(utterance.kept, key=lambda each: each.window.start)
-    best = Hypothesis(
-        tokens=tuple(token for each in kept for token in each.tokens),
-        score=sum(each.score for each in kept),
-        times=tuple(time for each in kept for time in each.times),
-        durations=tuple(length for each in kept for length in each.durations),
-        confidences=tuple(share for each in kept for share in each.confidences),
+    frame_samples = model.info.frame_seconds * SAMPLE_RATE
+    rows = _in_order(
+        kept,
+        lambda each: list(zip(each.times, each.tokens, each.durations, each.confidences, strict=True)),
+        lambda row: row[0] * frame_samples,
     )
-    words = tuple(word for each in kept for word in each.words)
+    best = Hypothesis(
+        tokens=tuple(token for _, token, _, _ in rows),
+        score=sum(each.score for each in kept),
+        times=tuple(time for time, _, _, _ in rows),
+        durations=tuple(length for _, _, length, _ in rows),
+        confidences=tuple(share for _, _, _, share in rows),
+    )
+    words = tuple(_in_order(kept, lambda each: each.words, lambda word: word.start * SAMPLE_RATE))
     answer = Answer((best,), None, words, utterance.frames, utterance.language)
     if utterance.request.options.single and kept:
         answers = kept[0].answers
@@ -309,6 +351,21 @@ def _answer(model: AttentionModel, utterance: _Utterance, nbest: int) -> Answer:
         text = model.tokenizer.decode(best.tokens)
         return replace(answer, hypotheses=tuple(listed)[:nbest], text=text)
     return replace(answer, hypotheses=(best, *_others(model, kept, best))[:nbest])
+
+
+def _in_order(
+    kept: Sequence[_Kept], items: Callable[[_Kept], Sequence[Item]], start: Callable[[Item], float]
+) -> list[Item]:
+    """The items of all windows: window by window, but what was passed over and asked again comes where it was
+    spoken. start: an item's, in samples."""
+    placed: list[tuple[int, Item]] = []
+    for each in kept:
+        place = each.window.start
+        for item in items(each):
+            behind = [part.stop for part in each.passed if start(item) >= (part.start + part.stop) / 2]
+            place = max([place, *behind])
+            placed.append((place, item))
+    return [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _others(model: AttentionModel, kept: Sequence[_Kept], best: Hypothesis) -> list[Hypothesis]:

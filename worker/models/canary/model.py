@@ -78,8 +78,9 @@ class CanaryModel:
 
     @cached_property
     def stamps_itself(self) -> bool:
-        """Whether its times are tokens of the answer."""
-        return self.aligner is None and self.tokenizer.has(STAMPED) and bool(self.tokenizer.stamps)
+        """Whether its times are tokens of the answer. canary-1b-v2 has such tokens in its one tokenizer, but
+        ends at once when it is asked for them."""
+        return self.tokenizer.is_aggregate and self.tokenizer.has(STAMPED) and bool(self.tokenizer.stamps)
 
     @cached_property
     def capabilities(self) -> Capabilities:
@@ -197,6 +198,15 @@ class CanaryModel:
     ) -> Verdict:
         """As `AttentionModel.judge`."""
         return judge(window, readings[0], samples)
+
+    def unread(
+        self,
+        heard: HeardWindow,  # noqa: ARG002 - the protocol's
+        times: TokenTimes,  # noqa: ARG002
+        samples: NDArray[np.float32],  # noqa: ARG002
+    ) -> tuple[Window, ...]:
+        """As `AttentionModel.unread`: nothing; its words need not have times of their own."""
+        return ()
 
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
         """As `AttentionModel.time`: by the stamps where they were asked for."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spool.domain.transcript import Word
 from worker.models.attention.layers import is_cpu
 from worker.models.attention.state import EncodedBatch, EncodedWindow
+from worker.models.attention.unread import unread_windows
 from worker.models.base import (
     BatchCost,
     Capabilities,
@@ -206,6 +207,13 @@ class WhisperModel:
             spoken = spoken or TokenTimes.even(np.zeros(len(text), np.float32), each.window.seconds)
             timed.append(TimedText(spoken, tuple(self._words(text, spoken, each.language))))
         return timed
+
+    def unread(self, heard: HeardWindow, times: TokenTimes, samples: NDArray[np.float32]) -> list[Window]:
+        """As `AttentionModel.unread`: the sounds in which none of its words begins."""
+        text = [token for token in heard.tokens if self.is_text(token)]
+        spelled = (any(map(str.isalnum, self.tokenizer.pieces[token])) for token in text)
+        starts = [float(start) for start, word in zip(times.starts, spelled, strict=False) if word]
+        return unread_windows(heard.window, samples, starts)
 
     def _words(self, tokens: Sequence[int], times: TokenTimes, language: str | None) -> list[Word]:
         if not tokens:

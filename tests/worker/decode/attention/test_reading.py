@@ -1,0 +1,67 @@
+"""What a window's answer passed over is asked again, and comes where it was spoken."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tests.worker.models.whisper.fixtures import tiny_model
+from tests.worker.models.whisper.tiny import tone
+from worker.decode.attention.reading import _joined, read_utterances
+from worker.decode.types import DecodeRequest, SearchOptions
+from worker.models.base import SpeechOptions
+from worker.models.base_attention import HeardWindow, Question, Reading, TokenTimes, Verdict, Window
+from worker.models.whisper.model import WhisperModel
+
+RATE = 16_000
+
+
+def test_neighbours_are_asked_as_one_window() -> None:
+    rest, early = Window(80, 100, 1), Window(10, 20, 1)
+    assert _joined([], [rest]) == ((), (rest,))
+    assert _joined([early], []) == ((early,), ())
+    assert _joined([early], [rest]) == ((early,), (rest,))
+    assert _joined([early, Window(70, 80, 1)], [rest]) == ((early,), (Window(70, 100, 1),))
+    assert _joined([Window(85, 100, 1)], [rest]) == ((), (rest,))
+
+
+def test_a_part_that_was_passed_over_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Window] = []
+
+    def unread(
+        self: WhisperModel,
+        heard: HeardWindow,
+        times: TokenTimes,
+        samples: np.ndarray,
+    ) -> Sequence[Window]:
+        assert len(samples) == heard.window.stop - heard.window.start
+        asked.append(heard.window)
+        return [Window(3 * RATE, 5 * RATE, 1)] if heard.window.round == 0 else []
+
+    def keep(
+        self: WhisperModel,
+        window: Window,
+        readings: Sequence[Reading],
+        question: Question,
+        samples: np.ndarray,
+    ) -> Verdict:
+        text = tuple(token for token in readings[0].tokens if self.is_text(token))
+        return Verdict("kept", text[:20])
+
+    monkeypatch.setattr(WhisperModel, "judge", keep)  # random weights answer in loops
+    options, requests = SearchOptions("greedy"), [DecodeRequest(speech=SpeechOptions(language="en"))]
+    model, samples = tiny_model(), tone(7.3, 4)
+    monkeypatch.setattr(WhisperModel, "unread", lambda *_: [])
+    (plain,) = read_utterances(model, [samples], options, requests)
+    monkeypatch.setattr(WhisperModel, "unread", unread)
+    (answer,) = read_utterances(model, [samples], options, requests)
+    assert Window(3 * RATE, 5 * RATE, 1) in asked
+    assert answer.frames == plain.frames + model.frames_in(2 * RATE)
+    best = answer.hypotheses[0]
+    assert len(best.tokens) > len(plain.hypotheses[0].tokens)
+    monkeypatch.setattr(WhisperModel, "unread", lambda *_: [])
+    (inner,) = read_utterances(model, [samples[3 * RATE : 5 * RATE]], options, requests)
+    part = inner.hypotheses[0].tokens
+    assert len(best.tokens) == len(plain.hypotheses[0].tokens) + len(part)
+    assert any(best.tokens[at : at + len(part)] == part for at in range(1, len(best.tokens)))
+    assert len(best.tokens) == len(best.times) == len(best.durations) == len(best.confidences)
