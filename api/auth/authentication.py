@@ -4,18 +4,19 @@
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
+from fastapi.dependencies.models import Dependant
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import HTTPConnection
 
 from api.auth.principal import ANYBODY, OPERATOR, Principal, principal_of
 from api.auth.rate_limit import Allowance, Buckets, address_name
 from api.middleware.load import Ticket
-from api.problems import Problem
+from api.problems import Problem, refused_fields
 from api.services import Services, services_of
 from spool.domain.api_keys import Scope, key_id_of
 from spool.errors import Forbidden, Unauthorized
@@ -35,6 +36,7 @@ async def let_in(
     request.state.caller = caller
     count_caller(request, caller, address)
     _check_scope(request, caller)
+    _check_query(request)
     return caller
 
 
@@ -117,6 +119,23 @@ def _refuse_guesses(allowance: Allowance | None) -> None:
     if allowance is not None and not allowance.allowed:
         headers = {"Retry-After": str(allowance.wait_seconds)}
         raise Problem(429, "rate_limited", "Too many wrong keys from this address; try again later.", headers)
+
+
+def _check_query(request: Request) -> None:
+    """Raise `Problem` 422 for a query parameter that the route does not know: a misspelt filter would list
+    everything."""
+    known = set(_query_of(request.scope["route"].dependant))
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        message = f"is no parameter of this route; it takes: {', '.join(sorted(known)) or 'none'}"
+        raise refused_fields([{"loc": (name,), "msg": message} for name in unknown], "query")
+
+
+def _query_of(dependant: Dependant) -> Iterator[str]:
+    """The names of the query parameters that a route and what it depends on take."""
+    yield from (field.alias for field in dependant.query_params)
+    for each in dependant.dependencies:
+        yield from _query_of(each)
 
 
 def _check_scope(request: Request, caller: Principal) -> None:

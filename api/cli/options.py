@@ -52,7 +52,26 @@ class Search:
             autocompletion=complete_model, help="Name of a model on the server. Default: the default model."
         ),
     ] = None
-    decoder: Annotated[Literal["greedy", "beam"] | None, typer.Option(help="Search method.")] = None
+    decoder: Annotated[
+        Literal["greedy", "beam", "rescore", "attention"] | None, typer.Option(help="Search method.")
+    ] = None
+    head: Annotated[
+        Literal["auto", "tdt", "rnnt", "ctc", "attention"] | None,
+        typer.Option(help="Head of the model to search. Default: TDT, else RNNT, CTC, attention."),
+    ] = None
+    alignments: Annotated[
+        Literal["auto", "best", "all"] | None,
+        typer.Option(help="Score a hypothesis of a CTC beam by its best alignment or by the sum of all."),
+    ] = None
+    beta: Annotated[
+        float | None, typer.Option(help="Bonus for each token in the beam search of a CTC head.")
+    ] = None
+    ctc_weight: Annotated[
+        float | None, typer.Option(help="Weight of the CTC score in rescoring. Default: 0.5.")
+    ] = None
+    reverse_weight: Annotated[
+        float | None, typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0.")
+    ] = None
     beam: Annotated[int | None, typer.Option(min=1, max=32, help="Beam width.")] = None
     channels: Annotated[
         Literal["mix", "separate"] | None,

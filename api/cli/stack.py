@@ -4,6 +4,7 @@ They start each part as a process by its command and import neither worker nor k
 """
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def up(
     if port is not None:
         environ["SPOOL_API_PORT"] = str(port)
     if detach:
-        _print_running(_detached(environ), "`spool down`")
+        _print_running(_detached(environ), _down_command(home))
         return
     with _interruptible():
         stack = Stack(environ, lambda step: err.print(f"[dim]{step}[/dim]"))
@@ -53,7 +54,7 @@ def up(
             with stack:
                 running = find_running(stack.settings.home)
                 if running is not None:
-                    _print_running(running, "Ctrl-C, or `spool down`")
+                    _print_running(running, f"Ctrl-C, or {_down_command(home)}")
                 while True:
                     stack.check()
                     time.sleep(_POLL_S)
@@ -63,6 +64,11 @@ def up(
         err.print(Text(f"still running: {survivor.pid} {survivor.command}", style="red"))
     if stack.left_behind:
         raise typer.Exit(1)
+
+
+def _down_command(home: Path | None) -> str:
+    """What stops this stack, as it is typed in this folder."""
+    return "`spool down`" if home is None else f"`spool down --home {shlex.quote(str(home))}`"
 
 
 def down(home: Home = None) -> None:

@@ -45,7 +45,9 @@ class RunLock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
-            raise Conflict(f"A stack is already running in {self._home}; `spool down` stops it.") from None
+            raise Conflict(
+                f"A stack is already running in {self._home}; `spool down --home {self._home}` stops it."
+            ) from None
         os.ftruncate(self._fd, 0)
         os.write(self._fd, str(os.getpid()).encode())
         return self

@@ -28,7 +28,11 @@ _DETAILS = {
     "malformed": (400, "The request is not valid JSON."),
     "unauthorized": (401, "Send an API key as `Authorization: Bearer …`."),
     "forbidden": (403, "This needs a key with the scope submit."),
-    "source_forbidden": (403, "/etc/passwd is not under a folder that this server may read from."),
+    "source_forbidden": (
+        403,
+        "/etc/passwd is not under a folder that this server may read from. Upload the recording, or have the "
+        "operator add its folder to SPOOL_SOURCE_ROOTS.",
+    ),
     "not_found": (404, f"There is no job {jobs.JOB_ID}."),
     "not_done": (409, f"Job {jobs.JOB_ID} is running."),
     "not_ended": (409, f"Job {jobs.JOB_ID} is running; cancel it first."),

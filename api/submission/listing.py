@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 from api.auth.principal import Principal
-from api.submission.sources import check_place, checked_source
+from api.submission.sources import check_place, checked_source, outside_roots
 from spool.domain.jobs import Source
 from spool.domain.manifest import is_recording
 from spool.errors import InvalidRequest, NotFound, SourceError, SourceForbidden, SourceMissing
@@ -67,7 +67,7 @@ def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
     except (OSError, RuntimeError):
         raise SourceForbidden("The path cannot be followed to its end.") from None
     if not any(path.is_relative_to(root) for root in roots):
-        raise SourceForbidden(f"{text} is not under a folder that this server may read from.")
+        raise outside_roots(text)
     if not path.is_dir():
         raise SourceMissing(f"There is no folder {text}.")
     return path

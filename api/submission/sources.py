@@ -115,7 +115,7 @@ def _file_source(address: str, roots: tuple[Path, ...]) -> Source:
     path = _resolved(Path(text))
     if not any(path.is_relative_to(_resolved(root)) for root in roots):
         # The same words whether or not the file exists: what lies outside the roots is nobody's business.
-        raise SourceForbidden(f"{text} is not under a folder that this server may read from.")
+        raise outside_roots(text)
     try:
         size = path.stat().st_size if path.is_file() else None
     except OSError:
@@ -123,6 +123,14 @@ def _file_source(address: str, roots: tuple[Path, ...]) -> Source:
     if size is None:
         raise SourceMissing(f"There is no file {text}.")
     return Source(kind="file", uri=path.as_uri(), size=size, etag=None)
+
+
+def outside_roots(path: str) -> SourceForbidden:
+    """The error for a folder or file that no setting allows."""
+    return SourceForbidden(
+        f"{path} is not under a folder that this server may read from. Upload the recording, or have the "
+        "operator add its folder to SPOOL_SOURCE_ROOTS."
+    )
 
 
 def _resolved(path: Path) -> Path:

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +23,10 @@ from pydantic import (
 )
 
 Decoder = Literal["greedy", "beam"]
+"""What forecasts tell apart."""
+SearchName = Literal["greedy", "beam", "rescore", "attention"]
+HeadName = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
+_FINITE: dict[str, Any] = {"strict": True, "allow_inf_nan": False}
 
 MOST_PHRASES = 10_000
 LONGEST_PHRASE = 200
@@ -171,7 +175,34 @@ class _Options(BaseModel):
             description="A model that a worker has. Left out: the default model (`spool models default`).",
         ),
     ]
-    decoder: Annotated[Decoder, Field(description="Search over the model's output.")] = "greedy"
+    decoder: Annotated[
+        SearchName,
+        Field(
+            description="Search over the model's output. `rescore` orders a CTC beam's hypotheses by "
+            "attention decoders, `attention` is the beam of such a decoder; for models that have both."
+        ),
+    ] = "greedy"
+    head: Annotated[
+        HeadName, Field(description="Head that is searched; auto takes TDT, else RNNT, CTC, attention.")
+    ] = "auto"
+    alignments: Annotated[
+        Literal["auto", "best", "all"],
+        Field(
+            description="Score a hypothesis of a CTC head's beam by its best alignment or by the sum of all; "
+            "auto does what the model's own tools do."
+        ),
+    ] = "auto"
+    beta: Annotated[
+        float, Field(ge=-100, le=100, description="Added for each token by a CTC head's beam.", **_FINITE)
+    ] = 0.0
+    ctc_weight: Annotated[
+        float | None,
+        Field(ge=0, le=100, description="CTC score's weight in rescoring; null is 0.5.", **_FINITE),
+    ] = None
+    reverse_weight: Annotated[
+        float | None,
+        Field(ge=0, le=1, description="Right-to-left decoder's weight in rescoring; null is 0.", **_FINITE),
+    ] = None
     beam: Annotated[
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
     ] = 4
@@ -309,7 +340,8 @@ class _Options(BaseModel):
             strict=True,
             allow_inf_nan=False,
             description="Hypotheses are ranked by score / ((5 + tokens) / 6)^length_penalty; null ranks them "
-            "by their mean score (Whisper) or their score (Canary).",
+            "by their mean score (Whisper) or their score (Canary). With the decoder `attention`: by "
+            "score / tokens^length_penalty; null is 0.",
         ),
     ] = None
     diarization: Annotated[
@@ -365,6 +397,20 @@ class AskedOptions(_Options):
         default = cls.model_fields[info.field_name or ""].default
         if value != default and info.data.get("decoder") == "greedy":
             raise ValueError("the greedy decoder knows one path; use the beam decoder")
+        return value
+
+    @field_validator("alignments", "beta", "ctc_weight", "reverse_weight")
+    @classmethod
+    def _is_of_the_decoder(cls, value: object, info: ValidationInfo) -> object:
+        name = info.field_name or ""
+        takers = {
+            "alignments": ("beam",),
+            "beta": ("beam", "rescore"),
+            "ctc_weight": ("beam", "rescore"),
+            "reverse_weight": ("rescore",),
+        }[name]
+        if value != cls.model_fields[name].default and info.data.get("decoder", takers[0]) not in takers:
+            raise ValueError(f"needs the decoder {' or '.join(takers)}")
         return value
 
     @field_validator("lm_weight", "lm_blanks")

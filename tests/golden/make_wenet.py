@@ -2,7 +2,7 @@
 
     python -m tests.golden.make_wenet DUMPS
 
-DUMPS holds folders NAME (`final.pt`, `train.yaml`, `units.txt`) and NAME.npz, as `ops.accuracy.wenet_oracle`
+DUMPS holds folders NAME (`final.pt`, `train.yaml`, `units.txt`) and NAME.npz, as `ops.accuracy.wenet.oracle`
 reads them. Two are kept: symmetric with batch norm and one decoder, and causal with two decoders and RNN-T.
 """
 

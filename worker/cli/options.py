@@ -122,6 +122,14 @@ ReverseWeight = Annotated[
     float | None,
     typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0."),
 ]
+AttContext = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LEFT,RIGHT",
+        help="Attention context of a cache-aware model, in encoder frames, such as 70,13. "
+        "Default: the model's first.",
+    ),
+]
 Language = Annotated[str | None, typer.Option(help="Language spoken, such as en. Default: detect it.")]
 Task = Annotated[
     Literal["transcribe", "translate"],

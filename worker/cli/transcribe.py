@@ -3,6 +3,7 @@
 Knows options, printing and the exit code; `worker.local.transcribe` does the work.
 """
 
+import re
 from pathlib import Path
 
 import typer
@@ -12,6 +13,7 @@ from worker.cli.options import (
     Alignments,
     AlignmentsName,
     Alternatives,
+    AttContext,
     Beam,
     Beta,
     Boost,
@@ -88,6 +90,7 @@ def transcribe(
     reverse_weight: ReverseWeight = None,
     patience: Patience = 1.0,
     length_penalty: LengthPenalty = None,
+    att_context: AttContext = None,
     language: Language = None,
     task: Task = "transcribe",
     translate_to: TranslateTo = None,
@@ -124,6 +127,7 @@ def transcribe(
         alignments=alignments.value,
         ctc_weight=ctc_weight,
         reverse_weight=reverse_weight,
+        att_context=context_of(att_context),
         fusion=fusion if fusion.asks else None,
     )
     speech = SpeechOptions(
@@ -149,6 +153,16 @@ def _reach(form: FormatName, lattice: LatticeName | None, prune: float | None) -
             raise InvalidRequest("--prune needs --lattice, or --format lattice or kaldi")
         return None
     return PRUNE if prune is None else prune
+
+
+def context_of(text: str | None) -> tuple[int, int] | None:
+    """The pair of frames that `--att-context` gives. Raises InvalidRequest."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(-?\d+)\s*,\s*(-?\d+)\s*", text)
+    if match is None:
+        raise InvalidRequest(f"--att-context {text!r} must have the form LEFT,RIGHT, such as 70,13")
+    return int(match[1]), int(match[2])
 
 
 def _phrases(path: Path | None) -> tuple[str, ...]:

@@ -77,7 +77,8 @@ class SearchOptions:
     from right to left in rescoring, None for the search's own; ctc_weight also mixes a CTC head into the beam
     of WeNet's transducers. scores: added up as float32, or in fixed point, where no order of sums counts.
     patience, length_penalty: of an attention decoder's beam (`worker.decode.attention.beam.BeamSettings`; of
-    the `attention` decoder the power of the length that scores are divided by, by default 0).
+    the `attention` decoder the power of the length that scores are divided by, by default 0). att_context: of
+    a cache-aware encoder, in frames left and right; None for its default.
     """
 
     decoder: Decoder = "greedy"
@@ -93,6 +94,7 @@ class SearchOptions:
     alignments: Alignments = "auto"
     ctc_weight: float | None = None
     reverse_weight: float | None = None
+    att_context: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,18 @@ Owns the choice between heads over frames and attention decoders. Chunks and fil
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.errors import InvalidRequest
 from worker.decode.attention.reading import beams_of, read_utterances
 from worker.decode.result import Answer, answers
 from worker.decode.search import check_options, check_request, resolve_search
 from worker.decode.types import DecodeRequest, SearchOptions
-from worker.models.base import SpeechModel
+from worker.models.base import CacheAwareModel, SpeechModel
 
 NOTHING = DecodeRequest()
 
@@ -21,10 +23,23 @@ NOTHING = DecodeRequest()
 def check_decoding(model: SpeechModel, options: SearchOptions, request: DecodeRequest) -> None:
     """Raises InvalidRequest, naming the option, where `decode_utterances` would: before any audio."""
     model.prepare(request.speech)
+    check_context(model, options)
     check_options(model, options, request)
     _, searcher, _ = resolve_search(model, options)
     if searcher.run is None:
         beams_of(model, options)  # type: ignore[arg-type]
+
+
+def check_context(model: SpeechModel, options: SearchOptions) -> None:
+    """Raises InvalidRequest where the model cannot run with the attention context that is asked for."""
+    known = model.capabilities.att_contexts
+    if options.att_context is None or options.att_context in known:
+        return
+    asked = f"att_context {options.att_context[0]},{options.att_context[1]}"
+    if not known:
+        raise InvalidRequest(f"{asked}: {model.info.name} has no choice of attention contexts")
+    names = " ".join(f"{left},{right}" for left, right in known)
+    raise InvalidRequest(f"{asked}: {model.info.name} was trained for {names}")
 
 
 def decode_utterances(
@@ -39,7 +54,10 @@ def decode_utterances(
     if searcher.run is not None:
         for request in requests:
             model.prepare(request.speech)
-        encoded = model.encode(samples)
+        if options.att_context is None:
+            encoded = model.encode(samples)
+        else:
+            encoded = cast("CacheAwareModel", model).encode(samples, options.att_context)
         mx.eval(encoded.frames)
         plain = all(request == NOTHING for request in requests)
         return answers(model, encoded, options, None if plain else requests)

@@ -36,7 +36,7 @@ class ModelRecognizer:
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
         """As `SpeechModel.cost`."""
-        return self._model.cost(samples, options.beam if options.decoder == "beam" else 1)
+        return self._model.cost(samples, 1 if options.decoder == "greedy" else options.beam)
 
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
         """Read the language model, spell the phrases, and let the model check what is asked of it. Raises

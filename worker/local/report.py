@@ -7,10 +7,10 @@ The contract of `spool-worker transcribe --format json`, one object a file, in t
     {"file", "error": {"code", "message"}}        for a file that failed
 
 `duration`, `start` and `end` are seconds, `times` and `durations` encoder frames from the file's start.
-Scores and confidences have three digits behind the point, which hides the batch they were computed in. Whole
-(`chunk=False`) all files are decoded as one batch, and `nbest` is what the search found. In chunks there is
-one entry, put together from the best hypothesis of each chunk: its tokens within the core, the sum of the
-scores.
+Confidences have three digits behind the point, which hides the batch they were computed in; scores have five,
+to be compared with those of other tools. Whole (`chunk=False`) all files are decoded as one batch, and
+`nbest` is what the search found. In chunks there is one entry, put together from the best hypothesis of each
+chunk: its tokens within the core, the sum of the scores.
 
 Where it was asked for, a word has "alternatives": [{"text", "confidence"}] (if there are any) and a file
 "lattice": each chunk's, as `spool.domain.transcript` has it, or the text of a Kaldi archive. A file of
@@ -37,7 +37,8 @@ from spool.domain.transcript import Transcript
 from spool.errors import SpoolError
 from spool.formats import render
 from worker.decode.types import Hypothesis
-from worker.decode.words import SCORE_DIGITS
+
+NBEST_DIGITS = 5
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
         "nbest": [
             {
                 "tokens": list(hypothesis.tokens),
-                "score": round(hypothesis.score, SCORE_DIGITS),
+                "score": round(hypothesis.score, NBEST_DIGITS),
                 "times": list(hypothesis.times),
                 "durations": list(hypothesis.durations),
                 "text": text,

@@ -91,8 +91,9 @@ class PreparedRequest:
 class Capabilities:
     """What a model can do. decoders: names of searches. languages: codes; empty where it takes no language.
     options: names of `SpeechOptions` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
-    name. replay_seconds: how much history rebuilds a lost session's state. family: as the
-    catalogue calls it."""
+    name. replay_seconds: how much history rebuilds a lost session's state. att_contexts: the
+    attention contexts (encoder frames left, right) that a cache-aware model may be run with, its default
+    first. family: as the catalogue calls it."""
 
     decoders: frozenset[str]
     languages: frozenset[str]
@@ -101,6 +102,7 @@ class Capabilities:
     options: frozenset[str]
     chunking: ChunkPolicy
     replay_seconds: float = 0.0
+    att_contexts: tuple[tuple[int, int], ...] = ()
     family: str = ""
 
 
@@ -220,6 +222,15 @@ class SpeechModel(Protocol):
 
     def encode(self, samples: Sequence[NDArray[np.float32]]) -> Any:  # noqa: ANN401 - the head knows it
         """Utterances, each [N] float32 at 16 kHz in -1 … 1, as the heads take them."""
+
+
+class CacheAwareModel(SpeechModel, Protocol):
+    """A model with `Capabilities.att_contexts`."""
+
+    def encode(
+        self, samples: Sequence[NDArray[np.float32]], att_context: tuple[int, int] | None = None
+    ) -> Encoded:
+        """As `SpeechModel.encode`, with one of its attention contexts; None for the default."""
 
 
 OPTION_NAMES = ("language", "task", "translate_to", "timestamps", "prompt", "hotwords", "punctuation")

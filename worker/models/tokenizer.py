@@ -13,6 +13,8 @@ from worker.models.base import TokenSpan
 
 WORD_START = "▁"  # sentencepiece's mark for "a space stands before this piece"
 UNKNOWN = "<unk>"  # decoded with a space on both sides, so it is a word of its own
+SILENT = frozenset({"<EOU>", "<EOB>"})
+"""Marks of models for dialogue: an utterance ends, a backchannel ends. They are no text."""
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -26,6 +28,7 @@ class Tokenizer:
             raise ModelUnreadable("the model names no vocabulary")
         self.pieces: tuple[str, ...] = tuple(pieces)
         self._processor = processor
+        self._silent = frozenset(index for index, piece in enumerate(self.pieces) if piece in SILENT)
 
     @classmethod
     def from_bytes(cls, model: bytes, name: str = "tokenizer.model") -> "Tokenizer":
@@ -61,6 +64,7 @@ class Tokenizer:
         for token in tokens:
             if not 0 <= token < len(self.pieces):
                 raise IndexError(f"token {token} is outside the vocabulary of {len(self.pieces)}")
+        tokens = [token for token in tokens if token not in self._silent]
         if self._processor is not None:
             return str(self._processor.decode(tokens))
         return _join([self.pieces[token] for token in tokens])
@@ -70,7 +74,9 @@ class Tokenizer:
         starts = [
             at
             for at in range(len(tokens))
-            if at == 0 or begins_word(self.pieces[tokens[at - 1]], self.pieces[tokens[at]])
+            if at == 0
+            or begins_word(self.pieces[tokens[at - 1]], self.pieces[tokens[at]])
+            or not self._silent.isdisjoint(tokens[at - 1 : at + 1])
         ]
         ends = [*starts[1:], len(tokens)]
         spans = (

@@ -204,7 +204,7 @@ def measured_throughputs(tx: Connection) -> list[Measured]:
             model,
             int(audio_samples) / SAMPLE_RATE,
             int(engine_ns) / NANOS_PER_SECOND,
-            "beam" if search == "beam" else "greedy",
+            "greedy" if search in (None, "greedy") else "beam",
             int(width or 4),
         )
         for chip, model, search, width, audio_samples, engine_ns in rows

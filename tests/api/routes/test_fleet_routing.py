@@ -95,3 +95,18 @@ def test_the_default_model_is_one_setting_of_the_system(
     assert submitted(http, recordings).json()["options"]["model"] == "parakeet"
     defaults = [model["name"] for model in http.get("/v1/models").json()["items"] if model["default"]]
     assert defaults == ["parakeet"]
+
+
+def test_a_query_parameter_that_no_route_knows_is_refused_by_name(http: httpx.Client) -> None:
+    answer = http.get("/v1/jobs?stat=failed&limit=1")
+    assert answer.status_code == 422
+    assert (
+        "query.stat: is no parameter of this route; it takes: batch, created_from" in answer.json()["detail"]
+    )
+    assert http.get("/v1/jobs?state=failed&limit=1").status_code == 200
+
+
+def test_a_refused_folder_names_the_setting_that_allows_it(http: httpx.Client) -> None:
+    refused = http.post("/v1/jobs", json={"source": "file:///etc/passwd"})
+    assert refused.status_code == 403
+    assert "SPOOL_SOURCE_ROOTS" in refused.json()["detail"]

@@ -1,5 +1,6 @@
 """What a job asks of the search, from its row to its transcript, over SQLite and a real engine process."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from worker.segmentation.chunker import plan_chunks
 pytestmark = pytest.mark.integration
 
 BEAM = {"decoder": "beam", "beam": 4}
+U2 = Path(__file__).parents[2] / "golden" / "wenet" / "rnnt"
 
 
 def started(loader: str = LOADER) -> Engine:
@@ -69,6 +71,7 @@ def make_shop(
                 "files": f"asks+weights={tmp_path / 'weights'}",
                 "demo-tdt": DEMO,
                 "demo-gated": f"{gate}|{DEMO}",
+                "u2": str(U2),
             },
             default_model="plain",
             language_models={"town": str(archive / "town.arpa")},
@@ -112,6 +115,34 @@ def test_phrases_and_the_language_model_reach_the_search_and_the_transcript(shop
         ("nothing", -2.0),
     ]
     assert audit(shop.db, shop.objects).breaches == []
+
+
+def test_a_job_chooses_head_and_rescoring(make_shop: Callable[[Engine], Shop]) -> None:
+    engine = started(REAL)
+    try:
+        shop = make_shop(engine)
+        dump = np.load(U2.with_suffix(".npz"))
+        told = json.loads(str(dump["answers"]))["utterances"][1]["search"]
+        path = shop.record("a.wav", dump["u1.wav"].astype(np.float32) / 32768)
+        asked = {"head": "ctc", "beam": 10, "nbest": 10, "ctc_weight": 0.5, "reverse_weight": 0.3}
+        job_id = shop.submit(path, "u2", decoder="rescore", **asked)
+        assert shop.run(job_id) == "done"
+        (chunk,) = transcript_of(shop, job_id).nbest
+        weights = {name: asked[name] for name in ("ctc_weight", "reverse_weight")}
+        (expected,) = [each for each in told["rescore"] if weights.items() <= each.items()]
+        best = load_model(U2).tokenizer.decode(expected["tokens"])
+        assert chunk.hypotheses[0].text == best
+        assert chunk.hypotheses[0].score == pytest.approx(expected["score"], abs=2e-3)  # of our own features
+        assert len(chunk.hypotheses) == 10
+        assert audit(shop.db, shop.objects).breaches == []
+
+        refused = shop.submit(path, "u2", decoder="attention", head="tdt")
+        shop.run(refused)
+        job = shop.job(refused)
+        assert job.state is JobState.FAILED
+        assert "the model has no tdt head; it has: ctc, ctc+attention, rnnt" in (job.error_message or "")
+    finally:
+        engine.close()
 
 
 def test_jobs_with_other_phrases_share_a_batch(shop: Shop, gate: Path) -> None:

@@ -17,6 +17,9 @@ from worker.models.conformer.layer import ConformerLayer
 from worker.models.conformer.subsampling import DwStridingSubsampling
 from worker.models.nemo.config import EncoderConfig
 
+AttContext = tuple[int, int]
+"""Encoder frames to the left and to the right."""
+
 # 41 s. Keys of its positions are kept in every layer: 36 MB for 17 layers of width 512 in float32.
 USUAL_FRAMES = 512
 
@@ -44,26 +47,32 @@ class ConformerEncoder(nn.Module):
         self._config = config
         self._positions: dict[mx.Dtype, Positions] = {}
 
-    def __call__(self, features: mx.array, lengths: NDArray[np.int32]) -> tuple[mx.array, NDArray[np.int32]]:
+    def __call__(
+        self, features: mx.array, lengths: NDArray[np.int32], context: AttContext | None = None
+    ) -> tuple[mx.array, NDArray[np.int32]]:
         """features [B, T, mels] in the weights' dtype, lengths [B] valid feature frames, the longest T ->
         frames [B, T', d_model] of that dtype and their lengths [B], at most T'. Frames past an utterance's
-        length are zero."""
+        length are zero. context: how many frames attention reaches to the left and right, one of
+        `EncoderConfig.att_contexts`; None for the first of them."""
+        context = context or self._config.att_context_size
         counts = np.array([self.pre_encode.frames_of(int(length)) for length in lengths], np.int32)
         together = self._padded if on_gpu() else self._one_by_one
-        return together(features, lengths, counts), counts
+        return together(features, lengths, counts, context), counts
 
-    def _padded(self, features: mx.array, lengths: NDArray[np.int32], counts: NDArray[np.int32]) -> mx.array:
+    def _padded(
+        self, features: mx.array, lengths: NDArray[np.int32], counts: NDArray[np.int32], context: AttContext
+    ) -> mx.array:
         longest = length_bucket(max(1, int(counts.max(initial=0))))
         room = longest * self._config.subsampling_factor - features.shape[1]
         x = self._subsampled(mx.pad(features, [(0, 0), (0, room), (0, 0)]), lengths)[:, :longest]
-        valid, sight = self._sight(longest, counts)
+        valid, sight = self._sight(longest, counts, context)
         positions = self.positions(longest, x.dtype)
         for layer in self.layers:
             x = layer(x, positions, sight, valid)
         return mx.where(valid, x, mx.zeros((), dtype=x.dtype))
 
     def _one_by_one(
-        self, features: mx.array, lengths: NDArray[np.int32], counts: NDArray[np.int32]
+        self, features: mx.array, lengths: NDArray[np.int32], counts: NDArray[np.int32], context: AttContext
     ) -> mx.array:
         longest = max(1, int(counts.max(initial=0)))
         sounding = [row for row, count in enumerate(counts.tolist()) if count]
@@ -71,7 +80,8 @@ class ConformerEncoder(nn.Module):
         for row in sounding:
             length, count = int(lengths[row]), int(counts[row])
             rows[row] = self._subsampled(features[row : row + 1, :length], lengths[row : row + 1])
-            seen[row] = (self.positions(count, features.dtype), *self._sight(count, counts[row : row + 1]))
+            sight_of = self._sight(count, counts[row : row + 1], context)
+            seen[row] = (self.positions(count, features.dtype), *sight_of)
             mx.eval(rows[row])
         for layer in self.layers:
             for row in sounding:
@@ -89,11 +99,13 @@ class ConformerEncoder(nn.Module):
         x = self.pre_encode(features, mx.array(lengths))
         return x * math.sqrt(self._config.d_model) if self._config.xscaling else x
 
-    def _sight(self, frames: int, counts: NDArray[np.int32]) -> tuple[mx.array, AttentionContext]:
+    def _sight(
+        self, frames: int, counts: NDArray[np.int32], context: AttContext
+    ) -> tuple[mx.array, AttentionContext]:
         """Which frames are of their utterance, [B, T, 1] bool, and what each sees."""
         valid = mx.arange(frames)[None] < mx.array(counts)[:, None]
-        mask = valid if self._config.is_local else self._attention_mask(valid)
-        return valid[:, :, None], AttentionContext(mask, mx.array(counts), self._window())
+        mask = valid if self._config.is_local else self._attention_mask(valid, context)
+        return valid[:, :, None], AttentionContext(mask, mx.array(counts), self._window(context))
 
     @property
     def width(self) -> int:
@@ -123,17 +135,17 @@ class ConformerEncoder(nn.Module):
             self._positions[dtype] = entry
         return entry
 
-    def _window(self) -> tuple[int, int] | None:
+    def _window(self, context: AttContext) -> AttContext | None:
         """The context as frames to the left and right; None where it goes by chunks."""
-        left, right = self._config.att_context_size
+        left, right = context
         if self._config.att_context_style != "regular" and right >= 0:
             return None
         return left, right
 
-    def _attention_mask(self, valid: mx.array) -> mx.array:
+    def _attention_mask(self, valid: mx.array, context: AttContext) -> mx.array:
         """[B, T] -> [B, 1, T, T]: what each frame sees of its own utterance."""
         mask = valid[:, None, None, :]
-        left, right = self._config.att_context_size
+        left, right = context
         if left < 0 and right < 0:
             return mx.broadcast_to(mask, (*mask.shape[:2], valid.shape[1], valid.shape[1]))
         query = mx.arange(valid.shape[1])[:, None]

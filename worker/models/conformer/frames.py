@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.models.conformer.encoder import ConformerEncoder
+from worker.models.conformer.encoder import AttContext, ConformerEncoder
 from worker.models.features import FeatureExtractor
 
 BYTES_A_FRAME = 40_000
@@ -48,15 +48,18 @@ class FrameEncoder:
         padded = [mx.pad(row, [(0, longest - row.shape[0]), (0, 0)]) for row in rows]
         return mx.stack(padded), lengths
 
-    def encode(self, samples: Sequence[NDArray[np.float32]]) -> Encoded:
+    def encode(self, samples: Sequence[NDArray[np.float32]], context: AttContext | None = None) -> Encoded:
         """Utterances of any lengths, each [N] float32 at 16 kHz in -1 ... 1. An utterance too short for a
-        frame has length 0. An empty batch gives an empty result."""
+        frame has length 0. An empty batch gives an empty result. context: as
+        `ConformerEncoder` takes it."""
         if not samples or max(self.frames_of(len(row)) for row in samples) == 0:
             frames = mx.zeros((len(samples), 0, self.encoder.width), dtype=self.dtype)
             return Encoded(frames, np.zeros(len(samples), np.int32))
-        return self.encode_features(*self.features(samples))
+        return self.encode_features(*self.features(samples), context)
 
-    def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> Encoded:
+    def encode_features(
+        self, features: mx.array, lengths: NDArray[np.int32], context: AttContext | None = None
+    ) -> Encoded:
         """What `features` gave, encoded."""
-        frames, counts = self.encoder(features.astype(self.dtype), lengths)
+        frames, counts = self.encoder(features.astype(self.dtype), lengths, context)
         return Encoded(frames, counts)

@@ -70,6 +70,7 @@ class EncoderConfig:
     self_attention_model: str = "rel_pos"
     att_context_size: tuple[int, int] = (-1, -1)
     att_context_style: str = "regular"
+    att_contexts: tuple[tuple[int, int], ...] = ()
     xscaling: bool = True
     untie_biases: bool = True
     pos_emb_max_len: int = 5_000
@@ -84,6 +85,11 @@ class EncoderConfig:
     def is_local(self) -> bool:
         """Whether attention reaches `att_context_size` frames and no further, in memory too."""
         return self.self_attention_model == "rel_pos_local_attn"
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether attention reaches whole chunks, so that the encoder can run chunk by chunk."""
+        return self.att_context_style == "chunked_limited" and self.att_context_size[1] >= 0
 
     @property
     def convolution_padding(self) -> tuple[int, int]:
@@ -241,7 +247,8 @@ def parse_preprocessor(tree: Mapping[str, Any]) -> PreprocessorConfig:
 def parse_encoder(tree: Mapping[str, Any]) -> EncoderConfig:
     """The section `encoder`. Raises ModelUnreadable for what is not computed."""
     values = dict(tree)
-    values["att_context_size"] = _context(values.get("att_context_size"))
+    contexts = _contexts(values.get("att_context_size"))
+    values |= {"att_context_size": contexts[0], "att_contexts": contexts}
     values["conv_context_size"] = _padding(values.get("conv_context_size"), values)
     config = _section(EncoderConfig, values)
     require("encoder.subsampling", config.subsampling, "dw_striding")
@@ -263,16 +270,17 @@ def parse_encoder(tree: Mapping[str, Any]) -> EncoderConfig:
     return config
 
 
-def _context(value: object) -> tuple[int, int]:
+def _contexts(value: object) -> tuple[tuple[int, int], ...]:
+    """The contexts that the encoder was trained for, the checkpoint's default first."""
     if not value:
-        return (-1, -1)
+        return ((-1, -1),)
     if not isinstance(value, Sequence):
         raise ModelUnreadable(f"encoder.att_context_size {value!r} is not a pair")
-    if isinstance(value[0], list):  # trained for several contexts: the first is the checkpoint's default
-        value = value[0]
-    if len(value) != 2:
-        raise ModelUnreadable(f"encoder.att_context_size {value} is not a pair")
-    return (int(value[0]), int(value[1]))
+    pairs = value if isinstance(value[0], list) else [value]
+    for pair in pairs:
+        if len(pair) != 2:
+            raise ModelUnreadable(f"encoder.att_context_size {pair} is not a pair")
+    return tuple((int(left), int(right)) for left, right in pairs)
 
 
 def _padding(value: object, encoder: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -21,7 +21,7 @@ from worker.models.base import (
     SpeechOptions,
     refuse_unsupported,
 )
-from worker.models.conformer.encoder import ConformerEncoder
+from worker.models.conformer.encoder import AttContext, ConformerEncoder
 from worker.models.conformer.frames import BYTES_A_FRAME, Encoded, FrameEncoder
 from worker.models.features import FeatureExtractor
 from worker.models.heads.ctc import CtcDecoder, CtcHead
@@ -109,6 +109,7 @@ class NemoModel:
             timing="frames",
             options=FRAME_OPTIONS,
             chunking=self.info.chunking,
+            att_contexts=self.config.encoder.att_contexts if self.config.encoder.is_chunked else (),
             family="nemo",
         )
 
@@ -164,9 +165,11 @@ class NemoModel:
         """As `FrameEncoder.features`."""
         return self.frames.features(samples)
 
-    def encode(self, samples: Sequence[NDArray[np.float32]]) -> Encoded:
+    def encode(
+        self, samples: Sequence[NDArray[np.float32]], att_context: AttContext | None = None
+    ) -> Encoded:
         """As `FrameEncoder.encode`."""
-        return self.frames.encode(samples)
+        return self.frames.encode(samples, att_context)
 
     def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> Encoded:
         """As `FrameEncoder.encode_features`."""

@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from ops.accuracy.wenet_oracle import TOLERANCES, Oracle
+from ops.accuracy.wenet.oracle import TOLERANCES, Oracle
 from worker.decode.search import search
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.load import load_model

@@ -1,6 +1,6 @@
 """Holds the WeNet family against what WeNet itself answered.
 
-    python -m ops.accuracy.wenet_oracle --dumps FOLDER [--from features|audio]
+    python -m ops.accuracy.wenet.oracle --dumps FOLDER [--from features|audio]
 
 FOLDER holds a model's folder NAME and its answers NAME.npz for each model: recordings, features, encoder
 frames and CTC log-probabilities of each utterance, and as JSON its greedy tokens, n-best lists with times,

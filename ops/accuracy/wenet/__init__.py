@@ -1,0 +1,1 @@
+"""WeNet's own answers against this family's, and what summing alignments gives."""

@@ -1,0 +1,1 @@
+"""How long searches of WeNet models take."""
