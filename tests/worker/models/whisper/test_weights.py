@@ -12,7 +12,6 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import soundfile
-from worker.models.whisper.state import EncodedWindow
 
 from ops.accuracy.whisper.sounds import SOUNDS
 from spool.catalogue.store import fetch_model
@@ -22,6 +21,7 @@ from worker.decode.attention.beam import BeamSettings, Found
 from worker.decode.attention.loop import AttentionSearch, SearchRequest
 from worker.decode.attention.reading import read_utterances
 from worker.decode.types import DecodeRequest, SearchOptions
+from worker.models.attention.state import EncodedWindow
 from worker.models.base import SpeechOptions
 from worker.models.whisper.model import WhisperModel, load_whisper
 from worker.models.whisper.rules import WhisperOptions
