@@ -94,5 +94,11 @@ const machine = (one) => [
 function modelsOf(one) {
   const loaded = (one.loaded_models || []).filter((name) => one.models.includes(name));
   const rest = one.models.filter((name) => !loaded.includes(name));
-  return [loaded.join(", "), rest.length ? h("div", { class: "small quiet" }, rest.join(", ")) : null];
+  const heard = Object.entries(one.quality || {}).filter(([name]) => one.models.includes(name))
+    .map(([name, each]) => `${name}: QoI ${(100 * each.qoi).toFixed(1)} %, WER ${(100 * each.wer).toFixed(1)} % in ${each.dtype}`);
+  return [
+    loaded.join(", "),
+    rest.length ? h("div", { class: "small quiet" }, rest.join(", ")) : null,
+    ...heard.map((words) => h("div", { class: "small quiet" }, words)),
+  ];
 }

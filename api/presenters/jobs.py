@@ -8,13 +8,14 @@ from dataclasses import asdict
 from decimal import Decimal
 
 from spool.domain.fleet.models import ModelFacts
+from spool.domain.fleet.quality import Quality
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, route_of
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import CostSums
 from spool.domain.pricing import MICROS_PER_UNIT, NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import NEVER, PRIORITY_NAMES
 from spool.domain.quotas import Hold
-from spool.schemas.fleet import WorkerModelOut, WorkerOut
+from spool.schemas.fleet import QualityOut, WorkerModelOut, WorkerOut
 from spool.schemas.jobs import (
     CostOut,
     DeletedOut,
@@ -126,6 +127,7 @@ def shown_worker(worker: Worker) -> WorkerOut:
         rtfx=_rtfx(worker),
         loaded_models=_listed(worker.loaded),
         pinned_models=_listed(info.pinned),
+        quality={name: _shown_quality(each) for name, each in worker.quality.items()},
         gpu_cores=info.gpu_cores,
         memory_bytes=info.memory_bytes,
         concurrency=info.concurrency,
@@ -136,6 +138,11 @@ def shown_worker(worker: Worker) -> WorkerOut:
         started_at=worker.started_at,
         seen_at=worker.seen_at,
     )
+
+
+def _shown_quality(quality: Quality) -> QualityOut:
+    document = {key: value for key, value in quality.document().items() if key != "no_worse"}
+    return QualityOut(qoi=round(quality.qoi, 4), **document)
 
 
 def _required(job: Job) -> Requirement | None:

@@ -296,6 +296,7 @@ def _workers() -> None:
         sa.Column("loaded_models", sa.JSON(none_as_null=True)),
         sa.Column("backend", sa.String(length=16)),
         sa.Column("model_facts", sa.JSON(none_as_null=True)),
+        sa.Column("quality", sa.JSON(none_as_null=True)),
         sa.CheckConstraint(
             "state IN ('starting', 'ready', 'draining', 'resting', 'unwell', 'stopped')",
             name=op.f("ck_workers_state"),

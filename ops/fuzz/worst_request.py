@@ -36,6 +36,10 @@ from spool.store import Database
 from spool.store.api_keys import create_key
 
 MOST_SECONDS = 0.1
+WATCH_SECONDS = 75
+"""How long slow readers are watched: the API gives up those that take nothing for 30 s."""
+MOST_REFUSED = 0.05
+"""The share of another key's requests that may be told to come again meanwhile."""
 ROUTES = ("/v1/jobs", "/v1/batches", "/v1/webhooks", "/v1/audio/transcriptions")
 SIZES = (1, 10, 100, 1_000, 10_000, 60_000, 100_000, 400_000, 2_000_000)
 LARGEST = 8 << 20
@@ -280,20 +284,22 @@ async def never_read(
     others: Counter[int] = Counter()
     largest, seconds = before, 0
     began = time.monotonic()
-    while seconds < 45:
+    while seconds < WATCH_SECONDS:
         others[await send(host, port, _request("GET", "/v1/jobs?limit=1", other_key))] += 1
         await asyncio.sleep(0.5)
         largest, seconds = max(largest, process.memory_info().rss), int(time.monotonic() - began)
     left = sum(one.status == "ESTABLISHED" and one.laddr.port == port for one in process.net_connections())
     print(
-        f"{number} clients that never read: memory {before >> 20} to {largest >> 20} MiB; after 45 s {left} "
-        f"connections are open; another key's requests were answered {dict(others)}; "
-        f"/healthz p99 {percentile(prober.seconds, 0.99):.0f} ms"
+        f"{number} clients that never read: memory {before >> 20} to {largest >> 20} MiB; "
+        f"after {WATCH_SECONDS} s {left} connections are open; "
+        f"another key's requests were answered {dict(others)}; "
+        f"/healthz {_spread(prober.seconds)}"
     )
     for _, writer in writers:
         writer.transport.abort()
     probing.cancel()
-    return percentile(prober.seconds, 0.99) <= 1000 * MOST_SECONDS and set(others) == {200}
+    refused = 1 - others[200] / others.total()
+    return percentile(prober.seconds, 0.99) <= 1000 * MOST_SECONDS and refused <= MOST_REFUSED
 
 
 def main() -> int:

@@ -30,6 +30,7 @@ from spool.domain.jobs import JobState, queue_name
 from spool.ids import new_id
 from spool.store.database import IDLE_IN_TRANSACTION_S
 from spool.store.jobs import JobFilter, list_jobs
+from worker.service.health import FAILURES_IN_A_ROW
 
 LOOK_SECONDS = 0.3
 PATIENCE_SECONDS = 300.0
@@ -126,7 +127,7 @@ class Faults:
     proxies: Mapping[str, HalfOpenProxy] = field(default_factory=dict)
     stopped: list[tuple[float, float]] = field(default_factory=list)
     slow_to_leave: list[str] = field(default_factory=list)
-    """Sick workers that were still ready after `OUT_SECONDS`."""
+    """Workers that were still ready `OUT_SECONDS` after their start, although so many jobs failed on them."""
     _foreign: set[str] = field(default_factory=set)
 
     def inject(self, planned: Planned) -> str:
@@ -198,14 +199,15 @@ class Faults:
         while (status := self._status(name)) == "ready" and time.monotonic() - seen < OUT_SECONDS:
             time.sleep(0.2)
         took = time.monotonic() - seen
-        # One that lacks the model only leaves its jobs to others.
-        if status == "ready" and variant != ABSENT:
+        refused = self._refused(name)
+        # One that got no three jobs cannot know; one that lacks the model only leaves its jobs to others.
+        if status == "ready" and variant != ABSENT and refused >= FAILURES_IN_A_ROW:
             self.slow_to_leave.append(f"{name} with a model that {variant}")
         time.sleep(3.0)
         self.supervisor.replace(name, **self._healthy(name))
         self._worker(name)
         self.stopped.append((began, time.monotonic()))
-        return f"{name}, {variant}: {status} after {took:.1f} s"
+        return f"{name}, {variant}: {status} after {took:.1f} s, {refused} jobs refused"
 
     def _takeover(self, planned: Planned) -> str:
         name = planned.worker
@@ -291,6 +293,11 @@ class Faults:
             states = {worker.info.pid: worker.state for worker in self.stack.workers() if worker.alive}
             return states.get(process.pid) if process.poll() is None else None
         return None
+
+    def _refused(self, name: str) -> int:
+        """How many jobs the present process of this name has left to others."""
+        pid = self.supervisor.workers[name].pid
+        return sum(worker.counts.refused for worker in self.stack.workers() if worker.info.pid == pid)
 
     def _engine(self, worker: "subprocess.Popen[bytes]") -> psutil.Process:
         engines: list[psutil.Process] = []

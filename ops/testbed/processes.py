@@ -69,8 +69,9 @@ class Fleet:
         return any(worker.info.pid == pid and state in {worker.state, ""} for worker in self.workers())
 
     def submit(self, path: Path, model: str = "plain", pin: str | None = None, **fields: str) -> str:
+        """Queue a recording; most of the recordings here are tones, so no speech detector listens."""
         source = Source("file", path.as_uri(), path.stat().st_size if path.exists() else None)
-        options = JobOptions.model_validate({"model": model, **fields})
+        options = JobOptions.model_validate({"model": model, "speech_detector": False, **fields})
         with self.db.begin() as tx:
             return create_job(tx, NewJob(source, options, path.name, worker=pin))[0].id
 

@@ -10,6 +10,20 @@ from spool.schemas.common import Money, with_example
 from spool.schemas.examples import jobs as examples
 
 
+class QualityOut(BaseModel):
+    """How a model's words on a worker compare with its float32 words, over a fixed set of recordings."""
+
+    qoi: float = Field(description="Share of the recordings that are no worse, 0 to 1.")
+    recordings: int
+    wer: float
+    reference_wer: float
+    rtfx: float
+    dtype: str
+    device: str
+    joules: float | None = Field(None, description="For a second of audio, where the machine tells.")
+    measured_at: datetime
+
+
 class WorkerModelOut(BaseModel):
     """A model as a worker has it; what it does not know yet is empty."""
 
@@ -48,6 +62,9 @@ class WorkerOut(BaseModel):
         None, description="Models in its memory, the most recently used last."
     )
     pinned_models: list[str] | None = Field(None, description="Models that stay in its memory.")
+    quality: dict[str, QualityOut] = Field(
+        default_factory=dict, description="Quality of inference by model, where it was measured."
+    )
     gpu_cores: int | None = None
     memory_bytes: int | None = None
     concurrency: int

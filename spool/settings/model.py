@@ -121,6 +121,9 @@ class Settings(BaseModel):
     """Bytes of the home's disk that a worker leaves free; with fewer it takes no jobs."""
     max_clock_skew_seconds: Seconds = 600.0
     """How far a worker's clock may differ from the database's; S3 rejects signatures 15 minutes off."""
+    min_qoi: float = Field(0.99, ge=0, le=1)
+    """The share of recordings that a model must hear no worse than in float32, where `spool-worker confirm
+    --quality` has measured it; with less the worker takes no jobs. 0: any."""
     unwell_retry_seconds: Seconds = 60.0
     """How often an unwell worker checks whether it can return to service."""
     model_grace_seconds: Seconds = 3600.0

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, Select, null, select, update
 
 from spool.domain.fleet.models import ModelFacts, facts_of
+from spool.domain.fleet.quality import Quality, quality_of
 from spool.domain.fleet.routing import Machine, Offer, Seen
 from spool.domain.worker_stats import WorkCounts, counts_of
 from spool.errors import NotFound
@@ -75,6 +76,8 @@ class Worker:
     """What it counted, as of its last sign of life."""
     loaded: tuple[str, ...] | None = None
     """Models in its memory, as of then, the one needed last at the end; None where it does not say."""
+    quality: Mapping[str, Quality] = field(default_factory=dict)
+    """How well its models hear on it, by name, as far as that was measured."""
 
     @property
     def status(self) -> WorkerStatus:
@@ -122,10 +125,11 @@ def heartbeat(
     counts: WorkCounts | None = None,
     loaded: Sequence[str] | None = None,
     facts: Mapping[str, ModelFacts] | None = None,
+    quality: Mapping[str, Quality] | None = None,
 ) -> None:
     """The worker is alive, in this state (for `reason`), and its engine has been busy so long, and so long
-    with what is on no bill (now); what it counted, which models it has loaded, and what it knows of its
-    models where that has changed. Raises NotFound."""
+    with what is on no bill (now); what it counted, which models it has loaded, what it knows of its models
+    where that has changed, and their measured quality. Raises NotFound."""
     columns: dict[str, Any] = {
         "state": state,
         "reason": reason,
@@ -137,6 +141,8 @@ def heartbeat(
         columns["loaded_models"] = list(loaded)
     if facts is not None:
         columns["model_facts"] = _documents(facts)
+    if quality is not None:
+        columns["quality"] = {name: each.document() for name, each in quality.items()}
     if counts is not None:
         columns["counts"] = counts.document()
     if tx.execute(update(workers).where(workers.c.id == worker_id).values(columns)).rowcount != 1:
@@ -232,4 +238,5 @@ def _worker_of(row: Row[Any]) -> Worker:
         alive=bool(row.alive),
         counts=counts_of(row.counts),
         loaded=None if row.loaded_models is None else tuple(row.loaded_models),
+        quality={name: quality_of(each) for name, each in (row.quality or {}).items()},
     )

@@ -55,6 +55,8 @@ workers = Table(
     # Where MLX computes, and what is known of each model (`spool.domain.fleet.models`).
     Column("backend", String(16)),
     Column("model_facts", JSON(none_as_null=True)),
+    # How well its models hear on it (`spool.domain.fleet.quality`), by name.
+    Column("quality", JSON(none_as_null=True)),
     CheckConstraint(
         "state IN ('starting', 'ready', 'draining', 'resting', 'unwell', 'stopped')", name="state"
     ),

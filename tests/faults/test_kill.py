@@ -9,14 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ops.testbed.counting_model import decodings
 from ops.testbed.stack import PATIENCE, Stack, gone, until
 from spool.audit.rules import Grace
 from spool.audit.runner import audit
-from spool.broker.embedded_redis import EmbeddedRedis
 from spool.domain.jobs import JobState
 from spool.domain.options import Diarization
-from spool.settings import Settings
 from spool.store.jobs import cancel_job
 from tests.worker.speech.voices import TWO_SPEAKERS
 
@@ -73,34 +70,6 @@ def kill_the_worker_at(stack: Stack, point: str) -> None:
 @pytest.mark.parametrize("point", OF_A_JOB)
 def test_a_worker_killed_in_a_job(stack: Stack, point: str) -> None:
     kill_the_worker_at(stack, point)
-
-
-@long
-def test_a_kill_repeats_ten_seconds_of_the_engine_at_most(
-    tmp_path: Path, broker: EmbeddedRedis, sqlite_url: str
-) -> None:
-    """In the middle of a recording of 20 minutes that takes a minute, with the batches of the defaults."""
-    slow, lease = {"model": "pace=20"}, Settings().lease_seconds
-    unlimited = {"SPOOL_MAX_BATCH": "", "SPOOL_LEASE_SECONDS": str(lease)}
-    stack = Stack(tmp_path / "stack", sqlite_url, broker, models=slow, **unlimited)
-    repeated = []
-    for seconds in (12.0, 21.0, 30.0):
-        worker = stack.worker()
-        job_id = stack.submit_stored(stack.record(1200), "model")
-        until(lambda job_id=job_id: stack.chunks(job_id), "the first chunk")
-        time.sleep(seconds)  # a place in the recording, chosen before
-        worker.kill()
-        killed = time.monotonic_ns()
-        stack.worker()
-        until(lambda job_id=job_id: stack.ended([job_id]), "the job ended")
-        stack.assert_done([job_id])
-        given = decodings(stack.decoded_list.read_text())
-        after = {one.digest for one in given if one.pid != worker.pid and one.begun_ns > killed}
-        lost = [one.begun_ns for one in given if one.begun_ns < killed and one.digest in after]
-        repeated.append((killed - min(lost, default=killed)) / 1e9)
-    stack.close()
-    print("engine seconds that a kill repeats:", [round(one, 1) for one in repeated])
-    assert max(repeated) <= 10
 
 
 @pytest.mark.parametrize("point", OF_THE_QUEUE)

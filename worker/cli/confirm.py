@@ -1,9 +1,14 @@
 """`spool-worker confirm`: runs the steps of `worker.diagnostics.confirm` and writes the report."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from spool.settings import Settings
+
+DTYPES = ("default", "float32", "float16", "bfloat16")
 
 
 def confirm(
@@ -15,11 +20,22 @@ def confirm(
     sleep: Annotated[bool, typer.Option(help="Ask for this Mac to be put to sleep and woken.")] = True,
     only: Annotated[list[str] | None, typer.Option(help="Run only this step; repeat for several.")] = None,
     folder: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("."),
+    quality: Annotated[
+        bool, typer.Option(help="Measure the model's quality of inference here, and nothing else.")
+    ] = False,
+    against: Annotated[
+        str, typer.Option(help="With --quality: the model whose float32 words are the reference.")
+    ] = "",
+    dtype: Annotated[
+        str, typer.Option(help="With --quality: float32, float16 or bfloat16; default: the device's own.")
+    ] = "default",
 ) -> None:
     """Test on this machine what Spool's own tests cannot: kernels, parity, words, speed, memory, crashes and
     sleep.
 
-    Writes confirm-….json and .md; exit code 1 if anything differs.
+    Writes confirm-….json and .md; exit code 1 if anything differs. With --quality: prints the share of
+    recordings that are no worse than in float32, which the worker with this home then reports; exit code 1
+    below SPOOL_MIN_QOI.
     """
     from spool.logs import configure_logs
     from spool.settings import load_settings
@@ -32,6 +48,9 @@ def confirm(
     configure_logs(settings.log_json)
     name = model or settings.default_model
     place = settings.models.get(name, name)
+    if quality:
+        _measure_quality(settings, name, place, against, dtype)
+        return
     demo = str(confirm_steps.ROOT / "models" / "demo")
 
     def asleep() -> Outcome:
@@ -69,4 +88,26 @@ def confirm(
     written = write_report(report, folder)
     typer.echo(f"\nThe report: {written[0]} and {written[1].name}")
     if report.differs:
+        raise typer.Exit(1)
+
+
+def _measure_quality(settings: "Settings", name: str, place: str, against: str, dtype: str) -> None:
+    from spool.errors import InvalidRequest
+    from worker.diagnostics.confirm.quality import measure_quality
+    from worker.service.quality import write_quality
+
+    if dtype not in DTYPES:
+        raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
+    try:
+        measured, outcome = measure_quality(place, settings.models.get(against, against), dtype)
+    except InvalidRequest as error:
+        typer.echo(error.message, err=True)
+        raise typer.Exit(1) from error
+    typer.echo(f"{name}: {outcome.found}")
+    for detail in outcome.details:
+        typer.echo(f"  {detail}")
+    if name in settings.models and dtype == "default":
+        write_quality(settings.home, name, measured)
+        typer.echo(f"\nThe worker with the home {settings.home} reports it from its next heartbeat on.")
+    if measured.qoi < settings.min_qoi:
         raise typer.Exit(1)

@@ -20,6 +20,7 @@ from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.sql import now_utc
 from worker.engine.client import Engine
+from worker.service.quality import quality_problem
 
 WINDOW_SECONDS = 600.0
 ENGINE_CRASHES = 5  # within the window, without a culprit
@@ -127,11 +128,12 @@ class Health:
 
 
 def machine_problems(settings: Settings, db: Database) -> Iterator[str]:
-    """What is wrong with disk and clock."""
+    """What is wrong with disk, clock and hearing."""
     for problem in (
         disk_problem(settings.home, settings.disk_floor_bytes),
         write_problem(settings.home / "tmp"),
         clock_problem(db, settings.max_clock_skew_seconds),
+        quality_problem(settings.home, settings.models.keys(), settings.min_qoi),
     ):
         if problem is not None:
             yield problem

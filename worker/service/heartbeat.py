@@ -11,6 +11,7 @@ from spool.errors import NotFound, SpoolError
 from spool.store.workers import WorkerInfo, WorkerState, heartbeat, register_worker
 from worker.service.affinity import loaded_names
 from worker.service.context import WorkerContext
+from worker.service.quality import read_qualities
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,8 @@ class Heartbeat(threading.Thread):
                 counts = self._context.counters.counts(engine)
                 status = (engine.busy_ns, reason, engine.unbilled_ns, counts, self._loaded())
                 facts = self._context.announcement.changed(engine)
-                heartbeat(tx, self._info.id, state, *status, facts)
+                quality = read_qualities(self._context.settings.home)
+                heartbeat(tx, self._info.id, state, *status, facts, quality)
         except NotFound:
             log.warning("worker was forgotten, entering it again", worker=self._info.id)
             self._register()

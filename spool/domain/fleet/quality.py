@@ -1,0 +1,42 @@
+"""Quality of inference: how a model's words on one machine and precision compare with its float32 words.
+
+After WhisperKit's QoI: the share of recordings whose transcript is no worse than the reference's. Plain data;
+who listens and who acts on it is others' business.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """One measurement. wer, reference_wer: shares of the words that were spoken; rtfx: seconds of audio a
+    second, model loading not counted; joules: for a second of audio, where the machine tells."""
+
+    recordings: int
+    no_worse: int
+    wer: float
+    reference_wer: float
+    rtfx: float
+    dtype: str
+    device: str
+    measured_at: str
+    joules: float | None = None
+
+    @property
+    def qoi(self) -> float:
+        """The share of recordings that are no worse, 0 to 1."""
+        return self.no_worse / self.recordings
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def quality_of(document: Mapping[str, Any]) -> Quality:
+    """What `document` gave. Raises ValueError or TypeError for anything else."""
+    quality = Quality(**{each.name: document.get(each.name) for each in fields(Quality)})  # type: ignore[arg-type]
+    if not 0 <= quality.no_worse <= quality.recordings or not quality.recordings:
+        raise ValueError("a share of no recordings")
+    return quality

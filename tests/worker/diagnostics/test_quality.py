@@ -1,0 +1,35 @@
+"""Quality of inference, measured with the small model in processes of its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spool.errors import InvalidRequest
+from worker.diagnostics.confirm.quality import ROOT, measure_quality, spoken_words
+
+pytestmark = pytest.mark.integration
+SAMPLES = ROOT / "samples" / "demo-tdt"
+
+
+def test_float32_is_no_worse_than_itself() -> None:
+    # Given one of the samples with its words
+    name, words = next(iter(json.loads((SAMPLES / "words.json").read_text()).items()))
+    # When the demo model hears it as this device does by default
+    quality, outcome = measure_quality(str(ROOT / "models" / "demo"), spoken={str(SAMPLES / name): words})
+    # Then it is as good as the reference, and says how fast it was
+    assert (quality.qoi, quality.recordings) == (1.0, 1)
+    assert quality.wer == quality.reference_wer
+    assert quality.rtfx > 0
+    assert outcome.found.startswith("QoI 100.0 % (1 of 1 recordings no worse)")
+
+
+def test_a_model_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"in float32 cannot be heard: .*UnknownModel"):
+        measure_quality(str(tmp_path), spoken={str(SAMPLES / "none.wav"): "nothing"})
+
+
+def test_the_set_of_recordings_has_words_and_files() -> None:
+    spoken = spoken_words()
+    assert len(spoken) >= 20
+    assert all(Path(name).is_file() and words.strip() for name, words in spoken.items())

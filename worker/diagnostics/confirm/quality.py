@@ -1,0 +1,94 @@
+"""`spool-worker confirm --quality`: a fixed set of recordings by this machine's device and precision, against
+the words of the same model in float32 on its CPU. Knows the set and the comparison;
+`worker.local.listen` transcribes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from spool.domain.fleet.quality import Quality
+from spool.errors import InvalidRequest
+from spool.wer import WordErrors, word_errors
+from worker.diagnostics.confirm.report import Outcome
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORDINGS = ROOT / "samples" / "open"
+LISTEN_SECONDS = 3600
+
+
+def spoken_words(folder: Path = RECORDINGS) -> dict[str, str]:
+    """The true words of each recording of the set, by file. Raises InvalidRequest where it is not here."""
+    manifest = folder / "manifest.jsonl"
+    if not manifest.is_file():
+        raise InvalidRequest(f"{manifest} is missing: the recordings come with a checkout of Spool.")
+    rows = [json.loads(line) for line in manifest.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return {str(folder / row["file"]): row["text"] for row in rows}
+
+
+def compare_words(
+    spoken: Mapping[str, str], heard: Mapping[str, str], reference: Mapping[str, str]
+) -> tuple[int, WordErrors, WordErrors, list[str]]:
+    """How many recordings are no worse than the reference, the errors of both, and the names of those that
+    are worse. spoken: each recording's true words; what is missing in `heard` counts as silence."""
+    no_worse, total, known, worse = 0, WordErrors(0, 0), WordErrors(0, 0), []
+    for name, words in spoken.items():
+        errors = word_errors(words, heard.get(name, ""))
+        best = word_errors(words, reference.get(name, ""))
+        total, known = total + errors, known + best
+        no_worse += errors.edits <= best.edits
+        if errors.edits > best.edits:
+            worse.append(name)
+    return no_worse, total, known, worse
+
+
+def measure_quality(
+    model: str, against: str = "", dtype: str = "default", spoken: Mapping[str, str] | None = None
+) -> tuple[Quality, Outcome]:
+    """The model's quality here in `dtype`, and the same in words for a report.
+
+    against: the model whose float32 words are the reference, `model` itself unless named (for quantised
+    weights: the ones they were made of). Raises InvalidRequest where a model cannot be heard.
+    """
+    spoken = spoken_words() if spoken is None else spoken
+    reference = _listen(against or model, "float32", "cpu", spoken)
+    heard = _listen(model, dtype, "default", spoken)
+    no_worse, errors, known, worse = compare_words(spoken, heard["words"], reference["words"])
+    joules = None if heard["joules"] is None else heard["joules"] / heard["audio"]
+    quality = Quality(
+        recordings=len(spoken),
+        no_worse=no_worse,
+        wer=errors.rate,
+        reference_wer=known.rate,
+        rtfx=heard["audio"] / heard["seconds"],
+        dtype=heard["dtype"],
+        device=heard["device"],
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        joules=joules,
+    )
+    text = (
+        f"QoI {100 * quality.qoi:.1f} % ({no_worse} of {len(spoken)} recordings no worse), WER "
+        f"{100 * quality.wer:.1f} %, float32's {100 * quality.reference_wer:.1f} %, RTFx {quality.rtfx:.1f} "
+        f"in {quality.dtype} on {quality.device}"
+    )
+    energy = "the machine does not tell its energy" if joules is None else f"{joules:.2f} J a second of audio"
+    details = [energy]
+    for name in worse:
+        ours, theirs = heard["words"].get(name, ""), reference["words"][name]
+        details.append(f"{name}: float32 {theirs!r}, here {ours!r}")
+    return quality, Outcome("ok", text, tuple(details))
+
+
+def _listen(model: str, dtype: str, device: str, spoken: Mapping[str, str]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "worker.local.listen", model, dtype, device, *spoken]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LISTEN_SECONDS
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
+        raise InvalidRequest(f"{model} in {dtype} cannot be heard: {last}")
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer

@@ -1,0 +1,42 @@
+"""The measured quality of a worker's models, kept in a file of its home: `spool-worker confirm --quality`
+writes it, the heartbeat reports it, and the worker's health depends on it. Measures nothing."""
+
+import json
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from spool.domain.fleet.quality import Quality, quality_of
+
+NAME = "quality.json"
+
+
+def read_qualities(home: Path) -> dict[str, Quality]:
+    """What was measured here, by the model's name in the settings; nothing where the file cannot be read."""
+    try:
+        stored = json.loads((home / NAME).read_text(encoding="utf-8"))
+        return {str(name): quality_of(document) for name, document in stored.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def write_quality(home: Path, model: str, quality: Quality) -> None:
+    """Adds a measurement, in the place of the model's last one. Raises OSError."""
+    documents = {name: each.document() for name, each in read_qualities(home).items()}
+    documents[model] = quality.document()
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / f"{NAME}.{os.getpid()}"
+    path.write_text(json.dumps(documents, indent=2) + "\n", encoding="utf-8")
+    path.replace(home / NAME)
+
+
+def quality_problem(home: Path, models: Collection[str], least: float) -> str | None:
+    """The first of these models that hears worse here than is allowed."""
+    for name, quality in read_qualities(home).items():
+        if name in models and quality.qoi < least:
+            return (
+                f"{name} in {quality.dtype} transcribes {quality.recordings - quality.no_worse} of "
+                f"{quality.recordings} recordings worse than in float32: QoI {quality.qoi:.3f} is below "
+                f"SPOOL_MIN_QOI={least:g}; measure again with spool-worker confirm --quality"
+            )
+    return None
