@@ -132,7 +132,8 @@ def test_a_batch_of_32_in_any_order_is_each_alone(beam: int) -> None:
 def read(*utterances: np.ndarray, speech: SpeechOptions | None = None) -> list[str]:
     requests = [DecodeRequest(speech=speech or SpeechOptions())] * len(utterances)
     answers = read_utterances(model(), utterances, SearchOptions("greedy"), requests)
-    return [" ".join(word.text for word in answer.words or ()) for answer in answers]
+    spoken = [answer.words(model().tokenizer, model().frame_seconds) for answer in answers]
+    return [" ".join(word.text for word in words) for words in spoken]
 
 
 def test_what_is_no_speech_gives_no_words() -> None:
