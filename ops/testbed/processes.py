@@ -70,7 +70,7 @@ class Fleet:
 
     def submit(self, path: Path, model: str = "plain", pin: str | None = None, **fields: str) -> str:
         source = Source("file", path.as_uri(), path.stat().st_size if path.exists() else None)
-        options = JobOptions.model_validate({"model": model, **fields})
+        options = JobOptions.model_validate({"model": model, "speech_detector": False, **fields})
         with self.db.begin() as tx:
             return create_job(tx, NewJob(source, options, path.name, worker=pin))[0].id
 
