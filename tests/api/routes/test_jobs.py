@@ -33,7 +33,7 @@ def test_a_job_is_accepted_named_and_sent_to_the_queue(
         "queued",
         "reels",
         "reel 1.wav",
-        "cpu",
+        None,
     )
     told = {"model": "demo-tdt", "decoder": "beam", "beam": 4, "channels": "mix", "nbest": 1, "boost": None}
     assert told.items() <= job["options"].items()
