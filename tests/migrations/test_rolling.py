@@ -119,6 +119,7 @@ def test_what_the_released_version_writes_the_new_one_goes_on_with(url: str, old
                 source_uri="file:///a.wav",
                 options={"model": "demo-tdt", "decoder": "greedy", "beam": 4, "channels": "mix"},
                 pool="cpu",
+                queue="spool.cpu",
                 created_at=now,
                 queued_at=now,
                 updated_at=now,

@@ -2,7 +2,7 @@
 
 Owns mel features and the network; leaves which windows to hear to `worker.diarization.windows`. Many
 windows are encoded at once. Paper: Wan et al. 2018, "Generalized end-to-end loss for speaker
-verification"; source of weights and features: Resemblyzer 0.1.4 (models/voice-encoder/README.md).
+verification"; source of weights and features: Resemblyzer 0.1.4 (worker/networks/voice-encoder/README.md).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spool.errors import WeightsMismatch
 from worker.audio.resample import SAMPLE_RATE
-from worker.speech.weights import MODELS, Tensors, read_float32
+from worker.speech.weights import NETWORKS, Tensors, read_float32
 
 Floats = NDArray[np.float32]
 Array = Any
@@ -26,7 +26,7 @@ HOP = 160
 SIZE = 256
 """Numbers a voice print."""
 MELS = 40
-WEIGHTS = MODELS / "voice-encoder" / "model.safetensors"
+WEIGHTS = NETWORKS / "voice-encoder" / "model.safetensors"
 _WINDOW = 400
 _LAYERS = 3
 _SHAPES = {

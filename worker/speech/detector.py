@@ -7,7 +7,7 @@ are computed in groups of one size, the last one filled up: the bits of a matrix
 and a stream's probabilities must not depend on the blocks it came in (law 7).
 
 Source: github.com/snakers4/silero-vad, release 6.2.3, the file `silero_vad_16k_op15.onnx` (the release's own
-safetensors file holds other weights). Tensors: models/silero-vad/README.md.
+safetensors file holds other weights). Tensors: worker/networks/silero-vad/README.md.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spool.errors import AudioNotFinite, WeightsMismatch
 from worker.audio.resample import SAMPLE_RATE
-from worker.speech.weights import MODELS, Tensors, read_float32
+from worker.speech.weights import NETWORKS, Tensors, read_float32
 
 Floats = NDArray[np.float32]
 State = NDArray[np.float64]
@@ -27,7 +27,7 @@ State = NDArray[np.float64]
 FRAME = 512
 """Samples a probability stands for."""
 FRAME_SECONDS = FRAME / SAMPLE_RATE
-WEIGHTS = MODELS / "silero-vad" / "model.safetensors"
+WEIGHTS = NETWORKS / "silero-vad" / "model.safetensors"
 _CONTEXT = 64
 _WINDOW, _HOP, _BINS = 256, 128, 129
 _STRIDES = (1, 2, 2, 1)

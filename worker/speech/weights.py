@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from spool.errors import ModelUnreadable
 
-MODELS = Path(__file__).parents[2] / "models"
-"""Where the networks that come with Spool lie."""
+NETWORKS = Path(__file__).parents[1] / "networks"
+"""The networks that come with Spool, inside the package so that a wheel has them."""
 
 Tensors = dict[str, NDArray[np.float32]]
 
