@@ -208,10 +208,10 @@ def search_cases() -> Iterator[Case]:
     runs = partial(ctc_beam, fixed=True), partial(ctc_beam_reference, fixed=True)
     yield Case("ctc-beam-fixed", _make_ctc, _ctc(runs[0]), _ctc(runs[1]))
     for fused, grid in ((False, False), (True, False), (True, True)):
-        made = partial(_prefix, fused=fused, fixed=grid)
+        make_case = partial(_prefix, fused=fused, fixed=grid)
         name = f"ctc-prefix{'-graphs' if fused else ''}{'-fixed' if grid else ''}"
         slack = 12 * step if grid else 0.0
-        yield Case(name, _make_prefix, made(ctc_prefix_beam), made(ctc_prefix_reference), slack)
+        yield Case(name, _make_prefix, make_case(ctc_prefix_beam), make_case(ctc_prefix_reference), slack)
     yield Case("recombine", _make_settle, _settle(search_recombine.recombine), _settle(settle_reference))
     yield Case(
         "settle-fixed",

@@ -322,9 +322,9 @@ def _step(
         return mx.where(grew, mx.where(repeated, of_slot(twice), of_slot(alone)), of_slot(kept))
 
     token = mx.where(grew, mx.take_along_axis(here.labels, column, axis=1), -1)
-    said = mx.where(grew, mx.take_along_axis(here.listed, column, axis=1), of_slot(here.again))
+    last_heard = mx.where(grew, mx.take_along_axis(here.listed, column, axis=1), of_slot(here.again))
     repeated = grew & (token == of_slot(old.last))
-    spoken = mx.where(grew, said, 0.0)
+    spoken = mx.where(grew, last_heard, 0.0)
     token_sum = chosen(here.whole, old.blank_sum, here.kept_token) + spoken
     token_best = chosen(here.most, old.blank_best, here.kept_token_best) + spoken
     behind = chosen(here.when, old.blank_time, here.kept_behind)
@@ -358,7 +358,7 @@ def _step(
         emitted,
         mx.where(runs & grew, of_slot(old.node), -1),
         mx.where(timed, behind, -1),
-        mx.where(timed, said, 0.0),
+        mx.where(timed, last_heard, 0.0),
         base,
         added,
     )

@@ -21,7 +21,7 @@ import structlog
 import migrations
 from ops.fuzz.mutation import Seed, mutated
 from ops.fuzz.targets import ROOT, recordings
-from ops.testbed.jobs import Shop
+from ops.testbed.jobs import WorkerHarness
 from spool.domain.jobs import JobState
 from spool.settings import load_settings
 from spool.store.database import Database
@@ -35,45 +35,45 @@ NEIGHBOUR_EVERY = 10
 RATE = 16_000
 
 
-def words_of(shop: Shop, job_id: str) -> str:
+def words_of(harness: WorkerHarness, job_id: str) -> str:
     """A digest of what the job's transcript says, and how much of the recording it covers.
 
     Confidences count to three digits: the sixth may change with the shape of the batch.
     """
-    key = shop.job(job_id).transcript_key
+    key = harness.job(job_id).transcript_key
     if key is None:
         return "no transcript"
-    record = json.loads(shop.read(key))
+    record = json.loads(harness.read(key))
     words = [word | {"confidence": round(word["confidence"], 3)} for word in record["words"]]
     summary = json.dumps([words, record["coverage"]], sort_keys=True)
     return hashlib.sha256(summary.encode()).hexdigest()
 
 
-def run_all(shop: Shop, files: list[tuple[str, bytes]]) -> list[str]:
+def run_all(harness: WorkerHarness, files: list[tuple[str, bytes]]) -> list[str]:
     """Submit and run them; the ids in order."""
     ids = []
     for number, (name, content) in enumerate(files):
-        path = shop.folder / f"{number}-{name}"
+        path = harness.folder / f"{number}-{name}"
         path.write_bytes(content)
-        ids.append(shop.submit(path, model="tiny"))
+        ids.append(harness.submit(path, model="tiny"))
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(shop.run, ids))
+        list(pool.map(harness.run, ids))
     return ids
 
 
-def fuzz(shop: Shop, seeds: list[Seed], count: int, seed: int) -> int:
+def fuzz(harness: WorkerHarness, seeds: list[Seed], count: int, seed: int) -> int:
     neighbour = next(found for found in seeds if found.name == "a.flac")
     intact = (neighbour.name, neighbour.content)
-    alone = words_of(shop, run_all(shop, [intact])[0])
+    alone = words_of(harness, run_all(harness, [intact])[0])
     files = [intact if at % NEIGHBOUR_EVERY == 0 else mutated(seeds, seed, at) for at in range(count)]
     began = time.monotonic()
-    ids = run_all(shop, files)
-    jobs = [shop.job(job_id) for job_id in ids]
+    ids = run_all(harness, files)
+    jobs = [harness.job(job_id) for job_id in ids]
     endings = collections.Counter(f"{job.state.value} {job.error_code or ''}".strip() for job in jobs)
-    others = [job.id for job in jobs[::NEIGHBOUR_EVERY] if words_of(shop, job.id) != alone]
+    others = [job.id for job in jobs[::NEIGHBOUR_EVERY] if words_of(harness, job.id) != alone]
     unended = [job.id for job in jobs if not job.state.terminal]
     odd = [f"{job.name}: {job.error_message}" for job in jobs if job.error_code in ODD]
-    busy = shop.assert_bills_equal_busy_time()
+    busy = harness.assert_bills_equal_busy_time()
     print(
         f"{count} recordings, seed {seed}, {time.monotonic() - began:.0f} s, engine busy {busy / 1e9:.1f} s"
     )
@@ -82,8 +82,8 @@ def fuzz(shop: Shop, seeds: list[Seed], count: int, seed: int) -> int:
     done = sum(job.state is JobState.DONE for job in jobs[::NEIGHBOUR_EVERY])
     words = jobs[0].words
     print(f"neighbours: {done} done, {len(others)} with another transcript than alone ({words} words)")
-    print(f"not ended: {unended}; engine restarts: {shop.engine.stats.restarts}; unexpected: {odd}")
-    return 1 if others or unended or odd or shop.engine.stats.restarts else 0
+    print(f"not ended: {unended}; engine restarts: {harness.engine.stats.restarts}; unexpected: {odd}")
+    return 1 if others or unended or odd or harness.engine.stats.restarts else 0
 
 
 ODD = {"internal", "engine", "engine_crashed", "engine_stopped", "poison", "storage", "model_unreadable"}
@@ -114,8 +114,8 @@ def main() -> int:
         limits = BatchLimits(utterances=8, samples=8 * 40 * RATE, padding=0.5)
         engine = Engine(EngineOptions(slots=16, limits=limits)).start()
         try:
-            shop = Shop(settings, database, engine, home / "archive")
-            return fuzz(shop, recordings(home / "seeds"), arguments.count, arguments.seed)
+            harness = WorkerHarness(settings, database, engine, home / "archive")
+            return fuzz(harness, recordings(home / "seeds"), arguments.count, arguments.seed)
         finally:
             engine.close()
             database.close()

@@ -60,7 +60,7 @@ def write_wav(path: Path, samples: NDArray[np.float32]) -> Path:
 
 
 @dataclass
-class Shop:
+class WorkerHarness:
     """One worker over a database of its own."""
 
     settings: Settings
@@ -137,15 +137,15 @@ class Shop:
 class Running(threading.Thread):
     """A job in a thread of its own, as Celery would run it."""
 
-    def __init__(self, shop: Shop, job_id: str) -> None:
+    def __init__(self, harness: WorkerHarness, job_id: str) -> None:
         super().__init__(daemon=True)
-        self._shop = shop
+        self._harness = harness
         self._job_id = job_id
         self.ending: str | None = None
         self.start()
 
     def run(self) -> None:
-        self.ending = self._shop.run(self._job_id)
+        self.ending = self._harness.run(self._job_id)
 
     def end(self) -> str | None:
         self.join(DEADLINE)

@@ -41,13 +41,13 @@ class SmallDisk:
                 time.sleep(0.02)
 
         self.fill()
-        keeper = threading.Thread(target=keep)
-        keeper.start()
+        thread = threading.Thread(target=keep)
+        thread.start()
         try:
             yield
         finally:
             over.set()
-            keeper.join()
+            thread.join()
             self.free()
 
     def free(self) -> None:

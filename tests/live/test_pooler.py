@@ -44,10 +44,10 @@ def test_more_workers_than_connections_claim_each_job_once(pooled_url: str) -> N
 
     def work(number: int) -> None:
         own = Database(pooled_url, pool_size=2)
-        asker = ClaimRequest(f"wrk_{number}", "cpu", f"w{number}", 60.0, 3, alone=True)
+        request = ClaimRequest(f"wrk_{number}", "cpu", f"w{number}", 60.0, 3, alone=True)
         while True:
             with own.begin() as tx:
-                claim = claim_next(tx, asker, Rules())
+                claim = claim_next(tx, request, Rules())
             with own.look() as tx:
                 zones.add(str(tx.scalar(text("SHOW timezone"))))
             if not isinstance(claim, Claim):

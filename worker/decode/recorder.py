@@ -1,7 +1,7 @@
 """Keeps what a beam did, step by step, for those who ask more of a search than its hypotheses.
 
-Beside the trail's emissions a lattice needs every score before and after recombination. Arrays stay on the
-device until `records` is asked for; a step costs a few numbers a slot. Does not know what they are for.
+Beside the backtrace's emissions a lattice needs every score before and after recombination. Arrays stay on
+the device until `records` is asked for; a step costs a few numbers a slot. Does not know what they are for.
 """
 
 from collections.abc import Callable

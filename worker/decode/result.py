@@ -78,9 +78,9 @@ def answers(
     asks: Sequence[DecodeRequest] | None = None,
 ) -> list[Answer]:
     """As `search`, with what the beam kept."""
-    keeper = LatticeRecorder()
-    utterances = search(model, encoded, options, asks, keeper)
-    records: Sequence[Record | None] = keeper.records() or [None] * len(utterances)
+    recorder = LatticeRecorder()
+    utterances = search(model, encoded, options, asks, recorder)
+    records: Sequence[Record | None] = recorder.records() or [None] * len(utterances)
     return [
         Answer(
             tuple(hypotheses),

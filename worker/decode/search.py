@@ -37,11 +37,11 @@ def search(
     encoded: Encoded,
     options: SearchOptions,
     asks: Sequence[DecodeRequest] | None = None,
-    keeper: LatticeRecorder | None = None,
+    recorder: LatticeRecorder | None = None,
 ) -> Hypotheses:
     """The hypotheses of each utterance, best first, at most `options.nbest` of them.
 
-    keeper: keeps what a beam did on the way to them.
+    recorder: keeps what a beam did on the way to them.
     asks: what each utterance asks for itself, as many as there are utterances; what its neighbours ask is
     nothing to it. To carry a job's language model and phrases over its chunks, give a chunk the context of
     the one before it and that one's best tokens behind it.
@@ -65,7 +65,7 @@ def search(
         raise InvalidRequest(f"a {head} head is not searched over frames alone")
     if fusion is not None and not searcher.fuses:
         raise InvalidRequest(cannot_fuse(head, options))
-    hypotheses = searcher.run(model.heads[head], encoded.frames, lengths, parameters, fusion, keeper)
+    hypotheses = searcher.run(model.heads[head], encoded.frames, lengths, parameters, fusion, recorder)
     return [each_found[: options.nbest] for each_found in hypotheses]
 
 

@@ -235,8 +235,8 @@ def _rescoring(
     fusion: Fusion | None,
     _: LatticeRecorder | None,
 ) -> Hypotheses:
-    found = _ctc_prefix(head.ctc, frames, lengths, parameters, fusion, None)
-    return rescore(head, frames, lengths, found, parameters.weights)
+    lists = _ctc_prefix(head.ctc, frames, lengths, parameters, fusion, None)
+    return rescore(head, frames, lengths, lists, parameters.weights)
 
 
 def _lockstep(
@@ -249,11 +249,11 @@ def _lockstep(
 ) -> Hypotheses:
     """Times are those of the best path of the CTC head through the tokens."""
     windows, penalty = head.windows(frames, lengths), parameters.length_penalty or 0.0
-    found = attention_beam(head.left, windows, head.sos, lengths.tolist(), parameters.beam, penalty)
+    lists = attention_beam(head.left, windows, head.sos, lengths.tolist(), parameters.beam, penalty)
     log_probs = np.array(_log_probs(head.ctc, frames, lengths))
     return [
         [_timed(each, log_probs[row, : lengths[row]]) for each in hypotheses]
-        for row, hypotheses in enumerate(found)
+        for row, hypotheses in enumerate(lists)
     ]
 
 

@@ -52,7 +52,7 @@ def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
     settings = context.settings
     loaded = loaded_names(settings.models, context.engine.loaded)
     first = context.affinity.first(loaded) if context.engine.crowded else frozenset()
-    asker = ClaimRequest(
+    request = ClaimRequest(
         context.worker_id,
         settings.pool,
         settings.worker_name,
@@ -64,7 +64,7 @@ def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
         without_language_models=context.health.lacking_language_models,
         machine=context.offer.machine,
     )
-    outcome = _written(context, "not claimed", lambda tx: claim_next(tx, asker, settings.rules))
+    outcome = _written(context, "not claimed", lambda tx: claim_next(tx, request, settings.rules))
     if isinstance(outcome, Claim):
         context.affinity.record_claim(outcome.passed, loaded=outcome.job.options.model in loaded)
     return outcome

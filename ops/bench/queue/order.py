@@ -126,12 +126,12 @@ def fill(
 def costs(db: Database, rows: int, others: int, claims: int, *, explain: bool) -> dict[str, object]:
     """Milliseconds of a claim and of what relay and sweep ask."""
     fill(db, rows, others)
-    asker = ClaimRequest("wrk_1", "cpu", "mini", 60.0, alone=False)
+    request = ClaimRequest("wrk_1", "cpu", "mini", 60.0, alone=False)
     projects = []
 
     def claim() -> None:
         with db.begin() as tx:
-            one = claim_next(tx, asker, Rules())
+            one = claim_next(tx, request, Rules())
         assert isinstance(one, Claim)
         projects.append(one.job.project)
 

@@ -131,26 +131,26 @@ def _front(project: str, suitable: tuple[ColumnElement[bool], ...], *, locked: b
     return front.with_for_update(skip_locked=True) if locked else front
 
 
-def claim_next(tx: Connection, asker: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
+def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
     """Take the best job that waits for this worker; None when there is none that may run now."""
-    waiting = _waiting_for(tx, asker.offer)
+    waiting = _waiting_for(tx, request.offer)
     if not waiting:
         return None
     held = holds(tx, rules.quotas, waiting)
     free = {project: queues for project, queues in waiting.items() if project not in held}
-    for turn in fair_order(tx, asker.pool, free, rules.shares):
+    for turn in fair_order(tx, request.pool, free, rules.shares):
         if not still_free(tx, rules.quotas, turn.project):
             continue
-        while (best := _best(tx, turn, free[turn.project], rules, asker)) is not None:
+        while (best := _best(tx, turn, free[turn.project], rules, request)) is not None:
             row, passed = best
-            if row.crashes >= asker.max_crashes:
-                set_aside(tx, row.id, asker.max_crashes)
+            if row.crashes >= request.max_crashes:
+                set_aside(tx, row.id, request.max_crashes)
                 continue
-            if not asker.alone and is_last_chance(row.crashes, asker.max_crashes):
-                pause = seconds_from_now(asker.lease_seconds)
+            if not request.alone and is_last_chance(row.crashes, request.max_crashes):
+                pause = seconds_from_now(request.lease_seconds)
                 tx.execute(update(jobs).where(jobs.c.id == row.id).values(not_before=pause))
                 return NeedsAlone(row.id)
-            claim = _claimed(tx, asker, turn, row)
+            claim = _claimed(tx, request, turn, row)
             return claim and replace(claim, passed=passed)
     return None
 
@@ -160,12 +160,12 @@ def goes_before(tx: Connection, offer: Offer, project: str, priority: int, rules
     on and on."""
     waiting = _waiting_for(tx, offer)
     held = holds(tx, rules.quotas, waiting)
-    asker = ClaimRequest("", offer.pool, offer.name, 0.0, offered=offer.models, machine=offer.machine)
+    request = ClaimRequest("", offer.pool, offer.name, 0.0, offered=offer.models, machine=offer.machine)
     for other, queues in waiting.items():
         if other in held:
             continue
         for queue in queues:
-            row = tx.execute(_front(other, asker.suitable(queue))).one_or_none()
+            row = tx.execute(_front(other, request.suitable(queue))).one_or_none()
             if row is not None and (other != project or row.priority <= priority):
                 return True
     return False
@@ -188,47 +188,50 @@ def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
     return counts
 
 
-def _claimed(tx: Connection, asker: ClaimRequest, turn: Turn, row: Row[Any]) -> Claim | None:
+def _claimed(tx: Connection, request: ClaimRequest, turn: Turn, row: Row[Any]) -> Claim | None:
     left = None if row.audio_seconds is None else row.audio_seconds - row.done_seconds
     price = turn.price(left)
     claim = claim_queued(
-        tx, row.id, asker.worker_id, asker.lease_seconds, row.done_seconds + price, pool=asker.pool
+        tx, row.id, request.worker_id, request.lease_seconds, row.done_seconds + price, pool=request.pool
     )
     if claim is not None:
-        take_turn(tx, asker.pool, turn, price)
+        take_turn(tx, request.pool, turn, price)
     return claim
 
 
 def _best(
-    tx: Connection, turn: Turn, queues: list[str], rules: Rules, asker: ClaimRequest
+    tx: Connection, turn: Turn, queues: list[str], rules: Rules, request: ClaimRequest
 ) -> tuple[Row[Any], Passed | None] | None:
     """The project's next job, locked, and whether it passed over another; None when all of them pause or are
     being taken by others."""
     if turn.claims % AGED_EACH == AGED_EACH - 1:
-        row = _oldest(tx, queues, turn.project, rules.aging_seconds, asker)
+        row = _oldest(tx, queues, turn.project, rules.aging_seconds, request)
         if row is not None:
             return row, None
     if len(queues) > 1:
         fronts = [
-            (tx.execute(_front(turn.project, asker.suitable(queue))).one_or_none(), queue) for queue in queues
+            (tx.execute(_front(turn.project, request.suitable(queue))).one_or_none(), queue)
+            for queue in queues
         ]
         ranked = [(tuple(row[:4]), queue) for row, queue in fronts if row is not None]
         queues = [queue for _, queue in sorted(ranked)]
     for queue in queues:
-        row = tx.execute(_front(turn.project, asker.suitable(queue), locked=True)).one_or_none()
+        row = tx.execute(_front(turn.project, request.suitable(queue), locked=True)).one_or_none()
         if row is not None:
-            return _suiting_job(tx, queues, turn.project, row, asker) or (row, None)
+            return _suiting_job(tx, queues, turn.project, row, request) or (row, None)
     return None
 
 
 def _suiting_job(
-    tx: Connection, queues: list[str], project: str, first: Row[Any], asker: ClaimRequest
+    tx: Connection, queues: list[str], project: str, first: Row[Any], request: ClaimRequest
 ) -> tuple[Row[Any], Passed] | None:
     """The job that suits the worker better than the first one, locked; None where there is none, or another
     worker is just taking it."""
-    if not asker.models:
+    if not request.models:
         return None
-    match = suiting(tx, first, [(*asker.suitable(queue), *_of(project)) for queue in queues], asker.models)
+    match = suiting(
+        tx, first, [(*request.suitable(queue), *_of(project)) for queue in queues], request.models
+    )
     if match is None:
         return None
     row = tx.execute(_facts(jobs.c.id == match[0], QUEUED).with_for_update(skip_locked=True)).one_or_none()
@@ -236,14 +239,14 @@ def _suiting_job(
 
 
 def _oldest(
-    tx: Connection, queues: Sequence[str], project: str, seconds: float, asker: ClaimRequest
+    tx: Connection, queues: Sequence[str], project: str, seconds: float, request: ClaimRequest
 ) -> Row[Any] | None:
     """The job that has waited longest, if longer than so many seconds."""
     patience = epoch_us() - round(seconds * MICROS)
     each = [
         select(jobs.c.id, jobs.c.queue_position)
         .where(
-            *asker.suitable(queue),
+            *request.suitable(queue),
             *_of(project),
             jobs.c.priority == priority,
             jobs.c.deadline_rank == NEVER,

@@ -44,9 +44,9 @@ def live(settings: Settings) -> Iterator[Live]:
 
 def claimed(live: Live) -> str:
     """The job that a free worker would get now."""
-    asker = ClaimRequest("wrk_1", "cpu", "mini", 60.0)
+    request = ClaimRequest("wrk_1", "cpu", "mini", 60.0)
     with live.services.database.begin() as tx:
-        claim = claim_next(tx, asker, live.settings.rules)
+        claim = claim_next(tx, request, live.settings.rules)
     assert isinstance(claim, Claim)
     return claim.job.id
 

@@ -14,16 +14,16 @@ ASKER = ClaimRequest("wrk_1", "cpu", "mini", 60.0, alone=False)
 RULES = Rules()
 
 
-def taken(db: Database, rules: Rules = RULES, asker: ClaimRequest = ASKER) -> Claim:
+def taken(db: Database, rules: Rules = RULES, request: ClaimRequest = ASKER) -> Claim:
     with db.begin() as tx:
-        claim = claim_next(tx, asker, rules)
+        claim = claim_next(tx, request, rules)
     assert isinstance(claim, Claim)
     return claim
 
 
-def nothing(db: Database, rules: Rules = RULES, asker: ClaimRequest = ASKER) -> bool:
+def nothing(db: Database, rules: Rules = RULES, request: ClaimRequest = ASKER) -> bool:
     with db.begin() as tx:
-        return claim_next(tx, asker, rules) is None
+        return claim_next(tx, request, rules) is None
 
 
 def finish(db: Database, claim: Claim, seconds: float = 60.0, reused: str | None = None) -> None:

@@ -227,7 +227,7 @@ def test_a_job_on_its_last_chance_is_offered_alone_and_to_one_at_a_time(db: Data
     with db.begin() as tx:
         tx.execute(update(jobs).values(not_before=None))
     alone = ClaimRequest("wrk_2", "cpu", "mini", 60.0, alone=True)
-    assert taken(db, asker=alone).job.id == suspect
+    assert taken(db, request=alone).job.id == suspect
 
 
 def test_a_poisonous_job_in_front_is_set_aside_and_the_next_is_taken(db: Database) -> None:
@@ -246,7 +246,7 @@ def test_many_workers_at_once_take_each_job_once_and_in_order(db: Database) -> N
 
     def work(name: str) -> None:
         start.wait()
-        took.extend(taken(db, asker=ClaimRequest(name, "cpu", name, 60.0)).job.id for _ in range(2))
+        took.extend(taken(db, request=ClaimRequest(name, "cpu", name, 60.0)).job.id for _ in range(2))
 
     threads = [threading.Thread(target=work, args=(f"wrk_{number}",)) for number in range(5)]
     for thread in threads:

@@ -11,7 +11,7 @@ import soundfile
 
 from ops.testbed.bad_audio import babble, pcm16, wav_bytes, write_av
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import Shop
+from ops.testbed.jobs import WorkerHarness
 from spool.domain.jobs import JobState
 from spool.settings import Settings
 from spool.store.database import Database
@@ -33,16 +33,16 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def make_shop(
+def make_harness(
     sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[Callable[..., Shop]]:
+) -> Iterator[Callable[..., WorkerHarness]]:
     db = Database(sqlite_url)
     (tmp_path / "archive").mkdir()
 
-    def make(**settings: object) -> Shop:
+    def make(**settings: object) -> WorkerHarness:
         told: dict[str, object] = {"models": {"plain": "plain"}, "default_model": "plain"}
         told["source_roots"] = (tmp_path / "archive",)
-        return Shop(make_settings(**{**told, **settings}), db, engine, tmp_path / "archive")
+        return WorkerHarness(make_settings(**{**told, **settings}), db, engine, tmp_path / "archive")
 
     yield make
     db.close()
@@ -69,36 +69,36 @@ def silence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def placed(shop: Shop, name: str, content: bytes) -> Path:
-    path = shop.folder / name
+def placed(harness: WorkerHarness, name: str, content: bytes) -> Path:
+    path = harness.folder / name
     path.write_bytes(content)
     return path
 
 
 @pytest.mark.usefixtures("flat")
 def test_hours_of_silence_in_kilobytes_are_too_long_whatever_the_header_says(
-    make_shop: Callable[..., Shop], silence: Path
+    make_harness: Callable[..., WorkerHarness], silence: Path
 ) -> None:
-    shop = make_shop(max_audio_seconds=HOUR / 2)
+    harness = make_harness(max_audio_seconds=HOUR / 2)
     honest = silence.read_bytes()
     streaminfo = bytearray(honest)
     streaminfo[21] &= 0xF0  # 36 bits: how many samples there are; 0 is "unknown"
     streaminfo[22:26] = bytes(4)
     for name, content in (("honest.flac", honest), ("silent.flac", bytes(streaminfo))):
-        job_id = shop.submit(placed(shop, name, content))
-        assert shop.run(job_id) == "failed"
-        assert shop.job(job_id).error_code == "audio_too_long"
+        job_id = harness.submit(placed(harness, name, content))
+        assert harness.run(job_id) == "failed"
+        assert harness.job(job_id).error_code == "audio_too_long"
 
 
 @pytest.mark.usefixtures("flat")
 def test_hours_of_silence_that_are_allowed_ask_nothing_of_the_engine(
-    make_shop: Callable[..., Shop], silence: Path
+    make_harness: Callable[..., WorkerHarness], silence: Path
 ) -> None:
-    shop = make_shop()
-    job_id = shop.submit(placed(shop, "silence.flac", silence.read_bytes()))
-    assert shop.run(job_id) == "done"
-    job = shop.job(job_id)
-    assert (job.audio_seconds, job.coverage, job.words, shop.decoded) == (HOUR, 1.0, 0, 0)
+    harness = make_harness()
+    job_id = harness.submit(placed(harness, "silence.flac", silence.read_bytes()))
+    assert harness.run(job_id) == "done"
+    job = harness.job(job_id)
+    assert (job.audio_seconds, job.coverage, job.words, harness.decoded) == (HOUR, 1.0, 0, 0)
 
 
 def _big_wav() -> bytes:
@@ -138,12 +138,12 @@ CLAIMS = {
 
 @pytest.mark.parametrize("name", CLAIMS)
 @pytest.mark.usefixtures("flat")
-def test_a_header_that_claims_gigabytes(make_shop: Callable[..., Shop], name: str) -> None:
+def test_a_header_that_claims_gigabytes(make_harness: Callable[..., WorkerHarness], name: str) -> None:
     make, ending = CLAIMS[name]
-    shop = make_shop()
-    job_id = shop.submit(placed(shop, name, make()))
-    assert shop.run(job_id) == ending
-    job = shop.job(job_id)
+    harness = make_harness()
+    job_id = harness.submit(placed(harness, name, make()))
+    assert harness.run(job_id) == ending
+    job = harness.job(job_id)
     if ending == "done":
         assert job.audio_seconds is not None
         assert job.audio_seconds <= 1.0
@@ -154,32 +154,36 @@ def test_a_header_that_claims_gigabytes(make_shop: Callable[..., Shop], name: st
 @pytest.mark.parametrize("table", [b"stts", b"stsc", b"stsz", b"stco"])
 @pytest.mark.usefixtures("flat")
 def test_an_mp4_whose_tables_claim_billions_of_rows(
-    make_shop: Callable[..., Shop], tmp_path: Path, table: bytes
+    make_harness: Callable[..., WorkerHarness], tmp_path: Path, table: bytes
 ) -> None:
-    shop = make_shop()
+    harness = make_harness()
     path = write_av(tmp_path / "a.m4a", "mp4", "aac", babble(3.0), RATE)
     content = bytearray(path.read_bytes())
     at = content.index(table) + (12 if table == b"stsz" else 8)
     for count, name in ((0xFFFFFFFF, "most.m4a"), (0x00FFFFFF, "many.m4a")):
         content[at : at + 4] = struct.pack(">I", count)
-        job_id = shop.submit(placed(shop, name, bytes(content)))
-        assert shop.run(job_id) in ALLOWED
-        assert shop.job(job_id).state in {JobState.DONE, JobState.FAILED}
-        assert (shop.job(job_id).error_code or "audio_").startswith("audio_")
+        job_id = harness.submit(placed(harness, name, bytes(content)))
+        assert harness.run(job_id) in ALLOWED
+        assert harness.job(job_id).state in {JobState.DONE, JobState.FAILED}
+        assert (harness.job(job_id).error_code or "audio_").startswith("audio_")
 
 
 @pytest.mark.usefixtures("flat")
-def test_an_ogg_of_a_hundred_thousand_empty_pages(make_shop: Callable[..., Shop], tmp_path: Path) -> None:
-    shop = make_shop()
+def test_an_ogg_of_a_hundred_thousand_empty_pages(
+    make_harness: Callable[..., WorkerHarness], tmp_path: Path
+) -> None:
+    harness = make_harness()
     path = tmp_path / "a.ogg"
     soundfile.write(path, babble(2.0), RATE, format="OGG", subtype="VORBIS")
     content = path.read_bytes()
     last = content.rindex(b"OggS")
     page = bytearray(b"OggS\0\0" + content[6:14] + content[14:18] + b"\x09\0\0\0" + bytes(4) + b"\0")
     page[22:26] = struct.pack("<I", _ogg_checksum(bytes(page)))
-    job_id = shop.submit(placed(shop, "pages.ogg", content[:last] + bytes(page) * 100_000 + content[last:]))
-    assert shop.run(job_id) in ALLOWED
-    assert (shop.job(job_id).error_code or "audio_").startswith("audio_")
+    job_id = harness.submit(
+        placed(harness, "pages.ogg", content[:last] + bytes(page) * 100_000 + content[last:])
+    )
+    assert harness.run(job_id) in ALLOWED
+    assert (harness.job(job_id).error_code or "audio_").startswith("audio_")
 
 
 def _ogg_checksum(page: bytes) -> int:

@@ -65,9 +65,11 @@ def test_what_is_kept_for_a_lattice_is_whole_scores(head: str, fusion: FusionOpt
     options = SearchOptions("beam", 4, 4, head, fusion=fusion)  # type: ignore[arg-type]
     kept = {}
     for scores in ("float", "fixed"):
-        keeper = LatticeRecorder()
-        search(model("demo-tdt"), encoded("demo-tdt", (6,)), replace(options, scores=scores), keeper=keeper)  # type: ignore[arg-type]
-        (kept[scores],) = keeper.records()
+        recorder = LatticeRecorder()
+        search(
+            model("demo-tdt"), encoded("demo-tdt", (6,)), replace(options, scores=scores), recorder=recorder
+        )  # type: ignore[arg-type]
+        (kept[scores],) = recorder.records()
     alive = np.isfinite(kept["float"].scores)
     assert alive.any()
     assert np.array_equal(alive[:, 0], np.isfinite(kept["fixed"].scores)[:, 0])

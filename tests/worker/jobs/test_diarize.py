@@ -9,7 +9,7 @@ import soundfile
 from sqlalchemy import func, select
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import Shop
+from ops.testbed.jobs import WorkerHarness
 from ops.testbed.rows import let_lapse
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
@@ -40,9 +40,9 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def shop(
+def harness(
     sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[Shop]:
+) -> Iterator[WorkerHarness]:
     db = Database(sqlite_url)
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -53,36 +53,36 @@ def shop(
         lease_seconds=20.0,
         heartbeat_seconds=1.0,
     )
-    yield Shop(settings, db, engine, archive)
+    yield WorkerHarness(settings, db, engine, archive)
     db.close()
 
 
-def transcript_of(shop: Shop, job_id: str) -> Transcript:
-    job = shop.job(job_id)
+def transcript_of(harness: WorkerHarness, job_id: str) -> Transcript:
+    job = harness.job(job_id)
     assert job.state is JobState.DONE, (job.error_code, job.error_message)
-    return Transcript.model_validate_json(shop.read(job.transcript_key or ""))
+    return Transcript.model_validate_json(harness.read(job.transcript_key or ""))
 
 
-def two_speakers(shop: Shop) -> Path:
+def two_speakers(harness: WorkerHarness) -> Path:
     samples, _ = soundfile.read(TWO_SPEAKERS, dtype="float32")
-    return shop.record("talk.wav", np.asarray(samples, np.float32))
+    return harness.record("talk.wav", np.asarray(samples, np.float32))
 
 
-def assert_lawful(shop: Shop) -> None:
-    assert shop.assert_bills_equal_busy_time() > 0
-    report = audit(shop.db, shop.objects)
+def assert_lawful(harness: WorkerHarness) -> None:
+    assert harness.assert_bills_equal_busy_time() > 0
+    report = audit(harness.db, harness.objects)
     assert {b.rule for b in report.breaches} <= {"source"}, report.breaches
 
 
-def ask_again(shop: Shop, job_id: str, **diarization: object) -> None:
-    with shop.db.begin() as tx:
+def ask_again(harness: WorkerHarness, job_id: str, **diarization: object) -> None:
+    with harness.db.begin() as tx:
         diarize_job(tx, job_id, Diarization.model_validate(diarization))
 
 
-def test_a_job_s_words_have_speakers_and_its_bill_their_time(shop: Shop) -> None:
-    job_id = shop.submit(two_speakers(shop), diarization={})
-    assert shop.run(job_id) == "done"
-    transcript, job = transcript_of(shop, job_id), shop.job(job_id)
+def test_a_job_s_words_have_speakers_and_its_bill_their_time(harness: WorkerHarness) -> None:
+    job_id = harness.submit(two_speakers(harness), diarization={})
+    assert harness.run(job_id) == "done"
+    transcript, job = transcript_of(harness, job_id), harness.job(job_id)
     assert [speaker.label for speaker in transcript.speakers] == ["speaker_0", "speaker_1"]
     assert transcript.words[0].speaker == "speaker_0"
     assert {word.speaker for word in transcript.words} == {"speaker_0", "speaker_1"}
@@ -91,86 +91,86 @@ def test_a_job_s_words_have_speakers_and_its_bill_their_time(shop: Shop) -> None
         assert {word.speaker for word in inside} == {segment.speaker}
     assert [each["label"] for each in job.speakers or ()] == ["speaker_0", "speaker_1"]
     assert sum(speaker.words for speaker in transcript.speakers) == job.words
-    with shop.db.read() as tx:
+    with harness.db.read() as tx:
         (turns,) = saved_turns(tx, job_id)
     assert turns.engine_ns > 0
-    saved_ns = sum(chunk.engine_ns for chunk in shop.chunks(job_id))
-    assert round(shop.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
-    assert shop.cost(job_id).audio_seconds == job.audio_seconds
-    assert_lawful(shop)
+    saved_ns = sum(chunk.engine_ns for chunk in harness.chunks(job_id))
+    assert round(harness.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
+    assert harness.cost(job_id).audio_seconds == job.audio_seconds
+    assert_lawful(harness)
 
 
-def test_speakers_are_asked_for_a_finished_job_without_decoding_a_word(shop: Shop) -> None:
-    job_id = shop.submit(two_speakers(shop))
-    assert shop.run(job_id) == "done"
-    before, chunks = transcript_of(shop, job_id), shop.chunks(job_id)
+def test_speakers_are_asked_for_a_finished_job_without_decoding_a_word(harness: WorkerHarness) -> None:
+    job_id = harness.submit(two_speakers(harness))
+    assert harness.run(job_id) == "done"
+    before, chunks = transcript_of(harness, job_id), harness.chunks(job_id)
     assert before.speakers == ()
-    key = shop.job(job_id).transcript_key
+    key = harness.job(job_id).transcript_key
 
-    ask_again(shop, job_id, speakers=2)
-    assert shop.job(job_id).transcript_key == key, "it can be read meanwhile"
-    assert shop.run(job_id) == "done"
-    after = transcript_of(shop, job_id)
+    ask_again(harness, job_id, speakers=2)
+    assert harness.job(job_id).transcript_key == key, "it can be read meanwhile"
+    assert harness.run(job_id) == "done"
+    after = transcript_of(harness, job_id)
     assert [word.text for word in after.words] == [word.text for word in before.words]
     assert len(after.speakers) == 2
     assert after.options["diarization"] == {"model": "default", "speakers": 2, "within_channels": False}
-    assert shop.chunks(job_id) == chunks
-    assert shop.objects.head(key or "") is None, "of two transcripts the later one is kept"
-    assert_lawful(shop)
+    assert harness.chunks(job_id) == chunks
+    assert harness.objects.head(key or "") is None, "of two transcripts the later one is kept"
+    assert_lawful(harness)
 
     # A transcript of the same recording that was asked for in the same way is taken over, speakers included.
-    path = shop.folder / "talk.wav"
-    decoded = shop.decoded
-    with shop.db.begin() as tx:
+    path = harness.folder / "talk.wav"
+    decoded = harness.decoded
+    with harness.db.begin() as tx:
         tx.exec_driver_sql("UPDATE jobs SET reuse = 1")
-    other = shop.submit(path, diarization={"speakers": 2})
-    with shop.db.begin() as tx:
+    other = harness.submit(path, diarization={"speakers": 2})
+    with harness.db.begin() as tx:
         tx.exec_driver_sql("UPDATE jobs SET reuse = 1")
-    assert shop.run(other) == "done"
-    assert shop.job(other).reused_from == job_id
-    assert transcript_of(shop, other).speakers == after.speakers
-    assert shop.decoded == decoded
+    assert harness.run(other) == "done"
+    assert harness.job(other).reused_from == job_id
+    assert transcript_of(harness, other).speakers == after.speakers
+    assert harness.decoded == decoded
 
 
-def test_names_stay_when_speakers_are_found_anew(shop: Shop) -> None:
-    job_id = shop.submit(two_speakers(shop), diarization={"speakers": 1})
-    assert shop.run(job_id) == "done"
-    with shop.db.begin() as tx:
+def test_names_stay_when_speakers_are_found_anew(harness: WorkerHarness) -> None:
+    job_id = harness.submit(two_speakers(harness), diarization={"speakers": 1})
+    assert harness.run(job_id) == "done"
+    with harness.db.begin() as tx:
         name_speakers(tx, job_id, {"speaker_0": "Ada"})
-    with pytest.raises(InvalidRequest, match="speaker_1"), shop.db.begin() as tx:
+    with pytest.raises(InvalidRequest, match="speaker_1"), harness.db.begin() as tx:
         name_speakers(tx, job_id, {"speaker_1": "Bert"})
-    before = transcript_of(shop, job_id)
-    ask_again(shop, job_id, speakers=2)
-    assert shop.run(job_id) == "done"
-    after, job = transcript_of(shop, job_id), shop.job(job_id)
+    before = transcript_of(harness, job_id)
+    ask_again(harness, job_id, speakers=2)
+    assert harness.run(job_id) == "done"
+    after, job = transcript_of(harness, job_id), harness.job(job_id)
     counts = {each.label: each.words for each in after.speakers}
     assert len(before.speakers) == 1
     assert job.speaker_names == {max(counts, key=lambda label: counts[label]): "Ada"}
-    assert_lawful(shop)
+    assert_lawful(harness)
 
 
-def test_channels_kept_apart_are_a_speaker_each_unless_asked_further(shop: Shop) -> None:
+def test_channels_kept_apart_are_a_speaker_each_unless_asked_further(harness: WorkerHarness) -> None:
     talk, _ = mixed([READERS[0], READERS[3]])
     both = np.stack([talk, np.roll(voice_of_length(len(talk)), RATE)], axis=1)
-    path = shop.record("two.wav", both)
-    plain = shop.submit(path, channels="separate", diarization={})
-    assert shop.run(plain) == "done"
-    transcript = transcript_of(shop, plain)
+    path = harness.record("two.wav", both)
+    plain = harness.submit(path, channels="separate", diarization={})
+    assert harness.run(plain) == "done"
+    transcript = transcript_of(harness, plain)
     assert [speaker.channel for speaker in transcript.speakers] == [0, 1]
     assert all(word.speaker == f"speaker_{word.channel}" for word in transcript.words)
     assert any(word.overlap for word in transcript.words)
-    with shop.db.read() as tx:
+    with harness.db.read() as tx:
         assert tx.scalar(select(func.count()).select_from(speaker_turns)) == 0
 
-    ask_again(shop, plain, within_channels=True)
-    assert shop.run(plain) == "done"
-    transcript = transcript_of(shop, plain)
+    ask_again(harness, plain, within_channels=True)
+    assert harness.run(plain) == "done"
+    transcript = transcript_of(harness, plain)
     homes: dict[str | None, set[int]] = {}
     for word in transcript.words:
         homes.setdefault(word.speaker, set()).add(word.channel)
     assert len(homes) == 3
     assert all(len(channels) == 1 for channels in homes.values()), "no speaker of two channels is one"
-    assert_lawful(shop)
+    assert_lawful(harness)
 
 
 def voice_of_length(samples: int) -> np.ndarray:
@@ -187,28 +187,30 @@ def voice_of_length(samples: int) -> np.ndarray:
     ],
     ids=["nobody speaks", "one second", "one speaker"],
 )
-def test_recordings_with_little_to_tell_apart(shop: Shop, samples: np.ndarray, speakers: int) -> None:
-    job_id = shop.submit(shop.record("short.wav", samples), diarization={})
-    assert shop.run(job_id) == "done"
-    transcript = transcript_of(shop, job_id)
+def test_recordings_with_little_to_tell_apart(
+    harness: WorkerHarness, samples: np.ndarray, speakers: int
+) -> None:
+    job_id = harness.submit(harness.record("short.wav", samples), diarization={})
+    assert harness.run(job_id) == "done"
+    transcript = transcript_of(harness, job_id)
     assert len(transcript.speakers) == speakers
     assert transcript.diarization is not None
-    shop.assert_bills_equal_busy_time()
+    harness.assert_bills_equal_busy_time()
 
 
-def test_an_attempt_that_follows_listens_to_nothing_twice(shop: Shop) -> None:
-    job_id = shop.submit(two_speakers(shop), diarization={})
-    with shop.db.begin() as tx:
-        claim = claim_job(tx, job_id, shop.worker_id, shop.settings.lease_seconds)
+def test_an_attempt_that_follows_listens_to_nothing_twice(harness: WorkerHarness) -> None:
+    job_id = harness.submit(two_speakers(harness), diarization={})
+    with harness.db.begin() as tx:
+        claim = claim_job(tx, job_id, harness.worker_id, harness.settings.lease_seconds)
     assert claim is not None
-    refused, shop.objects.put_bytes = shop.objects.put_bytes, _refuse  # type: ignore[method-assign]
-    assert run_claimed(shop.services, claim) == "handed back"
-    shop.objects.put_bytes = refused  # type: ignore[method-assign]
-    decoded = shop.decoded
-    assert shop.run(job_id) == "done"
-    assert shop.decoded == decoded, "neither words nor speakers"
-    assert len(transcript_of(shop, job_id).speakers) == 2
-    assert_lawful(shop)
+    refused, harness.objects.put_bytes = harness.objects.put_bytes, _refuse  # type: ignore[method-assign]
+    assert run_claimed(harness.services, claim) == "handed back"
+    harness.objects.put_bytes = refused  # type: ignore[method-assign]
+    decoded = harness.decoded
+    assert harness.run(job_id) == "done"
+    assert harness.decoded == decoded, "neither words nor speakers"
+    assert len(transcript_of(harness, job_id).speakers) == 2
+    assert_lawful(harness)
 
 
 def _refuse(*_: object, **__: object) -> None:
@@ -217,39 +219,39 @@ def _refuse(*_: object, **__: object) -> None:
     raise StorageError("The object store does not answer.")
 
 
-def test_a_worker_that_lost_the_job_pays_for_what_it_heard(shop: Shop) -> None:
-    job_id = shop.submit(two_speakers(shop), diarization={})
-    with shop.db.begin() as tx:
-        stale = claim_job(tx, job_id, shop.worker_id, shop.settings.lease_seconds)
+def test_a_worker_that_lost_the_job_pays_for_what_it_heard(harness: WorkerHarness) -> None:
+    job_id = harness.submit(two_speakers(harness), diarization={})
+    with harness.db.begin() as tx:
+        stale = claim_job(tx, job_id, harness.worker_id, harness.settings.lease_seconds)
     assert stale is not None
-    let_lapse(shop.db, job_id)
-    assert shop.run(job_id) == "done"
-    assert run_claimed(shop.services, stale) == "lost"
-    shop.services.context.wasted.write()
-    shop.assert_bills_equal_busy_time()
-    with shop.db.read() as tx:
+    let_lapse(harness.db, job_id)
+    assert harness.run(job_id) == "done"
+    assert run_claimed(harness.services, stale) == "lost"
+    harness.services.context.wasted.write()
+    harness.assert_bills_equal_busy_time()
+    with harness.db.read() as tx:
         assert len(saved_turns(tx, job_id)) == 1
 
 
-def test_what_is_deleted_leaves_no_speaker(shop: Shop) -> None:
-    job_id = shop.submit(two_speakers(shop), diarization={})
-    assert shop.run(job_id) == "done"
-    with shop.db.begin() as tx:
+def test_what_is_deleted_leaves_no_speaker(harness: WorkerHarness) -> None:
+    job_id = harness.submit(two_speakers(harness), diarization={})
+    assert harness.run(job_id) == "done"
+    with harness.db.begin() as tx:
         name_speakers(tx, job_id, {"speaker_0": "Ada"})
         mark_deleted(tx, [job_id], Content.TRANSCRIPT, "operator")
-    assert shop.job(job_id).speakers is None
-    with shop.db.read() as tx:
+    assert harness.job(job_id).speakers is None
+    with harness.db.read() as tx:
         assert saved_turns(tx, job_id) == []
     with pytest.raises(Exception, match="deleted"):
-        ask_again(shop, job_id)
-    report = audit(shop.db, shop.objects)
+        ask_again(harness, job_id)
+    report = audit(harness.db, harness.objects)
     assert {b.rule for b in report.breaches} <= {"source", "deleted"}
     assert not [b for b in report.breaches if "traces" in b.message]
 
 
-def test_only_a_finished_job_is_asked(shop: Shop) -> None:
-    job_id = shop.submit(two_speakers(shop))
+def test_only_a_finished_job_is_asked(harness: WorkerHarness) -> None:
+    job_id = harness.submit(two_speakers(harness))
     with pytest.raises(Conflict, match="once it is done"):
-        ask_again(shop, job_id)
-    with pytest.raises(Conflict, match="has no speakers"), shop.db.begin() as tx:
+        ask_again(harness, job_id)
+    with pytest.raises(Conflict, match="has no speakers"), harness.db.begin() as tx:
         name_speakers(tx, job_id, {"speaker_0": "Ada"})

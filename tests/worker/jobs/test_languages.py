@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import RATE
-from ops.testbed.jobs import Shop
+from ops.testbed.jobs import WorkerHarness
 from spool.domain.jobs import Job
 from spool.domain.transcript import ChunkLanguage, Transcript
 from spool.formats import render
@@ -75,15 +75,15 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def shop(
+def harness(
     sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[Shop]:
+) -> Iterator[WorkerHarness]:
     models = {"many": write_toy(tmp_path / "many", "polyglot"), "one": write_toy(tmp_path / "one")}
     archive = tmp_path / "archive"
     archive.mkdir()
     db = Database(sqlite_url)
     settings = make_settings(models=models, default_model="many", source_roots=(archive,))
-    yield Shop(settings, db, engine, archive)
+    yield WorkerHarness(settings, db, engine, archive)
     db.close()
 
 
@@ -93,34 +93,36 @@ def spoken(*texts: str) -> Floats:
     return (samples + np.random.default_rng(2).uniform(-0.01, 0.01, len(samples))).astype(np.float32)
 
 
-def finished(shop: Shop, path: Path, model: str = "many", **options: object) -> tuple[Job, Transcript]:
-    job_id = shop.submit(path, model=model, **options)
-    assert shop.run(job_id) == "done", shop.job(job_id).error_message
-    job = shop.job(job_id)
+def finished(
+    harness: WorkerHarness, path: Path, model: str = "many", **options: object
+) -> tuple[Job, Transcript]:
+    job_id = harness.submit(path, model=model, **options)
+    assert harness.run(job_id) == "done", harness.job(job_id).error_message
+    job = harness.job(job_id)
     assert job.transcript_key is not None
-    return job, Transcript.model_validate_json(shop.read(job.transcript_key))
+    return job, Transcript.model_validate_json(harness.read(job.transcript_key))
 
 
 @pytest.mark.integration
-def test_the_language_is_stated_everywhere(shop: Shop) -> None:
-    path = shop.record("talk.wav", spoken("bee tree ", "bee tree ", "zig zag "))
-    job, found = finished(shop, path)
+def test_the_language_is_stated_everywhere(harness: WorkerHarness) -> None:
+    path = harness.record("talk.wav", spoken("bee tree ", "bee tree ", "zig zag "))
+    job, found = finished(harness, path)
     assert (job.language, found.language) == ("en", "en")
     languages = [span.language for span in found.languages]
     assert languages == sorted(languages, reverse=True)
     assert set(languages) == {"en", "de"}
     assert all(span.probability is not None for span in found.languages)
     assert 'xml:lang="en"' in render(found, "ttml")
-    saved = [chunk.language for chunk in shop.chunks(job.id)]
+    saved = [chunk.language for chunk in harness.chunks(job.id)]
     assert {language.code for language in saved if language is not None} == {"en", "de"}
 
 
 @pytest.mark.integration
-def test_a_pin_is_obeyed_and_a_list_is_kept_to(shop: Shop) -> None:
-    path = shop.record("talk.wav", spoken("bee tree ", "zig zag "))
-    _, among = finished(shop, path, language=["cy", "de"])
+def test_a_pin_is_obeyed_and_a_list_is_kept_to(harness: WorkerHarness) -> None:
+    path = harness.record("talk.wav", spoken("bee tree ", "zig zag "))
+    _, among = finished(harness, path, language=["cy", "de"])
     assert {span.read_as or span.language for span in among.languages} <= {"cy", "de"}
-    job, pinned = finished(shop, path, language="cy", task="translate")
+    job, pinned = finished(harness, path, language="cy", task="translate")
     assert (job.language, pinned.language) == ("cy", "cy")
     assert {(span.language, span.probability) for span in pinned.languages} == {("cy", None)}
     assert 'xml:lang="en"' in render(pinned, "ttml"), "translated"
@@ -137,10 +139,10 @@ def test_a_pin_is_obeyed_and_a_list_is_kept_to(shop: Shop) -> None:
     ],
 )
 def test_what_a_model_cannot_do_is_refused_before_the_recording_is_fetched(
-    shop: Shop, model: str, options: dict[str, object], reason: str
+    harness: WorkerHarness, model: str, options: dict[str, object], reason: str
 ) -> None:
-    job_id = shop.submit(shop.folder / "not there.wav", model=model, **options)
-    assert shop.run(job_id) == "failed"
-    job = shop.job(job_id)
+    job_id = harness.submit(harness.folder / "not there.wav", model=model, **options)
+    assert harness.run(job_id) == "failed"
+    job = harness.job(job_id)
     assert job.error_code == "invalid_request"
     assert reason in (job.error_message or "")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import RATE
-from ops.testbed.jobs import Shop
+from ops.testbed.jobs import WorkerHarness
 from ops.testbed.waiting import until
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
@@ -42,47 +42,47 @@ def gate(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def shop(
+def harness(
     sqlite_url: str,
     tmp_path: Path,
     gate: Path,
     engine: Engine,
     make_settings: Callable[..., Settings],
-) -> Iterator[Shop]:
+) -> Iterator[WorkerHarness]:
     archive = tmp_path / "archive"
     archive.mkdir()
     models = {"demo-tdt": DEMO, "demo-gated": f"{gate}|{DEMO}"}
     settings = make_settings(models=models, default_model="demo-tdt", source_roots=(archive,))
     db = Database(sqlite_url)
-    yield Shop(settings, db, engine, archive)
+    yield WorkerHarness(settings, db, engine, archive)
     db.close()
 
 
-def recording(shop: Shop) -> Path:
+def recording(harness: WorkerHarness) -> Path:
     """Words with long pauses between, so that there are several chunks."""
     words = speech()[0]
     pause = np.zeros(26 * RATE, np.float32)
-    return shop.record("words.wav", np.concatenate([words, pause, words, pause, words]))
+    return harness.record("words.wav", np.concatenate([words, pause, words, pause, words]))
 
 
-def told(shop: Shop, job_id: str) -> Transcript:
-    job = shop.job(job_id)
+def told(harness: WorkerHarness, job_id: str) -> Transcript:
+    job = harness.job(job_id)
     assert job.state is JobState.DONE, job.error_message
     assert job.transcript_key is not None
-    return Transcript.model_validate_json(shop.read(job.transcript_key))
+    return Transcript.model_validate_json(harness.read(job.transcript_key))
 
 
-def test_a_job_has_its_chunks_lattices_in_order_and_only_if_asked(shop: Shop) -> None:
-    path = recording(shop)
+def test_a_job_has_its_chunks_lattices_in_order_and_only_if_asked(harness: WorkerHarness) -> None:
+    path = recording(harness)
     asked, plain = (
-        shop.submit(path, "demo-tdt", **ASKED),
-        shop.submit(path, "demo-tdt", decoder="beam", beam=4),
+        harness.submit(path, "demo-tdt", **ASKED),
+        harness.submit(path, "demo-tdt", decoder="beam", beam=4),
     )
-    assert shop.run(asked) == shop.run(plain) == "done"
+    assert harness.run(asked) == harness.run(plain) == "done"
 
-    full, bare = told(shop, asked), told(shop, plain)
+    full, bare = told(harness, asked), told(harness, plain)
 
-    spoken = [chunk for chunk in shop.chunks(asked) if chunk.lattice]
+    spoken = [chunk for chunk in harness.chunks(asked) if chunk.lattice]
     assert len(spoken) >= 2
     assert [chunk.lattice for chunk in spoken] == list(full.lattice)
     assert [lattice.start for lattice in full.lattice] == sorted(lattice.start for lattice in full.lattice)
@@ -93,31 +93,31 @@ def test_a_job_has_its_chunks_lattices_in_order_and_only_if_asked(shop: Shop) ->
     assert all(len(word.alternatives) <= 3 for word in full.words)
     assert bare.lattice == ()
     assert [w.model_copy(update={"alternatives": ()}) for w in full.words] == list(bare.words)
-    assert not any(chunk.lattice for chunk in shop.chunks(plain))
+    assert not any(chunk.lattice for chunk in harness.chunks(plain))
     assert render(full, "kaldi").count("\n\n") == len(full.lattice)
-    assert audit(shop.db, shop.objects).breaches == []
+    assert audit(harness.db, harness.objects).breaches == []
 
 
-def test_a_job_that_goes_on_has_the_lattices_of_its_first_attempt(shop: Shop, gate: Path) -> None:
-    path = recording(shop)
-    broken = shop.submit(path, "demo-gated", **ASKED)
-    running = shop.start(broken)
+def test_a_job_that_goes_on_has_the_lattices_of_its_first_attempt(harness: WorkerHarness, gate: Path) -> None:
+    path = recording(harness)
+    broken = harness.submit(path, "demo-gated", **ASKED)
+    running = harness.start(broken)
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
-    shop.draining.set()
+    harness.draining.set()
     gate.touch()
     assert running.end() == "handed back"
-    first = [chunk for chunk in shop.chunks(broken) if chunk.lattice]
+    first = [chunk for chunk in harness.chunks(broken) if chunk.lattice]
     assert first
-    shop.draining.clear()
-    assert shop.run(broken) == "done"
-    whole = shop.submit(path, "demo-gated", **ASKED)
-    assert shop.run(whole) == "done"
+    harness.draining.clear()
+    assert harness.run(broken) == "done"
+    whole = harness.submit(path, "demo-gated", **ASKED)
+    assert harness.run(whole) == "done"
 
-    assert told(shop, broken).lattice == told(shop, whole).lattice
-    assert told(shop, broken).words == told(shop, whole).words
-    assert set(first) <= set(shop.chunks(broken))
+    assert told(harness, broken).lattice == told(harness, whole).lattice
+    assert told(harness, broken).words == told(harness, whole).words
+    assert set(first) <= set(harness.chunks(broken))
 
 
-def test_greedy_has_no_lattice_and_its_job_fails_in_a_sentence(shop: Shop) -> None:
+def test_greedy_has_no_lattice_and_its_job_fails_in_a_sentence(harness: WorkerHarness) -> None:
     with pytest.raises(ValueError, match="the greedy decoder knows one path"):
-        shop.submit(recording(shop), decoder="greedy", lattice=5.0)
+        harness.submit(recording(harness), decoder="greedy", lattice=5.0)

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import RETRY, Shop, speechlike
+from ops.testbed.jobs import RETRY, WorkerHarness, speechlike
 from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.errors import StorageError
@@ -35,92 +35,94 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def make_shop(
+def make_harness(
     sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[Callable[..., Shop]]:
+) -> Iterator[Callable[..., WorkerHarness]]:
     db = Database(sqlite_url)
     (tmp_path / "archive").mkdir()
     gate = tmp_path / "gate"
 
-    def make(**settings: object) -> Shop:
+    def make(**settings: object) -> WorkerHarness:
         told: dict[str, object] = {
             "models": {"plain": "plain", "gated": f"gate={gate}"},
             "default_model": "plain",
             "source_roots": (tmp_path / "archive",),
         }
-        return Shop(make_settings(**{**told, **settings}), db, engine, tmp_path / "archive")
+        return WorkerHarness(make_settings(**{**told, **settings}), db, engine, tmp_path / "archive")
 
     yield make
     gate.touch()
     db.close()
 
 
-def test_a_persons_retry_starts_the_count_of_passing_errors_anew(make_shop: Callable[..., Shop]) -> None:
-    shop = make_shop(lease_seconds=0.9, heartbeat_seconds=0.3)
-    store = RefusingStore(shop.folder / "objects")
-    shop.services = replace(shop.services, objects=store)
-    job_id = shop.submit(shop.record("a.wav", speechlike(5)))
+def test_a_persons_retry_starts_the_count_of_passing_errors_anew(
+    make_harness: Callable[..., WorkerHarness],
+) -> None:
+    harness = make_harness(lease_seconds=0.9, heartbeat_seconds=0.3)
+    store = RefusingStore(harness.folder / "objects")
+    harness.services = replace(harness.services, objects=store)
+    job_id = harness.submit(harness.record("a.wav", speechlike(5)))
     store.error = StorageError("no")
     for ending in (["handed back"] * RETRY.attempts, ["handed back"] * (RETRY.attempts - 1)):
-        assert [shop.run(job_id) for _ in ending] == ending
-        assert shop.run(job_id) == "failed"
-        job = shop.job(job_id)
+        assert [harness.run(job_id) for _ in ending] == ending
+        assert harness.run(job_id) == "failed"
+        job = harness.job(job_id)
         assert (job.error_code, job.transient_failures) == ("storage", RETRY.attempts - 1)
-        with shop.db.begin() as tx:
+        with harness.db.begin() as tx:
             retry_job(tx, job_id)
-        assert shop.job(job_id).transient_failures == 0
+        assert harness.job(job_id).transient_failures == 0
     store.error = None
-    assert shop.run(job_id) == "done"
+    assert harness.run(job_id) == "done"
 
 
 def test_a_job_that_runs_too_long_fails_and_a_retry_goes_on_from_its_chunks(
-    make_shop: Callable[..., Shop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_harness: Callable[..., WorkerHarness], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = tmp_path / "gate"
     passed = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0])
     monkeypatch.setattr("worker.jobs.lease.time", clock)
     # The lease is longer than the limit, so that the clock's jump does not end it.
-    shop = make_shop(max_job_seconds=600.0, lease_seconds=3600.0)
-    job_id = shop.submit(shop.record("a.wav", speechlike(300)), "gated")
-    running = shop.start(job_id)
+    harness = make_harness(max_job_seconds=600.0, lease_seconds=3600.0)
+    job_id = harness.submit(harness.record("a.wav", speechlike(300)), "gated")
+    running = harness.start(job_id)
     until(gate.with_suffix(".reached").exists, "a batch on the device")
     passed[0] = 601.0
     gate.touch()
     assert running.end() == "failed"
-    job = shop.job(job_id)
+    job = harness.job(job_id)
     assert (job.state, job.error_code) == (JobState.FAILED, "time_limit")
     assert job.error_message is not None
     assert job.error_message.startswith("a.wav: it has run longer than the limit of 600 s")
-    saved = shop.chunks(job_id)
+    saved = harness.chunks(job_id)
     assert 1 <= len(saved) <= 2, "what was on the device is kept, and nothing else"
-    cost = shop.cost(job_id)
+    cost = harness.cost(job_id)
     assert cost.billable_cost > 0
     assert cost.wasted_cost == 0
-    with shop.db.begin() as tx:
+    with harness.db.begin() as tx:
         retry_job(tx, job_id)
-    patient = make_shop()
+    patient = make_harness()
     assert patient.run(job_id) == "done"
     assert [chunk.attempt for chunk in patient.chunks(job_id)][: len(saved)] == [1] * len(saved)
 
 
-def test_time_counts_over_all_attempts(make_shop: Callable[..., Shop]) -> None:
-    shop = make_shop(max_job_seconds=100.0)
-    job_id = shop.submit(shop.record("a.wav", speechlike(5)))
-    shop.draining.set()
-    assert shop.run(job_id) == "handed back"
-    shop.draining.clear()
-    with shop.db.begin() as tx:
+def test_time_counts_over_all_attempts(make_harness: Callable[..., WorkerHarness]) -> None:
+    harness = make_harness(max_job_seconds=100.0)
+    job_id = harness.submit(harness.record("a.wav", speechlike(5)))
+    harness.draining.set()
+    assert harness.run(job_id) == "handed back"
+    harness.draining.clear()
+    with harness.db.begin() as tx:
         tx.execute(update(jobs).values(ran_seconds=100.0))
-    assert shop.run(job_id) == "failed"
-    assert shop.job(job_id).error_code == "time_limit"
-    with shop.db.begin() as tx:
+    assert harness.run(job_id) == "failed"
+    assert harness.job(job_id).error_code == "time_limit"
+    with harness.db.begin() as tx:
         assert retry_job(tx, job_id).ran_seconds == 0
-    assert shop.run(job_id) == "done"
+    assert harness.run(job_id) == "done"
 
 
-def test_a_recording_on_this_machine_may_be_too_large(make_shop: Callable[..., Shop]) -> None:
-    shop = make_shop(source_max_bytes=1000)
-    job_id = shop.submit(shop.record("a.wav", speechlike(5)))
-    assert shop.run(job_id) == "failed"
-    assert shop.job(job_id).error_code == "source_too_large"
+def test_a_recording_on_this_machine_may_be_too_large(make_harness: Callable[..., WorkerHarness]) -> None:
+    harness = make_harness(source_max_bytes=1000)
+    job_id = harness.submit(harness.record("a.wav", speechlike(5)))
+    assert harness.run(job_id) == "failed"
+    assert harness.job(job_id).error_code == "source_too_large"

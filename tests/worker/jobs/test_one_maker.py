@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import Shop, speechlike
+from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.settings import Settings
@@ -40,15 +40,15 @@ def gate(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def shop(
+def harness(
     sqlite_url: str, tmp_path: Path, gate: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[Shop]:
+) -> Iterator[WorkerHarness]:
     archive = tmp_path / "archive"
     archive.mkdir()
     db = Database(sqlite_url)
     models = {"plain": "plain", "gated": f"gate={gate}"}
     settings = make_settings(models=models, default_model="plain", source_roots=(archive,))
-    yield Shop(settings, db, engine, archive)
+    yield WorkerHarness(settings, db, engine, archive)
     db.close()
 
 
@@ -85,40 +85,42 @@ def test_a_folder_with_another_vocabulary_is_another_maker(tmp_path: Path) -> No
     assert (second.sha256, second.digest == first.digest) == (first.sha256, False)
 
 
-def test_a_file_swapped_for_one_of_equal_size_between_attempts_is_refused(shop: Shop, gate: Path) -> None:
-    path = shop.record("long.wav", speechlike(200, 0.3))
-    job_id = shop.submit(path, model="gated")
-    running = shop.start(job_id)
+def test_a_file_swapped_for_one_of_equal_size_between_attempts_is_refused(
+    harness: WorkerHarness, gate: Path
+) -> None:
+    path = harness.record("long.wav", speechlike(200, 0.3))
+    job_id = harness.submit(path, model="gated")
+    running = harness.start(job_id)
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
-    shop.draining.set()
+    harness.draining.set()
     gate.touch()
     assert running.end() == "handed back"
-    shop.draining.clear()
+    harness.draining.clear()
     size = path.stat().st_size
-    assert shop.record("long.wav", speechlike(200, 0.5)).stat().st_size == size
-    assert shop.run(job_id) == "failed"
-    job = shop.job(job_id)
+    assert harness.record("long.wav", speechlike(200, 0.5)).stat().st_size == size
+    assert harness.run(job_id) == "failed"
+    job = harness.job(job_id)
     assert job.error_code == "source_changed"
     assert "changed since an earlier attempt" in (job.error_message or "")
 
 
-def test_a_file_swapped_while_it_is_decoded_is_refused(shop: Shop, gate: Path) -> None:
-    path = shop.record("long.wav", speechlike(200, 0.3))
-    job_id = shop.submit(path, model="gated")
-    running = shop.start(job_id)
+def test_a_file_swapped_while_it_is_decoded_is_refused(harness: WorkerHarness, gate: Path) -> None:
+    path = harness.record("long.wav", speechlike(200, 0.3))
+    job_id = harness.submit(path, model="gated")
+    running = harness.start(job_id)
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
-    shop.record("other.wav", speechlike(200, 0.5)).rename(path)
+    harness.record("other.wav", speechlike(200, 0.5)).rename(path)
     gate.touch()
     assert running.end() == "failed"
-    assert shop.job(job_id).error_code == "source_changed"
+    assert harness.job(job_id).error_code == "source_changed"
 
 
-def test_a_file_that_was_only_touched_is_the_same(shop: Shop, gate: Path) -> None:
-    path = shop.record("long.wav", speechlike(60))
-    job_id = shop.submit(path, model="gated")
-    running = shop.start(job_id)
+def test_a_file_that_was_only_touched_is_the_same(harness: WorkerHarness, gate: Path) -> None:
+    path = harness.record("long.wav", speechlike(60))
+    job_id = harness.submit(path, model="gated")
+    running = harness.start(job_id)
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
     path.touch()
     gate.touch()
     assert running.end() == "done"
-    assert shop.job(job_id).state is JobState.DONE
+    assert harness.job(job_id).state is JobState.DONE

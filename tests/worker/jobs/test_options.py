@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import Shop, speechlike
+from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.waiting import until
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
@@ -55,14 +55,14 @@ def gate(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def make_shop(
+def make_harness(
     sqlite_url: str, tmp_path: Path, gate: Path, make_settings: Callable[..., Settings]
-) -> Iterator[Callable[[Engine], Shop]]:
+) -> Iterator[Callable[[Engine], WorkerHarness]]:
     archive, opened = tmp_path / "archive", []
     archive.mkdir()
     (archive / "town.arpa").write_text("a town's words")
 
-    def make(engine: Engine) -> Shop:
+    def make(engine: Engine) -> WorkerHarness:
         told = make_settings(
             models={
                 "plain": "plain",
@@ -78,7 +78,7 @@ def make_shop(
             source_roots=(archive,),
         )
         opened.append(Database(sqlite_url))
-        return Shop(told, opened[-1], engine, archive)
+        return WorkerHarness(told, opened[-1], engine, archive)
 
     yield make
     for db in opened:
@@ -86,25 +86,25 @@ def make_shop(
 
 
 @pytest.fixture
-def shop(make_shop: Callable[[Engine], Shop], engine: Engine) -> Shop:
-    return make_shop(engine)
+def harness(make_harness: Callable[[Engine], WorkerHarness], engine: Engine) -> WorkerHarness:
+    return make_harness(engine)
 
 
-def transcript_of(shop: Shop, job_id: str) -> Transcript:
-    job = shop.job(job_id)
+def transcript_of(harness: WorkerHarness, job_id: str) -> Transcript:
+    job = harness.job(job_id)
     assert job.state is JobState.DONE, job.error_message
     assert job.transcript_key is not None
-    return Transcript.model_validate_json(shop.read(job.transcript_key))
+    return Transcript.model_validate_json(harness.read(job.transcript_key))
 
 
-def test_phrases_and_the_language_model_reach_the_search_and_the_transcript(shop: Shop) -> None:
-    path = shop.record("a.wav", speechlike(5))
+def test_phrases_and_the_language_model_reach_the_search_and_the_transcript(harness: WorkerHarness) -> None:
+    path = harness.record("a.wav", speechlike(5))
     boost = {"phrases": ["lamp", "fog horn"], "weight": 2.0}
-    job_id = shop.submit(path, "asks", **BEAM, nbest=2, boost=boost, language_model="town")
-    assert shop.run(job_id) == "done"
-    told = transcript_of(shop, job_id)
+    job_id = harness.submit(path, "asks", **BEAM, nbest=2, boost=boost, language_model="town")
+    assert harness.run(job_id) == "done"
+    told = transcript_of(harness, job_id)
     assert told.words[0].text == "level16+fog horn+lamp+first"
-    assert told.options["boost"] == shop.job(job_id).options.model_dump(mode="json")["boost"]
+    assert told.options["boost"] == harness.job(job_id).options.model_dump(mode="json")["boost"]
     assert told.options["language_model"] == "town"
     assert told.language_model is not None
     assert (told.language_model.name, len(told.language_model.sha256)) == ("town", 64)
@@ -114,111 +114,115 @@ def test_phrases_and_the_language_model_reach_the_search_and_the_transcript(shop
         ("level16", -1.0),
         ("nothing", -2.0),
     ]
-    assert audit(shop.db, shop.objects).breaches == []
+    assert audit(harness.db, harness.objects).breaches == []
 
 
-def test_a_job_chooses_head_and_rescoring(make_shop: Callable[[Engine], Shop]) -> None:
+def test_a_job_chooses_head_and_rescoring(make_harness: Callable[[Engine], WorkerHarness]) -> None:
     engine = started(REAL)
     try:
-        shop = make_shop(engine)
+        harness = make_harness(engine)
         dump = np.load(U2.with_suffix(".npz"))
         told = json.loads(str(dump["answers"]))["utterances"][1]["search"]
-        path = shop.record("a.wav", dump["u1.wav"].astype(np.float32) / 32768)
+        path = harness.record("a.wav", dump["u1.wav"].astype(np.float32) / 32768)
         asked = {"head": "ctc", "beam": 10, "nbest": 10, "ctc_weight": 0.5, "reverse_weight": 0.3}
-        job_id = shop.submit(path, "u2", decoder="rescore", **asked)
-        assert shop.run(job_id) == "done"
-        (chunk,) = transcript_of(shop, job_id).nbest
+        job_id = harness.submit(path, "u2", decoder="rescore", **asked)
+        assert harness.run(job_id) == "done"
+        (chunk,) = transcript_of(harness, job_id).nbest
         weights = {name: asked[name] for name in ("ctc_weight", "reverse_weight")}
         (expected,) = [each for each in told["rescore"] if weights.items() <= each.items()]
         best = load_model(U2).tokenizer.decode(expected["tokens"])
         assert chunk.hypotheses[0].text == best
         assert chunk.hypotheses[0].score == pytest.approx(expected["score"], abs=2e-3)  # of our own features
         assert len(chunk.hypotheses) == 10
-        assert audit(shop.db, shop.objects).breaches == []
+        assert audit(harness.db, harness.objects).breaches == []
 
-        refused = shop.submit(path, "u2", decoder="attention", head="tdt")
-        shop.run(refused)
-        job = shop.job(refused)
+        refused = harness.submit(path, "u2", decoder="attention", head="tdt")
+        harness.run(refused)
+        job = harness.job(refused)
         assert job.state is JobState.FAILED
         assert "the model has no tdt head; it has: ctc, ctc+attention, rnnt" in (job.error_message or "")
     finally:
         engine.close()
 
 
-def test_jobs_with_other_phrases_share_a_batch(shop: Shop, gate: Path) -> None:
-    path = shop.record("a.wav", speechlike(5))
-    first = shop.start(shop.submit(path, "gated"))
+def test_jobs_with_other_phrases_share_a_batch(harness: WorkerHarness, gate: Path) -> None:
+    path = harness.record("a.wav", speechlike(5))
+    first = harness.start(harness.submit(path, "gated"))
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
-    batches = shop.engine.stats.batches
-    jobs = [shop.submit(path, "gated", boost={"phrases": [f"p{n}"]}) for n in range(4)]
-    running = [shop.start(job) for job in jobs]
+    batches = harness.engine.stats.batches
+    jobs = [harness.submit(path, "gated", boost={"phrases": [f"p{n}"]}) for n in range(4)]
+    running = [harness.start(job) for job in jobs]
     gate.touch()
     assert [one.end() for one in (first, *running)] == ["done"] * 5
     for number, job in enumerate(jobs):
-        assert {word.text.split("+")[1] for word in transcript_of(shop, job).words} == {f"p{number}"}
-    assert shop.engine.stats.batches - batches <= 5
-    shop.assert_bills_equal_busy_time()
+        assert {word.text.split("+")[1] for word in transcript_of(harness, job).words} == {f"p{number}"}
+    assert harness.engine.stats.batches - batches <= 5
+    harness.assert_bills_equal_busy_time()
 
 
-def test_what_cannot_be_asked_fails_its_job_before_the_recording_is_fetched(shop: Shop) -> None:
-    gone = shop.folder / "gone.wav"
-    job_id = shop.submit(gone, "asks", boost={"phrases": ["unspeakable"]})
-    assert shop.run(job_id) == "failed"
-    assert shop.job(job_id).error_code == "invalid_request"
-    assert "gone.wav: the phrase 'unspeakable' cannot be written" in (shop.job(job_id).error_message or "")
-    unknown = shop.submit(gone, "asks", language_model="village")
-    assert shop.run(unknown) == "failed"
-    assert shop.job(unknown).error_code == "unknown_model"
+def test_what_cannot_be_asked_fails_its_job_before_the_recording_is_fetched(harness: WorkerHarness) -> None:
+    gone = harness.folder / "gone.wav"
+    job_id = harness.submit(gone, "asks", boost={"phrases": ["unspeakable"]})
+    assert harness.run(job_id) == "failed"
+    assert harness.job(job_id).error_code == "invalid_request"
+    assert "gone.wav: the phrase 'unspeakable' cannot be written" in (harness.job(job_id).error_message or "")
+    unknown = harness.submit(gone, "asks", language_model="village")
+    assert harness.run(unknown) == "failed"
+    assert harness.job(unknown).error_code == "unknown_model"
     assert "no language model 'village' here; this worker knows town" in (
-        shop.job(unknown).error_message or ""
+        harness.job(unknown).error_message or ""
     )
 
 
-def test_a_broken_language_model_fails_its_job_by_its_line(make_shop: Callable[[Engine], Shop]) -> None:
+def test_a_broken_language_model_fails_its_job_by_its_line(
+    make_harness: Callable[[Engine], WorkerHarness],
+) -> None:
     engine = started(REAL)
     try:
-        shop = make_shop(engine)
-        path = shop.record("a.wav", speech()[0])
-        job_id = shop.submit(path, "demo-tdt", language_model="town")
-        assert shop.run(job_id) == "failed"
-        assert "town.arpa: ends at line 1" in (shop.job(job_id).error_message or "")
-        assert shop.run(shop.submit(path, "demo-tdt")) == "done"
+        harness = make_harness(engine)
+        path = harness.record("a.wav", speech()[0])
+        job_id = harness.submit(path, "demo-tdt", language_model="town")
+        assert harness.run(job_id) == "failed"
+        assert "town.arpa: ends at line 1" in (harness.job(job_id).error_message or "")
+        assert harness.run(harness.submit(path, "demo-tdt")) == "done"
     finally:
         engine.close()
 
 
-def test_a_job_goes_on_in_its_context_and_no_retry_tells(shop: Shop, gate: Path) -> None:
+def test_a_job_goes_on_in_its_context_and_no_retry_tells(harness: WorkerHarness, gate: Path) -> None:
     samples = np.stack([speechlike(130, 0.2), speechlike(130, 0.6)], axis=1)
-    path = shop.record("long.wav", samples)
+    path = harness.record("long.wav", samples)
     asked = {"boost": {"phrases": ["p"]}, "channels": "separate"}
 
-    broken = shop.submit(path, "gated", context="job", **asked)
-    running = shop.start(broken)
+    broken = harness.submit(path, "gated", context="job", **asked)
+    running = harness.start(broken)
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
-    shop.draining.set()
+    harness.draining.set()
     gate.touch()
     assert running.end() == "handed back"
-    first = shop.chunks(broken)
+    first = harness.chunks(broken)
     assert 1 <= len(first) <= 2, "one chunk of each channel at a time"
-    shop.draining.clear()
-    assert shop.run(broken) == "done"
-    assert shop.decoded == len(shop.chunks(broken)), "each chunk once"
+    harness.draining.clear()
+    assert harness.run(broken) == "done"
+    assert harness.decoded == len(harness.chunks(broken)), "each chunk once"
 
-    whole = shop.submit(path, "gated", context="job", **asked)
-    assert shop.run(whole) == "done"
-    apart = shop.submit(path, "gated", **asked)
-    assert shop.run(apart) == "done"
-    assert transcript_of(shop, broken).words == transcript_of(shop, whole).words
+    whole = harness.submit(path, "gated", context="job", **asked)
+    assert harness.run(whole) == "done"
+    apart = harness.submit(path, "gated", **asked)
+    assert harness.run(apart) == "done"
+    assert transcript_of(harness, broken).words == transcript_of(harness, whole).words
     beginnings = [
-        sum("first" in word.text for word in transcript_of(shop, job).words) for job in (whole, apart)
+        sum("first" in word.text for word in transcript_of(harness, job).words) for job in (whole, apart)
     ]
-    chunks = len(shop.chunks(apart))
+    chunks = len(harness.chunks(apart))
     assert beginnings == [2, chunks], "once a channel; once a chunk"
-    assert [chunk.tail is None for chunk in shop.chunks(apart)] == [True] * chunks
-    assert audit(shop.db, shop.objects).breaches == []
+    assert [chunk.tail is None for chunk in harness.chunks(apart)] == [True] * chunks
+    assert audit(harness.db, harness.objects).breaches == []
 
 
-def test_a_context_is_the_state_of_the_search_before_it(make_shop: Callable[[Engine], Shop]) -> None:
+def test_a_context_is_the_state_of_the_search_before_it(
+    make_harness: Callable[[Engine], WorkerHarness],
+) -> None:
     # Given a recording of several chunks that are cut in silence, and a language model
     clips = speech() * 3
     pause = np.zeros(RATE // 2, np.float32)
@@ -226,16 +230,16 @@ def test_a_context_is_the_state_of_the_search_before_it(make_shop: Callable[[Eng
     model = load_model(DEMO, mx.float32)
     engine = started(REAL)
     try:
-        shop = make_shop(engine)
-        lm = shop.folder / "town.arpa"
+        harness = make_harness(engine)
+        lm = harness.folder / "town.arpa"
         write_lm(lm, Tokenizer.from_file(Path(DEMO) / "tokenizer.model").pieces, 3)
-        path = shop.record("long.wav", samples)
+        path = harness.record("long.wav", samples)
         asked = {**BEAM, "nbest": 3, "language_model": "town", "lm_weight": 0.6, "lm_blanks": True}
-        job_id = shop.submit(path, "demo-tdt", context="job", boost={"phrases": ["seven four"]}, **asked)
-        assert shop.run(job_id) == "done"
-        told = transcript_of(shop, job_id)
-        apart = shop.submit(path, "demo-tdt", boost={"phrases": ["seven four"]}, **asked)
-        assert shop.run(apart) == "done"
+        job_id = harness.submit(path, "demo-tdt", context="job", boost={"phrases": ["seven four"]}, **asked)
+        assert harness.run(job_id) == "done"
+        told = transcript_of(harness, job_id)
+        apart = harness.submit(path, "demo-tdt", boost={"phrases": ["seven four"]}, **asked)
+        assert harness.run(apart) == "done"
     finally:
         engine.close()
 
@@ -256,28 +260,28 @@ def test_a_context_is_the_state_of_the_search_before_it(make_shop: Callable[[Eng
             [score for _, score in texts], abs=0.01
         )
     scores = [[each.score for each in heard.hypotheses] for heard in told.nbest]
-    without = [[each.score for each in heard.hypotheses] for heard in transcript_of(shop, apart).nbest]
+    without = [[each.score for each in heard.hypotheses] for heard in transcript_of(harness, apart).nbest]
     assert scores[0] == without[0]
     assert scores[1] != without[1], "what was heard before has a say"
 
 
 def test_chunks_of_weights_that_have_changed_are_decoded_again(
-    make_shop: Callable[[Engine], Shop], tmp_path: Path
+    make_harness: Callable[[Engine], WorkerHarness], tmp_path: Path
 ) -> None:
     weights = tmp_path / "weights"
     weights.write_text("old")
     engine = started()
     try:
-        shop = make_shop(engine)
-        path = shop.record("a.wav", speechlike(130))
-        job_id = shop.submit(path, "files")
-        shop.settings.models["files"] += f"+gate={tmp_path / 'gate'}"
-        running = shop.start(job_id)
+        harness = make_harness(engine)
+        path = harness.record("a.wav", speechlike(130))
+        job_id = harness.submit(path, "files")
+        harness.settings.models["files"] += f"+gate={tmp_path / 'gate'}"
+        running = harness.start(job_id)
         until((tmp_path / "gate.reached").exists, "a batch at the gate")
-        shop.draining.set()
+        harness.draining.set()
         (tmp_path / "gate").touch()
         assert running.end() == "handed back"
-        before = shop.chunks(job_id)
+        before = harness.chunks(job_id)
         assert before
     finally:
         engine.close()
@@ -285,7 +289,7 @@ def test_chunks_of_weights_that_have_changed_are_decoded_again(
     weights.write_text("new")
     heir = started()
     try:
-        later = make_shop(heir)
+        later = make_harness(heir)
         assert later.run(job_id) == "done"
         chunks = later.chunks(job_id)
         assert {chunk.attempt for chunk in chunks} == {2}
@@ -302,26 +306,26 @@ def test_chunks_of_weights_that_have_changed_are_decoded_again(
 
 
 def test_weights_that_change_while_a_job_runs_send_it_back(
-    make_shop: Callable[[Engine], Shop], tmp_path: Path, gate: Path
+    make_harness: Callable[[Engine], WorkerHarness], tmp_path: Path, gate: Path
 ) -> None:
     # Given a job whose language model is written anew while its first batch is on the device
     engine = started()
     try:
-        shop = make_shop(engine)
-        job_id = shop.submit(shop.record("a.wav", speechlike(60)), "gated", language_model="town")
-        running = shop.start(job_id)
+        harness = make_harness(engine)
+        job_id = harness.submit(harness.record("a.wav", speechlike(60)), "gated", language_model="town")
+        running = harness.start(job_id)
         until(gate.with_suffix(".reached").exists, "a batch at the gate")
-        (shop.folder / "town.arpa").write_text("another town's words")
+        (harness.folder / "town.arpa").write_text("another town's words")
         gate.touch()
         assert running.end() == "handed back"
-        assert shop.chunks(job_id) == []
+        assert harness.chunks(job_id) == []
         assert WeightsChanged.retryable
 
         # Then the next attempt is decoded by the new one throughout, and no second is lost
-        assert shop.run(job_id) == "done"
-        assert transcript_of(shop, job_id).language_model is not None
-        assert shop.cost(job_id).wasted_ns > 0
-        shop.assert_bills_equal_busy_time()
-        assert audit(shop.db, shop.objects).breaches == []
+        assert harness.run(job_id) == "done"
+        assert transcript_of(harness, job_id).language_model is not None
+        assert harness.cost(job_id).wasted_ns > 0
+        harness.assert_bills_equal_busy_time()
+        assert audit(harness.db, harness.objects).breaches == []
     finally:
         engine.close()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import ABORT, LOADER, RAISE, RATE, poisoned
-from ops.testbed.jobs import RETRY, Shop, speechlike
+from ops.testbed.jobs import RETRY, WorkerHarness, speechlike
 from ops.testbed.rows import let_lapse, new_job, registered
 from ops.testbed.waiting import until
 from spool.domain.jobs import JobState, Source
@@ -51,14 +51,14 @@ def gate(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def make_shop(
+def make_harness(
     sqlite_url: str, tmp_path: Path, gate: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[Callable[..., Shop]]:
+) -> Iterator[Callable[..., WorkerHarness]]:
     db = Database(sqlite_url)
     archive = tmp_path / "archive"
     archive.mkdir()
 
-    def make(**settings: object) -> Shop:
+    def make(**settings: object) -> WorkerHarness:
         told: dict[str, object] = {
             "models": {
                 "plain": "plain",
@@ -72,30 +72,30 @@ def make_shop(
             "lease_seconds": 3.0,
             "heartbeat_seconds": 1.0,
         }
-        return Shop(make_settings(**{**told, **settings}), db, engine, archive)
+        return WorkerHarness(make_settings(**{**told, **settings}), db, engine, archive)
 
     yield make
     db.close()
 
 
 @pytest.fixture
-def shop(make_shop: Callable[..., Shop]) -> Shop:
-    return make_shop()
+def harness(make_harness: Callable[..., WorkerHarness]) -> WorkerHarness:
+    return make_harness()
 
 
 def reached(gate: Path) -> None:
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
 
 
-def test_a_recording_becomes_a_transcript_and_a_bill(shop: Shop) -> None:
-    job_id = shop.submit(shop.record("talk.wav", speechlike(130)))
-    assert shop.run(job_id) == "done"
+def test_a_recording_becomes_a_transcript_and_a_bill(harness: WorkerHarness) -> None:
+    job_id = harness.submit(harness.record("talk.wav", speechlike(130)))
+    assert harness.run(job_id) == "done"
 
-    job = shop.job(job_id)
+    job = harness.job(job_id)
     assert job.state is JobState.DONE
     assert (job.audio_seconds, job.done_seconds, job.coverage) == (130.0, 130.0, 1.0)
     assert job.transcript_key == f"jobs/{job_id}/attempt-1/transcript.json"
-    data = shop.read(job.transcript_key)
+    data = harness.read(job.transcript_key)
     assert hashlib.sha256(data).hexdigest() == job.transcript_sha256
     transcript = Transcript.model_validate_json(data)
     assert transcript.job == job_id
@@ -108,62 +108,62 @@ def test_a_recording_becomes_a_transcript_and_a_bill(shop: Shop) -> None:
     assert starts == sorted(starts)
     assert transcript.words[-1].end <= 130.0
     for form in STORED:
-        assert shop.objects.head(job.transcript_key.replace("json", form)) is not None
-    cost = shop.cost(job_id)
+        assert harness.objects.head(job.transcript_key.replace("json", form)) is not None
+    cost = harness.cost(job_id)
     assert cost.audio_seconds == 130.0
     assert cost.wasted_cost == 0
-    assert shop.assert_bills_equal_busy_time() > 0
-    assert list((shop.folder / "tmp").glob("*")) == []
+    assert harness.assert_bills_equal_busy_time() > 0
+    assert list((harness.folder / "tmp").glob("*")) == []
 
 
-def test_a_job_that_ended_or_does_not_exist_is_not_taken(shop: Shop) -> None:
-    job_id = shop.submit(shop.record("a.wav", speechlike(5)))
-    assert shop.run(job_id) == "done"
-    assert shop.run(job_id) is None
-    assert shop.run("job_00000000000000000000000000") is None
+def test_a_job_that_ended_or_does_not_exist_is_not_taken(harness: WorkerHarness) -> None:
+    job_id = harness.submit(harness.record("a.wav", speechlike(5)))
+    assert harness.run(job_id) == "done"
+    assert harness.run(job_id) is None
+    assert harness.run("job_00000000000000000000000000") is None
 
 
-def test_of_many_deliveries_at_once_one_runs(shop: Shop) -> None:
-    job_id = shop.submit(shop.record("a.wav", speechlike(30)))
-    running = [shop.start(job_id) for _ in range(5)]
+def test_of_many_deliveries_at_once_one_runs(harness: WorkerHarness) -> None:
+    job_id = harness.submit(harness.record("a.wav", speechlike(30)))
+    running = [harness.start(job_id) for _ in range(5)]
     endings = [thread.end() for thread in running]
     assert sorted(endings, key=str) == [None, None, None, None, "done"]
-    assert shop.job(job_id).attempt == 1
+    assert harness.job(job_id).attempt == 1
 
 
-def test_silence_is_covered_and_asks_nothing_of_the_engine(shop: Shop) -> None:
-    job_id = shop.submit(shop.record("zeros.wav", np.zeros(100 * RATE, np.float32)))
-    assert shop.run(job_id) == "done"
-    job = shop.job(job_id)
+def test_silence_is_covered_and_asks_nothing_of_the_engine(harness: WorkerHarness) -> None:
+    job_id = harness.submit(harness.record("zeros.wav", np.zeros(100 * RATE, np.float32)))
+    assert harness.run(job_id) == "done"
+    job = harness.job(job_id)
     assert (job.words, job.coverage, job.audio_seconds) == (0, 1.0, 100.0)
-    assert shop.decoded == 0
-    assert shop.assert_bills_equal_busy_time() == 0
+    assert harness.decoded == 0
+    assert harness.assert_bills_equal_busy_time() == 0
 
 
-def test_channels_kept_apart(shop: Shop) -> None:
+def test_channels_kept_apart(harness: WorkerHarness) -> None:
     both = np.stack([speechlike(50, 0.2), speechlike(50, 0.6)], axis=1)
-    job_id = shop.submit(shop.record("two.wav", both), channels="separate")
-    assert shop.run(job_id) == "done"
-    job = shop.job(job_id)
+    job_id = harness.submit(harness.record("two.wav", both), channels="separate")
+    assert harness.run(job_id) == "done"
+    job = harness.job(job_id)
     assert (job.audio_seconds, job.done_seconds, job.coverage) == (50.0, 50.0, 1.0)
     assert job.transcript_key is not None
-    transcript = Transcript.model_validate_json(shop.read(job.transcript_key))
+    transcript = Transcript.model_validate_json(harness.read(job.transcript_key))
     assert {word.channel for word in transcript.words} == {0, 1}
     assert {s.channel for s in transcript.segments} == {0, 1}
 
 
-def test_an_upload_is_read_from_the_object_store(shop: Shop) -> None:
-    path = shop.record("up.wav", speechlike(5))
-    stored = shop.objects.put_file("jobs/job_x/source", path)
-    with shop.db.begin() as tx:
+def test_an_upload_is_read_from_the_object_store(harness: WorkerHarness) -> None:
+    path = harness.record("up.wav", speechlike(5))
+    stored = harness.objects.put_file("jobs/job_x/source", path)
+    with harness.db.begin() as tx:
         source = Source("upload", stored.key, stored.size, stored.etag)
         job_id = create_job(tx, new_job(source=source, name="up.wav", options=_plain()))[0].id
-    assert shop.run(job_id) == "done"
-    with shop.db.begin() as tx:
+    assert harness.run(job_id) == "done"
+    with harness.db.begin() as tx:
         source = Source("upload", "jobs/gone/source")
         gone = create_job(tx, new_job(source=source, name="gone.wav", options=_plain()))[0].id
-    assert shop.run(gone) == "failed"
-    assert shop.job(gone).error_code == "source_missing"
+    assert harness.run(gone) == "failed"
+    assert harness.job(gone).error_code == "source_missing"
 
 
 def _plain():  # noqa: ANN202
@@ -173,177 +173,185 @@ def _plain():  # noqa: ANN202
 # --- bad input fails alone, at once, with its reason --------------------------------------------------------
 
 
-def test_what_cannot_succeed_fails_at_once(shop: Shop, tmp_path: Path) -> None:
-    good = shop.record("good.wav", speechlike(5))
+def test_what_cannot_succeed_fails_at_once(harness: WorkerHarness, tmp_path: Path) -> None:
+    good = harness.record("good.wav", speechlike(5))
     outside = tmp_path / "outside.wav"
     outside.write_bytes(good.read_bytes())
-    link = shop.folder / "link.wav"
+    link = harness.folder / "link.wav"
     link.symlink_to(outside)
-    vanishing = shop.record("vanishing.wav", speechlike(5))
-    changing = shop.record("changing.wav", speechlike(5))
+    vanishing = harness.record("vanishing.wav", speechlike(5))
+    changing = harness.record("changing.wav", speechlike(5))
     cases = {
-        shop.submit(vanishing): ("source_missing", "vanishing.wav"),
-        shop.submit(outside): ("source_forbidden", "outside.wav"),
-        shop.submit(link): ("source_forbidden", "link.wav"),
-        shop.submit(shop.folder): ("source_forbidden", "regular file"),
-        shop.submit(changing): ("source_changed", "changing.wav"),
-        shop.submit(good, model="nobody"): ("unknown_model", "this worker knows"),
-        shop.submit(good, model="missing"): ("model_unreadable", "only a name"),
-        shop.submit(good, model="broken"): ("model_unreadable", "ends the engine's process"),
+        harness.submit(vanishing): ("source_missing", "vanishing.wav"),
+        harness.submit(outside): ("source_forbidden", "outside.wav"),
+        harness.submit(link): ("source_forbidden", "link.wav"),
+        harness.submit(harness.folder): ("source_forbidden", "regular file"),
+        harness.submit(changing): ("source_changed", "changing.wav"),
+        harness.submit(good, model="nobody"): ("unknown_model", "this worker knows"),
+        harness.submit(good, model="missing"): ("model_unreadable", "only a name"),
+        harness.submit(good, model="broken"): ("model_unreadable", "ends the engine's process"),
     }
     vanishing.unlink()
     changing.write_bytes(good.read_bytes()[:-4000])
     for job_id, (code, words) in cases.items():
-        assert shop.run(job_id) == "failed"
-        job = shop.job(job_id)
+        assert harness.run(job_id) == "failed"
+        job = harness.job(job_id)
         assert (job.state, job.error_code, job.attempt) == (JobState.FAILED, code, 1)
         assert job.error_message is not None
         assert words in job.error_message
-    assert shop.run(shop.submit(good)) == "done"
-    shop.assert_bills_equal_busy_time()
+    assert harness.run(harness.submit(good)) == "done"
+    harness.assert_bills_equal_busy_time()
 
 
 @pytest.mark.parametrize(("value", "code"), [(ABORT, "engine_crashed"), (RAISE, "engine")])
-def test_a_poison_utterance_fails_its_own_job_alone(shop: Shop, gate: Path, value: float, code: str) -> None:
-    bad = shop.submit(shop.record("bad.wav", poisoned(speechlike(60), value)), model="gated")
-    good = [shop.submit(shop.record(f"good{i}.wav", speechlike(60)), model="gated") for i in range(3)]
-    shop.engine.describe(f"gate={gate}").result()
-    running = [shop.start(job_id) for job_id in (bad, *good)]
-    until(lambda: shop.engine.free_slots == 0, "all jobs in the engine")
+def test_a_poison_utterance_fails_its_own_job_alone(
+    harness: WorkerHarness, gate: Path, value: float, code: str
+) -> None:
+    bad = harness.submit(harness.record("bad.wav", poisoned(speechlike(60), value)), model="gated")
+    good = [harness.submit(harness.record(f"good{i}.wav", speechlike(60)), model="gated") for i in range(3)]
+    harness.engine.describe(f"gate={gate}").result()
+    running = [harness.start(job_id) for job_id in (bad, *good)]
+    until(lambda: harness.engine.free_slots == 0, "all jobs in the engine")
     gate.touch()
     assert [thread.end() for thread in running] == ["failed", "done", "done", "done"]
-    job = shop.job(bad)
+    job = harness.job(bad)
     assert (job.error_code, job.attempt, job.crashes) == (code, 1, 0)
     assert job.error_message is not None
     assert job.error_message.startswith("bad.wav: at ")
-    assert all(shop.cost(job_id).wasted_cost == 0 for job_id in good)
-    shop.assert_bills_equal_busy_time()
+    assert all(harness.cost(job_id).wasted_cost == 0 for job_id in good)
+    harness.assert_bills_equal_busy_time()
 
 
 # --- nothing is decoded twice ----------------------------------------------------------------------------
 
 
-def test_a_drain_hands_back_and_the_next_attempt_goes_on_from_there(shop: Shop, gate: Path) -> None:
-    job_id = shop.submit(shop.record("long.wav", speechlike(300)), model="gated")
-    running = shop.start(job_id)
+def test_a_drain_hands_back_and_the_next_attempt_goes_on_from_there(
+    harness: WorkerHarness, gate: Path
+) -> None:
+    job_id = harness.submit(harness.record("long.wav", speechlike(300)), model="gated")
+    running = harness.start(job_id)
     reached(gate)
-    shop.draining.set()
+    harness.draining.set()
     gate.touch()
     assert running.end() == "handed back"
-    job = shop.job(job_id)
+    job = harness.job(job_id)
     assert (job.state, job.crashes) == (JobState.QUEUED, 0)
-    first = shop.chunks(job_id)
+    first = harness.chunks(job_id)
     assert 1 <= len(first) < 10, "the batch on the device was kept, the rest was not decoded"
-    assert shop.decoded == len(first)
-    shop.draining.clear()
-    assert shop.run(job_id) == "done"
-    chunks = shop.chunks(job_id)
+    assert harness.decoded == len(first)
+    harness.draining.clear()
+    assert harness.run(job_id) == "done"
+    chunks = harness.chunks(job_id)
     assert {chunk.attempt for chunk in chunks} == {1, 2}
     assert (
         chunks[: len(first)] == sorted(first, key=lambda chunk: chunk.index)[: len(first)] or len(first) > 0
     )
-    assert shop.decoded == len(chunks), "each chunk once"
-    assert shop.cost(job_id).wasted_cost == 0
-    shop.assert_bills_equal_busy_time()
+    assert harness.decoded == len(chunks), "each chunk once"
+    assert harness.cost(job_id).wasted_cost == 0
+    harness.assert_bills_equal_busy_time()
 
 
-def test_a_transcript_does_not_depend_on_how_often_the_job_was_retried(shop: Shop, gate: Path) -> None:
-    path = shop.record("long.wav", speechlike(200))
+def test_a_transcript_does_not_depend_on_how_often_the_job_was_retried(
+    harness: WorkerHarness, gate: Path
+) -> None:
+    path = harness.record("long.wav", speechlike(200))
     gate.touch()
-    whole = shop.submit(path, model="gated")
-    assert shop.run(whole) == "done"
+    whole = harness.submit(path, model="gated")
+    assert harness.run(whole) == "done"
     gate.unlink()
     gate.with_suffix(".reached").unlink()
-    broken = shop.submit(path, model="gated")
-    running = shop.start(broken)
+    broken = harness.submit(path, model="gated")
+    running = harness.start(broken)
     reached(gate)
-    shop.draining.set()
+    harness.draining.set()
     gate.touch()
     assert running.end() == "handed back"
-    shop.draining.clear()
-    assert shop.run(broken) == "done"
-    assert _words(shop, whole) == _words(shop, broken)
+    harness.draining.clear()
+    assert harness.run(broken) == "done"
+    assert _words(harness, whole) == _words(harness, broken)
 
 
-def _words(shop: Shop, job_id: str) -> tuple[object, ...]:
-    key = shop.job(job_id).transcript_key
+def _words(harness: WorkerHarness, job_id: str) -> tuple[object, ...]:
+    key = harness.job(job_id).transcript_key
     assert key is not None
-    return Transcript.model_validate_json(shop.read(key)).words
+    return Transcript.model_validate_json(harness.read(key)).words
 
 
-def test_a_job_taken_over_writes_nothing_more_and_its_time_is_wasted(shop: Shop, gate: Path) -> None:
-    job_id = shop.submit(shop.record("long.wav", speechlike(100)), model="gated")
-    running = shop.start(job_id)
+def test_a_job_taken_over_writes_nothing_more_and_its_time_is_wasted(
+    harness: WorkerHarness, gate: Path
+) -> None:
+    job_id = harness.submit(harness.record("long.wav", speechlike(100)), model="gated")
+    running = harness.start(job_id)
     reached(gate)
-    other = registered(shop.db, "other")
-    let_lapse(shop.db, job_id)
-    with shop.db.begin() as tx:
+    other = registered(harness.db, "other")
+    let_lapse(harness.db, job_id)
+    with harness.db.begin() as tx:
         claim = claim_job(tx, job_id, other, 60)
     assert claim is not None
     gate.touch()
     assert running.end() == "lost"
-    job = shop.job(job_id)
+    job = harness.job(job_id)
     assert (job.state, job.lease_owner, job.attempt, job.crashes) == (JobState.RUNNING, other, 2, 1)
-    assert shop.chunks(job_id) == []
-    cost = shop.cost(job_id)
+    assert harness.chunks(job_id) == []
+    cost = harness.cost(job_id)
     assert cost.wasted_cost > 0
     assert cost.billable_cost == 0
-    shop.assert_bills_equal_busy_time()
+    harness.assert_bills_equal_busy_time()
 
 
-def test_a_cancelled_job_stops_and_pays_for_what_was_done(shop: Shop, gate: Path) -> None:
-    job_id = shop.submit(shop.record("long.wav", speechlike(300)), model="gated")
-    running = shop.start(job_id)
+def test_a_cancelled_job_stops_and_pays_for_what_was_done(harness: WorkerHarness, gate: Path) -> None:
+    job_id = harness.submit(harness.record("long.wav", speechlike(300)), model="gated")
+    running = harness.start(job_id)
     reached(gate)
-    with shop.db.begin() as tx:
+    with harness.db.begin() as tx:
         cancel_job(tx, job_id)
-    until(lambda: running.is_alive() and _waits_for_device(shop), "the job noticed")
+    until(lambda: running.is_alive() and _waits_for_device(harness), "the job noticed")
     gate.touch()
     assert running.end() == "cancelled"
-    assert shop.job(job_id).state is JobState.CANCELLED
-    assert shop.decoded < 5, "what waited was taken out"
-    shop.assert_bills_equal_busy_time()
-    with shop.db.begin() as tx:
+    assert harness.job(job_id).state is JobState.CANCELLED
+    assert harness.decoded < 5, "what waited was taken out"
+    harness.assert_bills_equal_busy_time()
+    with harness.db.begin() as tx:
         retry_job(tx, job_id)
-    before = len(shop.chunks(job_id))
-    assert shop.run(job_id) == "done"
-    assert shop.decoded == len(shop.chunks(job_id)) > before
+    before = len(harness.chunks(job_id))
+    assert harness.run(job_id) == "done"
+    assert harness.decoded == len(harness.chunks(job_id)) > before
 
 
-def _waits_for_device(shop: Shop) -> bool:
-    with shop.engine._pending._lock:
-        entries = list(shop.engine._pending._open.values())
+def _waits_for_device(harness: WorkerHarness) -> bool:
+    with harness.engine._pending._lock:
+        entries = list(harness.engine._pending._open.values())
     return bool(entries) and all(entry.dropped for entry in entries)
 
 
-def test_a_long_job_yields_to_those_that_wait(make_shop: Callable[..., Shop]) -> None:
-    shop = make_shop(yield_seconds=0.1)
-    long = shop.submit(shop.record("long.wav", speechlike(400)), model="slow")
-    other = shop.submit(shop.record("short.wav", speechlike(5)))
-    assert shop.run(long) == "handed back"
-    assert 0 < len(shop.chunks(long)) < 16
+def test_a_long_job_yields_to_those_that_wait(make_harness: Callable[..., WorkerHarness]) -> None:
+    harness = make_harness(yield_seconds=0.1)
+    long = harness.submit(harness.record("long.wav", speechlike(400)), model="slow")
+    other = harness.submit(harness.record("short.wav", speechlike(5)))
+    assert harness.run(long) == "handed back"
+    assert 0 < len(harness.chunks(long)) < 16
     # The short one would yield in turn where the machine is slow.
-    patient = shop.settings.model_copy(update={"yield_seconds": 600.0})
-    shop.services = replace(shop.services, context=replace(shop.services.context, settings=patient))
-    assert shop.run(other) == "done"
-    assert shop.run(long) == "done", "nobody waits any more"
-    assert shop.decoded == len(shop.chunks(long)) + 1
-    shop.assert_bills_equal_busy_time()
+    patient = harness.settings.model_copy(update={"yield_seconds": 600.0})
+    harness.services = replace(harness.services, context=replace(harness.services.context, settings=patient))
+    assert harness.run(other) == "done"
+    assert harness.run(long) == "done", "nobody waits any more"
+    assert harness.decoded == len(harness.chunks(long)) + 1
+    harness.assert_bills_equal_busy_time()
 
 
-def test_a_recording_that_changed_between_attempts_is_refused(shop: Shop, gate: Path) -> None:
+def test_a_recording_that_changed_between_attempts_is_refused(harness: WorkerHarness, gate: Path) -> None:
     samples = speechlike(300)
-    path = shop.record("long.wav", samples)
-    job_id = shop.submit(path, model="gated")
-    running = shop.start(job_id)
+    path = harness.record("long.wav", samples)
+    job_id = harness.submit(path, model="gated")
+    running = harness.start(job_id)
     reached(gate)
-    shop.draining.set()
+    harness.draining.set()
     gate.touch()
     assert running.end() == "handed back"
-    shop.draining.clear()
-    shop.record("long.wav", np.roll(samples, 2 * RATE))
-    assert shop.run(job_id) == "failed"
-    assert shop.job(job_id).error_code == "source_changed"
+    harness.draining.clear()
+    harness.record("long.wav", np.roll(samples, 2 * RATE))
+    assert harness.run(job_id) == "failed"
+    assert harness.job(job_id).error_code == "source_changed"
 
 
 # --- what may pass is waited out, and not for ever ----------------------------------------------------------
@@ -364,50 +372,50 @@ class RefusingStore(FolderStore):
     ("error", "code"), [(DiskFull("full"), "disk_full"), (StorageError("no"), "storage")]
 )
 def test_a_store_that_refuses_is_tried_again_a_few_times(
-    make_shop: Callable[..., Shop], error: StorageError, code: str
+    make_harness: Callable[..., WorkerHarness], error: StorageError, code: str
 ) -> None:
-    shop = make_shop(lease_seconds=0.9, heartbeat_seconds=0.3)
-    store = RefusingStore(shop.folder / "objects")
-    shop.services = replace(shop.services, objects=store)
-    passing = shop.submit(shop.record("a.wav", speechlike(60)))
-    staying = shop.submit(shop.record("b.wav", speechlike(60)))
+    harness = make_harness(lease_seconds=0.9, heartbeat_seconds=0.3)
+    store = RefusingStore(harness.folder / "objects")
+    harness.services = replace(harness.services, objects=store)
+    passing = harness.submit(harness.record("a.wav", speechlike(60)))
+    staying = harness.submit(harness.record("b.wav", speechlike(60)))
     store.error = error
-    assert shop.run(passing) == "handed back"
-    assert shop.run(staying) == "handed back"
-    decoded = shop.decoded
+    assert harness.run(passing) == "handed back"
+    assert harness.run(staying) == "handed back"
+    decoded = harness.decoded
     store.error = None
-    assert shop.run(passing) == "done"
-    assert shop.decoded == decoded, "the chunks were saved"
+    assert harness.run(passing) == "done"
+    assert harness.decoded == decoded, "the chunks were saved"
     store.error = error
-    endings = [shop.run(staying) for _ in range(3)]
+    endings = [harness.run(staying) for _ in range(3)]
     assert endings == ["handed back", "handed back", "failed"]
-    job = shop.job(staying)
+    job = harness.job(staying)
     assert job.error_code == code
     assert job.error_message is not None
     assert f"{RETRY.attempts} attempts" in job.error_message
-    assert shop.run(staying) is None
-    shop.assert_bills_equal_busy_time()
+    assert harness.run(staying) is None
+    harness.assert_bills_equal_busy_time()
 
 
-def test_a_full_disk_is_named_and_not_retried_for_ever(shop: Shop) -> None:
+def test_a_full_disk_is_named_and_not_retried_for_ever(harness: WorkerHarness) -> None:
     """The system itself refuses: no file may grow beyond a limit, so the copy fails for real."""
-    path = shop.record("big.wav", speechlike(200))
-    stored = shop.objects.put_file("jobs/job_big/source", path)
-    with shop.db.begin() as tx:
+    path = harness.record("big.wav", speechlike(200))
+    stored = harness.objects.put_file("jobs/job_big/source", path)
+    with harness.db.begin() as tx:
         source = Source("upload", stored.key, stored.size, stored.etag)
         job_id = create_job(tx, new_job(source=source, name="big.wav", options=_plain()))[0].id
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (stored.size // 2, before[1]))
     try:
-        endings = [shop.run(job_id) for _ in range(3)]
+        endings = [harness.run(job_id) for _ in range(3)]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert endings == ["handed back", "handed back", "failed"]
-    job = shop.job(job_id)
+    job = harness.job(job_id)
     assert job.error_code == "disk_full"
     assert job.error_message is not None
     assert job.error_message.startswith("big.wav: ")
-    assert list((shop.folder / "tmp").iterdir()) == [], "nothing is left of the copy"
+    assert list((harness.folder / "tmp").iterdir()) == [], "nothing is left of the copy"
 
 
 def test_pauses_grow_and_end() -> None:
@@ -415,17 +423,17 @@ def test_pauses_grow_and_end() -> None:
     assert [policy.pause(n) for n in range(7)] == [1, 1, 2, 3, 3, None, None]
 
 
-def test_an_unexpected_error_fails_the_job_with_a_code(shop: Shop) -> None:
+def test_an_unexpected_error_fails_the_job_with_a_code(harness: WorkerHarness) -> None:
     class Surprise(FolderStore):
         def put_bytes(self, key: str, data: bytes, content_type: str = "") -> ObjectInfo:
             raise RuntimeError("secret detail")
 
-    shop.services = JobServices(
-        shop.services.context, Surprise(shop.folder / "objects"), shop.services.sources, RETRY
+    harness.services = JobServices(
+        harness.services.context, Surprise(harness.folder / "objects"), harness.services.sources, RETRY
     )
-    job_id = shop.submit(shop.record("a.wav", speechlike(5)))
-    assert shop.run(job_id) == "failed"
-    job = shop.job(job_id)
+    job_id = harness.submit(harness.record("a.wav", speechlike(5)))
+    assert harness.run(job_id) == "failed"
+    job = harness.job(job_id)
     assert job.error_code == "internal"
     assert job.error_message is not None
     assert "secret" not in job.error_message
@@ -434,38 +442,38 @@ def test_an_unexpected_error_fails_the_job_with_a_code(shop: Shop) -> None:
 # --- law 5 -----------------------------------------------------------------------------------------------
 
 
-def _meddle(shop: Shop, jobs: dict[str, str], line: list[str], other: str) -> None:
+def _meddle(harness: WorkerHarness, jobs: dict[str, str], line: list[str], other: str) -> None:
     """Cancel some running jobs and take others away from their worker."""
     for job_id, fate in jobs.items():
         if fate not in {"cancel", "lose"}:
             continue
-        until(lambda job_id=job_id: shop.job(job_id).state is not JobState.QUEUED or not line)
-        if shop.job(job_id).state.terminal:
+        until(lambda job_id=job_id: harness.job(job_id).state is not JobState.QUEUED or not line)
+        if harness.job(job_id).state.terminal:
             continue
         if fate == "cancel":
-            with contextlib.suppress(Conflict), shop.db.begin() as tx:  # it may end just now
+            with contextlib.suppress(Conflict), harness.db.begin() as tx:  # it may end just now
                 cancel_job(tx, job_id)
         else:
-            let_lapse(shop.db, job_id)
-            with shop.db.begin() as tx:
+            let_lapse(harness.db, job_id)
+            with harness.db.begin() as tx:
                 claim_job(tx, job_id, other, 60)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_bills_equal_busy_time_whatever_happens_to_the_jobs(
-    make_shop: Callable[..., Shop], seed: int
+    make_harness: Callable[..., WorkerHarness], seed: int
 ) -> None:
-    shop = make_shop(yield_seconds=0.5)
+    harness = make_harness(yield_seconds=0.5)
     chance = random.Random(seed)
-    other = registered(shop.db, "other")
+    other = registered(harness.db, "other")
     fates = ["done", "done", "raise", "cancel", "lose"] * 2 + ["poison"]
     chance.shuffle(fates)
     jobs: dict[str, str] = {}
     for number, fate in enumerate(fates):
         samples = speechlike(chance.uniform(20, 150), chance.uniform(0.1, 0.6))
         value = {"poison": ABORT, "raise": RAISE}.get(fate)
-        path = shop.record(f"{number}.wav", samples if value is None else poisoned(samples, value))
-        jobs[shop.submit(path, model="slow")] = fate
+        path = harness.record(f"{number}.wav", samples if value is None else poisoned(samples, value))
+        jobs[harness.submit(path, model="slow")] = fate
     line = list(jobs)
     lock = threading.Lock()
 
@@ -475,21 +483,21 @@ def test_bills_equal_busy_time_whatever_happens_to_the_jobs(
                 if not line:
                     return
                 job_id = line.pop()
-            while shop.run(job_id) == "handed back":
+            while harness.run(job_id) == "handed back":
                 pass
 
     threads = [threading.Thread(target=work) for _ in range(5)] + [
-        threading.Thread(target=_meddle, args=(shop, jobs, line, other))
+        threading.Thread(target=_meddle, args=(harness, jobs, line, other))
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120)
         assert not thread.is_alive()
-    states = {job_id: shop.job(job_id).state for job_id in jobs}
+    states = {job_id: harness.job(job_id).state for job_id in jobs}
     assert all(states[job_id] is JobState.DONE for job_id, fate in jobs.items() if fate == "done")
     assert all(
         states[job_id] is JobState.FAILED for job_id, fate in jobs.items() if fate in {"poison", "raise"}
     )
-    assert shop.assert_bills_equal_busy_time() > 0
-    assert shop.engine.free_slots == 8
+    assert harness.assert_bills_equal_busy_time() > 0
+    assert harness.engine.free_slots == 8

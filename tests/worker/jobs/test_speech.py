@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import Shop
+from ops.testbed.jobs import WorkerHarness
 from ops.testbed.waiting import until
 from spool.domain.transcript import Transcript
 from spool.settings import Settings
@@ -37,15 +37,15 @@ def gate(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def shop(
+def harness(
     sqlite_url: str, tmp_path: Path, gate: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[Shop]:
+) -> Iterator[WorkerHarness]:
     db = Database(sqlite_url)
     archive = tmp_path / "archive"
     archive.mkdir()
     models = {"plain": "plain", "gated": f"gate={gate}"}
     settings = make_settings(models=models, default_model="plain", source_roots=(archive,))
-    yield Shop(settings, db, engine, archive)
+    yield WorkerHarness(settings, db, engine, archive)
     db.close()
 
 
@@ -56,17 +56,19 @@ def interview() -> Floats:
     return np.concatenate([talk, music(20.0), talk, noise(12.0, 0.03)])
 
 
-def transcript_of(shop: Shop, job_id: str) -> Transcript:
-    key = shop.job(job_id).transcript_key
+def transcript_of(harness: WorkerHarness, job_id: str) -> Transcript:
+    key = harness.job(job_id).transcript_key
     assert key is not None
-    return Transcript.model_validate_json(shop.read(key))
+    return Transcript.model_validate_json(harness.read(key))
 
 
-def test_what_holds_no_speech_is_neither_decoded_nor_in_the_transcript(shop: Shop, interview: Floats) -> None:
-    path = shop.record("interview.wav", interview)
-    listened, deaf = shop.submit(path, speech_detector=True), shop.submit(path, speech_detector=False)
-    assert shop.run(listened) == shop.run(deaf) == "done"
-    with_detector, without = transcript_of(shop, listened), transcript_of(shop, deaf)
+def test_what_holds_no_speech_is_neither_decoded_nor_in_the_transcript(
+    harness: WorkerHarness, interview: Floats
+) -> None:
+    path = harness.record("interview.wav", interview)
+    listened, deaf = harness.submit(path, speech_detector=True), harness.submit(path, speech_detector=False)
+    assert harness.run(listened) == harness.run(deaf) == "done"
+    with_detector, without = transcript_of(harness, listened), transcript_of(harness, deaf)
     assert with_detector.coverage.ratio == 1
     assert with_detector.coverage.speech_seconds < without.coverage.speech_seconds - 28
     assert with_detector.coverage.speech is not None
@@ -75,59 +77,63 @@ def test_what_holds_no_speech_is_neither_decoded_nor_in_the_transcript(shop: Sho
     assert labels == {"speech", "no_speech", "unclear"}
     assert without.speech == ()
     assert without.coverage.speech is None
-    assert shop.cost(listened).wasted_ns == 0
-    shop.assert_bills_equal_busy_time()
+    assert harness.cost(listened).wasted_ns == 0
+    harness.assert_bills_equal_busy_time()
 
 
-def test_words_in_a_short_noise_are_dropped_but_kept_in_the_record(shop: Shop) -> None:
+def test_words_in_a_short_noise_are_dropped_but_kept_in_the_record(harness: WorkerHarness) -> None:
     """Too short for the gate, so the engine hears it, and the fake model has words for anything."""
-    job_id = shop.submit(shop.record("hiss.wav", noise(3.0, 0.03)), speech_detector=True)
-    assert shop.run(job_id) == "done"
-    transcript = transcript_of(shop, job_id)
+    job_id = harness.submit(harness.record("hiss.wav", noise(3.0, 0.03)), speech_detector=True)
+    assert harness.run(job_id) == "done"
+    transcript = transcript_of(harness, job_id)
     assert (transcript.text, transcript.words, transcript.segments) == ("", (), ())
     assert transcript.dropped
     assert all(word.doubtful for segment in transcript.dropped for word in segment.words)
-    assert shop.job(job_id).words == 0
+    assert harness.job(job_id).words == 0
 
 
-def test_listening_to_silence_costs_and_is_billed(shop: Shop) -> None:
-    job_id = shop.submit(shop.record("noise.wav", noise(60.0, 0.03)), speech_detector=True)
-    assert shop.run(job_id) == "done"
-    assert shop.decoded == 0
-    assert shop.cost(job_id).billable_ns == shop.assert_bills_equal_busy_time() > 0
+def test_listening_to_silence_costs_and_is_billed(harness: WorkerHarness) -> None:
+    job_id = harness.submit(harness.record("noise.wav", noise(60.0, 0.03)), speech_detector=True)
+    assert harness.run(job_id) == "done"
+    assert harness.decoded == 0
+    assert harness.cost(job_id).billable_ns == harness.assert_bills_equal_busy_time() > 0
 
 
 def test_an_attempt_more_changes_nothing_and_its_second_listening_is_wasted(
-    shop: Shop, gate: Path, interview: Floats
+    harness: WorkerHarness, gate: Path, interview: Floats
 ) -> None:
-    path = shop.record("interview.wav", interview)
+    path = harness.record("interview.wav", interview)
     gate.touch()
-    whole = shop.submit(path, model="gated", speech_detector=True)
-    assert shop.run(whole) == "done"
+    whole = harness.submit(path, model="gated", speech_detector=True)
+    assert harness.run(whole) == "done"
     gate.unlink()
     gate.with_suffix(".reached").unlink()
-    broken = shop.submit(path, model="gated", speech_detector=True)
-    running = shop.start(broken)
+    broken = harness.submit(path, model="gated", speech_detector=True)
+    running = harness.start(broken)
     until(gate.with_suffix(".reached").exists, "a batch at the gate")
-    shop.draining.set()
+    harness.draining.set()
     gate.touch()
     assert running.end() == "handed back"
-    first = shop.chunks(broken)
+    first = harness.chunks(broken)
     assert first
-    shop.draining.clear()
-    assert shop.run(broken) == "done"
-    assert {chunk.attempt for chunk in shop.chunks(broken)} == {1, 2}, "what was saved is not decoded again"
-    one, other = transcript_of(shop, whole), transcript_of(shop, broken)
+    harness.draining.clear()
+    assert harness.run(broken) == "done"
+    assert {chunk.attempt for chunk in harness.chunks(broken)} == {1, 2}, (
+        "what was saved is not decoded again"
+    )
+    one, other = transcript_of(harness, whole), transcript_of(harness, broken)
     assert one.model_dump(exclude={"job"}) == other.model_dump(exclude={"job"})
-    shop.assert_bills_equal_busy_time()
+    harness.assert_bills_equal_busy_time()
 
 
-def test_the_detector_has_a_part_in_the_fingerprint(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = shop.record("hiss.wav", noise(3.0, 0.03))
-    first = shop.submit(path, speech_detector=True)
-    assert shop.run(first) == "done"
+def test_the_detector_has_a_part_in_the_fingerprint(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = harness.record("hiss.wav", noise(3.0, 0.03))
+    first = harness.submit(path, speech_detector=True)
+    assert harness.run(first) == "done"
     monkeypatch.setattr("worker.jobs.runner.detector_digest", lambda: "other weights")
-    second, deaf = shop.submit(path, speech_detector=True), shop.submit(path, speech_detector=False)
-    assert shop.run(second) == shop.run(deaf) == "done"
-    marks = {shop.job(job_id).fingerprint for job_id in (first, second, deaf)}
+    second, deaf = harness.submit(path, speech_detector=True), harness.submit(path, speech_detector=False)
+    assert harness.run(second) == harness.run(deaf) == "done"
+    marks = {harness.job(job_id).fingerprint for job_id in (first, second, deaf)}
     assert len(marks) == 3

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import Shop, speechlike
+from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.rows import claimed, let_lapse, queued, registered
 from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
@@ -66,46 +66,46 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def shop(
+def harness(
     db: ForgetfulDatabase, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Shop:
+) -> WorkerHarness:
     settings = make_settings(
         models={"plain": "plain"}, default_model="plain", source_roots=(tmp_path,), lease_seconds=30
     )
-    return Shop(settings, db, engine, tmp_path)
+    return WorkerHarness(settings, db, engine, tmp_path)
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("answers", "commits"), [(0.3, 0.0), (0.0, 0.3), (0.2, 0.2)])
 def test_a_lost_answer_bills_nothing_twice(
-    shop: Shop, db: ForgetfulDatabase, answers: float, commits: float
+    harness: WorkerHarness, db: ForgetfulDatabase, answers: float, commits: float
 ) -> None:
-    job_id = shop.submit(shop.record("talk.wav", speechlike(150)))
+    job_id = harness.submit(harness.record("talk.wav", speechlike(150)))
     db.lost_answers, db.lost_commits = answers, commits
     for _ in range(20):
         with contextlib.suppress(StorageError):  # of the claim; what runs then never raises
-            shop.run(job_id)
-        if shop.job(job_id).state.terminal:
+            harness.run(job_id)
+        if harness.job(job_id).state.terminal:
             break
-        let_lapse_if_running(shop, db, job_id)
+        let_lapse_if_running(harness, db, job_id)
     db.lost_answers = db.lost_commits = 0.0
     assert db.breaks > 0
-    job = shop.job(job_id)
+    job = harness.job(job_id)
     assert (job.state, job.coverage) == (JobState.DONE, 1.0)
     assert job.transcript_key is not None
-    assert shop.objects.head(job.transcript_key) is not None, "the transcript that the row names is there"
-    chunks = shop.chunks(job_id)
-    assert shop.decoded == len(chunks)
-    cost = shop.cost(job_id)
+    assert harness.objects.head(job.transcript_key) is not None, "the transcript that the row names is there"
+    chunks = harness.chunks(job_id)
+    assert harness.decoded == len(chunks)
+    cost = harness.cost(job_id)
     assert cost.wasted_cost == 0
     assert cost.audio_seconds == 150.0
     assert cost.billable_ns == sum(chunk.engine_ns for chunk in chunks)
-    shop.assert_bills_equal_busy_time()
+    harness.assert_bills_equal_busy_time()
 
 
-def let_lapse_if_running(shop: Shop, db: ForgetfulDatabase, job_id: str) -> None:
+def let_lapse_if_running(harness: WorkerHarness, db: ForgetfulDatabase, job_id: str) -> None:
     """A claim whose answer was lost is nobody's: its lease has to run out."""
-    if shop.job(job_id).state is JobState.RUNNING:
+    if harness.job(job_id).state is JobState.RUNNING:
         answers, commits = db.lost_answers, db.lost_commits
         db.lost_answers = db.lost_commits = 0.0
         let_lapse(db, job_id)

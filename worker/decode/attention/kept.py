@@ -145,14 +145,14 @@ class KeptBeam:
         steps = int(state.steps[utterance])
         histories = np.array(state.histories[utterance])[:, :steps].tolist()
         scores = np.array(state.scores[utterance]).tolist()
-        found = tuple(
+        hypotheses = tuple(
             Found(tuple(_before_end(row, self.ends)), score, ended=bool(set(row) & set(self.ends)))
             for row, score in zip(histories, scores, strict=True)
             if np.isfinite(score)
         )
         penalties, prompt = _penalty_table(self.length_penalty), int(state.prompts[utterance])
-        ranks = [each.score / penalties[1 + prompt + len(each.tokens)] for each in found]
-        return Outcome(found, int(np.argmax(ranks)) if ranks else 0)
+        ranks = [each.score / penalties[1 + prompt + len(each.tokens)] for each in hypotheses]
+        return Outcome(hypotheses, int(np.argmax(ranks)) if ranks else 0)
 
     def _lengths(self, state: KeptState) -> mx.array:
         return 1 + state.prompts[:, None] + state.counts

@@ -100,7 +100,7 @@ class _Beam:
         that is another token."""
         if self.broken:
             return []
-        found = []
+        answers = []
         for history, score in zip(self.histories, self.scores.tolist(), strict=True):
             if score == -np.inf:
                 continue
@@ -108,8 +108,8 @@ class _Beam:
             tokens, log_probs = zip(*spoken, strict=True) if spoken else ((), ())
             count = len(tokens) + start_counts
             rank = score / count**penalty if count else (score if penalty == 0 else -np.inf)
-            found.append(Ended(tokens, score, log_probs, rank))
-        return sorted(found, key=lambda each: -each.rank)
+            answers.append(Ended(tokens, score, log_probs, rank))
+        return sorted(answers, key=lambda each: -each.rank)
 
 
 def attention_beam(

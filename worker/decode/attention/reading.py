@@ -161,13 +161,13 @@ def _ask(
         for place, prompt in enumerate(question.prompts)
     ]
     search = AttentionSearch(model.heads["attention"], model.rules, settings)
-    found = {answer.key: answer for answer in search.run(requests)}
+    by_place = {answer.key: answer for answer in search.run(requests)}
     asked = []
     for row, ((each, window), question) in enumerate(zip(waiting, questions, strict=True)):
         each.language = question.language
         each.languages = each.languages or question.languages
         each.frames += model.frames_in(len(pieces[row]))
-        answers = tuple(found[row, place] for place in range(len(question.prompts)))
+        answers = tuple(by_place[row, place] for place in range(len(question.prompts)))
         asked.append(_Asked(each, window, pieces[row], encoded[row], question, answers))
     return asked
 
@@ -255,11 +255,11 @@ def _with_words(
         if timed[index].words is None:
             text = [token for token in window.tokens if model.is_text(token)]
             spelled[index] = model.tokenizer.words(text, window.language)
-    found: list[tuple[AlignedWord, ...] | None] = [None] * len(spelled)
+    alignments: list[tuple[AlignedWord, ...] | None] = [None] * len(spelled)
     if model.aligner is not None:
         texts = [" ".join(span.text for span in spans) for spans in spelled.values()]
-        found = align_texts(model.aligner, [samples[index] for index in spelled], texts)
-    for (index, spans), aligned in zip(spelled.items(), found, strict=True):
+        alignments = align_texts(model.aligner, [samples[index] for index in spelled], texts)
+    for (index, spans), aligned in zip(spelled.items(), alignments, strict=True):
         each = timed[index]
         if aligned is not None and len(aligned) == len(spans):
             answers[index] = _by_aligner(each.times, spans, aligned)

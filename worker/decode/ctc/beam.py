@@ -44,7 +44,7 @@ class FusedCtcSearch:
         beam: int,
         beta: float,
         fusion: Fusion,
-        keeper: LatticeRecorder | None,
+        recorder: LatticeRecorder | None,
         fixed: bool,
     ) -> None:
         log_probs = log_probs.astype(mx.float32)
@@ -56,8 +56,8 @@ class FusedCtcSearch:
         self._steps = min(self._frames, int(lengths.max(initial=0)))
         self._lengths = mx.array(lengths.astype(np.int32))
         self._fusion = fusion
-        self._keeper = keeper
-        self._trail = Backtrace(self._batch, beam)
+        self.recorder = recorder
+        self._backtrace = Backtrace(self._batch, beam)
 
     def run(self) -> list[list[Hypothesis]]:
         """Hypotheses of each utterance, best first; none for one with a frame that is not a number."""
@@ -71,8 +71,8 @@ class FusedCtcSearch:
             state = state._replace(beam=state.beam._replace(prefixes=grow(prefixes, room)))
             for frame in block:
                 state = self._step(state, frame)
-            kept = self._keeper.latest(len(block)) if self._keeper else []
-            mx.eval(state, self._trail.latest(len(block)), kept)
+            kept = self.recorder.latest(len(block)) if self.recorder else []
+            mx.eval(state, self._backtrace.latest(len(block)), kept)
         return self._finish(state)
 
     def _step(self, state: _Fused, frame: int) -> _Fused:
@@ -92,12 +92,12 @@ class FusedCtcSearch:
             log_probs=mx.take_along_axis(log_probs, mx.maximum(step.labels, 0), axis=1),
             parents=step.parents,
         )
-        self._trail.append(emission)
+        self._backtrace.append(emission)
         rows = (mx.arange(self._batch)[:, None] * self._beam + step.parents).reshape(-1)
-        if self._keeper is not None:
+        if self.recorder is not None:
             shift = state.base.astype(mx.float32)[:, None] / ONE
             gave = _given(bonus, rows, step.labels)
-            self._keeper.step(emission, step.gained + shift, beam.scores + shift, gave, beam.last)
+            self.recorder.step(emission, step.gained + shift, beam.scores + shift, gave, beam.last)
         base = state.base
         if self._fixed:
             scores, base = rebase(beam.scores, base)
@@ -109,8 +109,8 @@ class FusedCtcSearch:
         scores = state.beam.scores
         closing = self._fusion.ends(state.fused, sentence_end=True).reshape(scores.shape)
         scores = scores + (on_grid(closing) if self._fixed else closing)
-        if self._keeper is not None:
-            self._keeper.end(
+        if self.recorder is not None:
+            self.recorder.end(
                 scores + state.base.astype(mx.float32)[:, None] / ONE,
                 np.array(self._lengths),
                 closing,
@@ -119,7 +119,7 @@ class FusedCtcSearch:
         inside = mx.arange(self._frames) < self._lengths[:, None]
         sound = ~mx.any(inside & ~_is_number(self._log_probs), axis=1)
         ends = totals(scores, state.base) if self._fixed else np.array(scores)
-        return _ranked(self._trail.paths(), ends, np.array(sound))
+        return _ranked(self._backtrace.paths(), ends, np.array(sound))
 
 
 def _search_plainly(
@@ -127,24 +127,25 @@ def _search_plainly(
     lengths: np.ndarray,
     beam: int,
     beta: float,
-    keeper: LatticeRecorder | None,
+    recorder: LatticeRecorder | None,
     fixed: bool,
 ) -> list[list[Hypothesis]]:
-    trail = ctc_beam(log_probs, mx.array(lengths.astype(np.int32)), beam, beta, THRESHOLD, fixed=fixed)
-    mx.eval(trail)
-    if keeper is not None:
-        _keep(keeper, trail, lengths)
-    ends = totals(trail.ends, trail.base[:, -1]) if fixed else np.array(trail.ends)
-    return _ranked(_paths(trail), ends, np.array(trail.sound))
+    backtrace = ctc_beam(log_probs, mx.array(lengths.astype(np.int32)), beam, beta, THRESHOLD, fixed=fixed)
+    mx.eval(backtrace)
+    if recorder is not None:
+        _keep(recorder, backtrace, lengths)
+    ends = totals(backtrace.ends, backtrace.base[:, -1]) if fixed else np.array(backtrace.ends)
+    return _ranked(_paths(backtrace), ends, np.array(backtrace.sound))
 
 
-def _paths(trail: CtcBacktrace) -> list[list[Path]]:
+def _paths(backtrace: CtcBacktrace) -> list[list[Path]]:
     """The emissions of each slot [B][K], from the last one back."""
-    beam = trail.ends.shape[1]
+    beam = backtrace.ends.shape[1]
     labels, nodes, log_probs = (
-        np.array(array).reshape(array.shape[0], -1) for array in (trail.labels, trail.nodes, trail.said)
+        np.array(array).reshape(array.shape[0], -1)
+        for array in (backtrace.labels, backtrace.nodes, backtrace.said)
     )
-    current = np.array(trail.end_nodes)
+    current = np.array(backtrace.end_nodes)
     rows = np.arange(len(current))[:, None]
     chain = []
     while (current >= 0).any():
@@ -170,16 +171,16 @@ def _paths(trail: CtcBacktrace) -> list[list[Path]]:
     return paths
 
 
-def _keep(keeper: LatticeRecorder, trail: CtcBacktrace, lengths: np.ndarray) -> None:
+def _keep(recorder: LatticeRecorder, backtrace: CtcBacktrace, lengths: np.ndarray) -> None:
     """Record the launch's steps for the lattice."""
-    labels, parents, last = np.array(trail.labels), np.array(trail.parents), np.array(trail.last)
-    base = np.array(trail.base).astype(np.float32) / ONE
-    gained = np.array(trail.gained) + base[..., None]
-    scores = np.array(trail.scores) + base[..., None]
-    ends = np.array(trail.ends) + base[:, -1:]
+    labels, parents, last = np.array(backtrace.labels), np.array(backtrace.parents), np.array(backtrace.last)
+    base = np.array(backtrace.base).astype(np.float32) / ONE
+    gained = np.array(backtrace.gained) + base[..., None]
+    scores = np.array(backtrace.scores) + base[..., None]
+    ends = np.array(backtrace.ends) + base[:, -1:]
     frames = np.broadcast_to(np.arange(labels.shape[1], dtype=np.int32)[:, None], labels.shape[1:])
     still = np.zeros_like(frames)
-    keeper.take(
+    recorder.take(
         [
             Record(
                 labels=labels[row],
@@ -227,7 +228,7 @@ def ctc_beam_search(
     blank: int,
     beam: int,
     fusion: Fusion | None = None,
-    keeper: LatticeRecorder | None = None,
+    recorder: LatticeRecorder | None = None,
     beta: float = 0.0,
     *,
     fixed: bool = False,
@@ -238,13 +239,13 @@ def ctc_beam_search(
     one empty hypothesis of score 0 (and what the fusion says of an empty sentence). `beta` is added for each
     token. A token's time is the frame of its first label, its duration 0, its confidence the probability
     there. A beam can hold fewer than `beam` hypotheses, and one transcript twice, with and without a blank
-    behind it. An utterance with a frame that is not a number has an empty list. `keeper` keeps what a lattice
-    needs. `fixed` adds and compares scores in fixed point (`kernels.search.fixed_point`).
+    behind it. An utterance with a frame that is not a number has an empty list. `recorder` keeps what a
+    lattice needs. `fixed` adds and compares scores in fixed point (`kernels.search.fixed_point`).
     """
     if blank != log_probs.shape[2] - 1:
         raise ValueError(f"blank is {blank}, but it must be the last of {log_probs.shape[2]} labels")
     if log_probs.shape[1] == 0:
         log_probs = mx.zeros((log_probs.shape[0], 1, log_probs.shape[2]))
     if fusion is None:
-        return _search_plainly(log_probs, lengths, beam, beta, keeper, fixed)
-    return FusedCtcSearch(log_probs, lengths, beam, beta, fusion, keeper, fixed).run()
+        return _search_plainly(log_probs, lengths, beam, beta, recorder, fixed)
+    return FusedCtcSearch(log_probs, lengths, beam, beta, fusion, recorder, fixed).run()

@@ -50,12 +50,12 @@ class BeamSearch:
         beam: int,
         max_symbols: int,
         fusion: Fusion | None,
-        keeper: LatticeRecorder | None,
+        recorder: LatticeRecorder | None,
         fixed: bool,
     ) -> None:
         self._transducer = transducer
         self._fusion = fusion
-        self._keeper = keeper
+        self.recorder = recorder
         self._batch, frames = encoder.shape[:2]
         self._beam = beam
         self._limits = Limits(
@@ -67,7 +67,7 @@ class BeamSearch:
         )
         self._encoder = transducer.project_encoder(encoder).reshape(self._batch * frames, -1)
         self._durations = None if transducer.durations is None else mx.array(transducer.durations, mx.int32)
-        self._trail = Backtrace(self._batch, beam)
+        self._backtrace = Backtrace(self._batch, beam)
 
     def run(self) -> list[list[Hypothesis]]:
         """Hypotheses of each utterance, best first; none for one whose logits were not finite.
@@ -92,8 +92,8 @@ class BeamSearch:
         return self._finish(state)
 
     def _kept(self) -> list[mx.array]:
-        kept = self._trail.latest(CHECK_EVERY)
-        return kept if self._keeper is None else kept + self._keeper.latest(CHECK_EVERY)
+        kept = self._backtrace.latest(CHECK_EVERY)
+        return kept if self.recorder is None else kept + self.recorder.latest(CHECK_EVERY)
 
     def _start(self) -> _State:
         output, network = self._transducer.start(self._batch * self._beam)
@@ -125,11 +125,11 @@ class BeamSearch:
             grown.gains[1],
             slots[Field.PARENT],
         )
-        self._trail.append(emission)
-        if self._keeper is not None:
+        self._backtrace.append(emission)
+        if self.recorder is not None:
             given = grown.gains[2] if self._fusion else None
             gained, scores = _absolute(state.base, grown.gains[0], beam.scores)
-            self._keeper.step(emission, gained, scores, given)
+            self.recorder.step(emission, gained, scores, given)
         base = state.base
         if self._limits.fixed:
             scores, base = rebase(beam.scores, base)
@@ -141,14 +141,14 @@ class BeamSearch:
         if self._fusion is not None:
             closing = self._fusion.ends(state.fused, sentence_end=False)
             ended = ended + (on_grid(closing) if self._limits.fixed else closing)
-        if self._keeper is not None:
+        if self.recorder is not None:
             (end_scores,) = _absolute(state.base, ended)
-            self._keeper.end(end_scores, np.array(self._limits.lengths), closing, sums=True)
+            self.recorder.end(end_scores, np.array(self._limits.lengths), closing, sums=True)
         scores = totals(ended, state.base) if self._limits.fixed else np.array(ended)
         sound = np.array(beam.sound)
         ends = np.array(beam.slots[Field.FRAME])
         utterances: list[list[Hypothesis]] = []
-        for utterance, paths in enumerate(self._trail.paths()):
+        for utterance, paths in enumerate(self._backtrace.paths()):
             if not sound[utterance]:
                 utterances.append([])
                 continue
@@ -195,7 +195,7 @@ def beam_search(
     beam: int,
     max_symbols: int,
     fusion: Fusion | None = None,
-    keeper: LatticeRecorder | None = None,
+    recorder: LatticeRecorder | None = None,
     *,
     fixed: bool = False,
 ) -> list[list[Hypothesis]]:
@@ -204,9 +204,9 @@ def beam_search(
     encoder: [B, T, d_model]; lengths: [B] valid frames; an utterance of none has one empty hypothesis of
     score 0. A beam can hold fewer than `beam` hypotheses; a TDT beam can hold one transcript twice, with
     different ends. With `fusion` scores are fused ones. An utterance whose joint gave a NaN or infinite
-    normaliser has an empty list. `keeper` keeps what a lattice needs. `fixed` adds and compares scores
+    normaliser has an empty list. `recorder` keeps what a lattice needs. `fixed` adds and compares scores
     in fixed point (`kernels.search.fixed_point`).
     """
     if encoder.shape[1] == 0:
         return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
-    return BeamSearch(transducer, encoder, lengths, beam, max_symbols, fusion, keeper, fixed).run()
+    return BeamSearch(transducer, encoder, lengths, beam, max_symbols, fusion, recorder, fixed).run()

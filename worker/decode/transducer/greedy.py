@@ -74,7 +74,7 @@ class GreedySearch:
         self._on_cpu = mx.default_device().type == mx.DeviceType.cpu
         self._window = WINDOW_OF_A_CPU if self._on_cpu else WINDOW
         self._anything = bool(lengths.any())
-        self._trail = Backtrace(self._batch, 1)
+        self._backtrace = Backtrace(self._batch, 1)
 
     def run(self) -> list[list[Hypothesis]]:
         """One hypothesis an utterance; none for one whose logits were not finite."""
@@ -90,9 +90,9 @@ class GreedySearch:
             for _ in range(every):
                 row = self._round(row)
             asked.append(mx.any(row.sound & (row.frames < self._lengths)))
-            mx.async_eval(asked[-1], row, self._trail.latest(every))  # type: ignore[no-untyped-call]
+            mx.async_eval(asked[-1], row, self._backtrace.latest(every))  # type: ignore[no-untyped-call]
         sound, bonus = np.array(row.sound), np.array(row.bonus)
-        paths = [slots[0] for slots in self._trail.paths()]
+        paths = [slots[0] for slots in self._backtrace.paths()]
         return [
             [path.scored(self._score(path, bonus[index]))] if sound[index] else []
             for index, path in enumerate(paths)
@@ -114,7 +114,7 @@ class GreedySearch:
         full = stop.emits & (held >= self._max_symbols) & (frames == at)
         reads = stop.emits & (frames < self._lengths)
         output, state = advance(self._transducer, stop.labels, reads, row.output, row.state)
-        self._trail.append(
+        self._backtrace.append(
             Emission(mx.where(stop.emits, stop.labels, -1), at, stop.durations, stop.log_probs)
         )
         return _Row(

@@ -183,7 +183,7 @@ class WenetHead:
         scores = [np.zeros(len(each), np.float32) for each in nbest]
         windows = decoder.windows(frames, lengths)
         asked = [windows[row] for row in heard], [[self.sos]] * len(heard), [read[row] for row in heard]
-        found = decoder.score(*asked)
-        for row, each in zip(heard, found, strict=True):
+        log_probs = decoder.score(*asked)
+        for row, each in zip(heard, log_probs, strict=True):
             scores[row] = each
         return scores

@@ -33,9 +33,9 @@ def feature_frames(samples: int) -> int:
 def filter_bank(samples: Float32) -> Float32:
     """[N] in -1 … 1 at 16 kHz -> [feature_frames(N), 80] natural logarithms."""
     count = feature_frames(len(samples))
-    made = np.empty((count, FEATURES), np.float32)
+    energies = np.empty((count, FEATURES), np.float32)
     if count == 0:
-        return made
+        return energies
     wave = np.ascontiguousarray(samples, np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(wave, FRAME)[::HOP]
     for first in range(0, count, BLOCK):
@@ -45,8 +45,8 @@ def filter_bank(samples: Float32) -> Float32:
         spectrum = np.fft.rfft((frames - PRE_EMPHASIS * shifted) * _window(), TRANSFORM, axis=1)
         power = spectrum.real**2 + spectrum.imag**2
         # The bin at half the sampling rate belongs to no band.
-        made[first : first + len(frames)] = np.log(np.maximum(power[:, :-1] @ mel_filters().T, FLOOR))
-    return made
+        energies[first : first + len(frames)] = np.log(np.maximum(power[:, :-1] @ mel_filters().T, FLOOR))
+    return energies
 
 
 @cache
