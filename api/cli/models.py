@@ -19,7 +19,7 @@ from spool.catalogue import Installed, ModelStore, Progress, open_store
 from spool.errors import ModelError
 from spool.settings import load_settings
 
-app = typer.Typer(no_args_is_help=True, help="Fetch, list and check the models of this machine.")
+app = typer.Typer(no_args_is_help=True, help="Fetch, list and check models; set the fleet's default.")
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names as `spool models list` has them.")]
 _STYLES = {"installed": "green", "bundled": "green", "damaged": "red", "not fetched": "dim"}

@@ -31,11 +31,10 @@ def test_every_bad_file_fails_alone_and_at_once(fleet: Fleet, tmp_path: Path) ->
     vanishing = write_wav(archive / "vanishing.wav", tone(2))
     jobs = {name: fleet.submit(archive / name, "demo-tdt") for name in EXPECTED}
     jobs |= {"vanishing": fleet.submit(vanishing, "demo-tdt"), "outside": fleet.submit(outside, "demo-tdt")}
-    jobs |= {"unknown model": fleet.submit(archive / "zeros.wav", "nobody")}
+    unserved = fleet.submit(archive / "zeros.wav", "nobody")
     vanishing.unlink()
     expected = {name: error.code if error else None for name, error in EXPECTED.items()}
     expected |= {"vanishing": "source_missing", "outside": "source_forbidden"}
-    expected |= {"unknown model": "unknown_model"}
 
     worker = fleet.start(*REAL)
     until(lambda: fleet.ended(jobs.values()), "all jobs ended")
@@ -51,6 +50,7 @@ def test_every_bad_file_fails_alone_and_at_once(fleet: Fleet, tmp_path: Path) ->
             assert row.state is JobState.FAILED
             assert row.error_message is not None
             assert row.name in row.error_message
+    assert fleet.job(unserved).state is JobState.QUEUED, "no worker has its model"
     for name in ("zeros.wav", "ten_samples.wav"):
         assert rows[name].words == 0
     objects = object_store(fleet.settings)

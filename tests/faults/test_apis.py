@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from ops.testbed.stack import HEADERS, Stack, gone, post_upload, until
 from spool.broker.celery_app import celery_app, queue_depth
-from spool.domain.jobs import JobState, queue_name
+from spool.domain.jobs import JobState
 from spool.store.batches import get_batch
 from spool.tables import jobs, outbox
 
@@ -27,7 +27,9 @@ def waiting_hints(stack: Stack) -> int:
 def waiting_messages(stack: Stack) -> int:
     app = celery_app(stack.settings)
     try:
-        return queue_depth(app, queue_name(stack.settings.pool))
+        with stack.db.read() as tx:
+            names = tx.scalars(select(jobs.c.queue).distinct()).all()
+        return sum(queue_depth(app, name) for name in names)
     finally:
         app.close()
 

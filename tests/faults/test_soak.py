@@ -58,7 +58,7 @@ def finished(db: Database, name: str, digest: str, record: bytes) -> str:
         save_chunk(tx, claim, saved, bill(worker))
         tx.execute(update(chunks).where(chunks.c.job_id == job.id).values(fingerprint="f" * 64))
         key, sha256 = f"jobs/{job.id}/t.json", hashlib.sha256(record).hexdigest()
-        finish_job(tx, claim, Outcome(30.0, key, sha256, 1.0, 1, digest, "f" * 64))
+        finish_job(tx, claim, Outcome(30.0, key, sha256, 1.0, 1, content_sha256=digest, fingerprint="f" * 64))
         tx.execute(outbox.delete())
         while place_events(tx):
             pass

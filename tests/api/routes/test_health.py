@@ -17,7 +17,7 @@ from spool.settings import Settings
 
 
 def test_a_healthy_server_is_ready(http: httpx.Client) -> None:
-    assert http.get("/healthz").json() == {"status": "ok", "version": "0.1.0"}
+    assert http.get("/healthz").json() == {"status": "ok", "version": "0.1.0", "detail": []}
     ready = http.get("/readyz")
     assert ready.status_code == 200
     assert ready.json()["ready"] is True
