@@ -212,7 +212,7 @@ class Stack(Fleet):
         job_id = new_id("job")
         stored = self.objects.put_file(f"jobs/{job_id}/source", path)
         source = Source("upload", stored.key, stored.size, stored.etag)
-        options = JobOptions(model=model, diarization=diarization)
+        options = JobOptions(model=model, diarization=diarization, speech_detector=False)
         with self.db.begin() as tx:
             return create_job(tx, NewJob(source, options, path.name, id=job_id))[0].id
 

@@ -64,7 +64,7 @@ def job_with_speakers(live: Live) -> str:
     soundfile.write(sound, [0.0, 0.25] * 60_000, 8000, format="WAV", subtype="PCM_16")
     services.objects.put_bytes(f"jobs/{job_id}/source", sound.getvalue())
     source = Source("upload", f"jobs/{job_id}/source")
-    options = JobOptions(diarization=Diarization())
+    options = JobOptions(model="demo-tdt", diarization=Diarization())
     with services.database.begin() as tx:
         create_job(tx, NewJob(id=job_id, source=source, options=options, name="harbour.wav"))
     claim, record = live.work().claim(job_id), conversation(job_id)
