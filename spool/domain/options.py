@@ -27,6 +27,7 @@ from spool.domain.transcript import Language
 Decoder = Literal["greedy", "beam"]
 """What forecasts tell apart."""
 SearchName = Literal["greedy", "beam", "rescore", "attention"]
+OnTruncated = Literal["transcribe", "fail"]
 HeadName = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
 _FINITE: dict[str, Any] = {"strict": True, "allow_inf_nan": False}
 
@@ -342,6 +343,13 @@ class _Options(BaseModel):
             "score / tokens^length_penalty; null is 0.",
         ),
     ] = None
+    on_truncated: Annotated[
+        OnTruncated,
+        Field(
+            description="What to do with a recording that is shorter than its header states: transcribe what "
+            "is there and mark the job (`complete: false`), or fail."
+        ),
+    ] = "transcribe"
     diarization: Annotated[
         Diarization | None,
         Field(description="Tell speakers apart: `{}`, `{speakers: 2}`, `{speakers: {min: 2, max: 4}}`."),
@@ -355,8 +363,9 @@ class JobOptions(_Options):
 
     @property
     def of_words(self) -> "JobOptions":
-        """The options that decide the words, without those that only decide who said them."""
-        return self if self.diarization is None else self.model_copy(update={"diarization": None})
+        """The options that decide the words, without those that only decide who said them and whether a
+        recording that was cut off is transcribed at all."""
+        return self.model_copy(update={"diarization": None, "on_truncated": "transcribe"})
 
     def document(self) -> dict[str, JsonValue]:
         """The options as JSON, without those that have their default."""

@@ -141,6 +141,9 @@ def transcribe(
     diarization = diarization_of(*counts) if diarize or form is FormatName.rttm or any(counts) else None
     results = transcribe_files(files, model, options, ask=ask, diarization=diarization, **how)
     typer.echo(render_results(results, form.value, lattice and lattice.value))
+    for result in results:
+        if result.transcript is not None and result.transcript.audio.complete is False:
+            typer.echo(f"{result.file}: {result.transcript.audio.warnings[-1]}", err=True)
     if any(result.error for result in results):
         raise typer.Exit(1)
 
