@@ -39,7 +39,7 @@ from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
 from spool.store import batches as store
 from spool.store.batch_progress import batch_progress
 from spool.store.jobs import NewJob
-from spool.store.queue.quotas import holds
+from spool.store.queue.quotas import find_holds
 from spool.tracing import current
 
 LINES_A_TURN = 200
@@ -193,7 +193,7 @@ def detail_of(services: Services, batch_id: str) -> BatchDetail:
     with services.database.read() as tx:
         batch = store.get_batch(tx, batch_id)
         progress = batch_progress(tx, batch_id)
-        held = holds(tx, services.settings.quotas, [batch.project])
+        held = find_holds(tx, services.settings.quotas, [batch.project])
         waiting = _waiting_for(services, tx, batch_id) if progress.counts.get(JobState.QUEUED) else []
     return shown_batch_detail(batch, progress, services.settings.currency, held, waiting)
 
