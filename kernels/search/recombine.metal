@@ -26,14 +26,14 @@ for (int k = lane; k < K; k += SIMD_W) {
   const int out = b * K + k;
   const int chosen = choice[fields + out], waits = choice[2 * fields + out];
   const int parent = choice[out] < 0 ? 0 : choice[out];
-  const int here = b * K + parent;
+  const int before = b * K + parent;
   const int emitted = chosen >= 0 && chosen != BLANK ? chosen : -1;
-  const int began = slots_before[FRAME * fields + here];
-  const int held = waits > 0 ? 0 : slots_before[HELD * fields + here] + (emitted >= 0 ? 1 : 0);
+  const int began = slots_before[FRAME * fields + before];
+  const int held = waits > 0 ? 0 : slots_before[HELD * fields + before] + (emitted >= 0 ? 1 : 0);
   from[k] = parent;
   label[k] = emitted;
   place[k] = began + waits;
-  count[k] = slots_before[COUNT * fields + here] + (emitted >= 0 ? 1 : 0);
+  count[k] = slots_before[COUNT * fields + before] + (emitted >= 0 ? 1 : 0);
   score[k] = well ? float(gains[out]) : -INFINITY;
   o_slots[LABEL * fields + out] = emitted;
   o_slots[SPOKEN * fields + out] = began;
@@ -56,32 +56,32 @@ for (int i = lane; i < K * K; i += SIMD_W) {
   const int one = i / K, other = i % K;
   const int common_before = common[(b * K + from[one]) * K + from[other]];
   // What follows the common prefix: in the tokens so far, or the label behind their end.
-  const int mine = count[one] - (label[one] >= 0 ? 1 : 0), others = count[other] - (label[other] >= 0 ? 1 : 0);
-  const int next = common_before < mine ? tokens[(b * K + from[one]) * room + common_before] : label[one];
-  const int its = common_before < others ? tokens[(b * K + from[other]) * room + common_before] : label[other];
+  const int length_one = count[one] - (label[one] >= 0 ? 1 : 0), length_other = count[other] - (label[other] >= 0 ? 1 : 0);
+  const int next = common_before < length_one ? tokens[(b * K + from[one]) * room + common_before] : label[one];
+  const int its = common_before < length_other ? tokens[(b * K + from[other]) * room + common_before] : label[other];
   const int shared = common_before + (next >= 0 && next == its ? 1 : 0);
   o_common[b * K * K + i] = shared;
   alike[i] = shared == count[one] && shared == count[other] ? 1 : 0;
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 for (int k = lane; k < K; k += SIMD_W) {
-  const float mine = score[k];
-  bool wins = mine > -INFINITY;
+  const float own = score[k];
+  bool wins = own > -INFINITY;
   int crowd = 0, best = wins ? k : -1;
-  float sum = 0.0f, top = mine;
+  float sum = 0.0f, top = own;
   for (int o = 0; o < K; o++) {
     const float other = score[o];
-    if (mine > -INFINITY && other > -INFINITY && alike[k * K + o] != 0 && (!TIMED || place[o] == place[k])) {
-      if (other > mine || (other == mine && o < k)) wins = false;
+    if (own > -INFINITY && other > -INFINITY && alike[k * K + o] != 0 && (!TIMED || place[o] == place[k])) {
+      if (other > own || (other == own && o < k)) wins = false;
       if (other > top || (other == top && o < best)) {
         top = other;
         best = o;
       }
-      sum += exp(other - mine);
+      sum += exp(other - own);
       crowd++;
     }
   }
-  const float both = crowd > 1 ? mine + log(sum) : mine;
+  const float both = crowd > 1 ? own + log(sum) : own;
   merged[k] = !wins ? -INFINITY : FIXED ? on_grid(both) : both;
   heir[k] = best;
   const bool runs = wins && place[k] < over;
