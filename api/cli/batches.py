@@ -10,7 +10,7 @@ from rich.text import Text
 
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
-from api.cli.files import SUFFIXES, file_name
+from api.cli.files import SUFFIXES, file_name, print_skipped
 from api.cli.options import Place, Search, takes_options
 from api.cli.progress import follow_batch, sending
 from api.cli.tables import clock, held_words, moment, money
@@ -60,6 +60,7 @@ def submit(
             with sending(err, source) as sent:
                 batch = spool.submit_batch(_manifest(source), **request, sent=sent)
         _print_bad_lines(batch)
+        print_skipped([(file.path, file.reason) for file in batch.skipped_files], batch.lines.skipped)
         if wait:
             batch = follow_batch(spool, batch.id, err)
     _show(batch, as_json=as_json)
@@ -196,6 +197,7 @@ def _show(batch: BatchDetail, *, as_json: bool) -> None:
         ("state", batch.state),
         ("jobs", ", ".join(f"{number} {state}" for state, number in batch.counts.items() if number)),
         ("invalid lines", str(batch.lines.bad)),
+        *((("skipped files", str(batch.lines.skipped)),) if batch.lines.skipped else ()),
         ("reused", str(batch.reused)),
         *((("cut off", f"{batch.incomplete} (see `complete` in the results)"),) if batch.incomplete else ()),
         ("audio", f"{clock(batch.audio.done_seconds)} done, {clock(left)} left"),

@@ -4,9 +4,12 @@ import json
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from spool.domain.manifest import is_recording
+from rich.text import Text
+
+from api.cli.connection import err
 from spool.errors import InvalidRequest
 from spool.formats import FORMATS, Format
+from spool.recordings.folder import walk
 
 MANIFEST = "manifest.jsonl"
 SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
@@ -18,16 +21,38 @@ _LONGEST_NAME = 80
 """Characters; in UTF-8 with a suffix they fit in what file systems take."""
 
 
-def recordings_under(path: Path) -> list[Path]:
-    """The file itself, or every recording below the folder, by name; raises `InvalidRequest` for none."""
+Skipped = list[tuple[str, str]]
+"""Paths, each with the reason why it is no recording."""
+_SHOWN = 20
+
+
+def recordings_under(path: Path) -> tuple[list[Path], Skipped]:
+    """The file itself, or every recording below the folder in order of names, and what else is there; raises
+    `InvalidRequest` where there is no recording."""
     if path.is_file():
-        return [path]
+        return [path], []
     if not path.is_dir():
         raise InvalidRequest(f"There is no file or folder {path}.")
-    recordings = sorted(file for file in path.rglob("*") if is_recording(file.name) and file.is_file())
+    recordings: list[Path] = []
+    skipped: Skipped = []
+    for file, reason in walk(path):
+        if reason is None:
+            recordings.append(file)
+        else:
+            skipped.append((str(file), reason))
     if not recordings:
+        print_skipped(skipped)
         raise InvalidRequest(f"There are no recordings under {path}.")
-    return recordings
+    return sorted(recordings), skipped
+
+
+def print_skipped(skipped: Skipped, total: int | None = None) -> None:
+    """Say on standard error which files make no job, and why; `total` counts them all."""
+    for path, reason in skipped[:_SHOWN]:
+        err.print(Text.assemble((f"skipped {path}: ", "yellow"), reason), soft_wrap=True)
+    more = (total or len(skipped)) - len(skipped[:_SHOWN])
+    if more:
+        err.print(f"and {more} more files skipped", style="yellow")
 
 
 def file_name(name: str, suffix: str) -> Path:

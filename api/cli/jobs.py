@@ -9,7 +9,7 @@ from rich.text import Text
 
 from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
-from api.cli.files import recordings_under
+from api.cli.files import print_skipped, recordings_under
 from api.cli.options import (
     LeastSpeakers,
     MostSpeakers,
@@ -261,7 +261,9 @@ def _expanded(sources: Sequence[str]) -> Iterator[str | Path]:
         if "://" in source:
             yield source
         else:
-            yield from recordings_under(Path(source))
+            recordings, skipped = recordings_under(Path(source))
+            print_skipped(skipped)
+            yield from recordings
 
 
 def _submit_all(

@@ -95,7 +95,7 @@ def demo_environ(environ: Mapping[str, str], home: Path, samples: Path) -> dict[
 
 def run_demo(samples: Path, base: Path, environ: Mapping[str, str], console: Console) -> Outcome:
     """Run the demo over `samples` in a fresh folder below `base`, kept if something went wrong."""
-    files = recordings_under(samples)
+    files, _ = recordings_under(samples)
     base.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="run-", dir=base))
     console.print(f"\n[bold]Spool[/bold] · {len(files)} recordings from {samples}\n")

@@ -84,6 +84,9 @@ function facts(one) {
       "What was there is transcribed; the results say what is missing.") : null,
     one.bad_lines.length ? [h("h2", {}, `${number(one.lines.bad)} invalid lines`),
       table(columns, one.bad_lines.map((bad) => [number(bad.line), bad.custom_id ?? "", bad.message]))] : null,
+    one.lines.skipped ? h("details", { class: "card" },
+      h("summary", {}, `${number(one.lines.skipped)} files skipped: hidden, or no recordings`),
+      h("ul", { class: "small" }, one.skipped_files.map((file) => h("li", {}, h("code", {}, file.path), `: ${file.reason}`)))) : null,
     h("p", { class: "quiet small" }, `${one.id} · ${one.source} · project ${one.project} · submitted `, moment(one.times.created_at)),
   ];
 }

@@ -21,6 +21,7 @@ from spool.schemas.batches import (
     BatchTimeOut,
     BatchTimesOut,
     LinesOut,
+    SkippedFileOut,
 )
 from spool.schemas.jobs import DeadlineOut
 from spool.store.batch_progress import WINDOW_SECONDS, BatchProgress
@@ -38,7 +39,7 @@ def shown_batch(
         source=batch.source,
         state=_state(batch, counts),
         reuse=batch.reuse,
-        lines=LinesOut(read=batch.lines, accepted=batch.accepted, bad=batch.bad),
+        lines=LinesOut(read=batch.lines, accepted=batch.accepted, bad=batch.bad, skipped=batch.skipped),
         counts=dict(counts),
         times=BatchTimesOut(
             created_at=batch.created_at,
@@ -64,6 +65,7 @@ def shown_batch_detail(
     return BatchDetail(
         **shown_batch(batch, progress.counts, holds).model_dump(),
         bad_lines=[BadLineOut.model_validate(bad) for bad in batch.bad_lines],
+        skipped_files=[SkippedFileOut.model_validate(file) for file in batch.skipped_files],
         waiting_for=list(waiting_for),
         reused=progress.reused,
         incomplete=progress.incomplete,

@@ -29,7 +29,7 @@ from api.submission.listing import custom_id_of, listed
 from api.submission.sources import checked_source, source_name
 from spool.domain.fleet.routing import Route
 from spool.domain.jobs import JobState, Source
-from spool.domain.manifest import LINES, BadLine, Report, Seen, in_blocks, manifest_lines
+from spool.domain.manifest import LINES, BadLine, Report, Seen, SkippedFile, in_blocks, manifest_lines
 from spool.domain.options import AskedOptions
 from spool.domain.priority import PRIORITIES, PriorityName
 from spool.errors import InvalidRequest, SourceMissing, SpoolError, first_fault
@@ -123,6 +123,9 @@ class Intake:
                     yield number, _Line(custom_id, line.source, *fields)
             return
         for recording in listed(self._address, self._settings, self.caller):
+            if isinstance(recording, SkippedFile):
+                report.skip(recording)
+                continue
             report.lines += 1
             if report.lines > LINES:
                 raise InvalidRequest(f"A batch has at most {LINES} recordings; submit several batches.")
@@ -292,7 +295,7 @@ def _run(
     if batch is None:
         raise _no_valid_line(report)
     with services.database.begin() as tx:
-        store.close_batch(tx, batch.id, report.lines, report.bad, shown_bad_lines(report))
+        store.close_batch(tx, batch.id, report)
     failpoint("batch.closed")
     return detail_of(services, batch.id), created
 
@@ -326,10 +329,13 @@ def _refuse_invalid(intake: Intake) -> None:
 
 def _no_valid_line(report: Report) -> Problem:
     if not report.lines:
-        return _invalid(report, "The manifest, folder or prefix is empty.")
+        skipped = f" {report.skipped} files there were skipped." if report.skipped else ""
+        return _invalid(report, f"The manifest, folder or prefix has no recordings.{skipped}")
     return _invalid(report, f"All {report.lines} lines are invalid.")
 
 
 def _invalid(report: Report, sentence: str) -> Problem:
-    members: dict[str, Any] = {"lines": report.lines, "bad": report.bad}
+    members: dict[str, Any] = {"lines": report.lines, "bad": report.bad, "skipped": report.skipped}
+    if report.skipped:
+        members["skipped_files"] = [asdict(file) for file in report.skipped_files]
     return Problem(422, "bad_lines", sentence, **members, bad_lines=shown_bad_lines(report))

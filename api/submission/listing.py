@@ -1,12 +1,14 @@
-"""Lists the recordings under a prefix or in a folder, one after another, never all at once.
+"""Lists what is under a prefix or in a folder, recordings and others, one after another, never all at once.
 
-Symbolic links to directories are not followed, so there are no loops; a link to a file counts as the file it
-leads to. Also derives a custom id from a path.
+A file whose name is not that of a recording is judged by its first kilobytes (`spool.recordings.probe`).
+
+Also derives a custom id from a path.
 """
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
@@ -14,12 +16,22 @@ from urllib.parse import unquote_to_bytes
 from api.auth.principal import Principal
 from api.submission.sources import check_place, checked_source, outside_roots
 from spool.domain.jobs import Source
-from spool.domain.manifest import is_recording
+from spool.domain.manifest import SkippedFile, in_blocks
 from spool.errors import InvalidRequest, NotFound, SourceError, SourceForbidden, SourceMissing
-from spool.objects import ObjectInfo, s3_store
+from spool.objects import ObjectInfo, ObjectStore, s3_store
+from spool.recordings.folder import walk
+from spool.recordings.probe import (
+    HIDDEN,
+    PROBE_BYTES,
+    has_recordings_name,
+    is_hidden,
+    reason_to_skip,
+)
 from spool.settings import Settings
 
 CUSTOM_ID = 200
+_PROBES = 16
+_PROBED_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +42,8 @@ class Listed:
     source: Source | SourceError | InvalidRequest
 
 
-def listed(address: str, settings: Settings, caller: Principal) -> Iterator[Listed]:
-    """Every recording below `address` (`s3://bucket/prefix/` or `file:///folder/`).
+def listed(address: str, settings: Settings, caller: Principal) -> Iterator[Listed | SkippedFile]:
+    """Every recording below `address` (`s3://bucket/prefix/` or `file:///folder/`), and every other file.
 
     Raises InvalidRequest, SourceForbidden, SourceMissing or StorageError.
     """
@@ -73,16 +85,43 @@ def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
     return path
 
 
-def _objects(address: str, settings: Settings, caller: Principal) -> Iterator[Listed]:
+def _objects(address: str, settings: Settings, caller: Principal) -> Iterator[Listed | SkippedFile]:
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
+    store = s3_store(settings, bucket, prefix)
+
+    def judge(item: ObjectInfo) -> Listed | SkippedFile:
+        if reason := _reason(item.key, lambda: _first_bytes(store, item)):
+            return SkippedFile(_printable(item.key), reason)
+        full = "/".join(part for part in (prefix.strip("/"), item.key) if part)
+        return Listed(item.key, _object_source(bucket, full, item, settings, caller))
+
     try:
-        for item in s3_store(settings, bucket, prefix).list():
-            if not is_recording(item.key):
-                continue
-            full = "/".join(part for part in (prefix.strip("/"), item.key) if part)
-            yield Listed(item.key, _object_source(bucket, full, item, settings, caller))
+        with ThreadPoolExecutor(_PROBES, thread_name_prefix="probe") as pool:
+            for block in in_blocks(store.list(), _PROBED_AT_ONCE):
+                probed = [item for item in block if item.key and not item.key.endswith("/")]
+                quick = all(
+                    is_hidden(item.key.rpartition("/")[2]) or has_recordings_name(item.key) for item in probed
+                )
+                yield from map(judge, probed) if quick else pool.map(judge, probed)
     except NotFound:
         raise SourceMissing(f"There is no bucket {bucket}.") from None
+
+
+def _reason(place: str, head: Callable[[], bytes]) -> str | None:
+    """Why the file at `place` is skipped, its folders included."""
+    *folders, name = place.split("/")
+    return HIDDEN if any(map(is_hidden, folders)) else reason_to_skip(name, head)
+
+
+def _first_bytes(store: ObjectStore, item: ObjectInfo) -> bytes:
+    if not item.size:
+        return b""
+    with store.open(item.key) as stream:
+        return stream.read(PROBE_BYTES)
+
+
+def _printable(place: str) -> str:
+    return "".join(c if c.isprintable() else "\ufffd" for c in place)
 
 
 def _object_source(
@@ -95,26 +134,15 @@ def _object_source(
     return Source(kind="s3", uri=source.uri, size=item.size, etag=item.etag)
 
 
-def _files(folder: Path, settings: Settings, caller: Principal) -> Iterator[Listed]:
-    for path in _walked(folder):
+def _files(folder: Path, settings: Settings, caller: Principal) -> Iterator[Listed | SkippedFile]:
+    for path, reason in walk(folder):
         place = path.relative_to(folder).as_posix()
+        if reason is not None:
+            yield SkippedFile(_printable(place), reason)
+            continue
         try:
             if not place.isprintable():
                 raise InvalidRequest("The name holds control characters or is not UTF-8.")
             yield Listed(place, checked_source(path.as_uri(), settings, caller))
         except (SourceError, InvalidRequest) as error:
-            yield Listed("".join(c if c.isprintable() else "\ufffd" for c in place), error)
-
-
-def _walked(folder: Path) -> Iterator[Path]:
-    """Recordings in order of their names, directory by directory."""
-    waiting = [folder]
-    while waiting:
-        directory = waiting.pop()
-        try:
-            with os.scandir(directory) as entries:
-                ordered = sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            raise SourceForbidden(f"{directory} cannot be listed: {error.strerror}.") from None
-        waiting += [directory / e.name for e in reversed(ordered) if e.is_dir(follow_symlinks=False)]
-        yield from (directory / e.name for e in ordered if is_recording(e.name) and not e.is_dir())
+            yield Listed(_printable(place), error)

@@ -36,6 +36,8 @@ def _batches() -> None:
         sa.Column("lines", sa.Integer()),
         sa.Column("bad", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("bad_lines", sa.JSON(), nullable=False),
+        sa.Column("skipped", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("skipped_files", sa.JSON(), nullable=False),
         sa.Column("idempotency_key", sa.String(length=255)),
         sa.Column("request_hash", sa.String(length=64), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),

@@ -23,17 +23,8 @@ LINE_BYTES = 64 * 1024
 LINES = 1_000_000
 """Lines in one manifest; the digests that find duplicates take about 100 bytes a line."""
 REPORTED = 100
-"""Bad lines that a report lists; it counts all."""
+"""Bad lines, and files that were skipped, that a report lists; it counts all."""
 TAGS = 16
-_SUFFIXES = frozenset(
-    {".aac", ".aif", ".aiff", ".amr", ".au", ".avi", ".caf", ".flac", ".m4a", ".m4b", ".mka", ".mkv", ".mov"}
-    | {".mp2", ".mp3", ".mp4", ".mpeg", ".mpg", ".oga", ".ogg", ".opus", ".wav", ".weba", ".webm", ".wma"}
-)
-
-
-def is_recording(name: str) -> bool:
-    """Whether a file of this name is a recording, by its suffix; for batches of a folder or a prefix."""
-    return f".{name.rpartition('.')[2].lower()}" in _SUFFIXES
 
 
 def _printable(text: str) -> str:
@@ -74,19 +65,35 @@ class BadLine:
     custom_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file of a folder or prefix that makes no job: its path there, and why."""
+
+    path: str
+    reason: str
+
+
 @dataclass
 class Report:
-    """Counts of a manifest, and its first bad lines."""
+    """Counts of a manifest or a listing, its first bad lines, and the first files that were skipped."""
 
     lines: int = 0
     bad: int = 0
     bad_lines: list[BadLine] = field(default_factory=list)
+    skipped: int = 0
+    skipped_files: list[SkippedFile] = field(default_factory=list)
 
     def add(self, bad: BadLine) -> None:
         """Count a bad line, and list it if it is among the first."""
         self.bad += 1
         if len(self.bad_lines) < REPORTED:
             self.bad_lines.append(bad)
+
+    def skip(self, file: SkippedFile) -> None:
+        """Count a file that makes no job, and list it if it is among the first."""
+        self.skipped += 1
+        if len(self.skipped_files) < REPORTED:
+            self.skipped_files.append(file)
 
 
 class Seen:

@@ -62,6 +62,7 @@ class LinesOut(BaseModel):
     read: int | None = Field(description="Lines read; null until all are.")
     accepted: int = Field(description="Jobs created.")
     bad: int = Field(description="Lines that create no job.")
+    skipped: int = Field(0, description="Files of the folder or prefix that are no recordings, or hidden.")
 
 
 class BadLineOut(BaseModel):
@@ -71,6 +72,13 @@ class BadLineOut(BaseModel):
     custom_id: str | None
     code: str
     message: str
+
+
+class SkippedFileOut(BaseModel):
+    """A file of the folder or prefix that creates no job."""
+
+    path: str = Field(description="Below the address that was listed.")
+    reason: str
 
 
 class BatchTimesOut(BaseModel):
@@ -139,6 +147,10 @@ class BatchDetail(BatchOut):
     model_config = with_example(examples.BATCH_DETAIL)
 
     bad_lines: list[BadLineOut] = Field(description="The first bad lines; `lines.bad` counts all of them.")
+    skipped_files: list[SkippedFileOut] = Field(
+        default_factory=list,
+        description="The first files that were skipped, and why; `lines.skipped` counts all of them.",
+    )
     waiting_for: list[str] = Field(
         default_factory=list, description="What queued jobs wait for that no worker can take now."
     )

@@ -8,7 +8,7 @@ manifests and listings in `api.submission`.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Row, insert, literal, select, tuple_, update
 
 from spool.domain.events import BATCH_CANCELLED, BATCH_CREATED, BATCH_RECEIVED, BATCH_RETRIED
 from spool.domain.jobs import Job, JobState
+from spool.domain.manifest import Report
 from spool.domain.priority import NORMAL
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
@@ -87,6 +88,10 @@ class Batch:
     expected_at: datetime | None = None
     """When it will end, by the last forecast."""
     expected_basis: str | None = None
+    skipped: int = 0
+    """Files of the listing that make no job."""
+    skipped_files: list[dict[str, str]] = field(default_factory=list)
+    """The first of them: `path`, `reason`."""
 
 
 def create_batch(tx: Connection, new: NewBatch) -> tuple[Batch, bool]:
@@ -95,8 +100,14 @@ def create_batch(tx: Connection, new: NewBatch) -> tuple[Batch, bool]:
     A repeated idempotency key (per project) with the same hash returns the first batch, which may not be
     closed yet. Raises Conflict when the key was used for another request.
     """
-    values = {field.name: getattr(new, field.name) for field in fields(new)}
-    values |= {"id": new_id("bat"), "bad_lines": [], "created_at": now_utc(), "updated_at": now_utc()}
+    values = {each.name: getattr(new, each.name) for each in fields(new)}
+    values |= {
+        "id": new_id("bat"),
+        "bad_lines": [],
+        "skipped_files": [],
+        "created_at": now_utc(),
+        "updated_at": now_utc(),
+    }
     row = upsert(tx, batches, values, returning=list(batches.c)).one_or_none()
     if row is not None:
         note_batch(tx, BATCH_CREATED, row.id, row.project, {"name": row.name})
@@ -149,18 +160,25 @@ def add_jobs(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> int:
     return written
 
 
-def close_batch(
-    tx: Connection, batch_id: str, lines: int, bad: int, bad_lines: Sequence[dict[str, Any]]
-) -> Batch:
+def close_batch(tx: Connection, batch_id: str, report: Report) -> Batch:
     """Note that the whole submission was read. Closing again changes nothing."""
     closed = tx.execute(
         update(batches)
         .where(batches.c.id == batch_id, batches.c.closed_at.is_(None))
-        .values(lines=lines, bad=bad, bad_lines=list(bad_lines), closed_at=now_utc(), updated_at=now_utc())
+        .values(
+            lines=report.lines,
+            bad=report.bad,
+            bad_lines=[asdict(bad) for bad in report.bad_lines],
+            skipped=report.skipped,
+            skipped_files=[asdict(file) for file in report.skipped_files],
+            closed_at=now_utc(),
+            updated_at=now_utc(),
+        )
     )
     batch = get_batch(tx, batch_id)
     if closed.rowcount:
-        counts = {"accepted": batch.accepted, "lines": lines, "bad": bad}
+        counts = {"accepted": batch.accepted, "lines": batch.lines, "bad": batch.bad}
+        counts["skipped"] = batch.skipped
         note_batch(tx, BATCH_RECEIVED, batch_id, batch.project, counts)
     return batch
 

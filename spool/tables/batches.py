@@ -30,6 +30,9 @@ batches = Table(
     Column("lines", Integer),
     Column("bad", Integer, nullable=False, server_default=text("0")),
     Column("bad_lines", JSON, nullable=False),
+    # Files of a folder or prefix that make no job, and why.
+    Column("skipped", Integer, nullable=False, server_default=text("0")),
+    Column("skipped_files", JSON, nullable=False),
     Column("idempotency_key", String(255)),
     Column("request_hash", String(64), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),

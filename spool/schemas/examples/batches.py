@@ -29,7 +29,7 @@ BATCH: Example = {
     "source": "s3://archive/1974/",
     "state": "running",
     "reuse": True,
-    "lines": {"read": 5001, "accepted": 5000, "bad": 1},
+    "lines": {"read": 5001, "accepted": 5000, "bad": 1, "skipped": 12},
     "counts": {"queued": 3761, "running": 8, "done": 1230, "failed": 1, "cancelled": 0},
     "times": {
         "created_at": "2026-11-20T14:00:00.120000Z",

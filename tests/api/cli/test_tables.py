@@ -9,6 +9,7 @@ from api.cli.files import recordings_under, references_of
 from api.cli.tables import clock, money, speed
 from api.local.demo import demo_environ
 from spool.errors import InvalidRequest
+from spool.recordings.probe import EMPTY, HIDDEN
 
 
 @pytest.mark.parametrize(
@@ -47,12 +48,20 @@ def test_speed() -> None:
     assert (speed(None), speed(49.96)) == ("RTFx —", "RTFx 50.0")
 
 
-def test_recordings_are_found_below_a_folder_by_their_suffix(tmp_path: Path) -> None:
+def test_recordings_are_found_below_a_folder_and_the_rest_is_named(tmp_path: Path) -> None:
     for name in ("b/two.FLAC", "b/notes.txt", "a.wav", "c/.hidden"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    assert recordings_under(tmp_path) == [tmp_path / "a.wav", tmp_path / "b" / "two.FLAC"]
-    assert recordings_under(tmp_path / "b" / "notes.txt") == [tmp_path / "b" / "notes.txt"]
+    (tmp_path / "b" / "tape 3").write_bytes(b"fLaC\0")
+    (tmp_path / "._a.wav").write_bytes(b"Mac OS X")
+    found, skipped = recordings_under(tmp_path)
+    assert found == [tmp_path / "a.wav", tmp_path / "b" / "tape 3", tmp_path / "b" / "two.FLAC"]
+    assert skipped == [
+        (str(tmp_path / "._a.wav"), HIDDEN),
+        (str(tmp_path / "b" / "notes.txt"), EMPTY),
+        (str(tmp_path / "c" / ".hidden"), HIDDEN),
+    ]
+    assert recordings_under(tmp_path / "b" / "notes.txt") == ([tmp_path / "b" / "notes.txt"], [])
     for nothing in (tmp_path / "c", tmp_path / "gone"):
         with pytest.raises(InvalidRequest, match=r"There (is|are) no"):
             recordings_under(nothing)

@@ -14,6 +14,7 @@ from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
 from spool.background.outbox_relay import relay_once
 from spool.errors import StorageError
+from spool.recordings.probe import HIDDEN, NOT_AUDIO
 from spool.settings import Settings
 from spool.store import batches as store
 from spool.store.jobs import get_job
@@ -64,7 +65,7 @@ def test_a_manifest_becomes_jobs_in_its_order(http: httpx.Client, recordings: Pa
     assert answer.status_code == 202, answer.text
     batch = answer.json()
     assert answer.headers["location"] == f"/v1/batches/{batch['id']}"
-    assert batch["lines"] == {"read": 12, "accepted": 12, "bad": 0}
+    assert batch["lines"] == {"read": 12, "accepted": 12, "bad": 0, "skipped": 0}
     assert batch["counts"] == {"queued": 12, "running": 0, "done": 0, "failed": 0, "cancelled": 0}
     assert (batch["state"], batch["name"], batch["source"]) == ("running", "Reels", "manifest")
     found = results(http, batch["id"])
@@ -89,7 +90,7 @@ def test_bad_lines_are_reported_by_number_and_the_good_ones_run(http: httpx.Clie
         line(recordings, 2),  # its id was not used up by the bad line
     ]
     batch = send(http, lines).json()
-    assert batch["lines"] == {"read": 9, "accepted": 2, "bad": 7}
+    assert batch["lines"] == {"read": 9, "accepted": 2, "bad": 7, "skipped": 0}
     assert [(bad["line"], bad["code"]) for bad in batch["bad_lines"]] == [
         (2, "not_json"),
         (3, "duplicate_custom_id"),
@@ -150,7 +151,7 @@ def test_a_submission_that_broke_off_goes_on_under_its_key(
     assert (batch["state"], batch["counts"]["queued"]) == ("receiving", 4)
     again = send(http, lines, "key")
     assert again.json()["id"] == batch["id"]
-    assert again.json()["lines"] == {"read": 9, "accepted": 9, "bad": 0}
+    assert again.json()["lines"] == {"read": 9, "accepted": 9, "bad": 0, "skipped": 0}
     assert [one["line"] for one in results(http, batch["id"])] == list(range(1, 10))
 
 
@@ -184,6 +185,10 @@ def test_a_folder_is_walked_once_round(http: httpx.Client, recordings: Path, tmp
     deep.mkdir()
     (deep / "Spule #1 %41.flac").write_bytes(b"fLaC")
     (deep / "notes.txt").write_text("no recording")
+    (deep / "no name").write_bytes(b"RIFF\0\0\0\0WAVE")
+    (deep / "._Spule.wav").write_bytes(b"Mac OS X")
+    (recordings / ".cache").mkdir()
+    (recordings / ".cache" / "reel.wav").write_bytes(b"RIFF")
     (deep / "circle").symlink_to(recordings, target_is_directory=True)
     outside = tmp_path / "outside.wav"
     outside.write_bytes(b"RIFF")
@@ -191,7 +196,12 @@ def test_a_folder_is_walked_once_round(http: httpx.Client, recordings: Path, tmp
     answer = http.post("/v1/batches", json={"source": recordings.as_uri() + "/"})
     batch = answer.json()
     assert answer.status_code == 202, batch
-    assert batch["lines"] == {"read": 6, "accepted": 5, "bad": 1}
+    assert batch["lines"] == {"read": 7, "accepted": 6, "bad": 1, "skipped": 3}
+    assert batch["skipped_files"] == [
+        {"path": ".cache", "reason": HIDDEN},
+        {"path": "Kästen 7/._Spule.wav", "reason": HIDDEN},
+        {"path": "Kästen 7/notes.txt", "reason": NOT_AUDIO},
+    ]
     assert (batch["bad_lines"][0]["custom_id"], batch["bad_lines"][0]["code"]) == (
         "Kästen 7/way out.wav",
         "source_forbidden",
@@ -203,6 +213,7 @@ def test_a_folder_is_walked_once_round(http: httpx.Client, recordings: Path, tmp
         "reel-1.wav",
         "reel-2.wav",
         "Kästen 7/Spule #1 %41.flac",
+        "Kästen 7/no name",
     }
     assert found["Kästen 7/Spule #1 %41.flac"]["name"] == "Spule #1 %41.flac"
 
@@ -344,7 +355,7 @@ class TestS3:
         answer = http.post("/v1/batches", json={"source": f"s3://{bucket}/1974/"})
         batch = answer.json()
         assert answer.status_code == 202, batch
-        assert batch["lines"] == {"read": 2, "accepted": 2, "bad": 0}
+        assert batch["lines"] == {"read": 2, "accepted": 2, "bad": 0, "skipped": 1}
         found = results(http, batch["id"])
         assert [one["custom_id"] for one in found] == ["Spule 1 ü?#%41.flac", "a/b.wav"]
         assert found[0]["source"] == f"s3://{bucket}/1974/Spule 1 ü?#%41.flac"

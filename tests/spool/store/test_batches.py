@@ -5,6 +5,7 @@ from sqlalchemy import func, select
 
 from ops.testbed.rows import bill, claimed, new_job, registered, reread
 from spool.domain.jobs import JobState
+from spool.domain.manifest import BadLine, Report
 from spool.errors import Conflict, InvalidRequest, NotFound
 from spool.store import batches
 from spool.store import batches as batch_changes
@@ -80,10 +81,10 @@ def test_an_idempotency_key_answers_with_the_first_batch(db: Database) -> None:
 def test_closing_is_done_once(db: Database) -> None:
     made = batch(db)
     with db.begin() as tx:
-        closed = batches.close_batch(tx, made.id, 5, 1, [{"line": 3, "code": "not_json"}])
+        closed = batches.close_batch(tx, made.id, Report(5, 1, [BadLine(3, "not_json", "Not JSON.")]))
     assert (closed.lines, closed.bad) == (5, 1)
     with db.begin() as tx:
-        again = batches.close_batch(tx, made.id, 9, 9, [])
+        again = batches.close_batch(tx, made.id, Report(9, 9))
     assert again == closed
     with db.read() as tx, pytest.raises(NotFound):
         batches.get_batch(tx, "bat_00000000000000000000000000")
@@ -119,7 +120,7 @@ def test_cancelling_ends_what_waits_asks_what_runs_and_takes_no_more(db: Databas
 def test_a_batch_that_ended_cannot_be_cancelled(db: Database) -> None:
     made = batch(db)
     with db.begin() as tx:
-        batches.close_batch(tx, made.id, 0, 0, [])
+        batches.close_batch(tx, made.id, Report())
     with db.begin() as tx, pytest.raises(Conflict, match="ended"):
         batch_changes.cancel_batch(tx, made.id)
 

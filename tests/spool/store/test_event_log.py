@@ -6,6 +6,7 @@ from sqlalchemy import func, select, update
 
 from ops.testbed.rows import claimed, let_lapse, new_job, queued
 from spool.domain.events import Event
+from spool.domain.manifest import Report
 from spool.store import batches, event_log, jobs
 from spool.store import batches as batch_changes
 from spool.store.database import Database
@@ -45,7 +46,7 @@ def batch_of(db: Database, lines: int, *, closed: bool = True) -> tuple[str, lis
         batches.add_jobs(tx, made.id, told)
         ids = [job.id for job in batches.batch_jobs(tx, made.id, None, 1000)]
         if closed:
-            batches.close_batch(tx, made.id, lines, 0, [])
+            batches.close_batch(tx, made.id, Report(lines))
     return made.id, ids
 
 
@@ -149,7 +150,7 @@ def test_lines_of_a_batch_are_not_told_one_by_one(db: Database) -> None:
         assert tx.scalar(select(func.count()).select_from(event_inbox)) == 2
     found = logged(db, batch_id=batch_id)
     assert types(found) == ["batch.created", "batch.received"]
-    assert found[1].data == {"accepted": 50, "lines": 50, "bad": 0}
+    assert found[1].data == {"accepted": 50, "lines": 50, "bad": 0, "skipped": 0}
 
 
 def test_a_batch_ends_once_and_again_after_a_retry(db: Database) -> None:
@@ -183,10 +184,10 @@ def test_a_batch_that_is_still_handed_in_has_not_ended(db: Database) -> None:
     assert "batch.done" not in types(logged(db))
     with db.begin() as tx:
         assert batch_is_open(tx, batch_id)
-        batches.close_batch(tx, batch_id, 1, 0, [])
+        batches.close_batch(tx, batch_id, Report(1))
     assert types(logged(db))[-2:] == ["batch.received", "batch.done"]
     with db.begin() as tx:
-        batches.close_batch(tx, batch_id, 1, 0, [])
+        batches.close_batch(tx, batch_id, Report(1))
     assert types(logged(db)).count("batch.received") == 1
 
 

@@ -1,0 +1,52 @@
+"""What a folder holds: its recordings, and every other file with the reason why it is none.
+
+Symbolic links to folders are not followed, so there are no loops; a link to a file counts as the file it
+leads to. Reads a file's first kilobytes only where its name does not decide.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from spool.errors import SourceForbidden
+from spool.recordings.probe import HIDDEN, PROBE_BYTES, is_hidden, reason_to_skip
+
+
+def walk(folder: Path) -> Iterator[tuple[Path, str | None]]:
+    """Every file below `folder` in order of names, folder by folder, with the reason to skip it, None for a
+    recording. Hidden folders come once, with what is in them left unread.
+
+    Raises SourceForbidden for a folder that cannot be listed.
+    """
+    waiting = [folder]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with os.scandir(directory) as entries:
+                ordered = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            raise SourceForbidden(f"{directory} cannot be listed: {error.strerror}.") from None
+        folders = [entry for entry in ordered if entry.is_dir(follow_symlinks=False)]
+        waiting += [directory / entry.name for entry in reversed(folders) if not is_hidden(entry.name)]
+        for entry in ordered:
+            path = directory / entry.name
+            if entry.is_dir():
+                if is_hidden(entry.name) and entry.is_dir(follow_symlinks=False):
+                    yield path, HIDDEN
+            else:
+                yield path, _reason(path)
+
+
+def _reason(path: Path) -> str | None:
+    try:
+        return reason_to_skip(path.name, lambda: _first_bytes(path))
+    except OSError as error:
+        return f"its first bytes cannot be read: {error.strerror}"
+
+
+def _first_bytes(path: Path) -> bytes:
+    # A pipe or a device would make the caller wait for a writer that may never come.
+    if not path.is_file():
+        raise OSError(0, "it is not a regular file")
+    with path.open("rb") as file:
+        return file.read(PROBE_BYTES)
