@@ -1,8 +1,8 @@
-"""`spool batch`: submit, status, results, transcripts, retry-failed, cancel. Clients of the HTTP API."""
+"""`spool batch`: submit, status, results, transcripts, retry-failed, cancel, delete. Clients of the HTTP API."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -10,14 +10,19 @@ from rich.text import Text
 
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
+from api.cli.deletion import DELETED, Copies, Yes, print_copies
 from api.cli.files import SUFFIXES, file_name, print_skipped
+from api.cli.jobs import submit_recordings
 from api.cli.options import Place, Search, takes_options
 from api.cli.progress import follow_batch, sending
 from api.cli.tables import clock, held_words, moment, money
+from api.local.instance import Running
+from spool.client import Conflict, Refused, Spool
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import Format
 from spool.schemas.batches import BatchDetail, BatchOut
+from spool.schemas.jobs import JobDeletion
 
 app = typer.Typer(no_args_is_help=True, help="Submit whole archives: manifests, prefixes, folders.")
 
@@ -30,8 +35,8 @@ def submit(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="MANIFEST|URL",
-            help="A JSONL manifest to upload, or s3://bucket/prefix/ or file:///folder/.",
+            metavar="MANIFEST|FOLDER|URL",
+            help="A JSONL or CSV manifest to upload, a folder, or s3://bucket/prefix/ or file:///folder/.",
         ),
     ],
     place: Place,
@@ -53,12 +58,22 @@ def submit(
     """Submit a batch. Invalid lines are reported with their numbers."""
     request: dict[str, Any] = place.to_request() | {"options": search.to_request(), "name": name}
     request |= {"strict": strict, "reuse": not no_reuse}
-    with connected(url) as (spool, _):
-        if "://" in source:
-            batch = spool.submit_batch(source, **request)
-        else:
-            with sending(err, source) as sent:
-                batch = spool.submit_batch(_manifest(source), **request, sent=sent)
+    with connected(url) as (spool, running):
+        if _must_upload(running, source):
+            err.print(
+                f"The server may not read {source}: its recordings are uploaded one by one, as jobs with the tag "
+                "`batch` and no batch.",
+                style="yellow",
+                soft_wrap=True,
+            )
+            tags = {"batch": name or Path(source).resolve().name} | request["tags"]
+            own = {key: value for key, value in request.items() if key not in ("name", "strict")}
+            return submit_recordings(spool, running, [source], own | {"tags": tags}, wait=wait, as_json=as_json)
+        try:
+            batch = _submitted(spool, source, request)
+        except Refused as error:
+            _print_refused(error)
+            raise
         _print_bad_lines(batch)
         print_skipped([(file.path, file.reason) for file in batch.skipped_files], batch.lines.skipped)
         if wait:
@@ -157,16 +172,82 @@ def cancel(batch_id: BatchId, url: Url = None, as_json: Json = False) -> None:
     _show(batch, as_json=as_json)
 
 
+@app.command()
+def delete(
+    batch_id: BatchId,
+    what: Annotated[
+        Literal["all", "source", "transcript"],
+        typer.Option(help="The uploaded recordings, the transcripts, or both."),
+    ] = "all",
+    copies: Copies = False,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Delete the recordings and transcripts of a batch permanently.
+
+    The jobs themselves are kept, with their costs. Jobs that have not ended, and recordings that were not
+    uploaded, are left alone and counted.
+    """
+    if not yes:
+        question = f"Permanently delete {DELETED[what]} of every job of {batch_id}?"
+        typer.confirm(question, abort=True, err=True)
+    jobs: list[JobDeletion] = []
+    left: list[str] = []
+    with connected(url) as (spool, _):
+        spool.batch(batch_id)  # refuses an unknown one
+        for job in spool.jobs(batch=batch_id):
+            try:
+                jobs.append(spool.delete_content(job.id, what, copies=copies))
+            except Conflict as error:
+                left.append(error.detail)
+    if as_json:
+        print_json(jobs)
+    else:
+        out.print(f"{len(jobs)} jobs of {batch_id} deleted")
+    inside = {job.id for job in jobs}
+    print_copies([job.model_copy(update={"copies": [c for c in job.copies if c not in inside]}) for job in jobs])
+    if left:
+        err.print(f"{len(left)} jobs left alone, the first: {left[0]}", style="yellow", soft_wrap=True)
+        raise typer.Exit(Exit.FAILED)
+
+
 def _manifest(source: str) -> Path:
     path = Path(source)
-    if path.is_dir():
-        raise InvalidRequest(
-            f"{source} is a local folder. Use `spool submit {source}` to upload it, or name it as file:///… "
-            "if the server may read it."
-        )
     if not path.is_file():
         raise InvalidRequest(f"There is no file {source}.")
     return path
+
+
+def _must_upload(running: Running | None, source: str) -> bool:
+    """Whether `source` is a folder here that the server cannot list."""
+    path = Path(source).resolve()
+    if "://" in source or not path.is_dir():
+        return False
+    roots = running.source_roots if running else ()
+    return not any(path.is_relative_to(root) for root in roots)
+
+
+def _submitted(spool: Spool, source: str, request: dict[str, Any]) -> BatchDetail:
+    """The batch of an address, of a manifest here, or of a folder here that the server may read."""
+    if "://" in source:
+        return spool.submit_batch(source, **request)
+    if Path(source).is_dir():
+        return spool.submit_batch(f"{Path(source).resolve().as_uri()}/", **request)
+    with sending(err, source) as sent:
+        return spool.submit_batch(_manifest(source), **request, sent=sent)
+
+
+def _print_refused(error: Refused) -> None:
+    """The lines for which a manifest was refused."""
+    lines = error.problem.get("bad_lines") or []
+    for bad in lines:
+        err.print(Text.assemble((f"line {bad['line']}: ", "red"), bad["message"]), soft_wrap=True)
+    more = int(error.problem.get("bad") or 0) - len(lines)
+    if more > 0:
+        err.print(f"and {more} more invalid lines")
+    skipped = error.problem.get("skipped_files") or []
+    print_skipped([(file["path"], file["reason"]) for file in skipped], error.problem.get("skipped"))
 
 
 def _print_bad_lines(batch: BatchDetail) -> None:

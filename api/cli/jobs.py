@@ -10,6 +10,7 @@ from rich.text import Text
 from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import print_skipped, recordings_under
+from api.cli.deletion import DELETED, Copies, Yes, print_copies
 from api.cli.options import (
     LeastSpeakers,
     MostSpeakers,
@@ -28,12 +29,6 @@ from spool.domain.options import MOST_SPEAKERS
 from spool.errors import InvalidRequest
 from spool.formats import Format
 from spool.schemas.jobs import JobDetail, JobOut
-
-_DELETED = {
-    "all": "the recordings and transcripts",
-    "source": "the recordings",
-    "transcript": "the transcripts",
-}
 
 JobId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_job, help="A job's id.")]
 
@@ -57,11 +52,23 @@ def submit(
     request = place.to_request() | {"options": search.to_request()}
     if reuse:
         request["reuse"] = True
-    recordings = list(_expanded(sources))
     with connected(url) as (spool, running):
-        jobs, refused = _submit_all(spool, running, recordings, request, quiet=as_json)
-        if wait and jobs:
-            jobs = follow(spool, jobs, err)
+        submit_recordings(spool, running, sources, request, wait=wait, as_json=as_json)
+
+
+def submit_recordings(
+    spool: Spool,
+    running: Running | None,
+    sources: Sequence[str],
+    request: dict[str, Any],
+    *,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Submit a job for each recording and print them; what the server may not read is uploaded."""
+    jobs, refused = _submit_all(spool, running, list(_expanded(sources)), request, quiet=as_json)
+    if wait and jobs:
+        jobs = follow(spool, jobs, err)
     if as_json:
         print_json(jobs)
     elif wait:
@@ -174,7 +181,8 @@ def delete(
         Literal["all", "source", "transcript"],
         typer.Option(help="The uploaded recording, the transcript, or both."),
     ] = "all",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    copies: Copies = False,
+    yes: Yes = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -183,14 +191,15 @@ def delete(
     The jobs themselves are kept, with their costs.
     """
     if not yes:
-        typer.confirm(f"Permanently delete {_DELETED[what]} of {len(job_ids)} jobs?", abort=True, err=True)
+        typer.confirm(f"Permanently delete {DELETED[what]} of {len(job_ids)} jobs?", abort=True, err=True)
     with connected(url) as (spool, _):
-        jobs = [spool.delete_content(job_id, what) for job_id in job_ids]
+        jobs = [spool.delete_content(job_id, what, copies=copies) for job_id in job_ids]
     if as_json:
         print_json(jobs)
         return
     for job in jobs:
         out.print(f"{job.id} deleted")
+    print_copies(jobs)
 
 
 speakers = typer.Typer(no_args_is_help=True, help="Find, list and name the speakers of transcripts.")

@@ -37,6 +37,14 @@ Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the AP
 def up(
     home: Home = None,
     port: Port = None,
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="Folder that jobs may name as file:///…; repeat for several. Default: SPOOL_SOURCE_ROOTS.",
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Run in the background.")] = False,
 ) -> None:
     """Run the API, a worker and, if needed, a broker on this machine."""
@@ -45,6 +53,8 @@ def up(
         environ["SPOOL_HOME"] = str(home.resolve())
     if port is not None:
         environ["SPOOL_API_PORT"] = str(port)
+    if sources:
+        environ["SPOOL_SOURCE_ROOTS"] = os.pathsep.join(str(folder.resolve()) for folder in sources)
     if detach:
         _print_running(_detached(environ), _down_command(home))
         return

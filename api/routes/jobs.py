@@ -31,11 +31,12 @@ from spool.domain.retention import Content
 from spool.errors import Conflict
 from spool.schemas.common import Moment, Pool, Project, WorkerName
 from spool.schemas.examples import jobs
-from spool.schemas.jobs import JobDetail, JobPage, JobRequest, PhrasesOut
+from spool.schemas.jobs import JobDeletion, JobDetail, JobPage, JobRequest, PhrasesOut
 from spool.store import jobs as store
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import phrases_of
 from spool.store.queue.quotas import find_holds
+from spool.store.transcripts.reuse import copies_of
 
 
 async def create(
@@ -139,9 +140,9 @@ def retry(
 DELETE: Words = {
     "summary": "Delete a job's recording or transcript",
     "responses": {
-        **answer(200, "Deleted. The job itself is kept.", JobDetail, jobs.JOB_DELETED),
+        **answer(200, "Deleted. The job itself is kept.", JobDeletion, jobs.JOB_DELETION),
         **answer(
-            202, "No longer accessible; the object store deletes it later.", JobDetail, jobs.JOB_DELETED
+            202, "No longer accessible; the object store deletes it later.", JobDeletion, jobs.JOB_DELETION
         ),
         **problems("not_found", "not_ended"),
     },
@@ -159,23 +160,36 @@ def delete(
             description="The uploaded recording, the transcript in every format with its phrases, or both."
         ),
     ] = "all",
-) -> JobDetail:
+    copies: Annotated[
+        bool,
+        Query(
+            description="Delete the transcript of the jobs that reused it too, and of the one that it was "
+            "reused from."
+        ),
+    ] = False,
+) -> JobDeletion:
     """Permanently delete the content of a job that has ended. Deleting it again is not an error."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
+        held = copies_of(tx, job) if what != "source" else []
     if not job.state.terminal:
         raise Conflict(f"Job {job.id} is {job.state}; cancel it first.")
     if what == "source" and job.source.kind != "upload":
         raise Conflict(f"The recording of job {job.id} was not uploaded; delete it where it is stored.")
     content = list(Content) if what == "all" else [Content(what)]
     complete = delete_content(services.database, services.objects, [job.id], content, caller.name)
+    if copies and held:
+        gone = delete_content(services.database, services.objects, held, [Content.TRANSCRIPT], caller.name)
+        complete = complete and gone
+        with services.database.read() as tx:
+            held = copies_of(tx, job)
     with services.database.read() as tx:
         now, cost = get_visible_job_with_cost(tx, caller, job_id)
     shown = shown_detail(now, cost, services.settings.currency)
     if shown.deleted is None:
         raise Conflict(f"Job {job.id} was retried meanwhile and is {now.state}; cancel it first.")
     response.status_code = 200 if complete else 202
-    return shown
+    return JobDeletion(**dict(shown), copies=held)
 
 
 PHRASES: Words = {

@@ -187,7 +187,7 @@ def shown_bad_lines(report: Report) -> list[dict[str, Any]]:
 BLOCK = 1000
 # The relay is woken after so many blocks: each time it reads the whole outbox for one window.
 _WAKE_EACH = 5
-_MANIFESTS = (".jsonl", ".ndjson")
+_MANIFESTS = (".jsonl", ".ndjson", ".csv")
 
 
 def detail_of(services: Services, batch_id: str) -> BatchDetail:

@@ -129,7 +129,7 @@ def outside_roots(path: str) -> SourceForbidden:
     """The error for a folder or file that no setting allows."""
     return SourceForbidden(
         f"{path} is not under a folder that this server may read from. Upload the recording, or have the "
-        "operator add its folder to SPOOL_SOURCE_ROOTS."
+        "operator add its folder to SPOOL_SOURCE_ROOTS (on one machine: `spool up --sources FOLDER`)."
     )
 
 

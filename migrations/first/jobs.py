@@ -212,6 +212,7 @@ def _jobs_indexes() -> None:
     op.create_index(
         "ix_jobs_refused", "jobs", ["pool"], **partial("state = 'queued' AND refusals IS NOT NULL")
     )
+    op.create_index("ix_jobs_reused_from", "jobs", ["reused_from"], **partial("reused_from IS NOT NULL"))
     op.create_index("ix_jobs_running", "jobs", ["pool"], **partial("state = 'running'"))
     op.create_index("ix_jobs_state_created_at_id", "jobs", ["state", "created_at", "id"])
 

@@ -177,14 +177,16 @@ def name_speakers(job_id: str, names: Mapping[str, str | None]) -> Flow[Speakers
     return (yield from read(ask, SpeakersOut))
 
 
-def delete_content(job_id: str, what: Literal["all", "source", "transcript"] = "all") -> Flow[JobDetail]:
+def delete_content(
+    job_id: str, what: Literal["all", "source", "transcript"] = "all", *, copies: bool = False
+) -> Flow[JobDeletion]:
     """Delete for good what a job that has ended holds: its uploaded recording, every word of it, or both.
 
-    The job stays with its costs; `deleted` says what went when. Raises Conflict while the job has not ended.
+    The job stays with its costs; `deleted` says what went when, and `copies` which jobs still hold the same
+    transcript. With `copies` those lose it too. Raises Conflict while the job has not ended.
     """
-    return (
-        yield from read(Ask("DELETE", f"/v1/jobs/{job_id}/content", {"what": what}, key=new_key()), JobDetail)
-    )
+    query = {"what": what, "copies": copies or None}
+    return (yield from read(Ask("DELETE", f"/v1/jobs/{job_id}/content", query, key=new_key()), JobDeletion))
 
 
 def new_key() -> str:

@@ -1,15 +1,16 @@
-"""A batch's manifest: one source a line as JSON, read line by line, and the report of its bad lines.
+"""A batch's manifest: one source a line as JSON or CSV, read line by line, and the report of its bad lines.
 
 Pure: knows what a line may hold and how much of it is ever in memory. Knows neither settings (whether a
 source is allowed is asked by the caller) nor SQL.
 """
 
+import csv
 import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any, BinaryIO, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -25,6 +26,7 @@ LINES = 1_000_000
 REPORTED = 100
 """Bad lines, and files that were skipped, that a report lists; it counts all."""
 TAGS = 16
+_CSV_COLUMNS = frozenset({"source", "custom_id", "name", "priority"})
 
 
 def _printable(text: str) -> str:
@@ -127,20 +129,94 @@ def numbered_lines(stream: BinaryIO, limit: int = LINE_BYTES) -> Iterator[tuple[
             yield number, text
 
 
-def read_line(number: int, text: bytes | None) -> ManifestLine | BadLine:
-    """The line, or what is wrong with it. Submitted values are left out, since they may be secrets."""
+def rows_of(stream: BinaryIO) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+    """The lines of a manifest with their numbers from 1, as they were written: JSON, or CSV with a header.
+
+    CSV is told by its first line, which names the columns: `source`, and optionally `custom_id`, `name`,
+    `priority`, `tags.NAME` and `options.NAME` (options as JSON, or as plain text). Commas, semicolons or tabs
+    separate; an empty cell says nothing. Raises InvalidRequest for a column that it does not know.
+    """
+    lines = numbered_lines(stream)
+    first = next(lines, None)
+    if first is None:
+        return
+    columns = _columns(first[1])
+    if columns is None:
+        for number, text in chain([first], lines):
+            yield number, _json_row(number, text)
+        return
+    names, separator = columns
+    for number, text in lines:
+        yield number, _csv_row(number, text, names, separator)
+
+
+def _columns(text: bytes | None) -> tuple[list[str], str] | None:
+    """The columns that a CSV's first line names, and what separates them; None where it is no such line."""
+    try:
+        line = (text or b"").decode().strip()
+    except UnicodeDecodeError:
+        return None
+    for separator in (",", ";", "\t"):
+        names = [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
+        if "source" in names:
+            for name in names:
+                if name not in _CSV_COLUMNS and not name.startswith(("tags.", "options.")):
+                    known = "source, custom_id, name, priority, tags.NAME and options.NAME"
+                    raise InvalidRequest(f"line 1: a manifest has no column {name!r}; it has {known}.")
+            return names, separator
+    return None
+
+
+def _csv_row(number: int, text: bytes | None, names: list[str], separator: str) -> dict[str, Any] | BadLine:
     if text is None:
-        return BadLine(number, "line_too_long", f"The line has more than {LINE_BYTES} bytes.")
+        return _too_long(number)
+    try:
+        cells = next(csv.reader([text.decode().rstrip("\r\n")], delimiter=separator, strict=True), [])
+    except (UnicodeDecodeError, csv.Error):
+        return BadLine(number, "not_csv", "The line is not CSV in UTF-8, or a quoted cell does not end in it.")
+    if len(cells) > len(names):
+        return BadLine(number, "not_csv", f"The line has {len(cells)} cells, and there are {len(names)} columns.")
+    row: dict[str, Any] = {}
+    for name, cell in zip(names, cells, strict=False):
+        if not cell:
+            continue
+        group, dot, key = name.partition(".")
+        if dot:
+            row.setdefault(group, {})[key] = _plain(cell) if group == "options" else cell
+        else:
+            row[name] = cell
+    return row
+
+
+def _plain(cell: str) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return json.loads(cell)
+    except (ValueError, RecursionError):
+        return cell
+
+
+def _too_long(number: int) -> BadLine:
+    return BadLine(number, "line_too_long", f"The line has more than {LINE_BYTES} bytes.")
+
+
+def _json_row(number: int, text: bytes | None) -> dict[str, Any] | BadLine:
+    if text is None:
+        return _too_long(number)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
         return BadLine(number, "not_json", "The line is not JSON in UTF-8.")
-    if not isinstance(value, dict):
-        return BadLine(number, "not_json", "The line is not a JSON object.")
+    return value if isinstance(value, dict) else BadLine(number, "not_json", "The line is not a JSON object.")
+
+
+def read_line(number: int, row: dict[str, Any] | BadLine) -> ManifestLine | BadLine:
+    """The line, or what is wrong with it. Submitted values are left out, since they may be secrets."""
+    if isinstance(row, BadLine):
+        return row
     try:
-        return ManifestLine.model_validate(value)
+        return ManifestLine.model_validate(row)
     except ValidationError as error:
-        return BadLine(number, "invalid_request", first_fault(error), _custom_id(value))
+        return BadLine(number, "invalid_request", first_fault(error), _custom_id(row))
 
 
 def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, ManifestLine | BadLine]]:
@@ -149,7 +225,7 @@ def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, Mani
     Whether a `custom_id` is a duplicate is for the caller to check, since only lines that create jobs use
     theirs up. Raises InvalidRequest for more than `LINES` lines.
     """
-    for number, text in numbered_lines(stream):
+    for number, row in rows_of(stream):
         report.lines += 1
         if report.lines > LINES:
             raise InvalidRequest(f"A manifest has at most {LINES} lines; submit several manifests.")

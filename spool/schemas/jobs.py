@@ -301,6 +301,17 @@ class JobDetail(JobOut):
     cost: CostOut
 
 
+class JobDeletion(JobDetail):
+    """One job whose content was deleted, and who else still has its transcript."""
+
+    model_config = with_example(jobs.JOB_DELETION)
+
+    copies: list[str] = Field(
+        description="Jobs that still hold the same transcript, since they reused it or it was reused from "
+        "them; delete them with `copies=true`."
+    )
+
+
 class JobPage(BaseModel):
     """A page of jobs, newest first; `next_cursor` gets the next page and is null on the last."""
 

@@ -187,6 +187,13 @@ jobs = Table(
         sqlite_where=text(f"batch_id IS NOT NULL AND {STILL_OPEN}"),
         postgresql_where=text(f"batch_id IS NOT NULL AND {STILL_OPEN}"),
     ),
+    # The copies of a transcript, for its deletion.
+    Index(
+        "ix_jobs_reused_from",
+        "reused_from",
+        sqlite_where=text("reused_from IS NOT NULL"),
+        postgresql_where=text("reused_from IS NOT NULL"),
+    ),
     Index(
         "ix_jobs_phrases_sha256",
         "phrases_sha256",

@@ -119,6 +119,8 @@ JOB_DELETED: Example = JOB_DETAIL | {
     "deleted": {"source": "2026-11-20T16:12:05.201Z", "transcript": "2026-11-20T16:12:05.201Z"}
 }
 
+JOB_DELETION: Example = JOB_DELETED | {"copies": ["job_01M7XGXR4EDDTSGREC5JK7BAVE"]}
+
 JOB_CANCELLED: Example = JOB_QUEUED | {"state": "cancelled"}
 
 JOB_PAGE: Example = {"items": [JOB], "next_cursor": "eyJhZnRlciI6ImpvYl8wMUpENVQ5UTRYIn0"}

@@ -6,9 +6,9 @@ ETag and size together, which is known before anything is fetched. Reads rows; c
 
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select
 
-from spool.domain.jobs import JobState, Source
+from spool.domain.jobs import Job, JobState, Source
 from spool.tables import jobs
 
 
@@ -43,6 +43,19 @@ def known_by_etag(tx: Connection, project: str, source: Source, fingerprint: str
         jobs.c.source_size == source.size,
         jobs.c.source_uri == source.uri,
     )
+
+
+def copies_of(tx: Connection, job: Job, limit: int = 1000) -> list[str]:
+    """Other jobs of the project, by id, that still hold the transcript of this one: those that took it over,
+    the one that it was taken over from, and that one's other copies."""
+    origin = job.reused_from or job.id
+    query = select(jobs.c.id).where(
+        or_(jobs.c.reused_from == origin, jobs.c.id == origin),
+        jobs.c.id != job.id,
+        jobs.c.project == job.project,
+        jobs.c.transcript_key.is_not(None),
+    )
+    return list(tx.scalars(query.order_by(jobs.c.id).limit(limit)))
 
 
 def _known(
