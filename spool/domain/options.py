@@ -355,7 +355,7 @@ class JobOptions(_Options):
 
     @property
     def of_words(self) -> "JobOptions":
-        """The options that decide the words, without those about speakers and recordings that were cut off."""
+        """The options that decide the words, without those about speakers and about recordings cut off."""
         return self.model_copy(update={"diarization": None, "on_truncated": "transcribe"})
 
     def document(self) -> dict[str, JsonValue]:
