@@ -276,8 +276,8 @@ class BatchRunner:
         if model.info.quantised and self._measured is not None and path not in self._measured:
             raise QualityUnknown(
                 f"The weights of {path} are quantised, and their quality was not measured on this machine. "
-                "Run spool-worker confirm --quality --model NAME --against MODEL, where MODEL is what they were "
-                "made from, and start the worker again."
+                "Run spool-worker confirm --quality --model NAME --against MODEL, where MODEL is what they "
+                "were made from, and start the worker again."
             )
         return model
 

@@ -40,5 +40,7 @@ def test_quantised_weights_are_no_reference(tmp_path: Path) -> None:
     dims = make_dims()
     folder = write_mlx(tmp_path, dims, make_tensors(dims), bits=8)
     spoken = {next(iter(spoken_words())): "words"}
-    with pytest.raises(InvalidRequest, match="are quantised and cannot be the reference: name with --against"):
+    with pytest.raises(
+        InvalidRequest, match="are quantised and cannot be the reference: name with --against"
+    ):
         measure_quality(str(folder), spoken=spoken)
