@@ -58,8 +58,8 @@ def measure_quality(
     reference = _listen(against or model, "float32", "cpu", spoken)
     if reference["quantised"]:
         raise InvalidRequest(
-            f"The weights of {against or model} are quantised and cannot be the reference: name with --against "
-            "the model that they were made from."
+            f"The weights of {against or model} are quantised and cannot be the reference: name with "
+            "--against the model that they were made from."
         )
     heard = _listen(model, dtype, "default", spoken)
     no_worse, errors, known, worse = compare_words(spoken, heard["words"], reference["words"])
