@@ -83,6 +83,7 @@ class FakeWorker:
         job_id: str,
         words: tuple[str, ...] = ("keep", "the", "light"),
         lattice: tuple[Lattice, ...] = (),
+        expected_seconds: float | None = None,
     ) -> None:
         claim = self.claim(job_id)
         record = transcript_of(job_id, words).model_copy(update={"lattice": lattice})
@@ -91,7 +92,17 @@ class FakeWorker:
         with self.services.database.begin() as tx:
             self._charge(tx, claim, record.audio.duration)
             leases.finish_job(
-                tx, claim, leases.Outcome(record.audio.duration, key, stored.sha256 or "", 1.0, len(words))
+                tx,
+                claim,
+                leases.Outcome(
+                    record.audio.duration,
+                    key,
+                    stored.sha256 or "",
+                    1.0,
+                    len(words),
+                    complete=None if expected_seconds is None else expected_seconds <= record.audio.duration,
+                    expected_seconds=expected_seconds,
+                ),
             )
 
     def fail(self, job_id: str, code: str, message: str) -> None:
