@@ -1,4 +1,4 @@
-"""`spool batch`: submit, status, results, transcripts, retry-failed, cancel, delete. Clients of the HTTP API."""
+"""`spool batch`: submit, status, results, transcripts, retry-failed, cancel, delete. Clients of the API."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +13,12 @@ from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.deletion import DELETED, Copies, Yes, print_copies
 from api.cli.files import SUFFIXES, file_name, print_skipped
 from api.cli.jobs import submit_recordings
-from api.cli.options import Place, Search, takes_options
+from api.cli.options import Place, Search
 from api.cli.progress import follow_batch, sending
 from api.cli.tables import clock, held_words, moment, money
 from api.local.instance import Running
 from spool.client import Conflict, Refused, Spool
+from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import Format
@@ -61,14 +62,16 @@ def submit(
     with connected(url) as (spool, running):
         if _must_upload(running, source):
             err.print(
-                f"The server may not read {source}: its recordings are uploaded one by one, as jobs with the tag "
-                "`batch` and no batch.",
+                f"The server may not read {source}: its recordings are uploaded one by one, as jobs with the "
+                "tag `batch` and no batch.",
                 style="yellow",
                 soft_wrap=True,
             )
             tags = {"batch": name or Path(source).resolve().name} | request["tags"]
             own = {key: value for key, value in request.items() if key not in ("name", "strict")}
-            return submit_recordings(spool, running, [source], own | {"tags": tags}, wait=wait, as_json=as_json)
+            own["tags"] = tags
+            submit_recordings(spool, running, [source], own, wait=wait, as_json=as_json)
+            return
         try:
             batch = _submitted(spool, source, request)
         except Refused as error:
@@ -205,8 +208,7 @@ def delete(
         print_json(jobs)
     else:
         out.print(f"{len(jobs)} jobs of {batch_id} deleted")
-    inside = {job.id for job in jobs}
-    print_copies([job.model_copy(update={"copies": [c for c in job.copies if c not in inside]}) for job in jobs])
+    print_copies(jobs)
     if left:
         err.print(f"{len(left)} jobs left alone, the first: {left[0]}", style="yellow", soft_wrap=True)
         raise typer.Exit(Exit.FAILED)

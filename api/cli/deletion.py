@@ -15,7 +15,9 @@ DELETED = {
 }
 Copies = Annotated[
     bool,
-    typer.Option("--copies", help="Delete the transcripts of jobs that reused these, or that these reused, too."),
+    typer.Option(
+        "--copies", help="Delete the transcripts of jobs that reused these, or that these reused, too."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
@@ -23,7 +25,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")
 def print_copies(jobs: Iterable[JobDeletion]) -> None:
     """Say which jobs still hold a transcript that was deleted."""
     gone = [job for job in jobs if job.deleted is not None and job.deleted.transcript is not None]
-    held = sorted({copy for job in gone for copy in job.copies})
+    held = sorted({copy for job in gone for copy in job.copies} - {job.id for job in gone})
     if held:
         err.print(
             f"The same transcripts are still in {len(held)} jobs by reuse (delete them with --copies): "

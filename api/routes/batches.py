@@ -36,7 +36,9 @@ from spool.store import batches as store
 from spool.store.batch_progress import batch_counts
 from spool.store.queue.quotas import find_holds
 
-MANIFEST_TYPES = frozenset({NDJSON, "text/csv", "application/jsonl", "application/jsonlines", "application/json-lines"})
+MANIFEST_TYPES = frozenset(
+    {NDJSON, "text/csv", "application/jsonl", "application/jsonlines", "application/json-lines"}
+)
 
 
 async def create(

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from api.app import create_app
 from api.services import Services
+from ops.testbed.waiting import until
 from spool.broker.celery_app import queue_depth
 from spool.domain.fleet.routing import Route
 from spool.domain.transcript import AudioFacts, Coverage, Lattice, ModelFacts, Segment, Transcript, Word
@@ -168,7 +169,8 @@ def start(settings: Settings, **serving: Any) -> Running:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with httpx.Client(transport=httpx.HTTPTransport(retries=5, verify=False), timeout=60) as client:
+    until(lambda: server.started or not thread.is_alive(), "the API serves")
+    with httpx.Client(verify=False, timeout=60) as client:
         assert client.get(f"{url}/healthz").status_code == 200
     return Running(server, thread, Live(url, app.state.services))
 

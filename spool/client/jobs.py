@@ -17,7 +17,7 @@ from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript
 from spool.formats import Format
 from spool.schemas.batches import BatchDetail
-from spool.schemas.jobs import JobDetail, JobOut, JobPage, SpeakersOut
+from spool.schemas.jobs import JobDeletion, JobDetail, JobOut, JobPage, SpeakersOut
 
 POLL_FIRST_S, POLL_LONGEST_S, POLL_GROWTH = 0.3, 5.0, 1.25
 LONGEST_PAGE = 200

@@ -173,9 +173,13 @@ def _csv_row(number: int, text: bytes | None, names: list[str], separator: str) 
     try:
         cells = next(csv.reader([text.decode().rstrip("\r\n")], delimiter=separator, strict=True), [])
     except (UnicodeDecodeError, csv.Error):
-        return BadLine(number, "not_csv", "The line is not CSV in UTF-8, or a quoted cell does not end in it.")
+        return BadLine(
+            number, "not_csv", "The line is not CSV in UTF-8, or a quoted cell does not end in it."
+        )
     if len(cells) > len(names):
-        return BadLine(number, "not_csv", f"The line has {len(cells)} cells, and there are {len(names)} columns.")
+        return BadLine(
+            number, "not_csv", f"The line has {len(cells)} cells, and there are {len(names)} columns."
+        )
     row: dict[str, Any] = {}
     for name, cell in zip(names, cells, strict=False):
         if not cell:
@@ -229,7 +233,7 @@ def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, Mani
         report.lines += 1
         if report.lines > LINES:
             raise InvalidRequest(f"A manifest has at most {LINES} lines; submit several manifests.")
-        yield number, read_line(number, text)
+        yield number, read_line(number, row)
 
 
 def in_blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

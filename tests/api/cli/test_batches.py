@@ -67,7 +67,9 @@ def test_a_batch_from_first_to_last(spool: Any, live: Live, manifest: Path, tmp_
 
 def test_what_goes_wrong_has_its_exit_code(spool: Any, manifest: Path, recordings: Path) -> None:
     assert "no file" in spool("submit", "gone.jsonl", code=2)[1]
-    assert "is a local folder" in spool("submit", str(recordings), code=2)[1]
+    submitted, said = spool("submit", str(recordings))
+    assert f"The server may not read {recordings}: its recordings are uploaded one by one" in said
+    assert "reel 1.wav" in submitted
     assert "NAME=VALUE" in spool("submit", str(manifest), "--tag", "box", code=2)[1]
     assert "no job was created" in spool("submit", str(manifest), "--strict", code=4)[1]
     assert "no batch" in spool("status", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=4)[1]

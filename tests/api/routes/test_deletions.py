@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
@@ -16,6 +17,7 @@ from spool.domain.api_keys import Scope
 from spool.domain.retention import Content
 from spool.settings import Settings
 from spool.store.deletions import mark_deleted
+from spool.tables import jobs
 from tests.api.auth.keys import bearer, new_key
 
 UNKNOWN = "job_01JD5T9Q4X8K2M6N0P3R7S1V5W"
@@ -73,6 +75,7 @@ def test_what_has_not_ended_is_left_alone(http: httpx.Client, live: Live, record
 
 
 def test_a_failed_job_and_its_batch_after_deletion(http: httpx.Client, live: Live, recordings: Path) -> None:
+    (recordings / "reel 2.wav").write_bytes(b"RIFF")
     batch = http.post("/v1/batches", json={"source": recordings.as_uri() + "/"}).json()["id"]
     (job,) = http.get("/v1/jobs", params={"batch": batch}).json()["items"]
     live.work().fail(job["id"], "audio_empty", "There is nothing in it.")
@@ -132,6 +135,45 @@ def test_from_python_and_by_command(
     printed = capsys.readouterr()
     assert f"{second} deleted" in printed.out
     assert "recording on 20" in printed.out
+
+
+def test_copies_that_reuse_made_are_named_and_deleted_on_request(http: httpx.Client, live: Live) -> None:
+    origin, first, second, other = (uploaded(http, live) for _ in range(4))
+    with live.services.database.begin() as tx:
+        copies = update(jobs).where(jobs.c.id.in_([first, second]))
+        tx.execute(copies.values(reused_from=origin))
+    answer = http.delete(f"/v1/jobs/{first}/content", params={"what": "transcript"}).json()
+    assert answer["copies"] == sorted([origin, second])
+    assert http.get(f"/v1/jobs/{origin}/transcript").status_code == 200
+    answer = http.delete(f"/v1/jobs/{origin}/content", params={"copies": True}).json()
+    assert answer["copies"] == []
+    for job_id in (origin, first, second):
+        problem(http.get(f"/v1/jobs/{job_id}/transcript"), 410, "deleted")
+    assert http.get(f"/v1/jobs/{other}/transcript").status_code == 200
+
+
+def test_a_batch_is_deleted_by_command(
+    http: httpx.Client,
+    live: Live,
+    recordings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    batch = http.post("/v1/batches", json={"source": recordings.as_uri() + "/"}).json()
+    done, waiting, *_ = [
+        job["id"] for job in http.get("/v1/jobs", params={"batch": batch["id"]}).json()["items"]
+    ]
+    live.work().finish(done)
+    monkeypatch.setenv("SPOOL_URL", live.url)
+    monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
+    with pytest.raises(SystemExit) as ended:
+        main(["batch", "delete", batch["id"], "--yes"])
+    printed = capsys.readouterr()
+    assert ended.value.code == 1, "jobs that have not ended are left alone"
+    assert f"1 jobs of {batch['id']} deleted" in printed.out
+    assert "cancel it first" in printed.err
+    problem(http.get(f"/v1/jobs/{done}/transcript"), 410, "deleted")
+    assert http.get(f"/v1/jobs/{waiting}").json()["state"] == "queued"
 
 
 def test_the_sweep_runs_in_the_api(live: Live, http: httpx.Client) -> None:

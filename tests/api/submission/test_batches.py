@@ -180,6 +180,17 @@ def test_a_form_and_a_manifest_by_reference(http: httpx.Client, recordings: Path
     problem(http.post("/v1/batches", json={"source": "https://x.org/all.jsonl"}), 422, "invalid_request")
 
 
+def test_a_csv_is_a_manifest_too(http: httpx.Client, recordings: Path) -> None:
+    address = (recordings / "reel-1.wav").as_uri()
+    text = f"source,custom_id,tags.box\n{address},one,7\n{address}.gone,two,7\n"
+    batch = http.post("/v1/batches", content=text, headers={"Content-Type": "text/csv"}).json()
+    assert (batch["lines"]["accepted"], batch["bad_lines"][0]["line"]) == (1, 3)
+    assert results(http, batch["id"])[0]["tags"] == {"box": "7"}
+    (recordings / "all.csv").write_text(text)
+    named = http.post("/v1/batches", json={"source": (recordings / "all.csv").as_uri()}).json()
+    assert named["lines"]["accepted"] == 1
+
+
 def test_a_folder_is_walked_once_round(http: httpx.Client, recordings: Path, tmp_path: Path) -> None:
     deep = recordings / "Kästen 7"
     deep.mkdir()
@@ -233,7 +244,7 @@ def test_what_cannot_be_listed(http: httpx.Client, source: str, status: int, cod
 
 def test_requests_that_are_refused(http: httpx.Client, recordings: Path) -> None:
     problem(
-        http.post("/v1/batches", content=b"x", headers={"Content-Type": "text/csv"}),
+        http.post("/v1/batches", content=b"x", headers={"Content-Type": "text/html"}),
         415,
         "unsupported_media_type",
     )

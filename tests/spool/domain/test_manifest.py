@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spool.domain import estimates, manifest
-from spool.domain.manifest import BadLine, ManifestLine, Report, manifest_lines, numbered_lines, read_line
+from spool.domain.manifest import (
+    BadLine,
+    ManifestLine,
+    Report,
+    manifest_lines,
+    numbered_lines,
+    read_line,
+    rows_of,
+)
 from spool.errors import InvalidRequest
 
 
@@ -114,10 +122,46 @@ def test_whatever_comes_every_line_is_counted_once(lines: list[bytes], limit: in
     for number, text in numbered_lines(io.BytesIO(stream), limit):
         numbers.append(number)
         assert text is None or len(text) <= limit + 1
-        assert isinstance(read_line(number, text), BadLine | ManifestLine)
+    rows = list(rows_of(io.BytesIO(stream)))
+    assert all(isinstance(read_line(number, row), BadLine | ManifestLine) for number, row in rows)
     assert numbers == sorted(set(numbers))
     kept = [n for n, line in enumerate(lines, 1) if line.replace(b"\n", b" ").strip()]
     assert set(kept) - {1} <= set(numbers), "only blank lines (and a bare BOM) are left out"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_manifest_may_be_csv(separator: str) -> None:
+    rows = [
+        ["source", "custom_id", "tags.box", "options.beam", "options.decoder", "priority"],
+        ["file:///a/1.wav", "one", "7", "8", "beam", "high"],
+        ["s3://b/two.wav", "", "", "", "", ""],
+        ["", "three", "", "", "", ""],
+        ["file:///a/4.wav", "four", "", "", "", "", "too much"],
+        ['"file:///a/5.wav'],
+    ]
+    text = "\ufeff" + "\r\n".join(separator.join(row) for row in rows)
+    report = Report()
+    lines = dict(manifest_lines(io.BytesIO(text.encode()), report))
+    assert lines[2] == ManifestLine(
+        source="file:///a/1.wav",
+        custom_id="one",
+        tags={"box": "7"},
+        options={"beam": 8, "decoder": "beam"},
+        priority="high",
+    )
+    assert lines[3] == ManifestLine(source="s3://b/two.wav")
+    bad = [lines[number] for number in (4, 5, 6)]
+    assert [line.code for line in bad if isinstance(line, BadLine)] == [
+        "invalid_request",
+        "not_csv",
+        "not_csv",
+    ]
+    assert report.lines == 5, "without the header"
+
+
+def test_a_csv_with_an_unknown_column_is_refused_by_its_name() -> None:
+    with pytest.raises(InvalidRequest, match=r"line 1: a manifest has no column 'box'; it has source, "):
+        list(manifest_lines(io.BytesIO(b"source,box\nfile:///a.wav,7\n"), Report()))
 
 
 def sums(**fields: float) -> estimates.Sums:
