@@ -90,7 +90,8 @@ class LiveBeamState:
         return [int(slot) for slot in np.flatnonzero(np.array(self.search.beam.scores)[0] > -np.inf)]
 
     def _next_frames(self) -> NDArray[np.int32]:
-        return np.array(self.search.beam.slots[Field.FRAME])[0]
+        frames: NDArray[np.int32] = np.array(self.search.beam.slots[Field.FRAME])[0]
+        return frames
 
     def _ranked(self) -> list[tuple[Hypothesis, int]]:
         if not self.is_sound:
@@ -161,9 +162,7 @@ def _settle(state: LiveBeamState, search: BeamState) -> None:
     read = min(int(ends[alive].min()), len(state.frames)) if alive.any() else len(state.frames)
     slots = search.beam.slots
     moved = mx.maximum(slots[Field.FRAME] - read, 0)
-    state.search = search._replace(
-        beam=search.beam._replace(slots=_with(slots, {Field.FRAME: moved}))
-    )
+    state.search = search._replace(beam=search.beam._replace(slots=_with(slots, {Field.FRAME: moved})))
     state.frames, state.frame = mx.contiguous(state.frames[read:]), state.frame + read
     mx.eval(state.search, state.frames)
 

@@ -54,7 +54,9 @@ class LiveGreedy:
         """As `LiveSearch.open`."""
         return GreedyState(GreedyRow.start(self._transducer, 1), fixed=self._fixed)
 
-    def advance(self, states: Sequence[GreedyState], frames: Sequence[mx.array], last: Sequence[bool]) -> None:
+    def advance(
+        self, states: Sequence[GreedyState], frames: Sequence[mx.array], last: Sequence[bool]
+    ) -> None:
         """As `LiveSearch.advance`."""
         taken = [(state, new, end) for state, new, end in zip(states, frames, last, strict=True) if len(new)]
         if not taken:
@@ -83,16 +85,18 @@ class LiveGreedy:
 
 
 def _joined(rows: Sequence[GreedyRow]) -> GreedyRow:
-    def together(name: str) -> mx.array:
-        return mx.concatenate([getattr(row, name) for row in rows])
-
-    state = LstmState(*(mx.concatenate(parts) for parts in zip(*(row.state for row in rows), strict=True)))
     return GreedyRow(
-        *(together(name) for name in ("frames", "held", "last", "output")),
-        state=state,
-        sound=together("sound"),
+        frames=mx.concatenate([row.frames for row in rows]),
+        held=mx.concatenate([row.held for row in rows]),
+        last=mx.concatenate([row.last for row in rows]),
+        output=mx.concatenate([row.output for row in rows]),
+        state=LstmState(
+            mx.concatenate([row.state.hidden for row in rows]),
+            mx.concatenate([row.state.cell for row in rows]),
+        ),
+        sound=mx.concatenate([row.sound for row in rows]),
         fused=(),
-        bonus=together("bonus"),
+        bonus=mx.concatenate([row.bonus for row in rows]),
     )
 
 

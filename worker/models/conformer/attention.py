@@ -195,8 +195,8 @@ class RelPositionLocalAttention(RelPositionAttention):
 
 
 def shift(scores: mx.array, keys: int) -> mx.array:
-    """Scores by relative position [B, H, Q, keys + Q - 1] -> by key [B, H, Q, keys], the queries being the last
-    of the keys: out[i, j] = scores[i, Q - 1 - i + j]."""
+    """Scores by relative position [B, H, Q, keys + Q - 1] -> by key [B, H, Q, keys], the queries being the
+    last of the keys: out[i, j] = scores[i, Q - 1 - i + j]."""
     batch, heads, queries, row = scores.shape
     strides = (heads * queries * row, queries * row, row - 1, 1)
     return mx.as_strided(scores, (batch, heads, queries, keys), strides, offset=queries - 1)

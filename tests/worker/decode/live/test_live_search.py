@@ -20,7 +20,7 @@ from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
 GOLDEN = Path(__file__).parents[3] / "golden"
-CUTS = ((1,), (2,), (14, 3, 1), (7,), (1000,))
+CUTS = ((7,), (2,), (14, 3, 1), (1,), (1000,))
 MAX_SYMBOLS = 10
 
 
