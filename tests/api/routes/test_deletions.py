@@ -160,9 +160,7 @@ def test_a_batch_is_deleted_by_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     batch = http.post("/v1/batches", json={"source": recordings.as_uri() + "/"}).json()
-    done, waiting = [
-        job["id"] for job in http.get("/v1/jobs", params={"batch": batch["id"]}).json()["items"]
-    ]
+    done, waiting = [job["id"] for job in http.get("/v1/jobs", params={"batch": batch["id"]}).json()["items"]]
     live.work().finish(done)
     monkeypatch.setenv("SPOOL_URL", live.url)
     monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
