@@ -150,6 +150,7 @@ def job_sheet(job: JobDetail) -> Table:
     if job.state is JobState.DONE:
         rows.append(("length", length_words(job)))
         rows.append(("coverage", coverage_words(job)))
+    rows += [("warning", Text(warning, style="yellow")) for warning in job.warnings]
     if job.words is not None:
         rows.append(("words", str(job.words)))
     if job.speakers is not None:

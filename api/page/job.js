@@ -61,6 +61,7 @@ export async function showJob(root, id) {
         job.missing_seconds === null ? "How much is missing is not stated by the file. "
           : `Its header states ${clock(job.expected_seconds)}; ${clock(job.missing_seconds)} of it are missing. `,
         "What was there is transcribed.") : null,
+      job.warnings.length ? h("ul", { class: "card" }, job.warnings.map((warning) => h("li", {}, warning))) : null,
       h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
     );
     if (job.state === "done" && words === null) {

@@ -61,6 +61,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: st
         words=job.words,
         language=job.language,
         coverage=job.coverage,
+        warnings=job.warnings or [],
         decoded_seconds=job.decoded_seconds,
         skipped_seconds=_skipped(job),
         speech_coverage=job.speech_coverage,

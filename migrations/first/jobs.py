@@ -106,6 +106,7 @@ def _jobs() -> None:
         sa.Column("complete", sa.Boolean()),
         sa.Column("expected_seconds", sa.Double()),
         sa.Column("words", sa.Integer()),
+        sa.Column("warnings", sa.JSON(none_as_null=True)),
         sa.Column("language", sa.String(length=8)),
         sa.Column("batch_id", sa.String(length=40)),
         sa.Column("batch_line", sa.Integer()),

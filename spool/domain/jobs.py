@@ -152,6 +152,8 @@ class Job:
     """The name of its route (`spool.domain.fleet.routing`)."""
     speakers: list[JobSpeaker] | None = None
     """Who speaks in its transcript, with the names that a person gave them; None where nobody asked."""
+    warnings: list[str] | None = None
+    """What was odd about its recording, and what was asked for and could not be done."""
     decoded_seconds: float | None = None
     """Once done, how much of it the engine decoded; the rest is silence, or nobody speaks in it."""
     speech_coverage: float | None = None

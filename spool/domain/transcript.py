@@ -279,6 +279,8 @@ class Transcript(_Record):
     model: ModelFacts
     language_model: ModelFacts | None = None
     options: dict[str, JsonValue]
+    warnings: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What was asked for and could not be done."""
     coverage: Coverage
     text: str
     words: tuple[Word, ...]

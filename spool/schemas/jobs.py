@@ -260,6 +260,10 @@ class JobOut(BaseModel):
     coverage: float | None = Field(
         description="Share of the samples that lie in exactly one chunk, 0 to 1, once done."
     )
+    warnings: list[str] = Field(
+        default_factory=list,
+        description="What was odd about the recording, and what was asked for and could not be done.",
+    )
     decoded_seconds: float | None = Field(None, description="Audio that the engine decoded, once done.")
     skipped_seconds: float | None = Field(
         None, description="Audio passed over, since it is silence or nobody was heard to speak in it."

@@ -74,6 +74,8 @@ jobs = Table(
     Column("complete", Boolean),
     Column("expected_seconds", Double),
     Column("words", Integer),
+    # What was odd about the recording, and what was asked for and could not be done.
+    Column("warnings", JSON(none_as_null=True)),
     Column("language", String(8)),
     # No foreign key: SQLite can neither add nor drop a column that has one.
     Column("batch_id", ID),

@@ -68,6 +68,9 @@ def transcribe(
         diarization=speakers.to_diarization(output.form),
     )
     typer.echo(render_results(results, output.form, output.lattice))
+    skipped = dict.fromkeys(text for each in results if each.transcript for text in each.transcript.warnings)
+    for warning in skipped:
+        typer.echo(warning, err=True)
     for result in results:
         if result.transcript is not None and result.transcript.audio.complete is False:
             typer.echo(f"{result.file}: {result.transcript.audio.warnings[-1]}", err=True)

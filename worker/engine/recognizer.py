@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import EngineError, InvalidRequest
+from worker.decode.fusion.fusion import unspelled
+from worker.decode.fusion.spelling import unspelled_warning
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
@@ -39,10 +41,12 @@ class ModelRecognizer:
         return self._model.cost(samples, 1 if options.decoder == "greedy" else options.beam)
 
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
-        """Read the language model, spell the phrases, and let the model check what is asked of it. Raises
-        InvalidRequest."""
+        """Read the language model, spell the phrases, and let the model check what is asked of it; `warnings`
+        of the answer name the phrases that it cannot spell. Raises InvalidRequest."""
         check_decoding(self._model, options, ask)
-        return replace(self.info, language_model=_digest_of(ask.lm))
+        skipped = unspelled(self._model.tokenizer, ask.phrases)
+        warnings = (unspelled_warning(skipped),) if skipped else ()
+        return replace(self.info, language_model=_digest_of(ask.lm), warnings=warnings)
 
     def recognize(
         self,

@@ -162,6 +162,7 @@ class ChunkDecoder(ABC, Generic[Answer]):
             options,
             language_model,
             self.listeners,
+            self.info.warnings,
         )
 
     def tail_after(self, span: ChunkSpan, answer: Answer | None) -> Tail | None:

@@ -65,6 +65,8 @@ from worker.speech.listener import detector_digest
 
 log = structlog.get_logger(__name__)
 
+_WARNINGS = 20
+
 
 @dataclass(frozen=True, slots=True)
 class JobServices:
@@ -248,6 +250,7 @@ class JobRunner:
             transcript_key=delivered.key,
             transcript_sha256=delivered.sha256,
             coverage=transcript.coverage.ratio,
+            warnings=[*transcript.audio.warnings, *transcript.warnings][:_WARNINGS],
             decoded_seconds=transcript.coverage.speech_seconds,
             speech_coverage=transcript.coverage.speech,
             words=len(transcript.words),

@@ -111,6 +111,7 @@ def transcript_of(
     options: dict[str, JsonValue],
     language_model: ModelFacts | None = None,
     listeners: Sequence[SpeechListener] = (),
+    warnings: tuple[str, ...] = (),
 ) -> Transcript:
     """The transcript of a recording of `samples` samples a channel, without the segments over which its
     `listeners` (one for each channel, or none) heard nobody. Raises SpoolError where a sample is in no core
@@ -128,6 +129,7 @@ def transcript_of(
         model=model,
         language_model=language_model,
         options=options,
+        warnings=warnings,
         coverage=coverage.model_copy(update={"speech": checked.coverage}),
         text=" ".join(word.text for word in checked.words),
         words=checked.words,

@@ -78,7 +78,7 @@ def transcribe_with(
         ask = replace(ask, speech=replace(ask.speech, single=True))
     engine = _LocalEngine(model, options, ask, CHUNKS_AT_ONCE if chunk else None)
     request = JobRequest(options, ask, carries)
-    decoders = [_FileDecoder(path, engine, chunk, request=request, info=model.info) for path in files]
+    decoders = [_FileDecoder(path, engine, chunk, request=request, info=engine.info) for path in files]
     for decoder in decoders:
         decoder.read(detector=detector)
     return [decoder.result(model) for decoder in decoders]
@@ -111,7 +111,7 @@ class _LocalEngine:
         self, model: SpeechModel, options: SearchOptions, ask: DecodeRequest, at_once: int | None
     ) -> None:
         self._recognizer, self._options, self._at_once = ModelRecognizer(model), options, at_once
-        self._recognizer.prepare(options, ask)
+        self.info = self._recognizer.prepare(options, ask)
         self._waiting: list[tuple[NDArray[np.float32], DecodeRequest, Future[Recognition]]] = []
 
     def submit(self, samples: NDArray[np.float32], ask: DecodeRequest) -> Future[Recognition]:

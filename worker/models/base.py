@@ -127,7 +127,8 @@ class ModelInfo:
     sha256: of the weights file. files: SHA-256 by role ("weights", "config", "tokenizer"). device: where MLX
     computes. size: the weights' bytes in memory, 0 where that is not known. language_model: SHA-256 of the
     n-gram file that a request named, if any. family, languages, tasks: what the fleet says of the model.
-    quantised: the weights are stored in fewer bits than 16; workers serve them only once measured.
+    quantised: the weights are stored in fewer bits than 16; workers serve them only once measured. warnings:
+    what a request asked for and does not get.
     """
 
     name: str
@@ -144,6 +145,7 @@ class ModelInfo:
     languages: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     quantised: bool = False
+    warnings: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -247,6 +247,8 @@ class Outcome:
     """Whether the recording is as long as its header states; None where it states no length."""
     expected_seconds: float | None = None
     """The length that its header states."""
+    warnings: list[str] | None = None
+    """What was odd about the recording, and what was asked for and could not be done."""
     decoded_seconds: float | None = None
     """How much of it the engine decoded; the rest is silence, or nobody speaks in it."""
     speech_coverage: float | None = None
@@ -357,6 +359,7 @@ def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
         language=outcome.language,
         complete=outcome.complete,
         expected_seconds=outcome.expected_seconds,
+        warnings=outcome.warnings or None,
         decoded_seconds=outcome.decoded_seconds,
         speech_coverage=outcome.speech_coverage,
         content_sha256=outcome.content_sha256,

@@ -329,11 +329,6 @@ def test_a_request_that_cannot_be_done_is_refused_before_any_file(speech: list[P
             2,
             "spool-worker: gone: the phrases cannot be read",
         ),
-        (
-            ["--model", str(MODEL), "--boost", "猫"],
-            2,
-            "spool-worker: '猫' holds what the model has no token for",
-        ),
         (["--model", str(MODEL), "--head", "ctc"], 2, "spool-worker: the model has no ctc head; it has: tdt"),
     ],
 )

@@ -26,6 +26,7 @@ from worker.decode.fusion.arpa import read_arpa
 from worker.decode.fusion.graph import BoundGraph, Graph, bound_together
 from worker.decode.fusion.ngram import language_model
 from worker.decode.fusion.phrases import phrase_tree
+from worker.decode.fusion.spelling import spell
 from worker.decode.types import DecodeRequest, FusionOptions
 
 FusionState = tuple[mx.array, ...]
@@ -136,8 +137,8 @@ def make_fusion(
 ) -> Fusion | None:
     """What the options ask for all utterances and each asks for itself; None where that is nothing.
 
-    Raises InvalidRequest: a weight is no number, an ARPA file is broken, a phrase is too long or cannot be
-    written in tokens, a context holds what is no token.
+    Raises InvalidRequest: a weight is no number, an ARPA file is broken, a phrase is too long, a context
+    holds what is no token.
     """
     shared = options or FusionOptions()
     weights = [shared.alpha, shared.boost, *(weight for ask in asks for weight in (ask.alpha, ask.boost))]
@@ -183,7 +184,12 @@ def _model(tokenizer: Speller, path: str | None) -> Graph | None:
 
 
 def _phrases(tokenizer: Speller, phrases: Phrases) -> Graph | None:
-    return _tree(tokenizer, phrases) if any(phrase.strip() for phrase in phrases) else None
+    return _tree(tokenizer, phrases)[0] if any(phrase.strip() for phrase in phrases) else None
+
+
+def unspelled(tokenizer: Speller, phrases: Phrases) -> list[str]:
+    """The phrases that the tokenizer cannot spell in any form; they boost nothing."""
+    return _tree(tokenizer, phrases)[1] if any(phrase.strip() for phrase in phrases) else []
 
 
 def _read_model(path: Path, pieces: tuple[str, ...]) -> Graph:
@@ -200,12 +206,16 @@ def _kept_model(path: Path, _changed: int, _size: int, pieces: tuple[str, ...]) 
 
 
 @lru_cache(maxsize=64)
-def _tree(tokenizer: Speller, phrases: Phrases) -> Graph:
-    """The graph of phrases; blank ones are nothing, and one that stands twice is one."""
+def _tree(tokenizer: Speller, phrases: Phrases) -> tuple[Graph | None, list[str]]:
+    """The graph of phrases, None where there is nothing in it, and the phrases that cannot be spelled; blank
+    ones are nothing, and one that stands twice is one."""
     if len(phrases) > MOST_PHRASES:
         raise InvalidRequest(f"{len(phrases)} phrases are more than {MOST_PHRASES}")
     texts = dict.fromkeys(" ".join(phrase.split()) for phrase in phrases)
     for text in texts:
         if len(text) > LONGEST_PHRASE:
             raise InvalidRequest(f"the phrase {text[:40]!r}… is longer than {LONGEST_PHRASE} characters")
-    return phrase_tree([tokenizer.encode(text) for text in texts if text], len(tokenizer.pieces))
+    spelled = {text: spell(tokenizer, text) for text in texts if text}
+    tokens = [ids for ids in spelled.values() if ids]
+    graph = phrase_tree(tokens, len(tokenizer.pieces)) if tokens else None
+    return graph, [text for text, ids in spelled.items() if not ids]
