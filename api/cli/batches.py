@@ -10,10 +10,9 @@ from rich.text import Text
 
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
-from api.cli.deletion import DELETED, Copies, Yes, print_copies
-from api.cli.files import SUFFIXES, file_name, print_skipped
+from api.cli.files import SUFFIXES, file_name, print_copies, print_skipped
 from api.cli.jobs import submit_recordings
-from api.cli.options import Place, Search
+from api.cli.options import DELETED, Copies, Place, Search, Yes
 from api.cli.progress import follow_batch, sending
 from api.cli.tables import clock, held_words, moment, money
 from api.local.instance import Running

@@ -10,6 +10,7 @@ from api.cli.connection import err
 from spool.errors import InvalidRequest
 from spool.formats import FORMATS, Format
 from spool.recordings.folder import walk
+from spool.schemas.jobs import JobDeletion
 
 MANIFEST = "manifest.jsonl"
 SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
@@ -83,3 +84,16 @@ def _references(folder: Path, lines: Iterable[str]) -> Iterable[tuple[Path, str]
             yield folder / str(entry["file"]), str(entry["text"])
         except (ValueError, KeyError, TypeError):
             raise InvalidRequest(f"{folder / MANIFEST}:{number} needs `file` and `text`.") from None
+
+
+def print_copies(jobs: Iterable[JobDeletion]) -> None:
+    """Say which jobs still hold a transcript that was deleted."""
+    gone = [job for job in jobs if job.deleted is not None and job.deleted.transcript is not None]
+    held = sorted({copy for job in gone for copy in job.copies} - {job.id for job in gone})
+    if held:
+        err.print(
+            f"The same transcripts are still in {len(held)} jobs by reuse (delete them with --copies): "
+            + ", ".join(held),
+            style="yellow",
+            soft_wrap=True,
+        )

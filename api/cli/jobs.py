@@ -9,14 +9,16 @@ from rich.text import Text
 
 from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
-from api.cli.deletion import DELETED, Copies, Yes, print_copies
-from api.cli.files import print_skipped, recordings_under
+from api.cli.files import print_copies, print_skipped, recordings_under
 from api.cli.options import (
+    DELETED,
+    Copies,
     LeastSpeakers,
     MostSpeakers,
     Place,
     Search,
     WithinChannels,
+    Yes,
     diarization_of,
 )
 from api.cli.progress import follow, sending

@@ -38,6 +38,20 @@ WithinChannels = Annotated[
 ]
 
 
+DELETED = {
+    "all": "the recordings and transcripts",
+    "source": "the recordings",
+    "transcript": "the transcripts",
+}
+Copies = Annotated[
+    bool,
+    typer.Option(
+        "--copies", help="Delete the transcripts of jobs that reused these, or that these reused, too."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """Options of the search."""
