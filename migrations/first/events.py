@@ -19,6 +19,7 @@ def create() -> None:
     _source_hashes()
     _webhook_deliveries()
     _speaker_turns()
+    _system_settings()
 
 
 def _api_keys() -> None:
@@ -213,4 +214,14 @@ def _speaker_turns() -> None:
             ["job_id"], ["jobs.id"], name=op.f("fk_speaker_turns_job_id_jobs"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("job_id", "channel", "attempt", name=op.f("pk_speaker_turns")),
+    )
+
+
+def _system_settings() -> None:
+    op.create_table(
+        "system_settings",
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("value", sa.JSON(), nullable=False),
+        sa.Column("updated_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_system_settings")),
     )

@@ -13,7 +13,6 @@ def create() -> None:
     _locks()
     _phrase_lists()
     _quota_use()
-    _system_settings()
     _turns()
     _workers()
     _chunk_sums()
@@ -248,16 +247,6 @@ def _quota_use() -> None:
         sa.Column("before_nanos", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("project", name=op.f("pk_quota_use")),
-    )
-
-
-def _system_settings() -> None:
-    op.create_table(
-        "system_settings",
-        sa.Column("name", sa.String(length=200), nullable=False),
-        sa.Column("value", sa.JSON(), nullable=False),
-        sa.Column("updated_at", UtcDateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("name", name=op.f("pk_system_settings")),
     )
 
 
