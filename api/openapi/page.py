@@ -104,6 +104,10 @@ TRANSCRIBE: Words = {
                 "text/plain": {"schema": {"type": "string"}, "example": "keep the light\n"},
                 "application/x-subrip": {"schema": {"type": "string"}, "example": jobs.SRT},
                 "text/vtt": {"schema": {"type": "string"}, "example": jobs.VTT},
+                "text/event-stream": {
+                    "schema": {"type": "string", "description": "With `stream`: that API's events."},
+                    "example": jobs.TRANSCRIBED_EVENTS,
+                },
             },
         }
     }

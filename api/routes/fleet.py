@@ -22,6 +22,7 @@ from spool.schemas.fleet import (
     EndedOut,
     ModelList,
     ModelOut,
+    OpenAIModel,
     Overview,
     TodayOut,
     UnservedOut,
@@ -45,8 +46,10 @@ def models(services: ServicesDep) -> ModelList:
     state, default = services.fleet.read(), services.fleet.default()
     offered = Counter(name for worker in state.workers if worker.alive for name in worker.info.models)
     names = state.models | set(services.settings.models) | {default}
+    ordered = sorted(names)
     return ModelList(
-        items=[ModelOut(name=name, default=name == default, workers=offered[name]) for name in sorted(names)]
+        items=[ModelOut(name=name, default=name == default, workers=offered[name]) for name in ordered],
+        data=[OpenAIModel(id=name) for name in ordered],
     )
 
 

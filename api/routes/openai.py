@@ -8,6 +8,7 @@ pretending.
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -16,6 +17,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
+from api.delivery.sse import KEEP_ALIVE_S, EventResponse
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL
@@ -33,6 +35,7 @@ from spool.store.jobs import cancel_job
 Task = Literal["transcribe", "translate"]
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"]
 FORMATS: tuple[ResponseFormat, ...] = get_args(ResponseFormat)
+STREAMED: tuple[ResponseFormat, ...] = ("json", "text", "diarized_json")
 # What that API's clients send as the model when they know no other.
 ITS_MODELS = frozenset(
     {"whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-4o-transcribe-diarize"}
@@ -48,6 +51,10 @@ PARTS = frozenset(
         "stream",
         "include[]",
         "chunking_strategy",
+        "chunking_strategy[type]",
+        "chunking_strategy[prefix_padding_ms]",
+        "chunking_strategy[silence_duration_ms]",
+        "chunking_strategy[threshold]",
         "known_speaker_names[]",
         "known_speaker_references[]",
     }
@@ -89,7 +96,11 @@ async def _answered(
         form, granularities = _asked(upload)
         wanted = replace(upload, parts={"request": (_job_request(upload, services, task),)})
         created, _ = await run_in_threadpool(create_from_upload, services, caller, wanted, idempotency_key)
+        streamed = _is_streamed(upload)
     services.sweeper.wake()
+    if streamed:
+        answer = _streamed(request, services, caller, created.id, form, keep=idempotency_key is not None)
+        return EventResponse(answer, headers={"X-Spool-Job": created.id, "Cache-Control": "no-store"})
     try:
         job = await _ended(request, services, caller, created.id)
     except BaseException:
@@ -97,9 +108,6 @@ async def _answered(
         if idempotency_key is None:
             await asyncio.shield(run_in_threadpool(_cancel, services, created.id))
         raise
-    if job.state is not JobState.DONE or job.transcript_key is None:
-        code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."
-        raise Problem(422, code, message, job=job.id)
     transcript = await run_in_threadpool(_transcript, services, job)
     return _answer(transcript, form, granularities, {"X-Spool-Job": job.id})
 
@@ -114,9 +122,13 @@ def _asked(upload: Upload) -> tuple[ResponseFormat, frozenset[str]]:
         raise InvalidRequest("timestamp_granularities[] holds `word`, `segment` or both.")
     if _texts(upload, "known_speaker_names[]") or _texts(upload, "known_speaker_references[]"):
         raise InvalidRequest("Known speakers are not supported here; name the speakers of a job afterwards.")
-    if _text(upload, "stream").lower() in ("true", "1"):
-        raise InvalidRequest("Answers are not streamed here; follow a job's progress at /v1/jobs/{id}.")
+    if _is_streamed(upload) and form not in STREAMED:
+        raise InvalidRequest(f"stream: an answer as {form} cannot be streamed; {' and '.join(STREAMED)} can.")
     return form, granularities
+
+
+def _is_streamed(upload: Upload) -> bool:
+    return _text(upload, "stream").lower() in ("true", "1")
 
 
 def _job_request(upload: Upload, services: Services, task: Task) -> bytes:
@@ -155,6 +167,50 @@ def _text(upload: Upload, name: str) -> str:
     return "".join(_texts(upload, name)[:1])
 
 
+async def _streamed(
+    request: Request,
+    services: Services,
+    caller: Principal,
+    job_id: str,
+    form: ResponseFormat,
+    *,
+    keep: bool,
+) -> AsyncIterator[str]:
+    """The answer as that API's events: a delta a segment, then the text. They come once the words are sure,
+    which they are at the end of the recording. What goes wrong is an event too; a client that leaves cancels
+    its job, unless `keep`."""
+    ending = asyncio.ensure_future(_ended(request, services, caller, job_id))
+    try:
+        while not ending.done():
+            await asyncio.wait({ending}, timeout=KEEP_ALIVE_S)
+            if not ending.done():
+                yield ": keep-alive\n\n"
+        transcript = await run_in_threadpool(_transcript, services, ending.result())
+        for event in _events(transcript, form):
+            yield f"data: {json.dumps(event)}\n\n"
+    except Problem as problem:
+        error = {"code": problem.code, "message": problem.detail, "type": "spool"}
+        yield f"data: {json.dumps({'error': error})}\n\n"
+    except BaseException:
+        if not keep:
+            await asyncio.shield(run_in_threadpool(_cancel, services, job_id))
+        raise
+    finally:
+        ending.cancel()
+
+
+def _events(transcript: Transcript, form: ResponseFormat) -> Iterator[dict[str, Any]]:
+    if form == "diarized_json":
+        yield from _diarized(transcript)
+    else:
+        texts = [segment.text for segment in transcript.segments]
+        if " ".join(texts) != transcript.text:  # channels kept apart overlap in time
+            texts = [transcript.text]
+        for at, text in enumerate(texts):
+            yield {"type": "transcript.text.delta", "delta": f" {text}" if at else text}
+    yield {"type": "transcript.text.done", "text": transcript.text}
+
+
 async def _ended(request: Request, services: Services, caller: Principal, job_id: str) -> Job:
     """The job once it has ended. Raises `Problem` 504 after `WAIT_SECONDS`, CancelledError for a client that
     left."""
@@ -189,6 +245,10 @@ def _cancel(services: Services, job_id: str) -> None:
 
 
 def _transcript(services: Services, job: Job) -> Transcript:
+    """The transcript of a job that has ended. Raises `Problem` 422 where it has none."""
+    if job.state is not JobState.DONE or job.transcript_key is None:
+        code, message = job.error_code or "cancelled", job.error_message or "The job was cancelled."
+        raise Problem(422, code, message, job=job.id)
     record = read_verified(services.objects, job.transcript_key or "", job.transcript_sha256 or "")
     return Transcript.model_validate_json(record)
 
@@ -203,17 +263,7 @@ def _answer(
     body: dict[str, Any] = {"text": transcript.text}
     if form == "diarized_json":
         body = {"task": "transcribe", "duration": transcript.audio.duration} | body
-        body["segments"] = [
-            {
-                "type": "transcript.text.segment",
-                "id": f"seg_{at}",
-                "start": one.start,
-                "end": one.end,
-                "text": one.text,
-                "speaker": _letters(one.speaker),
-            }
-            for at, one in enumerate(transcript.segments)
-        ]
+        body["segments"] = _diarized(transcript)
     if form == "verbose_json":
         body = {
             "task": transcript.options.get("task", "transcribe"),
@@ -231,6 +281,20 @@ def _answer(
                 for at, one in enumerate(transcript.segments)
             ]
     return Response(json.dumps(body), headers=headers, media_type="application/json")
+
+
+def _diarized(transcript: Transcript) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "transcript.text.segment",
+            "id": f"seg_{at}",
+            "start": one.start,
+            "end": one.end,
+            "text": one.text,
+            "speaker": _letters(one.speaker),
+        }
+        for at, one in enumerate(transcript.segments)
+    ]
 
 
 def _letters(label: str | None) -> str:

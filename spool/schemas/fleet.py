@@ -104,12 +104,23 @@ class DefaultModel(BaseModel):
     name: str = Field(min_length=1, max_length=200)
 
 
+class OpenAIModel(BaseModel):
+    """A model as clients of OpenAI's API know it."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "spool"
+
+
 class ModelList(BaseModel):
     """Every model that a worker has, or that the settings name."""
 
     model_config = with_example(examples.MODELS)
 
     items: list[ModelOut]
+    object: Literal["list"] = "list"
+    data: list[OpenAIModel] = Field(description="The same for clients of OpenAI's API (`models.list()`).")
 
 
 class Health(BaseModel):

@@ -151,7 +151,11 @@ WORKERS: Example = {
     ]
 }
 
-MODELS: Example = {"items": [{"name": "demo-tdt", "default": True, "workers": 1}]}
+MODELS: Example = {
+    "items": [{"name": "demo-tdt", "default": True, "workers": 1}],
+    "object": "list",
+    "data": [{"id": "demo-tdt", "object": "model", "created": 0, "owned_by": "spool"}],
+}
 
 DEFAULT_MODEL: Example = {"name": "demo-tdt"}
 
@@ -248,3 +252,8 @@ PROBLEM: Example = {
     "code": "unknown_model",
     "instance": "/v1/jobs",
 }
+
+TRANSCRIBED_EVENTS = (
+    'data: {"type": "transcript.text.delta", "delta": "keep the light"}\n\n'
+    'data: {"type": "transcript.text.done", "text": "keep the light"}\n\n'
+)

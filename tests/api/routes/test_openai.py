@@ -122,6 +122,28 @@ def test_text_and_subtitles(client: openai.OpenAI, live: Live, form: str, start:
     assert answer.startswith(start)
 
 
+def test_an_answer_is_streamed_in_deltas_that_add_up_to_its_text(client: openai.OpenAI, live: Live) -> None:
+    working = worked(live)
+    with client.audio.transcriptions.create(model="whisper-1", file=SOUND, stream=True) as stream:
+        events = list(stream)
+    working.join()
+    *deltas, done = events
+    assert done.type == "transcript.text.done"
+    assert "".join(each.delta for each in deltas) == done.text != ""
+
+
+def test_a_stream_says_what_went_wrong(client: openai.OpenAI, live: Live) -> None:
+    working = worked(live, error="audio_unreadable")
+    stream = client.audio.transcriptions.create(model="whisper-1", file=SOUND, stream=True)
+    with pytest.raises(openai.APIError, match="It is a text file"):
+        list(stream)
+    working.join()
+
+
+def test_models_are_listed_as_that_api_lists_them(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["demo-tdt"]
+
+
 def test_a_recording_that_cannot_be_read_says_so(client: openai.OpenAI, live: Live) -> None:
     working = worked(live, error="audio_unreadable")
     with pytest.raises(openai.UnprocessableEntityError, match="It is a text file"):
@@ -135,7 +157,7 @@ def test_what_spool_has_not_is_refused_before_there_is_a_job(http: httpx.Client,
 
     problem(ask(model="parakeet-9"), 422, "unknown_model")
     problem(ask(response_format="docx"), 422, "invalid_request")
-    problem(ask(stream="true"), 422, "invalid_request")
+    problem(ask(stream="true", response_format="srt"), 422, "invalid_request")
     problem(ask(colour="red"), 422, "invalid_request")
     problem(http.post("/v1/audio/transcriptions", json={}), 415, "unsupported_media_type")
     with live.services.database.read() as tx:
@@ -189,7 +211,7 @@ def test_diarized_json_says_who_speaks(client: openai.OpenAI, live: Live) -> Non
         model="gpt-4o-transcribe-diarize",
         file=SOUND,
         response_format="diarized_json",
-        chunking_strategy="auto",
+        chunking_strategy={"type": "server_vad", "threshold": 0.5},
     )
     working.join()
     assert [(each.speaker, each.text) for each in answer.segments] == [("B", "keep watch")]
