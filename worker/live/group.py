@@ -96,7 +96,7 @@ class LiveGroup:
                 self.close(result.session)
         return results
 
-    def _result(self, session: LiveSession, frames: int, last: bool) -> StepResult:  # noqa: FBT001
+    def _result(self, session: LiveSession, frames: int, last: bool) -> StepResult:
         try:
             events, begins_anew = session.after_step(frames, last=last)
         except EngineError as error:

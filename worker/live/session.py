@@ -4,7 +4,7 @@ Owns the utterance (where it began, what of it is final) and the endpoints. Step
 search are its group's (`worker.live.group`), which takes many sessions at once.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -28,13 +28,16 @@ MARKS: dict[str, Literal["eou", "eob"]] = {"<EOU>": "eou", "<EOB>": "eob"}
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """endpoints: None for one utterance from start to end. restarts: at an endpoint the search begins anew, as
+    """How a session is searched and cut into utterances.
+
+    endpoints: None for one utterance from start to end. restarts: at an endpoint the search begins anew, as
     WeNet's does; otherwise it goes on, and the finals together are what the search finds in the whole
     recording. A beam that goes on has no more in a final than what all its hypotheses share. keeps: the end
-    names `search.nbest` hypotheses of the whole session, for which none of it is forgotten."""
+    names `search.nbest` hypotheses of the whole session, for which none of it is forgotten.
+    """
 
-    search: SearchOptions = SearchOptions()
-    endpoints: EndpointRules | None = EndpointRules()
+    search: SearchOptions = field(default_factory=SearchOptions)
+    endpoints: EndpointRules | None = field(default_factory=EndpointRules)
     restarts: bool = False
     keeps: bool = False
 
@@ -59,9 +62,7 @@ class LiveSession:
         self.stream, self.state, self.options = stream, state, options
         self.has_ended = False
         self._tokenizer, self._frame_seconds, self._voice = tokenizer, frame_seconds, voice
-        self._marks = {
-            token: MARKS[piece] for token, piece in enumerate(tokenizer.pieces) if piece in MARKS
-        }
+        self._marks = {token: MARKS[piece] for token, piece in enumerate(tokenizer.pieces) if piece in MARKS}
         self._samples = 0
         self._frames = 0
         self._began = 0  # the utterance's first frame
@@ -103,8 +104,9 @@ class LiveSession:
         if reason is not None:
             begins_anew = self.options.restarts and not last
             count = len(path.tokens) if last or begins_anew else self._cut(path, stable, turn, reason)
-            events += self._finish_utterance(before(path, count), reason)
-            path, stable = behind(path, count), stable - count
+            done, path, stable = before(path, count), behind(path, count), stable - count
+            next_frame = path.times[0] if path.tokens else self._frames
+            events += self._finish_utterance(done, reason, min(next_frame, self._frames))
         if not last:
             events += self._partial(path, max(stable, 0))
             return events, begins_anew
@@ -147,9 +149,9 @@ class LiveSession:
         ends = (span.last for span in self._tokenizer.words(path.tokens))
         return max((end for end in ends if end <= stable), default=0)
 
-    def _finish_utterance(self, path: Path, reason: Reason) -> list[Event]:
-        """The final of these tokens, none where there are none; the next utterance begins."""
-        began, self._began = self._began, self._frames
+    def _finish_utterance(self, path: Path, reason: Reason, end: int) -> list[Event]:
+        """The final of these tokens, none where there are none; the next utterance begins at `end`."""
+        began, self._began = self._began, end
         count = len(path.tokens)
         self._marked = max(0, self._marked - count)
         if self.options.keeps:
@@ -164,7 +166,7 @@ class LiveSession:
             Final(
                 reason=reason,
                 start=self._seconds(began),
-                end=self._seconds(self._frames),
+                end=self._seconds(end),
                 text=self._tokenizer.decode(path.tokens).strip(),
                 tokens=path.tokens,
                 times=path.times,

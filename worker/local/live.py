@@ -8,7 +8,7 @@ The contract of `spool-worker listen`, one object a line, as they become known:
     {"type": "eou" | "eob", "time"}, {"type": "speech_started", "time"}
     {"type": "end", "duration", "frames", "nbest": [{"tokens", "times", "durations", "score", "text"}]}
 
-`start`, `end` and `time` are seconds from the file's start, `times` and `durations` encoder frames from there.
+`start`, `end` and `time` are seconds from the file's start, `times` and `durations` encoder frames.
 `stable` counts the partial's first tokens that will not change. `reason`: silence, no_speech, length, eou or
 end. `nbest` is there where more than one was asked for.
 

@@ -14,7 +14,6 @@ from worker.decode.types import Hypothesis
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import LstmState, Transducer
 
-
 SILENT = 0.8
 """Of blank: above it WeNet takes a frame for silence."""
 
