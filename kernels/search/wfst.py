@@ -1,4 +1,4 @@
-"""Token passing over a weighted graph (WFST): whole utterances in one launch, and the exact lattice behind it.
+"""Token passing over a weighted graph (WFST): whole utterances in one launch, and the exact lattice behind.
 
 The search is that of Kaldi's FasterDecoder with its results made independent of order (after Chen et al. 2018
 and Braun et al. 2019, who share arcs between the lanes of a GPU): costs are integers (Q16.16), a state keeps
@@ -40,7 +40,8 @@ _MOST = 0x7FFFFFFF
 _DEAREST = 8000.0  # natural logarithm; a label's cost at most, so that sums stay within 32 bits
 WIDEST = 10_000.0  # beam at most
 _USUAL = 2048  # states a frame that there is room for at first
-_LINKS = 64  # links a frame likewise
+LINKS = 64  # links a frame likewise
+_LANES = 256  # states that may be one too many at once
 FULL, DEAD = 1, 2
 
 
@@ -113,8 +114,8 @@ def wfst_tokens(costs: mx.array, lengths: mx.array, graph: WfstGraph, limits: Wf
     """Search int32 costs [B, T, V] (`grid_costs`), lengths int32 [B], 0 to T each."""
     costs, lengths = _at_least_a_frame(costs), lengths.astype(mx.int32)
     batch, frames = costs.shape[:2]
-    limit = min(limits.limit, max(graph.finals.size, 256))
-    places = 1 << (2 * limit - 1).bit_length()
+    limit = min(limits.limit, graph.finals.size)
+    places = 1 << (2 * limit + _LANES).bit_length()
     most = (frames + 1) * limit
     room = min(most, (frames + 1) * _USUAL)
     while True:
@@ -152,7 +153,7 @@ def wfst_links(
     """Of each utterance the links within `reach` (65536ths) of its best way; none where it is dead. Where
     that leaves more than `most` of an utterance, its reach is halved until it does not."""
     costs, lengths = _at_least_a_frame(costs), lengths.astype(mx.int32)
-    room = min(most, (costs.shape[1] + 1) * _LINKS)
+    room = min(most, (costs.shape[1] + 1) * LINKS)
     report, links = _links(costs, lengths, graph, tokens, reach, limits, room)
     if report[:, 0].max(initial=0) > room:
         room = min(most, int(report[:, 0].max()))
@@ -247,7 +248,7 @@ def wfst_tokens_reference(
     batch, frames = rows.shape[:2]
     first_token, base = np.zeros((batch, frames + 2), np.int32), np.zeros((batch, frames + 1), np.int32)
     report, kept = np.zeros((batch, 4), np.int32), []
-    limit = min(limits.limit, max(graph.finals.size, 256))
+    limit = min(limits.limit, graph.finals.size)
     for row, length in enumerate(np.array(lengths).tolist()):
         states, alphas = np.array([graph.start]), np.zeros(1, np.int64)
         tokens: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []

@@ -14,6 +14,7 @@ class DecoderName(StrEnum):
     beam = "beam"
     rescore = "rescore"
     attention = "attention"
+    wfst = "wfst"
 
 
 class HeadName(StrEnum):
@@ -104,7 +105,8 @@ LengthPenalty = Annotated[
     float | None,
     typer.Option(
         help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha. Default: by mean score "
-        "(Whisper) or by score (Canary). With --decoder attention: by score / tokens^alpha. Default: 0."
+        "(Whisper) or by score (Canary). With --decoder attention: by score / tokens^alpha (default 0). "
+        "With a graph: added to the cost of each unit (default 0)."
     ),
 ]
 # What CTC heads take, and attention decoders beside them.
@@ -121,6 +123,27 @@ CtcWeight = Annotated[
 ReverseWeight = Annotated[
     float | None,
     typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0."),
+]
+# What the search of a decoding graph takes.
+GraphFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Decoding graph of `spool graph build`, for --decoder wfst; rescore then orders its list."
+    ),
+]
+GraphBeam = Annotated[
+    float, typer.Option(help="Pruning beam of the graph's search, in natural logarithm (wfst).")
+]
+MaxActive = Annotated[int, typer.Option(min=1, help="States of the graph that are kept a frame at most.")]
+LatticeBeam = Annotated[
+    float, typer.Option(help="How much worse than the best a hypothesis of the graph's lattice may be.")
+]
+BlankSkip = Annotated[
+    float,
+    typer.Option(help="Do not search frames whose blank is more probable than this (wfst). 1: search all."),
+]
+AcousticScale = Annotated[
+    float, typer.Option(help="Weight of the model's log-probabilities against the graph's costs.")
 ]
 AttContext = Annotated[
     str | None,

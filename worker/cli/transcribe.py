@@ -4,19 +4,25 @@ Knows options, printing and the exit code; `worker.local.transcribe` does the wo
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 from worker.cli.options import (
+    AcousticScale,
     Alignments,
     AlignmentsName,
     Alternatives,
     AttContext,
     Beam,
     Beta,
+    BlankSkip,
     Boost,
     BoostFile,
     BoostWeight,
@@ -30,16 +36,20 @@ from worker.cli.options import (
     Files,
     Format,
     FormatName,
+    GraphBeam,
+    GraphFile,
     Head,
     HeadName,
     Hotwords,
     Language,
     LanguageModel,
+    LatticeBeam,
     LatticeForm,
     LatticeName,
     LengthPenalty,
     LmBlanks,
     LmWeight,
+    MaxActive,
     Model,
     Nbest,
     Patience,
@@ -92,6 +102,12 @@ def transcribe(
     patience: Patience = 1.0,
     length_penalty: LengthPenalty = None,
     att_context: AttContext = None,
+    graph: GraphFile = None,
+    graph_beam: GraphBeam = 16.0,
+    max_active: MaxActive = 7000,
+    lattice_beam: LatticeBeam = 10.0,
+    blank_skip: BlankSkip = 1.0,
+    acoustic_scale: AcousticScale = 1.0,
     language: Language = None,
     task: Task = "transcribe",
     translate_to: TranslateTo = None,
@@ -108,6 +124,7 @@ def transcribe(
     form: Format = FormatName.json,
 ) -> None:
     """Transcribe files without a queue. A file that fails stops no other; the exit code is then 1."""
+    given = dict(locals())
     # The BLAS must be there before MLX, which comes in with worker.local.transcribe.
     preload_blas()
     from worker.local.transcribe import transcribe_files
@@ -116,21 +133,7 @@ def transcribe(
     fusion = FusionOptions(
         None if lm is None else str(lm), alpha, lm_blanks, phrases, boost_weight, pruning.value
     )
-    options = SearchOptions(
-        decoder=decoder.value,
-        beam=beam,
-        nbest=nbest,
-        head=head.value,
-        beta=beta,
-        scores=scores.value,
-        patience=patience,
-        length_penalty=length_penalty,
-        alignments=alignments.value,
-        ctc_weight=ctc_weight,
-        reverse_weight=reverse_weight,
-        att_context=context_of(att_context),
-        fusion=fusion if fusion.asks else None,
-    )
+    options = _search_options(given, fusion)
     codes = language_of_text(language)
     speech = SpeechOptions(
         codes, task, timestamps.value, prompt, hotwords, translate_to=translate_to, punctuation=punctuation
@@ -143,6 +146,17 @@ def transcribe(
     typer.echo(render_results(results, form.value, lattice and lattice.value))
     if any(result.error for result in results):
         raise typer.Exit(1)
+
+
+def _search_options(given: Mapping[str, Any], fusion: FusionOptions) -> SearchOptions:
+    """Of the command's options by name those of the search. Raises InvalidRequest."""
+    values = {each.name: given[each.name] for each in fields(SearchOptions) if each.name in given}
+    values |= {name: value.value for name, value in values.items() if isinstance(value, Enum)}
+    values |= {
+        "graph": given["graph"] and str(given["graph"]),
+        "att_context": context_of(given["att_context"]),
+    }
+    return SearchOptions(**values, fusion=fusion if fusion.asks else None)
 
 
 def _reach(form: FormatName, lattice: LatticeName | None, prune: float | None) -> float | None:

@@ -17,6 +17,7 @@ from spool.errors import EngineError, InvalidRequest
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
+from worker.decode.words import text_of
 from worker.diarization.registry import is_diarization
 from worker.engine.diarization import StepRecognizer
 from worker.engine.memory_budget import CACHE_BYTES
@@ -75,7 +76,7 @@ class ModelRecognizer:
             hypotheses=answer.hypotheses,
             words=tuple(words),
             frames=answer.frames,
-            texts=tuple(tokenizer.decode(each.tokens).strip() for each in several),
+            texts=tuple(text_of(each, tokenizer) for each in several),
             language_model=_digest_of(ask.lm),
             lattice=lattice,
             language=answer.language,

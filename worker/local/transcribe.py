@@ -22,6 +22,7 @@ from spool.errors import EngineError, SpoolError
 from worker.audio import SAMPLE_RATE, open_audio
 from worker.decode.search import resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.words import text_of
 from worker.diarization.base import SpeakerBounds, run_here
 from worker.diarization.registry import load_diarization, load_network
 from worker.engine.protocol import Failure, Recognition
@@ -203,7 +204,7 @@ def _result(model: SpeechModel, state: _File, options: SearchOptions, ask: Decod
     transcript = _transcript(model, state, options, ask)
     is_single = len(state.chunks) == len(spoken) == 1
     hypotheses = spoken[0][1].hypotheses if is_single else [_joined(spoken, model.info.frame_seconds)]
-    nbest = tuple((each, model.tokenizer.decode(each.tokens).strip()) for each in hypotheses)
+    nbest = tuple((each, text_of(each, model.tokenizer)) for each in hypotheses)
     if is_single and not transcript.dropped:  # what the search wrote, marks without words included
         transcript = transcript.model_copy(update={"text": spoken[0][1].text or nbest[0][1]})
     return FileResult(name, None, transcript, model.cost(state.samples).frames, nbest)
