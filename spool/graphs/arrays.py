@@ -116,7 +116,7 @@ def read_graph(path: str | Path) -> GraphArrays:
 @lru_cache(maxsize=4)
 def _kept_graph(path: Path, _changed: int, _size: int) -> GraphArrays:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays: dict[str, Any] = {
                 **{name: file[name].astype(np.int32) for name in INTEGERS},
                 **{name: file[name].astype(np.float32) for name in NUMBERS},
@@ -124,7 +124,15 @@ def _kept_graph(path: Path, _changed: int, _size: int) -> GraphArrays:
             start = int(file["start"])
             notes = json.loads(str(file["notes"])) if "notes" in file.files else {}
         graph = GraphArrays(start=start, **arrays, **_names(notes))
-    except (KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile, EOFError) as error:
+    except (
+        KeyError,
+        IndexError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        zipfile.BadZipFile,
+        EOFError,
+    ) as error:
         raise InvalidRequest(f"{path}: no graph of `spool graph build`: {error}") from error
     return with_levels(graph, str(path))
 

@@ -11,6 +11,7 @@ Needs the extra `graph`, at build time only.
 import contextlib
 import hashlib
 import os
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -28,6 +29,12 @@ Lexicon = Sequence[tuple[str, Sequence[str]]]
 MOST_CORRECTED = 500
 """Units with which the corrected topology, whose arcs grow with their square, may be asked for."""
 _MARKS = ("<s>", "</s>")
+# In a process of its own: what is no ARPA file ends it, past Python.
+_ARPA_TO_TEXT = """
+import sys, kaldilm
+arpa, words = sys.argv[1:]
+print(kaldilm.arpa2fst(input_arpa=arpa, disambig_symbol="#0", read_symbol_table=words, max_order=-1))
+"""
 
 
 def read_units(path: Path) -> tuple[str, ...]:
@@ -81,7 +88,7 @@ def build_graph(
     or two a unit; `corrected` is CTC's own, with as many arcs as pairs of units. N-grams with a word that is
     not in the lexicon are left out. Raises InvalidRequest.
     """
-    kaldifst, _ = _libraries()
+    kaldifst = _library()
     if topology == "corrected" and len(units) > MOST_CORRECTED:
         raise InvalidRequest(
             f"the corrected topology takes up to {MOST_CORRECTED} units, not {len(units)}: use compact"
@@ -93,47 +100,50 @@ def build_graph(
     spelled = sorted((word, tuple(unit_of[unit] + 1 for unit in spelling)) for word, spelling in lexicon)
     lexicon_fst, most = _lexicon_fst(spelled, words, zero_unit, zero_word)
     both = kaldifst.compose(lexicon_fst, _grammar(arpa, names))
+    if both.num_states == 0:
+        raise InvalidRequest(f"{arpa}: the language model knows no word of the lexicon")
     kaldifst.determinize_star(both, use_log=True)
     kaldifst.minimize_encoded(both)
     kaldifst.arcsort(both, sort_type="ilabel")
     token = _token_fst(len(units), range(zero_unit, zero_unit + most + 1), topology)
     composed = kaldifst.compose(token, both)
-    if composed.num_states == 0:
-        raise InvalidRequest(f"{arpa}: no sentence of the language model can be spelled by the lexicon")
     by_word: dict[str, tuple[tuple[int, ...], ...]] = {}
     for word, labels in spelled:
         by_word[word] = (*by_word.get(word, ()), tuple(label - 1 for label in labels))
     facts = {"topology": topology, "arpa_sha256": hashlib.sha256(arpa.read_bytes()).hexdigest()}
-    return _arrays(composed, tuple(units), names, by_word, facts)
+    graph = _arrays(composed, tuple(units), names, by_word, facts)
+    if not graph.olabel.any():
+        raise InvalidRequest(f"{arpa}: the language model knows no word of the lexicon")
+    return graph
 
 
 def convert_graph(fst: Path, units: Sequence[str], words: Path) -> GraphArrays:
     """A TLG.fst (OpenFst's `vector` of `standard` arcs, input label unit + 1) and its words.txt. Raises
     InvalidRequest."""
-    kaldifst, _ = _libraries()
+    kaldifst = _library()
     names: dict[int, str] = {}
     for number, fields in _lines(words):
         if len(fields) != 2 or not fields[1].isdigit():
             raise InvalidRequest(f"{words}: line {number}: expected a word and its id")
         names[int(fields[1])] = fields[0]
-    try:
-        with _quiet():
-            graph = kaldifst.StdVectorFst.read(str(fst))
-    except Exception as error:
-        raise InvalidRequest(f"{fst}: not an OpenFst graph: {error}") from error
+    if not fst.is_file():
+        raise InvalidRequest(f"{fst}: the graph cannot be read: no such file")
+    with _quiet():
+        graph = kaldifst.StdVectorFst.read(str(fst))
+    if graph is None:
+        raise InvalidRequest(f"{fst}: not an OpenFst graph of the kind vector, with standard arcs")
     listed = tuple(names.get(index, "") for index in range(max(names, default=0) + 1))
     return _arrays(graph, tuple(units), listed, {}, {"topology": "converted"})
 
 
-def _libraries() -> tuple[Any, Any]:
+def _library() -> Any:  # noqa: ANN401 - without types
     try:
         import kaldifst
-        import kaldilm
     except ImportError as error:
         raise SpoolError(
             "building a graph needs kaldifst and kaldilm: pip install 'spool-transcribe[graph]'"
         ) from error
-    return kaldifst, kaldilm
+    return kaldifst
 
 
 @contextlib.contextmanager
@@ -151,7 +161,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _compiled(lines: Iterable[str]) -> Any:  # noqa: ANN401 - of a library without types
-    kaldifst, _ = _libraries()
+    kaldifst = _library()
     graph = kaldifst.compile("\n".join(lines) + "\n", acceptor=False)
     kaldifst.arcsort(graph, sort_type="olabel")
     return graph
@@ -159,23 +169,19 @@ def _compiled(lines: Iterable[str]) -> Any:  # noqa: ANN401 - of a library witho
 
 def _grammar(arpa: Path, names: Sequence[str]) -> Any:  # noqa: ANN401
     """G, arcs in the order of their input labels."""
-    kaldifst, kaldilm = _libraries()
+    kaldifst = _library()
     if not arpa.is_file():
         raise InvalidRequest(f"{arpa}: the language model cannot be read: no such file")
     table = [f"{word} {index}" for index, word in enumerate((*names, "#0", *_MARKS))]
     with tempfile.TemporaryDirectory() as folder:
         symbols = Path(folder, "words.txt")
         symbols.write_text("\n".join(table) + "\n", encoding="utf-8")
-        try:
-            with _quiet():
-                text = kaldilm.arpa2fst(
-                    input_arpa=str(arpa), disambig_symbol="#0", read_symbol_table=str(symbols), max_order=-1
-                )
-        except Exception as error:
-            raise InvalidRequest(f"{arpa}: not an ARPA language model: {error}") from error
-    if not text.strip():
-        raise InvalidRequest(f"{arpa}: the language model knows no word of the lexicon")
-    grammar = kaldifst.compile(text, acceptor=False)
+        command = [sys.executable, "-c", _ARPA_TO_TEXT, str(arpa), str(symbols)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if "line" in line] or done.stderr.splitlines()[-1:]
+        raise InvalidRequest(f"{arpa}: not an ARPA language model: {' '.join(said[:1])[:300]}")
+    grammar = kaldifst.compile(done.stdout, acceptor=False)
     kaldifst.arcsort(grammar, sort_type="ilabel")
     return grammar
 
@@ -184,7 +190,7 @@ def _lexicon_fst(
     spelled: Sequence[tuple[str, tuple[int, ...]]], words: dict[str, int], zero_unit: int, zero_word: int
 ) -> tuple[Any, int]:
     """L, and the largest number of a disambiguation symbol."""
-    kaldifst, _ = _libraries()
+    kaldifst = _library()
     alike = Counter(labels for _, labels in spelled)
     begun = {labels[:size] for labels in alike for size in range(1, len(labels))}
     used: Counter[tuple[int, ...]] = Counter()
@@ -228,7 +234,7 @@ def _arrays(
     lexicon: dict[str, tuple[tuple[int, ...], ...]],
     facts: dict[str, Any],
 ) -> GraphArrays:
-    kaldifst, _ = _libraries()
+    kaldifst = _library()
     rows: list[tuple[int, int, int, float]] = []
     first, emitting, final = [0], [], []
     for state in range(graph.num_states):

@@ -44,7 +44,7 @@ class DecodingGraph:
     @cached_property
     def shouts(self) -> bool:
         """Whether its words are written in capitals throughout; they are read as WeNet reads them, small."""
-        letters = "".join(self.arrays.words)
+        letters = "".join(word for word in self.arrays.words if not word.startswith(("<", "#")))
         return letters.upper() == letters and letters.lower() != letters
 
     def word(self, label: int) -> str:
