@@ -11,7 +11,7 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
-from ops.testbed.kaldi import fast_path, kaldi_graph, lattice_paths
+from ops.accuracy.wenet.kaldi import fast_path, kaldi_graph, lattice_paths
 from spool.errors import InvalidRequest
 from spool.graphs.arrays import read_graph
 from tests.worker.decode.wfst.graphs import made_graph

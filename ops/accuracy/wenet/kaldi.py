@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 
 from spool.graphs.arrays import GraphArrays
 
+Fst = Any
+"""A graph or lattice of kaldifst, which has no types."""
+
 
 class KaldiPath(NamedTuple):
     """A path's cost and output labels, and the input labels of its frames where they were asked for."""
@@ -41,7 +44,7 @@ def quiet() -> Iterator[None]:
         os.close(null)
 
 
-def kaldi_graph(arrays: GraphArrays) -> Any:
+def kaldi_graph(arrays: GraphArrays) -> Fst:
     """The graph as kaldifst has it."""
     graph = kaldifst.StdVectorFst()
     for _ in range(arrays.states):
@@ -56,7 +59,7 @@ def kaldi_graph(arrays: GraphArrays) -> Any:
     return graph
 
 
-def fast_path(graph: Any, log_probs: NDArray[np.float32], beam: float, max_active: int) -> KaldiPath:
+def fast_path(graph: Fst, log_probs: NDArray[np.float32], beam: float, max_active: int) -> KaldiPath:
     """The best path of FasterDecoder."""
     with quiet():
         options = kaldi_decoder.FasterDecoderOptions(beam=beam, max_active=max_active, min_active=20)
@@ -67,7 +70,7 @@ def fast_path(graph: Any, log_probs: NDArray[np.float32], beam: float, max_activ
 
 
 def lattice_paths(
-    graph: Any, log_probs: NDArray[np.float32], beam: float, lattice_beam: float, count: int
+    graph: Fst, log_probs: NDArray[np.float32], beam: float, lattice_beam: float, count: int
 ) -> list[KaldiPath]:
     """The best different word sequences of LatticeSimpleDecoder's lattice."""
     with quiet():
@@ -85,12 +88,12 @@ def lattice_paths(
     return sorted(found)
 
 
-def _linear(path: Any) -> KaldiPath:
+def _linear(path: Fst) -> KaldiPath:
     _, labels, words, weight = kaldifst.get_linear_symbol_sequence(path)
     return KaldiPath(float(weight.value1 + weight.value2), tuple(words), tuple(labels))
 
 
-def _acceptor(lattice: Any) -> Any:
+def _acceptor(lattice: Fst) -> Fst:
     """The lattice as an acceptor of words, with one cost an arc."""
     made = kaldifst.StdVectorFst()
     for _ in range(lattice.num_states):
