@@ -55,11 +55,11 @@ def audit(
 
     settings = load_settings()
     database = Database(settings.database_url)
-    patience = Grace(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
+    tolerance = Grace(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
     try:
         store = object_store(settings) if objects else None
         report = run_audit(
-            database, store, patience, remove_orphans=remove_orphans, retention=settings.retention
+            database, store, tolerance, remove_orphans=remove_orphans, retention=settings.retention
         )
         _keep(database, report, objects)
         with database.read() as tx:

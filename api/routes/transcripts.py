@@ -4,12 +4,13 @@ Knows formats by name and when there is a transcript at all.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import IO, Annotated
 
 from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
@@ -40,7 +41,7 @@ def transcript(
     headers = {"ETag": f'"{_version(job)}.{form}"'}
     if form == "json" and not job.speaker_names:
         record = open_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
-        return StreamingResponse(_blocks(record), headers=headers, media_type=CONTENT_TYPES["json"])
+        return FileStream(record, headers, CONTENT_TYPES["json"])
     words = Transcript.model_validate_json(
         read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
     )
@@ -61,7 +62,21 @@ def _not_done(job: Job) -> Problem:
     return Problem(409, "not_done", f"Job {job.id} is {job.state}{reason}", state=job.state.value)
 
 
+class FileStream(StreamingResponse):
+    """Answers with an open file, and closes it even where the client has gone before the first block."""
+
+    def __init__(self, file: IO[bytes], headers: Mapping[str, str], media_type: str) -> None:
+        super().__init__(_blocks(file), headers=headers, media_type=media_type)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, then close the file."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._file.close()
+
+
 def _blocks(record: IO[bytes]) -> Iterator[bytes]:
-    with record:
-        while block := record.read(_BLOCK):
-            yield block
+    while block := record.read(_BLOCK):
+        yield block

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -168,9 +169,16 @@ def test_a_job_as_the_readme_submits_it_comes_to_words(
     (job,) = json.loads(submitted.stdout)
     assert (job["state"], job["options"]["model"], job["pool"]) == ("done", "parakeet", "studio")
     assert len(spool("transcript", job["id"]).stdout.split()) == job["words"] > 0
-    (worker,) = json.loads(spool("workers", "--json").stdout)["items"]
-    (facts,) = worker["model_facts"]
-    assert (facts["name"], facts["sha256"], facts["family"]) == ("parakeet", sha256, "nemo")
-    assert (worker["backend"], worker["rtfx"] > 0) == ("cpu", True)
+
+    def worker() -> dict[str, Any]:
+        (only,) = json.loads(spool("workers", "--json").stdout)["items"]
+        return dict(only)
+
+    def facts() -> tuple[str, str, str]:
+        (model,) = worker()["model_facts"]
+        return model["name"], model["sha256"], model["family"]
+
+    until(lambda: facts() == ("parakeet", sha256, "nemo"), "a heartbeat has said what the model is")
+    assert (worker()["backend"], worker()["rtfx"] > 0) == ("cpu", True)
     removed = mac.script("uninstall")
     assert removed.returncode == 0, removed.stderr

@@ -5,19 +5,46 @@ The contract of `--format json`, one object a file, in the order given:
     {"file", "duration", "speakers", "segments": [{"speaker", "start", "end"}]}
     {"file", "error": {"code", "message"}}        for a file that failed
 
-Times are seconds; speakers are numbered from 0 as they first speak. `--format rttm` prints NIST's lines for
-all files, one after another, and errors on stderr.
+Times are seconds; speakers are numbered from 0 as they first speak. With `--model`, a Sortformer, each object
+has `frame_seconds` and `probabilities` too: a row for each frame with a number for each speaker, to seven
+decimals; `speaker` is then the row's column. `--format rttm` prints NIST's lines for all files, one after
+another, and errors on stderr.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, rows_of
+from spool.domain.options import Diarization
+from spool.errors import InvalidRequest
+from worker.audio.resample import SAMPLE_RATE
+from worker.cli.per_file import Row, exit_by, mono_blocks, print_json, rounded, rows_of
 from worker.cli.speakers import LeastSpeakers, MostSpeakers, SpeakerCount, diarization_of
+from worker.diarization.base import SpeakerBounds, SpeakerSegment, run_here
 from worker.machine.blas import preload_blas
+
+
+class SettingName(StrEnum):
+    """How a Sortformer hears a recording (`worker.diarization.sortformer.SETTINGS`)."""
+
+    default = "default"
+    offline = "offline"
+    low = "low"
+    high = "high"
+    very_high = "very_high"
+
+
+class TuningName(StrEnum):
+    """What segments are tuned for (`worker.diarization.activity.TUNED`)."""
+
+    none = "none"
+    callhome_v1 = "callhome-v1"
+    dihard3_v1 = "dihard3-v1"
+    callhome_v2 = "callhome-v2"
+    dihard3_v2 = "dihard3-v2"
 
 
 class DiarizeFormat(StrEnum):
@@ -27,35 +54,66 @@ class DiarizeFormat(StrEnum):
     rttm = "rttm"
 
 
+Sortformer = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        help="A Sortformer in place of the default diarizer: a .nemo file, or a name of the catalogue.",
+    ),
+]
+How = Annotated[
+    SettingName | None,
+    typer.Option(
+        "--setting",
+        help="How a Sortformer hears a recording: at once (offline), with its file's streaming constants "
+        "(default), or with those of a preset, by latency.",
+    ),
+]
+Tuning = Annotated[
+    TuningName | None,
+    typer.Option(
+        "--tuned-for",
+        help="Thresholds and padding of a Sortformer's segments, as NVIDIA tuned them for a data set's DER "
+        "with a collar; none: 0.5 and no padding.",
+    ),
+]
+
+
 def diarize(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to analyse.")],
+    model: Sortformer = None,
+    setting: How = None,
+    tuned_for: Tuning = None,
     speakers: SpeakerCount = None,
     min_speakers: LeastSpeakers = None,
     max_speakers: MostSpeakers = None,
     form: Annotated[DiarizeFormat, typer.Option("--format", help="Output format.")] = DiarizeFormat.json,
 ) -> None:
-    """Print who speaks when. Give the number of speakers if you know it: nothing helps more."""
+    """Print who speaks when. Give the number of speakers if you know it: nothing helps the default diarizer
+    more."""
     asked = diarization_of(speakers, min_speakers, max_speakers)
     preload_blas()
-    from worker.audio.resample import SAMPLE_RATE
-    from worker.diarization.base import SpeakerBounds, run_here
-    from worker.diarization.registry import load_diarization, load_network
     from worker.diarization.timeline import render_rttm
 
-    bounds = SpeakerBounds(asked.least, asked.most)
-    model = load_diarization(asked.model)
-    run = run_here(load_network(model.path))
+    if model is None:
+        for name, given in (("--setting", setting), ("--tuned-for", tuned_for)):
+            if given is not None:
+                raise InvalidRequest(f"{name} is for a Sortformer; name one with --model")
+        heard = _default(asked)
+    else:
+        heard = _sortformer(str(model), asked, setting or SettingName.default, tuned_for or TuningName.none)
     rttm: list[str] = []
 
     def work(path: Path) -> Row:
-        result = model.diarize(lambda: mono_blocks(path), run, bounds)
-        rttm.append(render_rttm(result.segments, path.stem))
+        segments, samples, more = heard(path)
+        rttm.append(render_rttm(segments, path.stem))
         return {
-            "duration": result.samples / SAMPLE_RATE,
-            "speakers": result.speakers,
+            "duration": samples / SAMPLE_RATE,
+            "speakers": len({segment.speaker for segment in segments}),
+            **more,
             "segments": [
                 {"speaker": segment.speaker, "start": round(segment.start, 3), "end": round(segment.end, 3)}
-                for segment in result.segments
+                for segment in segments
             ],
         }
 
@@ -68,3 +126,45 @@ def diarize(
             if "error" in row:
                 typer.echo(f"spool-worker: {row['file']}: {row['error']['message']}", err=True)
     exit_by(rows)
+
+
+Heard = Callable[[Path], tuple[list[SpeakerSegment], int, Row]]
+"""The segments of a file, its samples, and what else is printed."""
+
+
+def _default(asked: Diarization) -> Heard:
+    from worker.diarization.registry import load_diarization, load_network
+
+    model, bounds = load_diarization(asked.model), SpeakerBounds(asked.least, asked.most)
+    run = run_here(load_network(model.path))
+
+    def heard(path: Path) -> tuple[list[SpeakerSegment], int, Row]:
+        result = model.diarize(lambda: mono_blocks(path), run, bounds)
+        return result.segments, result.samples, {}
+
+    return heard
+
+
+def _sortformer(name: str, asked: Diarization, setting: SettingName, tuning: TuningName) -> Heard:
+    from worker.diarization.activity import TUNED, active_segments
+    from worker.diarization.registry import load_network, load_sortformer_model, sortformer_file
+
+    model = load_sortformer_model(sortformer_file(name))
+    if asked.least > model.config.speakers:
+        raise InvalidRequest(
+            f"{name} tells at most {model.config.speakers} speakers apart, not {asked.least}; "
+            "leave --model out"
+        )
+    run = run_here(load_network(model.path))
+
+    def heard(path: Path) -> tuple[list[SpeakerSegment], int, Row]:
+        result = model.follow(lambda: mono_blocks(path), run, setting.value)
+        segments = active_segments(result.probabilities, model.frame_seconds, TUNED[tuning.value])
+        probabilities = [rounded(row) for row in result.probabilities]
+        return (
+            segments,
+            result.samples,
+            {"frame_seconds": model.frame_seconds, "probabilities": probabilities},
+        )
+
+    return heard

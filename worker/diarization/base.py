@@ -43,8 +43,9 @@ class SpeakerBounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Diarization:
-    """Segments by start; those of two speakers may overlap where the model hears that. probabilities: the
-    speech detector's, float32 `[T]` of 32 ms each. samples: of the recording, at 16 kHz."""
+    """Segments by start; those of two speakers may overlap where the model hears that. probabilities: what
+    the segments were made of, float32: the speech detector's `[T]` of 32 ms each, or each speaker's `[T, S]`
+    of 80 ms. samples: of the recording, at 16 kHz."""
 
     segments: list[SpeakerSegment]
     probabilities: Floats
@@ -56,11 +57,22 @@ class Diarization:
         return len({segment.speaker for segment in self.segments})
 
 
+FRAME_SAMPLES = 1280
+"""Samples in 80 ms."""
+
+
 class Network(Protocol):
     """The side of a model that runs on the device. Used from one thread only."""
 
     def run(self, samples: Floats, step: Any) -> Any:  # noqa: ANN401 - the model's own steps and outputs
         """The output of one step. It depends on the step alone, not on what ran before."""
+
+    def frames(self, samples: Floats, step: Any) -> int:  # noqa: ANN401 - the model's own steps
+        """What the step's share of a batch's time is measured by: the frames of 80 ms that it hears."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the weights and of what a step takes in memory; 0 where that is not known."""
 
 
 class DiarizationModel(Protocol):

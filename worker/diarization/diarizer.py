@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from worker.diarization import encoder as voices
-from worker.diarization.base import Blocks, Diarization, Floats, RunSteps, SpeakerBounds, run_here
+from worker.diarization.base import (
+    FRAME_SAMPLES,
+    Blocks,
+    Diarization,
+    Floats,
+    RunSteps,
+    SpeakerBounds,
+    run_here,
+)
 from worker.diarization.clustering import ClusterOptions, cluster_prints
 from worker.diarization.encoder import VoiceEncoder
 from worker.diarization.timeline import build_timeline
@@ -45,6 +53,8 @@ class DiarizeOptions:
 class VoiceNetwork:
     """The voice encoder as the engine runs it."""
 
+    size = 32 << 20
+
     def __init__(self, encoder: VoiceEncoder | None = None) -> None:
         """Loads the encoder that comes with Spool, unless another is given. Raises ModelError."""
         self._encoder = encoder or VoiceEncoder.load()
@@ -52,6 +62,10 @@ class VoiceNetwork:
     def run(self, samples: Floats, step: EncodeVoices) -> Floats:
         """The voice prints `[N, 256]` of the step's windows."""
         return encode_voices(samples, step, self._encoder)
+
+    def frames(self, samples: Floats, step: EncodeVoices) -> int:  # noqa: ARG002 - the protocol's
+        """As `Network.frames`."""
+        return len(samples) // FRAME_SAMPLES
 
 
 class DefaultDiarizer:

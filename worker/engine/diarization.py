@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
 from worker.decode.types import DecodeRequest, SearchOptions
+from worker.diarization.base import FRAME_SAMPLES
 from worker.diarization.registry import load_diarization, load_network
 from worker.engine.protocol import Failure, Recognition
 from worker.models.base import BatchCost, ModelInfo
 
 _STEP_BYTES = 32 << 20
-_FRAME = 1280
 
 
 class StepRecognizer:
@@ -26,7 +26,7 @@ class StepRecognizer:
         """Raises ModelError."""
         self._network = load_network(path)
         name = path.partition(":")[2]
-        self.info = ModelInfo(name=name, sha256=load_diarization(name).digest, size=_STEP_BYTES)
+        self.info = ModelInfo(name=name, sha256=load_diarization(name).digest, size=self._network.size)
 
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:  # noqa: ARG002 - the engine's protocol
         """Refuse to transcribe."""
@@ -36,7 +36,7 @@ class StepRecognizer:
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:  # noqa: ARG002 - the engine's protocol
         """Steps are not padded to one length, so a step costs what it is long."""
-        return BatchCost(samples // _FRAME, _STEP_BYTES)
+        return BatchCost(samples // FRAME_SAMPLES, _STEP_BYTES)
 
     def recognize(
         self,
@@ -49,8 +49,8 @@ class StepRecognizer:
         for samples, ask in zip(utterances, asks, strict=True):
             if ask.step is None:
                 # The engine's harmless sound: to be loaded and to have answered is all that it asks.
-                answers.append(Recognition((), (), len(samples) // _FRAME))
+                answers.append(Recognition((), (), len(samples) // FRAME_SAMPLES))
                 continue
             output = self._network.run(samples, ask.step)
-            answers.append(Recognition((), (), len(samples) // _FRAME, output=output))
+            answers.append(Recognition((), (), self._network.frames(samples, ask.step), output=output))
         return answers

@@ -29,7 +29,8 @@ from worker.audio.stream import Channels
 from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult
 from worker.diarization.base import Blocks, DiarizationModel, Floats, SpeakerBounds, SpeakerSegment
 from worker.diarization.registry import load_diarization
-from worker.jobs.attempt import WAIT_SECONDS, Attempt
+from worker.jobs.attempt import Attempt
+from worker.jobs.decoding import WAIT_SECONDS
 from worker.jobs.retry import retry_storage
 from worker.jobs.speakers import has_speaker_per_channel, with_channels_as_speakers, with_speakers
 

@@ -159,11 +159,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a window. `hush`: nothing is spoken. `kept`: words, and perhaps a rest to be asked.
+    """What becomes of a window. `silent`: nothing is spoken. `kept`: words, and perhaps a rest to be asked.
     `divided`: all answers loop, its parts are asked. `lost`: they loop and cannot be divided further. kept:
     tokens that are the window's words, times among them. again: windows to be asked next."""
 
-    outcome: Literal["kept", "hush", "divided", "lost"]
+    outcome: Literal["kept", "silent", "divided", "lost"]
     kept: tuple[int, ...] = ()
     again: tuple[Window, ...] = ()
 

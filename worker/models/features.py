@@ -47,7 +47,7 @@ class FeatureExtractor:
         frames = self.frames_of(len(samples))
         if frames == 0:
             return mx.zeros((0, self.config.features))
-        return self._normalise(self.log_mel(samples))
+        return self.normalise(self.log_mel(samples))
 
     def log_mel(self, samples: Float32) -> mx.array:
         """Samples [N] -> log-mel [N // hop, mels], not normalised."""
@@ -72,7 +72,8 @@ class FeatureExtractor:
         guard = self.config.log_zero_guard_value
         return mx.log(mel + guard if self.config.log_zero_guard_type == "add" else mx.maximum(mel, guard))
 
-    def _normalise(self, mel: mx.array) -> mx.array:
+    def normalise(self, mel: mx.array) -> mx.array:
+        """Log-mel [T, mels] of a whole utterance, T at least 1, as the model was trained to hear it."""
         if self.config.normalize is None:
             return mel
         # Taking the first frame off changes neither deviation nor result, but makes digital silence exactly

@@ -396,11 +396,6 @@ def _fenced_move(claim: Claim, becomes: JobState) -> ReturningUpdate[Any]:
     return _CHANGED_JOB.where(fence(claim), may_become(becomes))
 
 
-def _change(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
-    if tx.execute(_fenced(claim).values(**values)).rowcount != 1:
-        raise _lost(claim)
-
-
 def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> None:
     ending = {"state": literal(state.value), "finished_at": now_utc(), "updated_at": now_utc()}
     ending |= {"lease_owner": null(), "lease_until": null()}

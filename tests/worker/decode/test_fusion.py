@@ -30,7 +30,6 @@ from worker.decode.types import (
     FusionOptions,
     Hypothesis,
     SearchOptions,
-    carried,
 )
 from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import Transducer
@@ -316,14 +315,6 @@ def test_a_model_of_the_options_is_for_those_who_bring_none(arpa: str, other_arp
     own = search(model, encoded, options(other_arpa, beam=4))
     for one, other in zip(found, [own[0], *shared[1:]], strict=True):
         assert_alike(one, other)
-
-
-def test_what_is_carried_over_is_the_tail_of_all_tokens() -> None:
-    said = Hypothesis(tuple(range(9)), 0.0, (0,) * 9, (0,) * 9)
-    assert carried((), said) == said.tokens
-    assert carried((5, 6), said) == (5, 6, *said.tokens)
-    assert len(carried((1,) * CONTEXT_TOKENS, said)) == CONTEXT_TOKENS
-    assert carried((1,) * CONTEXT_TOKENS, said)[-9:] == said.tokens
 
 
 def test_a_tail_leads_to_the_state_of_the_whole(arpa: str) -> None:

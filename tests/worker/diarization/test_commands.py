@@ -8,6 +8,7 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
+from tests.worker.models.sortformer.golden import STREAMING, archive
 from tests.worker.speech.sounds import RATE, conversation, golden
 from worker.cli.main import app
 
@@ -23,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(*words: str | Path, code: int = 0) -> str:
+def run(*words: str | Path | int, code: int = 0) -> str:
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == code, result.output
     return result.stdout
@@ -53,6 +54,45 @@ def test_diarize_prints_segments_or_rttm(folder: Path) -> None:
         "diarize", folder / "phone.wav", folder / "bad.wav", "--format", "rttm", "--speakers", 2, code=1
     )
     assert {line.split()[7] for line in lines.splitlines()} == {"speaker_0", "speaker_1"}
+
+
+def test_diarize_with_a_sortformer_prints_its_probabilities(folder: Path) -> None:
+    words: list[str | Path] = [
+        "diarize",
+        folder / "talk.wav",
+        folder / "bad.wav",
+        "--model",
+        archive(STREAMING),
+    ]
+    talk, bad = json.loads(run(*words, "--format", "json", code=1))
+    assert talk["frame_seconds"] == 0.08
+    probabilities = np.array(talk["probabilities"])
+    assert probabilities.shape == (-(-len(conversation()) // 1280), 4)
+    np.testing.assert_array_equal(probabilities, np.round(probabilities, 7))
+    for speaker in range(4):
+        own = [each for each in talk["segments"] if each["speaker"] == speaker]
+        spoken = sum(each["end"] - each["start"] for each in own)
+        assert spoken == pytest.approx((probabilities[:, speaker] > 0.5).sum() * 0.08)
+    assert [each["start"] for each in talk["segments"]] == sorted(each["start"] for each in talk["segments"])
+    assert bad["error"]["code"] == "audio_not_finite"
+    (offline,) = json.loads(run(*words[:2], *words[3:], "--setting", "offline"))
+    assert np.abs(np.array(offline["probabilities"]) - probabilities).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--setting", "offline"), "--setting is for a Sortformer; name one with --model"),
+        (("--model", archive(STREAMING), "--speakers", 5), "tells at most 4 speakers apart, not 5"),
+        (("--model", "gone.nemo"), "gone.nemo: no .nemo file is there"),
+        (("--model", "nothing"), "There is no diarization model 'nothing' here"),
+    ],
+)
+def test_a_sortformer_that_cannot_be_used_is_refused(
+    folder: Path, words: tuple[str | Path | int, ...], sentence: str
+) -> None:
+    result = CliRunner().invoke(app, ["diarize", str(folder / "talk.wav"), *(str(word) for word in words)])
+    assert sentence in str(result.exception)
 
 
 def test_contradicting_numbers_of_speakers_are_refused(folder: Path) -> None:

@@ -4,7 +4,6 @@ Each ends by itself within its limits, and within five seconds once the job is t
 """
 
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,69 +14,23 @@ import pytest
 
 from ops.testbed.faulty_s3 import FaultyS3, Rule
 from ops.testbed.s3 import S3Server
+from ops.testbed.waiting import until
 from spool.domain.jobs import Source
 from spool.errors import JobCancelled, StorageError
 from spool.objects import FolderStore
 from spool.settings import Settings
-from tests.worker.sources import certificates
+from tests.worker.sources.drip import HEADERS, DripServer
 from worker.sources.fetch import Sources
 from worker.sources.pace import PaceLimits
 
 STOP_SECONDS = 5.0
-HEADERS = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
 LIMITS = PaceLimits(first_byte_seconds=1.0, window_seconds=1.0, whole_seconds=30.0)
-
-
-class DripServer:
-    """Sends what it is told to by the path, a byte every tenth of a second after `sent_at_once` bytes."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._context = context
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self._stop = threading.Event()
-        self.port = self._socket.getsockname()[1]
-        self.handshake = True
-        self.sent_at_once = 0
-        self.closed_by_peer = threading.Event()
-
-    def __enter__(self) -> "DripServer":
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._socket.close()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._socket.accept()
-                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
-
-    def _answer(self, connection: socket.socket) -> None:
-        if not self.handshake:
-            self._stop.wait(60)
-            return
-        answer = HEADERS + bytes(100_000)
-        try:
-            with self._context.wrap_socket(connection, server_side=True) as tls:
-                tls.recv(4096)
-                tls.sendall(answer[: self.sent_at_once])
-                for byte in answer[self.sent_at_once :]:
-                    if self._stop.wait(0.1):
-                        return
-                    tls.sendall(bytes([byte]))
-        except OSError:
-            self.closed_by_peer.set()
 
 
 @pytest.fixture
 def drip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DripServer]:
-    certificate, key = certificates.for_localhost(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    with DripServer(context) as server:
+    with DripServer(tmp_path) as server:
+        monkeypatch.setenv("SSL_CERT_FILE", str(server.certificate))
         yield server
 
 
@@ -208,9 +161,11 @@ def test_a_cancel_reaches_whoever_waits_for_a_bucket(slow_s3: Callable[..., Sour
 
 
 def test_the_reader_of_a_dripping_bucket_goes_away(slow_s3: Callable[..., Sources]) -> None:
+    before = readers()  # readers of other tests, which wait for an answer that takes 8 s
     with pytest.raises(JobCancelled):
         fetch(slow_s3(S3_FAULTS["body"], PaceLimits()), "s3", "s3://archive/slow.wav", stopping(1.5))
-    left = [thread for thread in threading.enumerate() if thread.name == "spool-source"]
-    for thread in left:
-        thread.join(5.0)
-    assert not any(thread.is_alive() for thread in left)
+    until(lambda: not readers() - before, "the reader's thread ended")
+
+
+def readers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "spool-source"}

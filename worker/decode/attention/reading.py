@@ -348,7 +348,7 @@ def _answer(model: AttentionModel, utterance: _Utterance, nbest: int) -> Answer:
     answer = Answer((best,), None, words, utterance.frames, utterance.language, languages=utterance.languages)
     if utterance.request.options.single and kept:
         answers = kept[0].answers
-        listed = [Hypothesis(found.tokens, found.score, (), ()) for found in answers.hypotheses]
+        listed = [Hypothesis(each.tokens, each.score, (), ()) for each in answers.hypotheses]
         listed[answers.answer] = best
         text = model.tokenizer.decode(best.tokens)
         return replace(answer, hypotheses=tuple(listed)[:nbest], text=text)
@@ -371,12 +371,12 @@ def _in_order(
 
 
 def _others(model: AttentionModel, kept: Sequence[_Kept], best: Hypothesis) -> list[Hypothesis]:
-    """What else was found, where one window is all: answers that differ in their times alone are one."""
+    """The other hypotheses, where one window is all: answers that differ in their times alone are one."""
     if len(kept) != 1:
         return []
     scores: dict[tuple[int, ...], float] = {}
-    for found in kept[0].answers.hypotheses:
-        tokens = tuple(token for token in found.tokens if model.is_text(token))
+    for each in kept[0].answers.hypotheses:
+        tokens = tuple(token for token in each.tokens if model.is_text(token))
         if tokens != best.tokens:
-            scores.setdefault(tokens, found.score)
+            scores.setdefault(tokens, each.score)
     return [Hypothesis(tokens, score, (), ()) for tokens, score in scores.items()]

@@ -12,7 +12,6 @@ import pickle
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,37 +22,15 @@ import mlx.core as mx
 import numpy as np
 
 from spool.errors import ModelUnreadable
+from worker.models.artifacts.nemo_files import BROKEN, CONFIG_NAME, SMALL_MEMBER_BYTES_MAX, members, reason
 from worker.models.artifacts.pickle_limits import check_pickle
 
-CONFIG_NAME = "model_config.yaml"
 WEIGHTS_NAME = "model_weights.ckpt"
 TOKENIZER_SUFFIX = "tokenizer.model"
-MEMBERS_MAX = 10_000
-SMALL_MEMBER_BYTES_MAX = 64 << 20  # configuration and tokenizer
 INDEX_BYTES_MAX = 16 << 20  # the pickle, without the numbers
 DIMENSIONS_MAX = 64  # as in PyTorch
 EXPANSION_MAX = 8  # of a compressed archive: weights hardly compress, a bomb does
 COPY_BYTES = 1 << 20
-
-# What a broken or hostile archive, zip or pickle makes Python's own readers raise.
-BROKEN = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    pickle.UnpicklingError,
-    EOFError,
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    NotImplementedError,
-    OverflowError,
-    RecursionError,
-    RuntimeError,
-    MemoryError,
-)
 
 
 class Numbers(NamedTuple):
@@ -253,36 +230,13 @@ def open_nemo(path: Path, part: str = "") -> Iterator[NemoArchive]:
         except ModelUnreadable as cause:
             raise ModelUnreadable(f"{path}: {cause.message}") from cause
         except BROKEN as cause:
-            raise ModelUnreadable(f"{path}: not a readable .nemo file: {cause}") from cause
+            raise ModelUnreadable(f"{path}: not a readable .nemo file: {reason(cause)}") from cause
         yield opened
-
-
-def read_nemo_config(path: Path) -> bytes | None:
-    """The configuration's text of a `.nemo`; None where it is none, or is broken."""
-    try:
-        with tarfile.open(path, "r:*") as archive:
-            for name, member in _members(archive):
-                if name == CONFIG_NAME and member.size <= SMALL_MEMBER_BYTES_MAX:
-                    file = archive.extractfile(member)
-                    return file.read() if file else None
-    except (ModelUnreadable, *BROKEN):
-        pass
-    return None
-
-
-def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    """Plain files at the top of the archive; links, devices and anything in a folder are passed over."""
-    for count, member in enumerate(archive):
-        if count >= MEMBERS_MAX:
-            raise ModelUnreadable(f"it holds more than {MEMBERS_MAX} files")
-        name = member.name.removeprefix("./")
-        if member.isfile() and "/" not in name:
-            yield name, member
 
 
 def _small_files(archive: tarfile.TarFile) -> dict[str, bytes]:
     files = {}
-    for name, member in _members(archive):
+    for name, member in members(archive):
         if name.endswith((CONFIG_NAME, TOKENIZER_SUFFIX)):
             if member.size > SMALL_MEMBER_BYTES_MAX:
                 raise ModelUnreadable(f"{name} has {member.size} bytes, more than {SMALL_MEMBER_BYTES_MAX}")
@@ -295,7 +249,7 @@ def _small_files(archive: tarfile.TarFile) -> dict[str, bytes]:
 def _weights_file(archive: tarfile.TarFile, path: Path, weights: str) -> Iterator[IO[bytes]]:
     """The weights as a seekable file: in place, or copied to a nameless one where the archive is
     compressed."""
-    member = next((member for name, member in _members(archive) if name == weights), None)
+    member = next((member for name, member in members(archive) if name == weights), None)
     source = archive.extractfile(member) if member else None
     if member is None or source is None:
         raise ModelUnreadable(f"it holds no {weights}")

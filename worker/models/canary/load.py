@@ -12,7 +12,8 @@ import mlx.core as mx
 from mlx import nn
 
 from spool.errors import ModelUnreadable
-from worker.models.artifacts.nemo import CONFIG_NAME, open_nemo, read_nemo_config
+from worker.models.artifacts.nemo import open_nemo
+from worker.models.artifacts.nemo_files import CONFIG_NAME, read_nemo_config
 from worker.models.artifacts.safetensors import Weights, read_tensors
 from worker.models.canary.config import CanaryConfig, is_canary, parse_canary
 from worker.models.canary.decoder import CanaryHead, expected_shapes
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from worker.models.registry import ModelFiles
 
 ALIGNER = "timestamps_asr_"
-ARCHIVE_SUFFIX = ".nemo"
 
 
 class Canary:

@@ -59,6 +59,19 @@ class ConformerEncoder(nn.Module):
         together = self._padded if on_gpu() else self._one_by_one
         return together(features, lengths, counts, context), counts
 
+    def encode_rows(self, rows: mx.array) -> mx.array:
+        """Subsampled frames [1, T, d_model] of one sequence, as `pre_encode` gives them, to encoder frames of
+        the same shape. The frames need not come of one stretch of audio."""
+        count = rows.shape[1]
+        room = length_bucket(count) if on_gpu() else count
+        x = mx.pad(self._scaled(rows), [(0, 0), (0, room - count), (0, 0)])
+        valid, sight = self._sight(room, np.array([count], np.int32), self._config.att_context_size)
+        positions = self.positions(room, x.dtype)
+        for layer in self.layers:
+            x = layer(x, positions, sight, valid)
+            mx.eval(x)
+        return x[:, :count]
+
     def _padded(
         self, features: mx.array, lengths: NDArray[np.int32], counts: NDArray[np.int32], context: AttContext
     ) -> mx.array:
@@ -96,7 +109,9 @@ class ConformerEncoder(nn.Module):
         return mx.concatenate(padded)
 
     def _subsampled(self, features: mx.array, lengths: NDArray[np.int32]) -> mx.array:
-        x = self.pre_encode(features, mx.array(lengths))
+        return self._scaled(self.pre_encode(features, mx.array(lengths)))
+
+    def _scaled(self, x: mx.array) -> mx.array:
         return x * math.sqrt(self._config.d_model) if self._config.xscaling else x
 
     def _sight(

@@ -192,6 +192,8 @@ def model_config(tree: Mapping[str, Any]) -> ModelConfig:
     computed."""
     if "quantization" in tree:
         raise ModelUnreadable("quantized weights are not supported; take the model in 16 bit")
+    if isinstance(tree.get("sortformer_modules"), Mapping):
+        raise ModelUnreadable("a Sortformer tells speakers apart and transcribes nothing; use it to diarize")
     for section in ("preprocessor", "encoder", "decoder"):
         if not isinstance(tree.get(section), Mapping):
             raise ModelUnreadable(f"the configuration has no section `{section}`")

@@ -14,7 +14,8 @@ import mlx.core as mx
 import sentencepiece
 
 from spool.errors import ModelUnreadable, UnknownModel
-from worker.models.artifacts.nemo import BROKEN, TorchCheckpoint
+from worker.models.artifacts.nemo import TorchCheckpoint
+from worker.models.artifacts.nemo_files import BROKEN
 from worker.models.artifacts.safetensors import Weights, read_tensors
 from worker.models.wenet.config import WenetConfig, read_config, read_tree
 from worker.models.wenet.tokenizer import UnitTokenizer, read_units

@@ -9,7 +9,8 @@ from typing import Any
 import mlx.core as mx
 
 from spool.errors import ModelUnreadable, WeightsMismatch
-from worker.models.artifacts.nemo import BROKEN, TorchCheckpoint
+from worker.models.artifacts.nemo import TorchCheckpoint
+from worker.models.artifacts.nemo_files import BROKEN
 
 TENSORS = "model_state_dict"
 SIZES = "dims"

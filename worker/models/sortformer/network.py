@@ -1,0 +1,164 @@
+"""Sortformer's network: log-mel to subsampled frames, and a sequence of these to who speaks in each.
+
+All of it computes in float32 on every device: in 16 bits the speaker cache would keep other frames. A network
+belongs to the thread that loaded it. Paper: Park et al. 2024, "Sortformer: Seamless Integration of Speaker
+Diarization and ASR by Bridging Timestamps and Tokens"; the parts and their names are NeMo 3.0.0's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import mlx.core as mx
+import mlx.utils
+import numpy as np
+from mlx import nn
+
+from spool.errors import EngineError
+from worker.models.attention.layers import Linear, Norm, attend_full, join_heads, split_heads
+from worker.models.conformer.encoder import ConformerEncoder
+from worker.models.features import FeatureExtractor
+from worker.models.sortformer.config import SortformerConfig
+from worker.models.sortformer.steps import ChunkOutput, ChunkStep, Floats, MelStep, NormaliseStep, Step
+from worker.models.weights import Shape
+
+LAYERS = "transformer_encoder.layers"
+MODULES = "sortformer_modules"
+UNUSED = f"{MODULES}.hidden_to_spks"
+"""Stored in every checkpoint; a rest of the model's training."""
+WAYS = ("query_net", "key_net", "value_net", "out_projection")
+
+
+class EncoderPart(nn.Module):
+    """The part whose parameters are walked by name."""
+
+    def __init__(self, config: SortformerConfig) -> None:
+        super().__init__()
+        self.encoder = ConformerEncoder(config.encoder)
+
+
+def expected_shapes(config: SortformerConfig) -> dict[str, Shape]:
+    """The tensors beside the encoder's, by their names in the file."""
+    width, inner = config.transformer.hidden_size, config.transformer.inner_size
+    matrices: dict[str, Shape] = {
+        f"{MODULES}.encoder_proj": (width, config.encoder.d_model),
+        f"{MODULES}.first_hidden_to_hidden": (width, width),
+        f"{MODULES}.single_hidden_to_spks": (config.speakers, width),
+        UNUSED: (config.speakers, 2 * width),
+    }
+    norms = []
+    for number in range(config.transformer.num_layers):
+        layer = f"{LAYERS}.{number}"
+        norms += [f"{layer}.layer_norm_1", f"{layer}.layer_norm_2"]
+        matrices |= {f"{layer}.first_sub_layer.{way}": (width, width) for way in WAYS}
+        matrices[f"{layer}.second_sub_layer.dense_in"] = (inner, width)
+        matrices[f"{layer}.second_sub_layer.dense_out"] = (width, inner)
+    shapes: dict[str, Shape] = {f"{name}.weight": shape for name, shape in matrices.items()}
+    shapes |= {f"{name}.bias": shape[:1] for name, shape in matrices.items()}
+    return shapes | {f"{name}.{part}": (width,) for name in norms for part in ("weight", "bias")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """One layer of the transformer, its norms behind its parts. `fused` gives queries (scaled), keys and
+    values side by side."""
+
+    fused: Linear
+    out: Linear
+    norm1: Norm
+    widen: Linear
+    narrow: Linear
+    norm2: Norm
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, mx.array], name: str, head_width: int) -> Self:
+        own, inner = f"{name}.first_sub_layer", f"{name}.second_sub_layer"
+        query, key, value = (_linear(tensors, f"{own}.{way}") for way in WAYS[:3])
+        scale = head_width**-0.5
+        fused = Linear(
+            mx.concatenate([query.weight * scale, key.weight, value.weight]),
+            mx.concatenate([query.bias * scale, key.bias, value.bias]),
+        )
+        return cls(
+            fused,
+            _linear(tensors, f"{own}.out_projection"),
+            _norm(tensors, f"{name}.layer_norm_1"),
+            _linear(tensors, f"{inner}.dense_in"),
+            _linear(tensors, f"{inner}.dense_out"),
+            _norm(tensors, f"{name}.layer_norm_2"),
+        )
+
+    def __call__(self, x: mx.array, heads: int) -> mx.array:
+        """[1, T, d] -> [1, T, d]."""
+        query, keys, values = (split_heads(part, heads) for part in mx.split(self.fused(x), 3, axis=-1))
+        x = self.norm1(x + self.out(join_heads(attend_full(query, keys, values))))
+        return self.norm2(x + self.narrow(mx.maximum(self.widen(x), 0)))
+
+
+def _linear(tensors: Mapping[str, mx.array], name: str) -> Linear:
+    return Linear(tensors[f"{name}.weight"], tensors[f"{name}.bias"])
+
+
+def _norm(tensors: Mapping[str, mx.array], name: str) -> Norm:
+    return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"])
+
+
+class SortformerNetwork:
+    """Front end, encoder, transformer and head of one model."""
+
+    def __init__(
+        self,
+        config: SortformerConfig,
+        encoder: ConformerEncoder,
+        tensors: Mapping[str, mx.array],
+        front_end: FeatureExtractor,
+    ) -> None:
+        """tensors: those of `expected_shapes`, float32."""
+        self.config = config
+        self._encoder, self._front_end = encoder, front_end
+        self._heads = config.transformer.num_attention_heads
+        width = config.transformer.hidden_size // self._heads
+        layers = range(config.transformer.num_layers)
+        self._layers = [_Layer.of(tensors, f"{LAYERS}.{number}", width) for number in layers]
+        self._projection = _linear(tensors, f"{MODULES}.encoder_proj")
+        self._hidden = _linear(tensors, f"{MODULES}.first_hidden_to_hidden")
+        self._speakers = _linear(tensors, f"{MODULES}.single_hidden_to_spks")
+        parameters: list[tuple[str, mx.array]] = mlx.utils.tree_flatten(encoder.parameters())  # type: ignore[assignment]
+        self.size = sum(value.nbytes for value in (*dict(parameters).values(), *tensors.values()))
+
+    def run(self, samples: Floats, step: Step) -> Floats | ChunkOutput:
+        """As `worker.diarization.base.Network.run`. Raises EngineError where the output is no numbers."""
+        if isinstance(step, MelStep):
+            return np.array(self._mel(samples * np.float32(step.gain), step))
+        if isinstance(step, NormaliseStep):
+            return np.array(self._front_end.normalise(mx.array(step.mel)))
+        rows = self.subsample(self._mel(samples, step) if step.mel is None else mx.array(step.mel))
+        heard = mx.concatenate([mx.array(step.memory), rows]) if len(step.memory) else rows
+        output = ChunkOutput(np.array(rows), np.array(self.probabilities(self.project(heard))))
+        if not np.isfinite(output.probabilities).all():
+            raise EngineError("The diarization model's probabilities are no finite numbers.")
+        return output
+
+    def frames(self, samples: Floats, step: Step) -> int:  # noqa: ARG002 - the step says it all
+        """As `worker.diarization.base.Network.frames`."""
+        heard = len(step.memory) if isinstance(step, ChunkStep) else 0
+        return step.frames // self.config.encoder.subsampling_factor + heard
+
+    def _mel(self, samples: Floats, step: MelStep | ChunkStep) -> mx.array:
+        return self._front_end.log_mel(samples)[step.lead : step.lead + step.frames]
+
+    def subsample(self, mel: mx.array) -> mx.array:
+        """Mel frames [n, mels] -> subsampled frames [T, d_model], zeros beyond both ends."""
+        return self._encoder.pre_encode(mel[None], mx.array([mel.shape[0]]))[0]
+
+    def project(self, rows: mx.array) -> mx.array:
+        """Subsampled frames of one sequence [T, d_model] -> as the transformer hears them, [T, hidden]."""
+        return self._projection(self._encoder.encode_rows(rows[None]))[0]
+
+    def probabilities(self, projected: mx.array) -> mx.array:
+        """[T, hidden] -> [T, speakers], each in 0 … 1."""
+        x = projected[None]
+        for layer in self._layers:
+            x = layer(x, self._heads)
+        x = mx.maximum(self._hidden(mx.maximum(x, 0)), 0)
+        return mx.sigmoid(self._speakers(x))[0]
