@@ -22,25 +22,28 @@ def graph_of(seed: int = 0) -> WfstGraph:
     """60 states with up to 9 arcs each, loops and arcs without a label among them, weights of few values, so
     that ways are equally good."""
     rng = np.random.default_rng(seed)
-    first, emitting, rows = [0], [], []
+    first, emitting = [0], []
+    rows: list[tuple[int, int, float]] = []
     for state in range(STATES):
         count = int(rng.integers(1, 7))
-        labels = np.sort(rng.integers(1, LABELS + 1, count))
-        targets = np.where(rng.random(count) < 0.2, state, rng.integers(0, STATES, count))
+        labels = np.sort(rng.integers(1, LABELS + 1, count)).tolist()
+        targets = np.where(rng.random(count) < 0.2, state, rng.integers(0, STATES, count)).tolist()
         rows += [
-            (label, target, 0.25 * rng.integers(0, 9)) for label, target in zip(labels, targets, strict=True)
+            (label, target, 0.25 * int(rng.integers(0, 9)))
+            for label, target in zip(labels, targets, strict=True)
         ]
         emitting.append(count)
         # Upwards alone, so that there is no circle.
-        ups = rng.integers(state + 1, STATES, int(rng.integers(0, 3))) if state + 1 < STATES else []
-        rows += [(0, target, 0.25 * rng.integers(-2, 5)) for target in ups]
+        ups = int(rng.integers(0, 3)) if state + 1 < STATES else 0
+        rows += [
+            (0, int(rng.integers(state + 1, STATES)), 0.25 * int(rng.integers(-2, 5))) for _ in range(ups)
+        ]
         first.append(len(rows))
     finals = np.where(rng.random(STATES) < 0.2, (rng.random(STATES) * ONE).astype(np.int32), NEVER)
     columns = np.array(rows)
-    arrays = [
-        *(np.array(first), np.array(emitting), columns[:, 0], columns[:, 1], columns[:, 2] * ONE, finals)
-    ]
-    return WfstGraph(*(mx.array(each.astype(np.int32)) for each in arrays), start=3, depth=STATES)
+    arrays = (np.array(first), np.array(emitting), *columns[:, :2].T, columns[:, 2] * ONE, finals)
+    begins, many, heard, leads, weights, ends = (mx.array(each.astype(np.int32)) for each in arrays)
+    return WfstGraph(begins, many, heard, leads, weights, ends, start=3, depth=STATES)
 
 
 def _make_tokens(batch: int, dtype: mx.Dtype) -> list[mx.array]:
