@@ -11,9 +11,10 @@ from rich.text import Text
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import SUFFIXES, file_name
-from api.cli.options import Place, Search, takes_options
+from api.cli.options import Place, Search
 from api.cli.progress import follow_batch, sending
 from api.cli.tables import clock, held_words, moment, money
+from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import Format
