@@ -15,8 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from spool.domain.graphs import GraphSearch
-from spool.domain.phrases import Boost, KeptBoost, PhraseList
+from spool.domain.search.graph import GraphSearch
+from spool.domain.search.phrases import Boost, KeptBoost, PhraseList
 from spool.domain.transcript import Language
 
 Decoder = Literal["greedy", "beam"]
