@@ -78,7 +78,7 @@ def search(
         fusion = make_fusion(model.tokenizer, options.fusion, each)
     if searcher.run is None:
         raise InvalidRequest(f"a {head} head is not searched over frames alone")
-    if fusion is not None and not searcher.fuses:
+    if fusion is not None and (options.graph is not None or not searcher.fuses):
         raise InvalidRequest(cannot_fuse(head, options))
     hypotheses = searcher.run(model.heads[head], encoded.frames, lengths, parameters, fusion, recorder)
     return [each_found[: options.nbest] for each_found in hypotheses]
@@ -198,6 +198,8 @@ def check_request(searcher: Searcher, options: SearchOptions, request: DecodeReq
 
 def cannot_fuse(head: HeadName, options: SearchOptions) -> str:
     """Why these options take no language model and no phrases."""
+    if options.graph is not None:
+        return "graph: its search takes no language model and no phrases"
     if head == "ctc":
         return "a CTC head takes a language model or phrases with the beam decoder only"
     return f"the {options.decoder} search of a {head} head takes no language model and no phrases"
@@ -211,7 +213,8 @@ def check_options(model: Searchable, options: SearchOptions, request: DecodeRequ
     if options.fusion is None and request is None:
         return
     request = request or DecodeRequest()
-    if not searcher.fuses and (request.lm or request.phrases or (options.fusion and options.fusion.asks)):
+    able = searcher.fuses and options.graph is None
+    if not able and (request.lm or request.phrases or (options.fusion and options.fusion.asks)):
         raise InvalidRequest(cannot_fuse(head, options))
-    if searcher.fuses:
+    if able:
         make_fusion(model.tokenizer, options.fusion, [request])

@@ -43,7 +43,7 @@ class ModelRecognizer:
         """Read the language model, spell the phrases, and let the model check what is asked of it. Raises
         InvalidRequest."""
         check_decoding(self._model, options, ask)
-        return replace(self.info, language_model=_digest_of(ask.lm))
+        return replace(self.info, language_model=_digest_of(options.graph or ask.lm))
 
     def recognize(
         self,
@@ -77,7 +77,7 @@ class ModelRecognizer:
             words=tuple(words),
             frames=answer.frames,
             texts=tuple(text_of(each, tokenizer) for each in several),
-            language_model=_digest_of(ask.lm),
+            language_model=_digest_of(options.graph or ask.lm),
             lattice=lattice,
             language=answer.language,
             text=answer.text,

@@ -16,9 +16,7 @@ from spool.settings import load_settings
 if TYPE_CHECKING:
     from spool.graphs.arrays import GraphArrays
 
-app = typer.Typer(
-    no_args_is_help=True, help="Build decoding graphs (WFST) from a lexicon and a language model."
-)
+app = typer.Typer(no_args_is_help=True, help="Build decoding graphs from a lexicon and an n-gram model.")
 
 
 class TopologyName(StrEnum):
