@@ -19,6 +19,7 @@ from worker.decode.fusion.spelling import unspelled_warning
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
+from worker.decode.words import text_of
 from worker.diarization.registry import is_diarization
 from worker.engine.diarization import StepRecognizer
 from worker.engine.memory_budget import CACHE_BYTES
@@ -46,7 +47,8 @@ class ModelRecognizer:
         check_decoding(self._model, options, ask)
         skipped = unspelled(self._model.tokenizer, ask.phrases)
         warnings = (unspelled_warning(skipped),) if skipped else ()
-        return replace(self.info, language_model=_digest_of(ask.lm), warnings=warnings)
+        digest = _digest_of(options.graph or ask.lm)
+        return replace(self.info, language_model=digest, warnings=warnings)
 
     def recognize(
         self,
@@ -79,8 +81,8 @@ class ModelRecognizer:
             hypotheses=answer.hypotheses,
             words=tuple(words),
             frames=answer.frames,
-            texts=tuple(tokenizer.decode(each.tokens).strip() for each in several),
-            language_model=_digest_of(ask.lm),
+            texts=tuple(text_of(each, tokenizer) for each in several),
+            language_model=_digest_of(options.graph or ask.lm),
             lattice=lattice,
             language=answer.language,
             text=answer.text,
