@@ -6,6 +6,7 @@ no server. Where the settings' database is reachable, measured speeds from its l
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -36,7 +37,7 @@ from spool.planning.plan import (
     what_if,
 )
 from spool.planning.recordings import CHUNK_SECONDS, parse_lengths, read_lengths
-from spool.planning.throughput import ASSUMED_EFFICIENCY
+from spool.planning.throughput import ASSUMED_EFFICIENCY, PEER_EFFICIENCY
 from spool.settings import FRAME_BUDGET, MAX_BATCH, Settings, load_settings
 from spool.store import Database
 from spool.store.ledger.charges import measured_throughputs
@@ -119,18 +120,21 @@ def plan(
     forecast = make_plan(work, machines, Surroundings(network, store))
     chips = by_chip(work, efficiency or ASSUMED_EFFICIENCY, own)
     others = what_if(work, machines)
+    # What is assumed and not measured is a range, down to the share of the roofline that a peer reaches.
+    least = replace(known, efficiency=efficiency or PEER_EFFICIENCY)
+    slow = make_plan(work, build_fleet(fleet, shape, own, least), Surroundings(network, store))
+    slow_chips = by_chip(work, efficiency or PEER_EFFICIENCY, own)
+    clouds, currency = settings.cloud_prices, settings.currency
     if as_json:
-        typer.echo(
-            json.dumps(document(forecast, chips, others, settings.cloud_prices, settings.currency), indent=2)
-        )
+        answer = document(forecast, chips, others, clouds, currency)
+        answer["at_least"] = document(slow, slow_chips, (), clouds, currency)
+        typer.echo(json.dumps(answer, indent=2))
     else:
-        out.print(tables(forecast, chips, others, settings.cloud_prices, settings.currency))
+        out.print(tables(forecast, chips, others, clouds, currency, slow, slow_chips))
 
 
 def _shape(settings: Settings, name: str) -> Shape:
     """The sizes of a model, under the name that jobs and the ledger use. Raises InvalidRequest."""
-    from dataclasses import replace
-
     return replace(read_shape(settings.models.get(name, name)), name=name)
 
 
@@ -148,16 +152,23 @@ def _ledger(settings: Settings) -> Sequence[Measured]:
 
 
 def tables(
-    plan: Plan, chips: Sequence[ChipRow], others: Sequence[WhatIf], clouds: CloudPrices, currency: str
+    plan: Plan,
+    chips: Sequence[ChipRow],
+    others: Sequence[WhatIf],
+    clouds: CloudPrices,
+    currency: str,
+    slow: Plan | None = None,
+    slow_chips: Sequence[ChipRow] = (),
 ) -> RenderableType:
-    """The plan, a comparison of chips and clouds, and alternatives."""
+    """The plan, a comparison of chips and clouds, and alternatives; `slow` and `slow_chips` are the lower end
+    of what was not measured."""
     return Group(
-        _summary(plan, currency),
+        _summary(plan, slow or plan, currency),
         "",
-        _machines(plan),
+        _machines(plan, slow or plan),
         "",
         Text(f"1,000,000 hours of audio, by chip and by cloud (its prices of {clouds.as_of})", style="bold"),
-        _chips(chips, clouds, currency),
+        _chips(chips, slow_chips or chips, clouds, currency),
         "",
         Text("What if", style="bold"),
         _what_if(others),
@@ -222,7 +233,12 @@ def document(
     }
 
 
-def _summary(plan: Plan, currency: str) -> Table:
+def _range(least: str, most: str) -> str:
+    """Both ends of a range; one where they are the same."""
+    return most if least == most else f"{least}–{most}"  # noqa: RUF001 - a range
+
+
+def _summary(plan: Plan, slow: Plan, currency: str) -> Table:
     work = plan.workload
     sheet = Table(box=None, show_header=False, pad_edge=False)
     sheet.add_column(style="dim", no_wrap=True)
@@ -230,41 +246,59 @@ def _summary(plan: Plan, currency: str) -> Table:
     search = f"beam {work.beam}" if work.decoder == "beam" else "greedy"
     sheet.add_row("audio", f"{work.hours:,.1f} h, recordings of {_length(work.lengths.mean)} on average")
     sheet.add_row("model", f"{work.shape.name}, {search}")
-    sheet.add_row("speed", f"RTFx {plan.rtfx:,.0f}")
-    sheet.add_row("time", _time(plan.hours))
-    each = plan.cost_per_million_hours
-    cost = (
-        "unknown"
-        if plan.cost is None or each is None
-        else (f"{_whole(plan.cost, currency)} ({_whole(each, currency)} for 1,000,000 hours)")
-    )
-    sheet.add_row("cost", cost)
-    energy = plan.kilowatt_hours
-    sheet.add_row("energy", "unknown" if energy is None else f"{energy:,.1f} kWh at most")
+    sheet.add_row("speed", f"RTFx {_range(f'{slow.rtfx:,.0f}', f'{plan.rtfx:,.0f}')}")
+    sheet.add_row("time", _range(_time(plan.hours), _time(slow.hours)))
+    sheet.add_row("cost", _cost(plan, slow, currency))
+    energy = [f"{each.kilowatt_hours:,.1f} kWh" for each in (plan, slow) if each.kilowatt_hours is not None]
+    sheet.add_row("energy", f"{_range(energy[0], energy[-1])} at most" if energy else "unknown")
     sheet.add_row(
         "bottleneck", f"{plan.binds}; the next is {plan.limits[1][0]}, at {plan.margin:,.1f} times the speed"
     )
     return sheet
 
 
-def _machines(plan: Plan) -> Table:
+def _cost(plan: Plan, slow: Plan, currency: str) -> str:
+    if plan.cost is None or slow.cost is None:
+        return "unknown"
+    words = _money_range(plan.cost, slow.cost, currency)
+    if plan.cost_per_million_hours is None or slow.cost_per_million_hours is None:
+        return words
+    million = _money_range(plan.cost_per_million_hours, slow.cost_per_million_hours, currency)
+    return f"{words} ({million} for 1,000,000 hours)"
+
+
+def _money_range(least: float, most: float, currency: str) -> str:
+    """Money from `least` to `most`, the currency once."""
+    low, high = _whole(least, currency), _whole(most, currency)
+    return low if low == high else _range(low.removesuffix(f" {currency}"), high)
+
+
+def _machines(plan: Plan, slow: Plan) -> Table:
     table = _table("machine", "count", "RTFx each", "search", "based on")
-    for each in plan.machines:
-        basis = "; ".join((each.machine.pace.basis, *each.machine.notes))
-        cells = (each.machine.name, str(each.machine.count), f"{each.rtfx:,.0f}", f"{each.search_share:.0%}")
+    for each, least in zip(plan.machines, slow.machines, strict=True):
+        rtfx = _range(f"{least.rtfx:,.0f}", f"{each.rtfx:,.0f}")
+        basis = each.machine.pace.basis
+        if basis != least.machine.pace.basis:
+            basis = f"{basis}; at least {PEER_EFFICIENCY:.0%}, the best measured peer"
+        basis = "; ".join((basis, *each.machine.notes))
+        cells = (each.machine.name, str(each.machine.count), rtfx, f"{each.search_share:.0%}")
         table.add_row(*cells, Text(basis))
     return table
 
 
-def _chips(chips: Sequence[ChipRow], clouds: CloudPrices, currency: str) -> Table:
-    table = _table("", "RTFx", "machine hours", "kWh", "cost")
-    for row in chips:
-        energy = "—" if row.kilowatt_hours is None else f"{row.kilowatt_hours:,.0f}"
-        cost = "—" if row.cost is None else _whole(row.cost, currency)
+def _chips(chips: Sequence[ChipRow], slow: Sequence[ChipRow], clouds: CloudPrices, currency: str) -> Table:
+    table = _table("", "RTFx", "machine hours", "kWh", currency)
+    for row, least in zip(chips, slow, strict=True):
+        hours = _range(f"{row.machine_hours:,.0f}", f"{least.machine_hours:,.0f}")
+        energy = cost = "—"
+        if row.kilowatt_hours is not None and least.kilowatt_hours is not None:
+            energy = _range(f"{row.kilowatt_hours:,.0f}", f"{least.kilowatt_hours:,.0f}")
+        if row.cost is not None and least.cost is not None:
+            cost = _money_range(row.cost, least.cost, currency).removesuffix(f" {currency}")
         name = f"{row.chip.name} ({row.chip.cores}){' *' if row.chip.notes else ''}"
-        table.add_row(name, f"{row.rtfx:,.0f}", f"{row.machine_hours:,.0f}", energy, cost)
+        table.add_row(name, _range(f"{least.rtfx:,.0f}", f"{row.rtfx:,.0f}"), hours, energy, cost)
     for name, price in clouds.per_audio_hour.items():
-        cost = _whole(float(price * MILLION), clouds.currency)
+        cost = _whole(float(price * MILLION), clouds.currency).removesuffix(f" {currency}")
         table.add_row(name, "", "", "", cost, style="dim")
     return table
 

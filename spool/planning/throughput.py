@@ -15,6 +15,8 @@ from spool.planning.model_size import Shape
 from spool.planning.roofline import Batch, work_of
 
 ASSUMED_EFFICIENCY = 0.5
+PEER_EFFICIENCY = 0.13
+"""What the best engine on Apple silicon whose published speed we know reaches (docs/planning.md)."""
 """The share of a chip's roofline where nothing was measured. Products of matrices alone reach 0.6 to 0.9 on
 Apple's GPUs (mlx #3196); whole engines on other machines 0.04 to 0.33."""
 TERMS = (
