@@ -49,7 +49,7 @@ class Search:
         ),
     ] = None
     decoder: Annotated[
-        Literal["greedy", "beam", "rescore", "attention"] | None, typer.Option(help="Search method.")
+        Literal["greedy", "beam", "rescore", "attention", "wfst"] | None, typer.Option(help="Search method.")
     ] = None
     head: Annotated[
         Literal["auto", "tdt", "rnnt", "ctc", "attention"] | None,
@@ -67,6 +67,10 @@ class Search:
     ] = None
     reverse_weight: Annotated[
         float | None, typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0.")
+    ] = None
+    graph: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of a decoding graph on the server (wfst, rescore)."),
     ] = None
     beam: Annotated[int | None, typer.Option(min=1, max=32, help="Beam width.")] = None
     channels: Annotated[
@@ -146,6 +150,10 @@ class Search:
             help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha (attention decoders)."
         ),
     ] = None
+    on_truncated: Annotated[
+        Literal["transcribe", "fail"] | None,
+        typer.Option(help="With a recording that was cut off: transcribe what is there, or fail."),
+    ] = None
     diarize: Diarize = False
     speakers: SpeakerCount = None
     min_speakers: LeastSpeakers = None
@@ -159,6 +167,7 @@ class Search:
             chosen["language"] = language_of_text(self.language) or "auto"
         boost = boost_of(chosen.pop("boost"), chosen.pop("boost_file"), chosen.pop("boost_weight"))
         chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
+        chosen["graph"] = self.graph and {"name": self.graph}
         counts = [chosen.pop(name) for name in ("speakers", "min_speakers", "max_speakers")]
         within = chosen.pop("within_channels")
         asked = chosen.pop("diarize") or within or any(counts)

@@ -6,6 +6,7 @@ file imports none. Leaves networks to their families and searches to `worker.dec
 
 import hashlib
 import json
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -104,7 +105,8 @@ class Capabilities:
     options: names of `SpeechOptions` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
     name. replay_seconds: how much history rebuilds a lost session's state. att_contexts: the
     attention contexts (encoder frames left, right) that a cache-aware model may be run with, its default
-    first. family: as the catalogue calls it. detects: whether it finds out which language is spoken."""
+    first. family: as the catalogue calls it. detects: whether it finds out which language is spoken. streams:
+    whether it is a `worker.models.streaming.StreamingModel`."""
 
     decoders: frozenset[str]
     languages: frozenset[str]
@@ -116,6 +118,7 @@ class Capabilities:
     detects: bool = False
     att_contexts: tuple[tuple[int, int], ...] = ()
     family: str = ""
+    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,15 @@ class Tokenizer(Hashable, Protocol):
 
     def words(self, tokens: Sequence[int], language: str | None = None) -> "list[TokenSpan]":
         """The words that tokens spell, in order; tokens that spell none are in no span."""
+
+
+WIDE = re.compile("[\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+"""Han, Kana, Hangul and full-width forms: written without spaces around them."""
+
+
+def is_wide(letter: str) -> bool:
+    """Whether a text begins with a character of `WIDE`."""
+    return bool(WIDE.match(letter))
 
 
 @dataclass(frozen=True, slots=True)
