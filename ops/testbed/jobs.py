@@ -113,7 +113,7 @@ class WorkerHarness:
             return create_job(tx, NewJob(source, asked.kept(), path.name, phrases=asked.phrases))[0].id
 
     def run(self, job_id: str) -> str | None:
-        """Run this very job, whosever turn it is."""
+        """Run this job, whichever would be next."""
         with self.db.begin() as tx:
             claim = claim_job(tx, job_id, self.worker_id, self.settings.lease_seconds)
         return None if claim is None else run_claimed(self.services, claim)
