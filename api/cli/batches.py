@@ -198,6 +198,7 @@ def _show(batch: BatchDetail, *, as_json: bool) -> None:
         ("jobs", ", ".join(f"{number} {state}" for state, number in batch.counts.items() if number)),
         ("invalid lines", str(batch.lines.bad)),
         ("reused", str(batch.reused)),
+        *((("cut off", f"{batch.incomplete} (see `complete` in the results)"),) if batch.incomplete else ()),
         ("audio", f"{clock(batch.audio.done_seconds)} done, {clock(left)} left"),
         ("RTFx now", rate),
         ("time left", f"{clock(batch.time.left_seconds)} ({batch.time.basis})"),

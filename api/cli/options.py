@@ -146,6 +146,10 @@ class Search:
             help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha (attention decoders)."
         ),
     ] = None
+    on_truncated: Annotated[
+        Literal["transcribe", "fail"] | None,
+        typer.Option(help="With a recording that was cut off: transcribe what is there, or fail."),
+    ] = None
     diarize: Diarize = False
     speakers: SpeakerCount = None
     min_speakers: LeastSpeakers = None

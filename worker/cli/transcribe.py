@@ -68,5 +68,8 @@ def transcribe(
         diarization=speakers.to_diarization(output.form),
     )
     typer.echo(render_results(results, output.form, output.lattice))
+    for result in results:
+        if result.transcript is not None and result.transcript.audio.complete is False:
+            typer.echo(f"{result.file}: {result.transcript.audio.warnings[-1]}", err=True)
     if any(result.error for result in results):
         raise typer.Exit(1)
