@@ -1,5 +1,6 @@
 """What a job asks of the search, from its row to its transcript, over SQLite and a real engine process."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -16,11 +17,12 @@ from spool.audit.runner import audit
 from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript
 from spool.errors import WeightsChanged
+from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.engine.gated_models import LOADER as REAL
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
 from worker.decode.search import search
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
-from worker.decode.words import SCORE_DIGITS
+from worker.decode.words import SCORE_DIGITS, text_of
 from worker.engine.client import Engine
 from worker.models.load import load_model
 from worker.models.tokenizer import Tokenizer
@@ -57,6 +59,7 @@ def worker_settings(tmp_path: Path, archive: Path, gate: Path) -> dict[str, obje
         },
         "default_model": "plain",
         "language_models": {"town": str(archive / "town.arpa")},
+        "graphs": {"words": str(tmp_path / "graph.npz")},
     }
 
 
@@ -110,6 +113,29 @@ def test_a_job_chooses_head_and_rescoring(make_harness: Callable[..., WorkerHarn
         job = harness.job(refused)
         assert job.state is JobState.FAILED
         assert "the model has no tdt head; it has: ctc, ctc+attention, rnnt" in (job.error_message or "")
+
+
+def test_a_job_searches_a_decoding_graph(make_harness: Callable[..., WorkerHarness], tmp_path: Path) -> None:
+    model = load_model(U2)
+    path = made_graph(model.tokenizer.pieces, tmp_path)
+    samples = np.load(U2.with_suffix(".npz"))["u1.wav"].astype(np.float32) / 32768
+    options = SearchOptions("wfst", 4, 3, graph=str(path), max_active=500, length_penalty=0.25)
+    (expected,) = search(model, model.encode([samples]), options)
+    with started(REAL) as engine:
+        harness = make_harness(engine)
+        recording = harness.record("a.wav", samples)
+        graph = {"name": "words", "max_active": 500, "unit_penalty": 0.25}
+        job_id = harness.submit(recording, "u2", decoder="wfst", nbest=3, graph=graph, speech_detector=False)
+        assert harness.run(job_id) == "done"
+        told = transcript_of(harness, job_id)
+        assert [(each.text, each.score) for each in told.nbest[0].hypotheses] == [
+            (text_of(each, model.tokenizer), pytest.approx(each.score, abs=2e-3)) for each in expected
+        ]
+        assert [word.text for word in told.words] == [word.text for word in expected[0].spoken or ()]
+        assert told.language_model is not None
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert (told.language_model.name, told.language_model.sha256) == ("words", digest)
+        assert audit(harness.db, harness.objects).breaches == []
 
 
 def test_jobs_with_other_phrases_share_a_batch(harness: WorkerHarness, gate: Path) -> None:
