@@ -1,6 +1,6 @@
 """Speakers of jobs: real voices through the engine, on the bill, found again without decoding a word."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +8,8 @@ import pytest
 import soundfile
 from sqlalchemy import func, select
 
-from ops.testbed.fake_models import RATE
-from ops.testbed.jobs import WorkerHarness, running_engine
+from ops.testbed.fake_models import LOADER, RATE
+from ops.testbed.jobs import WorkerHarness
 from ops.testbed.rows import let_lapse
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
@@ -17,6 +17,8 @@ from spool.domain.options import Diarization
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, InvalidRequest
+from spool.settings import Settings
+from spool.store.database import Database
 from spool.store.deletions import mark_deleted
 from spool.store.queue.leases import claim_job
 from spool.store.transcripts.speakers import diarize_job, name_speakers, saved_turns
@@ -24,6 +26,7 @@ from spool.tables import speaker_turns
 from tests.worker.speech.sounds import noise
 from tests.worker.speech.voices import OTHERS, READERS, TWO_SPEAKERS, mixed, voice
 from worker.engine.client import Engine
+from worker.engine.protocol import EngineOptions
 from worker.jobs.runner import run_claimed
 
 pytestmark = pytest.mark.integration
@@ -31,18 +34,27 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with running_engine(slots=8) as engine:
-        yield engine
+    engine = Engine(EngineOptions(slots=8, slot_samples=40 * RATE, loader=LOADER)).start()
+    yield engine
+    engine.close()
 
 
 @pytest.fixture
-def worker_settings() -> dict[str, object]:
-    return {
-        "models": {"plain": "plain", "other": "plain+weights=/dev/null"},
-        "default_model": "plain",
-        "lease_seconds": 20.0,
-        "heartbeat_seconds": 1.0,
-    }
+def harness(
+    sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
+) -> Iterator[WorkerHarness]:
+    db = Database(sqlite_url)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    settings = make_settings(
+        models={"plain": "plain", "other": "plain+weights=/dev/null"},
+        default_model="plain",
+        source_roots=(archive,),
+        lease_seconds=20.0,
+        heartbeat_seconds=1.0,
+    )
+    yield WorkerHarness(settings, db, engine, archive)
+    db.close()
 
 
 def transcript_of(harness: WorkerHarness, job_id: str) -> Transcript:
