@@ -15,7 +15,6 @@ from kernels.attention.cross_attention import plain_keys
 from kernels.nn.activations import gelu, row_exp
 from kernels.nn.elementwise import layer_norm
 
-
 # Rows that a CPU takes at a time: of 150 to 1500, a 1500-frame window was fastest with 500 (LOG.md).
 ROWS = 500
 
