@@ -117,15 +117,13 @@ def plan(
         watts,
     )
     machines = build_fleet(fleet, shape, own, known)
-    around = Surroundings(network, store)
-    forecast = make_plan(work, machines, around)
+    forecast = make_plan(work, machines, Surroundings(network, store))
     chips = by_chip(work, efficiency or ASSUMED_EFFICIENCY, own)
-    others = what_if(work, machines)
     # What is assumed and not measured is a range, down to the share of the roofline that a peer reaches.
     least = replace(known, efficiency=efficiency or PEER_EFFICIENCY)
-    slow = make_plan(work, build_fleet(fleet, shape, own, least), around)
+    slow = make_plan(work, build_fleet(fleet, shape, own, least), Surroundings(network, store))
     slow_chips = by_chip(work, efficiency or PEER_EFFICIENCY, own)
-    clouds, currency = settings.cloud_prices, settings.currency
+    others, clouds, currency = what_if(work, machines), settings.cloud_prices, settings.currency
     if as_json:
         lower = {"at_least": document(slow, slow_chips, (), clouds, currency)}
         typer.echo(json.dumps(document(forecast, chips, others, clouds, currency) | lower, indent=2))
