@@ -119,18 +119,16 @@ def plan(
     machines = build_fleet(fleet, shape, own, known)
     forecast = make_plan(work, machines, Surroundings(network, store))
     chips = by_chip(work, efficiency or ASSUMED_EFFICIENCY, own)
-    others = what_if(work, machines)
     # What is assumed and not measured is a range, down to the share of the roofline that a peer reaches.
     least = replace(known, efficiency=efficiency or PEER_EFFICIENCY)
     slow = make_plan(work, build_fleet(fleet, shape, own, least), Surroundings(network, store))
     slow_chips = by_chip(work, efficiency or PEER_EFFICIENCY, own)
-    clouds, currency = settings.cloud_prices, settings.currency
+    others, clouds, currency = what_if(work, machines), settings.cloud_prices, settings.currency
     if as_json:
-        answer = document(forecast, chips, others, clouds, currency)
-        answer["at_least"] = document(slow, slow_chips, (), clouds, currency)
-        typer.echo(json.dumps(answer, indent=2))
-    else:
-        out.print(tables(forecast, chips, others, clouds, currency, slow, slow_chips))
+        lower = {"at_least": document(slow, slow_chips, (), clouds, currency)}
+        typer.echo(json.dumps(document(forecast, chips, others, clouds, currency) | lower, indent=2))
+        return
+    out.print(tables(forecast, chips, others, clouds, currency, slow, slow_chips))
 
 
 def _shape(settings: Settings, name: str) -> Shape:

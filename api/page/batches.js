@@ -1,7 +1,8 @@
 // Batches: progress, remaining time and cost; results and failures.
 
-import { bar, fill, h, hours, moment, money, notice, number, span, state, table } from "./dom.js";
+import { bar, count, fill, h, hours, moment, money, notice, number, span, state, table } from "./dom.js";
 import { get, save, send } from "./http.js";
+import { jobTable } from "./jobs.js";
 
 const ENDED = ["done", "failed", "cancelled"];
 const total = (counts, states) => states.reduce((all, one) => all + (counts[one] ?? 0), 0);
@@ -19,7 +20,7 @@ export async function showBatches(root) {
       const ended = total(one.counts, ENDED);
       return [h("a", { href: `#/batches/${one.id}` }, one.name), state(one.state),
         [bar(all ? ended / all : 0, `${one.name}: ended`), h("span", { class: "small quiet" }, `${number(ended)} of ${number(all)}`)],
-        number(one.counts.failed), moment(one.times.created_at), one.project];
+        one.counts.failed ? h("a", { href: `#/jobs?batch=${one.id}&state=failed` }, number(one.counts.failed)) : number(0), moment(one.times.created_at), one.project];
     })) : h("p", { class: "quiet" }, "No batches yet. Submit one with ", h("code", {}, "spool batch submit FOLDER"), "."));
   }
   await refresh();
@@ -35,9 +36,9 @@ export async function showBatch(root, id) {
     await refresh();
   }
   async function refresh() {
-    const one = await get(`/v1/batches/${id}`);
-    if (JSON.stringify(one) === last) return;
-    last = JSON.stringify(one);
+    const [one, jobs] = await Promise.all([get(`/v1/batches/${id}`), get(`/v1/jobs?batch=${id}&limit=20`)]);
+    if (JSON.stringify([one, jobs]) === last) return;
+    last = JSON.stringify([one, jobs]);
     const all = one.lines.accepted;
     const ended = total(one.counts, ENDED);
     fill(root,
@@ -52,7 +53,7 @@ export async function showBatch(root, id) {
         tile(hours(one.audio.done_seconds), "of audio done"),
         tile(one.audio.left_seconds === null ? "–" : hours(one.audio.left_seconds), "of audio left", one.audio.basis),
         tile(one.speed.rtfx_now === null ? "–" : `${number(one.speed.rtfx_now)}×`, "RTFx now"),
-        tile(span(one.time.left_seconds), "remaining", one.time.basis),
+        one.state === "ended" ? null : tile(span(one.time.left_seconds), "remaining", one.time.basis),
         tile(money(one.cost.billable, one.cost.currency), "cost so far"),
         tile(money(one.cost.expected, one.cost.currency), "expected in total", one.cost.basis)),
       h("ul", { class: "quiet small" }, [...new Set([one.audio.basis, one.time.basis, one.cost.basis])].map((basis) => h("li", {}, basis))),
@@ -64,28 +65,31 @@ export async function showBatch(root, id) {
         h("button", { type: "button", class: "danger", disabled: one.state === "ended",
           onclick: () => act("Cancel every unfinished job of this batch?", "DELETE", `/v1/batches/${id}`, "The batch is cancelled.") },
         "Cancel")),
-      facts(one));
+      facts(one, jobs));
   }
   await refresh();
-  return { refresh, live: JSON.parse(last).state === "ended" ? null : `/v1/batches/${id}/events` };
+  return { refresh, live: JSON.parse(last)[0].state === "ended" ? null : `/v1/batches/${id}/events` };
 }
 
 const tile = (value, label, title) =>
   h("div", { class: "tile", title }, h("b", {}, value), h("span", { class: "quiet small" }, label));
 
-function facts(one) {
+function facts(one, jobs) {
   const columns = [{ title: "Line", number: true }, { title: "custom_id" }, { title: "Error", class: "name" }];
   columns.label = "Invalid lines";
   return [
     h("h2", {}, "Jobs"),
-    h("p", { class: "row" }, Object.entries(one.counts).map(([name, count]) => [state(name), number(count)])),
+    h("p", { class: "row" }, Object.entries(one.counts).map(([name, jobs]) => [state(name),
+      jobs ? h("a", { href: `#/jobs?batch=${one.id}&state=${name}` }, number(jobs)) : number(0)])),
+    jobs.items.length ? jobTable(jobs.items) : null,
+    jobs.next_cursor ? h("p", {}, h("a", { href: `#/jobs?batch=${one.id}` }, "All jobs of this batch")) : null,
     one.reused ? h("p", { class: "quiet" }, `${number(one.reused)} jobs were free of charge: reused from earlier transcripts.`) : null,
-    one.incomplete ? h("p", { class: "card error" }, h("strong", {}, `${number(one.incomplete)} recordings were cut off. `),
+    one.incomplete ? h("p", { class: "card error" }, h("strong", {}, `${count(one.incomplete, "recording was", "recordings were")} cut off. `),
       "What was there is transcribed; the results say what is missing.") : null,
     one.bad_lines.length ? [h("h2", {}, `${number(one.lines.bad)} invalid lines`),
       table(columns, one.bad_lines.map((bad) => [number(bad.line), bad.custom_id ?? "", bad.message]))] : null,
     one.lines.skipped ? h("details", { class: "card" },
-      h("summary", {}, `${number(one.lines.skipped)} files skipped: hidden, or no recordings`),
+      h("summary", {}, `${count(one.lines.skipped, "file", "files")} skipped: hidden, or no recordings`),
       h("ul", { class: "small" }, one.skipped_files.map((file) => h("li", {}, h("code", {}, file.path), `: ${file.reason}`)))) : null,
     h("p", { class: "quiet small" }, `${one.id} · ${one.source} · project ${one.project} · submitted `, moment(one.times.created_at)),
   ];

@@ -43,8 +43,11 @@ export function lengthOf(job) {
 export async function showJobs(root, query) {
   const chosen = STATES.includes(query.get("state") ?? "") ? query.get("state") ?? "" : "";
   const cursors = [""];
+  const batch = query.get("batch");
   const chooser = h("select", { id: "state", onchange: (event) => {
-    location.hash = event.target.value ? `#/jobs?state=${event.target.value}` : "#/jobs";
+    const kept = new URLSearchParams(batch ? { batch } : {});
+    if (event.target.value) kept.set("state", event.target.value);
+    location.hash = `#/jobs${kept.size ? "?" : ""}${kept}`;
   } }, STATES.map((name) => h("option", { value: name, selected: name === chosen }, name || "all")));
   const list = h("div");
   const newer = h("button", { type: "button", onclick: () => { cursors.pop(); refresh(); } }, "Newer");
@@ -52,6 +55,7 @@ export async function showJobs(root, query) {
   async function refresh() {
     const parameters = new URLSearchParams({ limit: "50" });
     if (chosen) parameters.set("state", chosen);
+    if (batch) parameters.set("batch", batch);
     if (cursors.at(-1)) parameters.set("cursor", cursors.at(-1));
     const page = await get(`/v1/jobs?${parameters}`);
     list.replaceChildren(page.items.length ? jobTable(page.items) : h("p", { class: "quiet" }, "No jobs."));
@@ -60,6 +64,7 @@ export async function showJobs(root, query) {
     older.onclick = () => { cursors.push(page.next_cursor); refresh(); };
   }
   root.append(h("h1", {}, "Jobs"),
+    batch ? h("p", {}, "Of the batch ", h("a", { href: `#/batches/${batch}` }, batch), ".") : "",
     h("p", { class: "row" }, h("label", { class: "inline" }, "State", chooser)), list, h("p", { class: "row" }, newer, older));
   await refresh();
   return { refresh };

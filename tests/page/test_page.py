@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import soundfile
 from playwright.sync_api import Page, expect
 from pydantic import SecretStr
@@ -210,6 +211,29 @@ def test_an_open_batch_follows_its_jobs_and_without_a_stream_it_asks(page: Page,
     expect(asking.get_by_text("2 of 2 jobs ended")).to_be_visible()
     expect(page.get_by_text("2 of 2 jobs ended")).to_be_visible()
     asking.close()
+
+
+def test_a_batch_lists_its_jobs_and_what_failed_is_a_link(page: Page, live: Live, recordings: Path) -> None:
+    (recordings / "reel 2.wav").write_bytes(b"RIFF")
+    (recordings / "notes.txt").write_text("no recording")
+    with httpx.Client(base_url=live.url, timeout=60) as client:
+        batch = client.post("/v1/batches", json={"source": f"{recordings.as_uri()}/"}).json()
+        jobs = client.get("/v1/jobs", params={"batch": batch["id"]}).json()["items"]
+    live.work().fail(jobs[0]["id"], "audio_empty", "reel: there is nothing in it.")
+    live.work().finish(jobs[1]["id"], expected_seconds=60.0)
+    page.goto(f"/#/batches/{batch['id']}")
+    expect(page.get_by_text("1 recording was cut off.")).to_be_visible()
+    expect(page.get_by_text("1 file skipped")).to_be_visible()
+    expect(page.get_by_text("cut off, 59 s missing")).to_be_visible()
+    page.get_by_role("link", name=jobs[0]["name"]).wait_for()
+    page.goto("/#/batches")
+    page.get_by_role("row", name=batch["name"]).get_by_role("link", name="1", exact=True).click()
+    expect(page.get_by_role("link", name=jobs[0]["name"])).to_be_visible()
+    expect(page.get_by_role("link", name=jobs[1]["name"])).to_be_hidden()
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"/#/batches/{batch['id']}")
+    expect(page.get_by_text("1 recording was cut off.")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_costs_are_a_plot_and_a_table(page: Page, live: Live) -> None:
