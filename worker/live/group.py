@@ -44,13 +44,14 @@ class LiveGroup:
         check_context(model, options.search)
         self._search = live_search(model, options.search)
         self._options, self._detector = options, detector
-        self.context = options.search.att_context or model.capabilities.att_contexts[0]
+        # None is the model's default, which a stream names.
+        self.context = self._model.open_stream(options.search.att_context).context
         self.sessions: list[LiveSession] = []
 
     @property
     def chunk_seconds(self) -> float:
         """Seconds of audio to a step."""
-        return self._model.chunk_frames(self.context) * self._model.info.frame_seconds
+        return (self.context[1] + 1) * self._model.info.frame_seconds
 
     def open(self) -> LiveSession:
         """A session at its start."""

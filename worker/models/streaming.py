@@ -56,9 +56,6 @@ class StreamingModel(SpeechModel, Protocol):
         depend on its neighbours.
         """
 
-    def chunk_frames(self, att_context: AttContext) -> int:
-        """How many encoder frames a step gives."""
-
 
 def require_streaming(model: SpeechModel) -> StreamingModel:
     """The model, where it can hear a recording while it comes in. Raises InvalidRequest."""
