@@ -9,9 +9,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from worker.decode.ctc.beam import ctc_beam_search
 from worker.decode.ctc.greedy import ctc_greedy
 from worker.decode.live.base import LiveSearch, before
 from worker.decode.live.beam import LiveBeam
+from worker.decode.live.ctc_beam import LiveCtcBeam
 from worker.decode.live.greedy import LiveCtcGreedy, LiveGreedy
 from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.greedy import greedy_search
@@ -109,13 +111,35 @@ def test_ctc_over_chunks_is_ctc_over_the_whole() -> None:
         assert_equal(state.hypotheses(), expected)
 
 
-@pytest.mark.parametrize("beam", [None, 4])
-def test_what_is_stable_stays(beam: int | None) -> None:
-    head = model("rnnt").transducer
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_ctc_beam_over_chunks_is_the_beam_over_the_whole(fixed: bool) -> None:
+    head = model("hybrid").ctc
     assert head is not None
-    search: Any = LiveGreedy(head, MAX_SYMBOLS) if beam is None else LiveBeam(head, beam, MAX_SYMBOLS)
-    rows, state = frames("rnnt")[0], search.open()
-    expected = offline("rnnt", rows, beam)[0]
+    search = LiveCtcBeam(head, 4, 1.5, fixed=fixed)
+    for state, rows in zip(run(search, frames("hybrid"), CUTS), frames("hybrid"), strict=True):
+        log_probs, lengths = head.log_probs(rows)[None], np.array([len(rows)])
+        expected = ctc_beam_search(log_probs, lengths, head.blank, 4, beta=1.5, fixed=fixed)[0]
+        assert_equal(state.hypotheses(), expected)
+
+
+@pytest.mark.parametrize("kind", ["greedy", "beam", "ctc"])
+def test_what_is_stable_stays(kind: str) -> None:
+    head, ctc = model("hybrid").transducer, model("hybrid").ctc
+    assert head is not None
+    assert ctc is not None
+    rows = frames("hybrid")[0]
+    searches: dict[str, Any] = {
+        "greedy": LiveGreedy(head, MAX_SYMBOLS),
+        "beam": LiveBeam(head, 4, MAX_SYMBOLS),
+        "ctc": LiveCtcBeam(ctc, 4),
+    }
+    search = searches[kind]
+    state = search.open()
+    if kind == "ctc":
+        log_probs = ctc.log_probs(rows)[None]
+        expected = ctc_beam_search(log_probs, np.array([len(rows)]), ctc.blank, 4)[0][0]
+    else:
+        expected = offline("hybrid", rows, None if kind == "greedy" else 4)[0]
     seen = []
     parts = pieces(rows, (3,))
     for index, part in enumerate(parts):
