@@ -61,7 +61,7 @@ def require_streaming(model: SpeechModel) -> StreamingModel:
     """The model, where it can hear a recording while it comes in. Raises InvalidRequest."""
     if not model.capabilities.streams:
         raise InvalidRequest(
-            f"{model.info.name} cannot be run chunk by chunk; live transcription needs a cache-aware model, or "
-            "one of WeNet's that was trained in chunks"
+            f"{model.info.name} cannot be run chunk by chunk; it takes a cache-aware model, or one "
+            "of WeNet's that was trained in chunks"
         )
     return model  # type: ignore[return-value]
