@@ -22,7 +22,8 @@ from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
 GOLDEN = Path(__file__).parents[3] / "golden"
-CUTS = ((7,), (2,), (14, 3, 1), (1,), (1000,))
+SHORTEST = 3
+CUTS = ((2,), (14, 3, 1), (1000,))
 MAX_SYMBOLS = 10
 
 
@@ -35,13 +36,13 @@ def model(name: str) -> NemoModel:
 
 @cache
 def frames(name: str) -> list[mx.array]:
-    """Encoder frames of the golden utterances."""
+    """Encoder frames of the shortest golden utterances."""
     recordings = np.load(GOLDEN / "audio.npz")
     samples = [
         row[:length].astype(np.float32) / 32_768
         for row, length in zip(recordings["audio"], recordings["lengths"], strict=True)
     ]
-    encoded = model(name).encode(samples)
+    encoded = model(name).encode(sorted(samples, key=len)[:SHORTEST])
     return [encoded.frames[row, :length] for row, length in enumerate(encoded.lengths.tolist())]
 
 
@@ -85,8 +86,7 @@ def assert_equal(given: Sequence[Hypothesis], expected: Sequence[Hypothesis]) ->
     )
 
 
-@pytest.mark.parametrize("name", ["tdt", "rnnt"])
-@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(("name", "fixed"), [("tdt", False), ("rnnt", False), ("tdt", True)])
 def test_greedy_over_chunks_is_greedy_over_the_whole(name: str, fixed: bool) -> None:
     search = LiveGreedy(model(name).transducer, MAX_SYMBOLS, fixed=fixed)  # type: ignore[arg-type]
     states = run(search, frames(name), CUTS)
@@ -96,7 +96,7 @@ def test_greedy_over_chunks_is_greedy_over_the_whole(name: str, fixed: bool) -> 
     assert any(state.path.tokens for state in states)
 
 
-@pytest.mark.parametrize(("name", "beam", "fixed"), [("tdt", 4, False), ("rnnt", 8, False), ("tdt", 8, True)])
+@pytest.mark.parametrize(("name", "beam", "fixed"), [("tdt", 4, False), ("rnnt", 4, False), ("tdt", 4, True)])
 def test_beam_over_chunks_is_the_beam_over_the_whole(name: str, beam: int, fixed: bool) -> None:
     search = LiveBeam(model(name).transducer, beam, MAX_SYMBOLS, fixed=fixed)  # type: ignore[arg-type]
     for state, rows in zip(run(search, frames(name), CUTS), frames(name), strict=True):
@@ -127,7 +127,7 @@ def test_what_is_stable_stays(kind: str) -> None:
     head, ctc = model("hybrid").transducer, model("hybrid").ctc
     assert head is not None
     assert ctc is not None
-    rows = frames("hybrid")[0]
+    rows = frames("hybrid")[-1]
     searches: dict[str, Any] = {
         "greedy": LiveGreedy(head, MAX_SYMBOLS),
         "beam": LiveBeam(head, 4, MAX_SYMBOLS),
@@ -156,7 +156,7 @@ def test_forgotten_tokens_change_nothing_behind_them(beam: int | None) -> None:
     head = model("tdt").transducer
     assert head is not None
     search: Any = LiveGreedy(head, MAX_SYMBOLS) if beam is None else LiveBeam(head, beam, MAX_SYMBOLS)
-    rows, state = frames("tdt")[1], search.open()
+    rows, state = frames("tdt")[-1], search.open()
     expected = offline("tdt", rows, beam)
     tokens: tuple[int, ...] = ()
     times: tuple[int, ...] = ()
@@ -175,7 +175,7 @@ def test_a_restart_reads_every_frame_once(beam: int | None) -> None:
     head = model("tdt").transducer
     assert head is not None
     search: Any = LiveGreedy(head, MAX_SYMBOLS) if beam is None else LiveBeam(head, beam, MAX_SYMBOLS)
-    rows, state = frames("tdt")[0], search.open()
+    rows, state = frames("tdt")[-1], search.open()
     half = len(rows) // 2
     search.advance([state], [rows[:half]], [False])
     best = state.path

@@ -60,7 +60,7 @@ def test_chunk_masks_are_wenets(name: str) -> None:
         np.testing.assert_allclose(given, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("context", [*CONTEXTS.values(), (0, 0), (128, 15)])
+@pytest.mark.parametrize("context", [(8, 3), (0, 0), (128, 15)])
 def test_steps_give_the_frames_of_the_whole(context: tuple[int, int]) -> None:
     for number, size in ((0, 1600), (1, 333)):
         whole = np.array(model().encode([audio(number)], context).frames[0])
@@ -97,7 +97,9 @@ def test_streams_of_unlike_ages_step_together() -> None:
 
 @pytest.mark.parametrize("head", ["ctc", "rnnt"])
 def test_finals_together_are_the_whole(head: str) -> None:
-    options = SearchOptions(head=head, att_context=(8, 3))  # type: ignore[arg-type]
+    # Random weights say as many labels a frame as they may.
+    symbols = 2 if head == "rnnt" else None
+    options = SearchOptions(head=head, max_symbols=symbols, att_context=(8, 3))  # type: ignore[arg-type]
     [answer] = decode_utterances(model(), [audio(1)], options, [DecodeRequest()])
     group = LiveGroup(model(), LiveOptions(options, EndpointRules(silence=0.2, longest=0.8)))
     session, events = group.open(), list[Event]()
