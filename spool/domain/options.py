@@ -5,7 +5,7 @@ language models exist is for the caller to say.
 """
 
 import hashlib
-import unicodedata
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +15,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    FailFast,
     Field,
     JsonValue,
     ValidationInfo,
@@ -49,9 +50,12 @@ def phrase_list(texts: Iterable[str]) -> PhraseList:
     return PhraseList(phrases, hashlib.sha256("\n".join(phrases).encode()).hexdigest())
 
 
+# Categories Cc and Cs without white space. Joiners between letters belong to the words of many languages.
+_CONTROL = re.compile("[\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f\\ud800-\\udfff]")
+
+
 def _writable(text: str) -> str:
-    # Joiners between letters belong to the words of many languages and are not control characters.
-    if any(unicodedata.category(char) in ("Cc", "Cs") for char in text if not char.isspace()):
+    if _CONTROL.search(text):
         raise ValueError("must not contain control characters")
     return text
 
@@ -70,6 +74,7 @@ class Boost(BaseModel):
 
     phrases: Annotated[
         tuple[Phrase, ...],
+        FailFast(),  # listing ten thousand faults takes a tenth of a second
         Field(
             max_length=MOST_PHRASES,
             description="Words and phrases as they are spoken; their order does not matter.",
