@@ -2,8 +2,8 @@
 // inputs gains[3, B, K], choice[3, B, K] (parent, label, duration), finite[B], slots_before[FIELDS, B, K],
 // tokens[B, K, L], common[B, K, K], sound[B], lengths[B], limits[2] (encoder frames a row, labels a frame)
 // outputs o_scores[B, K], o_slots[FIELDS, B, K], o_tokens[B, K, L], o_common[B, K, K], o_sound[B]
-constexpr int LABEL = 0, SPOKEN = 1, DURATION = 2, PARENT = 3, HEIR = 4, FRAME = 5, HELD = 6, COUNT = 7, ORIGIN = 8,
-              ROW = 9, STATUS = 10;  // of the slots
+constexpr int LABEL = 0, SPOKEN = 1, DURATION = 2, PARENT = 3, FRAME = 4, HELD = 5, COUNT = 6, ORIGIN = 7, ROW = 8,
+              STATUS = 9;  // of the slots
 constexpr int RUNS = 0, FINISHED = 1, FORCED = 2;  // of a status
 threadgroup float score[K];
 threadgroup float merged[K];
@@ -11,7 +11,6 @@ threadgroup int from[K];
 threadgroup int label[K];   // emitted, -1 where none is
 threadgroup int place[K];   // the next encoder frame
 threadgroup int count[K];   // tokens
-threadgroup int heir[K];
 threadgroup int reads[K];
 threadgroup int keeps[K];   // a state of its own to give away: it lives, runs on and emits nothing
 threadgroup int alike[K * K];
@@ -67,23 +66,18 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 for (int k = lane; k < K; k += SIMD_W) {
   const float own = score[k];
   bool wins = own > -INFINITY;
-  int crowd = 0, best = wins ? k : -1;
-  float sum = 0.0f, top = own;
+  int crowd = 0;
+  float sum = 0.0f;
   for (int o = 0; o < K; o++) {
     const float other = score[o];
     if (own > -INFINITY && other > -INFINITY && alike[k * K + o] != 0 && (!TIMED || place[o] == place[k])) {
       if (other > own || (other == own && o < k)) wins = false;
-      if (other > top || (other == top && o < best)) {
-        top = other;
-        best = o;
-      }
       sum += exp(other - own);
       crowd++;
     }
   }
   const float both = crowd > 1 ? own + log(sum) : own;
   merged[k] = !wins ? -INFINITY : FIXED ? on_grid(both) : both;
-  heir[k] = best;
   const bool runs = wins && place[k] < over;
   reads[k] = runs && label[k] >= 0 ? 1 : 0;
   keeps[k] = runs && label[k] < 0 ? 1 : 0;
@@ -99,6 +93,5 @@ for (int k = lane; k < K; k += SIMD_W) {
       if (alike[k * K + o] != 0 && keeps[o] != 0) origin = from[o];
   }
   o_scores[b * K + k] = merged[k];
-  o_slots[HEIR * fields + b * K + k] = heir[k];
   o_slots[ORIGIN * fields + b * K + k] = origin;
 }

@@ -56,6 +56,7 @@ from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.speakers import carry_names
 from worker.jobs.tracing import attempted
+from worker.jobs.transcript import refuse_truncated
 from worker.jobs.verdict import Verdict, is_suspect, judge
 from worker.models.base import ModelInfo
 from worker.service.context import WorkerContext
@@ -159,9 +160,11 @@ class JobRunner:
                 transcript = reuse.after_fetch(path, attempt.check)
                 if transcript is None:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
+                    refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
                     if diarization is not None:
                         transcript = SpeakerPass(attempt, diarization).add_speakers(transcript, path)
                     reuse.confirm(path, attempt.check)
+        refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
         return transcript, reuse.facts()
 
     def _speakers_of_record(self, key: str, asked: Diarization) -> tuple[Transcript, Facts]:
@@ -196,6 +199,7 @@ class JobRunner:
             max_seconds=self._context.settings.max_audio_seconds,
         ) as audio:
             failpoint("source.fetched")
+            refuse_truncated(self._job.name, audio.known_length, self._job.options.on_truncated)
             attempt.channels = audio.channels
             self._pin(audio.expected_seconds, content_sha256)
             attempt.decode(attempt.plan(audio, detector=self._job.options.speech_detector))
@@ -244,8 +248,12 @@ class JobRunner:
             transcript_key=delivered.key,
             transcript_sha256=delivered.sha256,
             coverage=transcript.coverage.ratio,
+            decoded_seconds=transcript.coverage.speech_seconds,
+            speech_coverage=transcript.coverage.speech,
             words=len(transcript.words),
             language=transcript.language,
+            complete=transcript.audio.complete,
+            expected_seconds=transcript.audio.expected_seconds,
             speakers=speakers,
             **facts,
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -108,6 +109,7 @@ class Counting(Adviser):
         self._phrases = [[PIECES.index("▁" + letter) for letter in phrase.split()] for phrase in phrases]
         self._alpha = (alpha if path else 0) + (boost if any(phrases) else 0)
         self._weighted, self._sentence_end = weighted, sentence_end
+        self._earned = cache(self._count)
 
     def _cost(self, context: tuple[int, ...], token: int) -> float:
         if (*context, token) in self._entries:
@@ -117,7 +119,7 @@ class Counting(Adviser):
         back = self._entries[context].backoff if context in self._entries else 0.0
         return back + self._cost((), token)
 
-    def _earned(self, tokens: tuple[int, ...], *, end: bool) -> float:
+    def _count(self, tokens: tuple[int, ...], *, end: bool) -> float:
         def gain(length: int) -> float:
             return sum(1.0 if n == 1 else 2 + np.log(n) for n in range(1, length + 1))
 
