@@ -73,10 +73,7 @@ class Boost(BaseModel):
     phrases: Annotated[
         tuple[Phrase, ...],
         FailFast(),  # listing ten thousand faults takes a tenth of a second
-        Field(
-            max_length=MOST_PHRASES,
-            description="Words and phrases as they are spoken; their order does not matter.",
-        ),
+        Field(max_length=MOST_PHRASES, description="Words and phrases as they are spoken, in any order."),
     ]
     weight: Weight = 1.0
 
