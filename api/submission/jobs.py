@@ -204,5 +204,5 @@ def resolve_options(settings: Settings, default_model: str, *layers: Mapping[str
     }
     for layer in layers:
         merged |= layer
-    known = {"language_models": sorted(settings.language_models)}
+    known = {"language_models": sorted(settings.language_models), "graphs": sorted(settings.graphs)}
     return AskedOptions.model_validate(merged, context=known)

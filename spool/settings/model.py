@@ -172,6 +172,8 @@ class Settings(BaseModel):
     """How long a model with work stays loaded while jobs of a model without room wait."""
     language_models: dict[str, str] = Field(default_factory=dict)
     """Language models that jobs may ask for, each an ARPA file over the acoustic model's tokens."""
+    graphs: dict[str, str] = Field(default_factory=dict)
+    """Decoding graphs that jobs may ask for, each a file of `spool graph build`."""
 
     pool: Name = "cpu"
     worker_name: Name = Field(default_factory=_host_name)
@@ -293,6 +295,7 @@ class Settings(BaseModel):
     @field_validator(
         "models",
         "language_models",
+        "graphs",
         "model_requires",
         "rate_card",
         "budgets",

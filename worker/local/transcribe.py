@@ -22,6 +22,7 @@ from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.decode.search import resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.words import text_of
 from worker.diarization.base import SpeakerBounds, run_here
 from worker.diarization.registry import load_diarization, load_network
 from worker.engine.protocol import NOTHING, Failure, Recognition
@@ -208,7 +209,7 @@ class _FileDecoder(ChunkDecoder[Recognition]):
         is_single = len(self.decoded) == len(self.spoken) == 1
         joined = _joined(self.spoken, model.info.frame_seconds)
         hypotheses = self.spoken[0][1].hypotheses if is_single else [joined]
-        nbest = tuple((each, model.tokenizer.decode(each.tokens).strip()) for each in hypotheses)
+        nbest = tuple((each, text_of(each, model.tokenizer)) for each in hypotheses)
         if is_single and not transcript.dropped:  # what the search wrote, marks without words included
             transcript = transcript.model_copy(update={"text": self.spoken[0][1].text or nbest[0][1]})
         return FileResult(str(self.path), None, transcript, model.cost(self.audio.samples_read).frames, nbest)
