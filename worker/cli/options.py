@@ -191,6 +191,14 @@ Diarize = Annotated[
     bool,
     typer.Option("--diarize", help="Tell speakers apart. --speakers and --format rttm imply it."),
 ]
+Diarizer = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|FILE",
+        help="What tells speakers apart: default, or a Sortformer (sortformer, a name of the catalogue, or a "
+        ".nemo file). Implies --diarize.",
+    ),
+]
 Split = Annotated[
     bool,
     typer.Option(help="Split at silences. --no-chunk decodes each file whole, all files as one batch."),

@@ -27,6 +27,7 @@ from worker.cli.options import (
     DecoderName,
     Detector,
     Diarize,
+    Diarizer,
     Files,
     Format,
     FormatName,
@@ -102,6 +103,7 @@ def transcribe(
     chunk: Split = True,
     speech_detector: Detector = True,
     diarize: Diarize = False,
+    diarizer: Diarizer = "default",
     speakers: SpeakerCount = None,
     min_speakers: LeastSpeakers = None,
     max_speakers: MostSpeakers = None,
@@ -138,8 +140,11 @@ def transcribe(
     ask = DecodeRequest(alternatives=alternatives, lattice=_reach(form, lattice, prune), speech=speech)
     how = {"chunk": chunk, "carries": context is ContextName.job, "detector": speech_detector}
     counts = (speakers, min_speakers, max_speakers)
-    diarization = diarization_of(*counts) if diarize or form is FormatName.rttm or any(counts) else None
-    results = transcribe_files(files, model, options, ask=ask, diarization=diarization, **how)
+    asked = diarize or form is FormatName.rttm or any(counts) or diarizer != "default"
+    diarization = diarization_of(*counts) if asked else None
+    results = transcribe_files(
+        files, model, options, ask=ask, diarization=diarization, diarizer=diarizer, **how
+    )
     typer.echo(render_results(results, form.value, lattice and lattice.value))
     if any(result.error for result in results):
         raise typer.Exit(1)

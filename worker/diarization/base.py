@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.options import MOST_SPEAKERS
+from spool.errors import AudioTooLong
 
 Floats = NDArray[np.float32]
 Blocks = Iterable[Floats]
@@ -75,8 +76,16 @@ class Network(Protocol):
         """Bytes of the weights and of what a step takes in memory; 0 where that is not known."""
 
 
+class TooLongAtOnce(AudioTooLong):
+    """The recording is longer than a model takes at once."""
+
+
 class DiarizationModel(Protocol):
     """The side of a model that follows the recording. Safe to share."""
+
+    @property
+    def most_speakers(self) -> int | None:
+        """How many speakers it can tell apart; None for any number."""
 
     @property
     def path(self) -> str:
@@ -90,7 +99,7 @@ class DiarizationModel(Protocol):
         self, read: Callable[[], Blocks], run: RunSteps[Any, Any], bounds: SpeakerBounds
     ) -> Diarization:
         """Who speaks when in one channel; `read()` gives its blocks (float32 `[n]` at 16 kHz) anew each
-        time. Raises AudioNotFinite, and whatever `read` and `run` raise."""
+        time. Raises TooLongAtOnce, and whatever `read` and `run` raise."""
 
 
 def run_here(network: Network) -> RunSteps[Any, Any]:

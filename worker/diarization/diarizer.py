@@ -71,6 +71,8 @@ class VoiceNetwork:
 class DefaultDiarizer:
     """The detector, the windows and the clustering; safe to share. The encoder is elsewhere."""
 
+    most_speakers = None
+
     def __init__(self, path: str = "", detector: SpeechDetector | None = None) -> None:
         """`path` is what the engine loads the encoder by. Raises ModelError."""
         self.path = path
