@@ -2,6 +2,8 @@
 VENV ?= .venv
 TRAIN_VENV ?= .venv-train
 BIN := $(VENV)/bin
+# The tests start a thousand processes, and each would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 SAMPLES ?= samples/open
 MINUTES ?= 60
 HOURS ?= 0.5
@@ -24,9 +26,9 @@ down: env  ## stop what `make up` started
 test: check  ## format, lint, types, and the tests that need no server and no other process (two minutes)
 	@$(BIN)/python -m pytest -q -n logical -m "not integration and not long"
 
-# More processes than cores: these tests wait for others' processes half of their time.
-test-all: test  ## `make test`, then the tests with servers and processes (started on free ports; 20 minutes)
-	@$(BIN)/python -m pytest -q -n 4 -m "integration and not long"
+# More processes than cores: tests with servers wait for others' processes half of their time.
+test-all: check  ## all of `make test`, and the tests with servers and processes (started on free ports; 15 minutes)
+	@$(BIN)/python -m pytest -q -n 4 -m "not long"
 
 faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a line each in docs/faults.md
 	@mkdir -p var && rm -f var/faults.jsonl

@@ -4,6 +4,7 @@ A route that is not in this table admits nobody; a test compares the table with 
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -103,13 +104,18 @@ SCOPES: dict[str, Scope | None] = {f"{route.method} /v1{route.path}": route.scop
 """The scope that each other route requires."""
 
 
-def add_routes(app: FastAPI) -> None:
-    """Add every route, and the page, to `app`."""
-    app.state.scopes = SCOPES
+@cache  # the same for every app of a process
+def _versioned() -> APIRouter:
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(let_in)], responses=docs.EVERYWHERE)
     for route in ROUTES:
         v1.add_api_route(route.path, route.handler, methods=[route.method], tags=[route.tag], **route.docs)
-    app.include_router(v1)
+    return v1
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add every route, and the page, to `app`."""
+    app.state.scopes = SCOPES
+    app.include_router(_versioned())
     # A player sends a signed link instead of a key.
     app.add_api_route(
         "/v1/jobs/{job_id}/audio",

@@ -3,6 +3,7 @@
 Knows how they are opened and closed, and in which order; no route.
 """
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
@@ -52,6 +53,8 @@ class Services:
     secret_box: SecretBox
     large_bodies: CapacityLimiter
     """One large JSON body is parsed at a time: parsing holds the interpreter."""
+    manifest_turn: threading.Lock
+    """Held while lines of a manifest are read, for the same reason."""
 
     @property
     def upload_folder(self) -> Path:
@@ -108,6 +111,7 @@ def open_services(settings: Settings) -> Services:
         sender=sender,
         secret_box=box,
         large_bodies=CapacityLimiter(1),
+        manifest_turn=threading.Lock(),
     )
     drop_remains(services.upload_folder)
     services.sweeper.start()

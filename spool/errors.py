@@ -16,7 +16,7 @@
     ├── AudioError          the recording was fetched and cannot be transcribed
     │   ├── AudioEmpty, AudioUnreadable, AudioTruncated, AudioNotFinite, AudioTooLong
     ├── ModelError          the model cannot be used
-    │   ├── UnknownModel, ModelUnreadable, WeightsMismatch, WeightsChanged (worth a retry)
+    │   ├── UnknownModel, ModelUnreadable, WeightsMismatch, QualityUnknown, WeightsChanged (worth a retry)
     ├── StorageError        SQL, object store or disk refused (worth a retry)
     │   └── DiskFull, ObjectDamaged
     ├── EngineError         the engine could not finish an utterance
@@ -191,6 +191,12 @@ class ModelUnreadable(ModelError):
     """The model's files cannot be read."""
 
     code = "model_unreadable"
+
+
+class QualityUnknown(ModelError):
+    """The model's weights are quantised, and their quality was not measured on this machine."""
+
+    code = "quality_unknown"
 
 
 class WeightsMismatch(ModelError):

@@ -31,6 +31,9 @@ from tests.live.pgbouncer import left_out as not_pooled  # noqa: E402
 from tests.page.needs import left_out as not_looked_at  # noqa: E402
 from tests.watch.needs import left_out as not_tried  # noqa: E402
 
+DRAWN = "drawn"
+"""The property (`record_property`) of a test that draws by chance: what it drew, for the summary."""
+
 # How long an example takes says more about the machine's load than about the code.
 settings.register_profile("any", deadline=None)
 # A fixed set of examples where the answer has to be about the commit alone; elsewhere every run tries others.
@@ -50,7 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what this machine could not test."""
+    """Say what was drawn at random, and what this machine could not test."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, value in getattr(report, "user_properties", ()):
+                if name == DRAWN and report.when == "call":
+                    terminalreporter.write_line(f"{report.nodeid}: {value}")
     for files, missing, package in (
         (not_compiled, "g++ and clang-19", "g++ clang-19"),
         (not_looked_at, "a Chromium", "chromium libatomic1"),

@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -50,6 +51,7 @@ from worker.service.announcement import Announcement
 from worker.service.celery_status import CeleryStatus
 from worker.service.context import WorkerContext
 from worker.service.heartbeat import Heartbeat
+from worker.service.quality import measured_paths
 from worker.service.schedule import OffHours
 from worker.service.supervisor import Supervisor
 from worker.service.wasted_time import WastedTime
@@ -80,7 +82,8 @@ class Worker:
         )
         hint_transport.install()
         self._celery = celery_app(settings)
-        self._engine = Engine(engine_options(settings, loader))
+        measured = measured_paths(settings.home, settings.models, settings.min_qoi)
+        self._engine = Engine(replace(engine_options(settings, loader), measured=measured))
         self._info = WorkerInfo(
             id=new_id("wrk"),
             name=settings.worker_name,

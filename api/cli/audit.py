@@ -55,11 +55,11 @@ def audit(
 
     settings = load_settings()
     database = Database(settings.database_url)
-    patience = Grace(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
+    tolerance = Grace(settings.hint_stale_seconds, settings.heartbeat_seconds, grace)
     try:
         store = object_store(settings) if objects else None
         report = run_audit(
-            database, store, patience, remove_orphans=remove_orphans, retention=settings.retention
+            database, store, tolerance, remove_orphans=remove_orphans, retention=settings.retention
         )
         _keep(database, report, objects)
         with database.read() as tx:
@@ -94,6 +94,8 @@ def _document(report: "AuditReport") -> dict[str, object]:
         "leftover_objects": report.leftovers,
         "removed_objects": report.removed,
         "died_workers": report.died,
+        "cut_off_recordings": report.cut_off,
+        "recordings_without_stated_length": report.unstated,
         "unbilled_engine_seconds": {
             "at_least": report.lost_least_ns / NANOS_PER_SECOND,
             "at_most": report.lost_most_ns / NANOS_PER_SECOND,
@@ -124,6 +126,15 @@ def _print(report: "AuditReport") -> None:
     if len(report.breaches) > SHOWN:
         out.print(f"… and {report.counts.total() - SHOWN} more; list them with --json.")
     out.print(", ".join(f"{number} {name}" for name, number in _looked_at(report).items()) + " checked")
+    if report.cut_off:
+        out.print(
+            f"{report.cut_off} finished jobs have a recording that was cut off: what was there is "
+            "transcribed (`complete: false`)",
+            style="yellow",
+            soft_wrap=True,
+        )
+    if report.unstated:
+        out.print(f"{report.unstated} finished jobs have a recording whose file does not state its length")
     if report.arriving or report.leftovers:
         out.print(
             f"{report.arriving} recent objects may still get their job; {report.leftovers} files were "

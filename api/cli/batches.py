@@ -11,9 +11,10 @@ from rich.text import Text
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import SUFFIXES, file_name
-from api.cli.options import Place, Search, takes_options
+from api.cli.options import Place, Search
 from api.cli.progress import follow_batch, sending
 from api.cli.tables import clock, held_words, moment, money
+from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import Format
@@ -197,6 +198,7 @@ def _show(batch: BatchDetail, *, as_json: bool) -> None:
         ("jobs", ", ".join(f"{number} {state}" for state, number in batch.counts.items() if number)),
         ("invalid lines", str(batch.lines.bad)),
         ("reused", str(batch.reused)),
+        *((("cut off", f"{batch.incomplete} (see `complete` in the results)"),) if batch.incomplete else ()),
         ("audio", f"{clock(batch.audio.done_seconds)} done, {clock(left)} left"),
         ("RTFx now", rate),
         ("time left", f"{clock(batch.time.left_seconds)} ({batch.time.basis})"),

@@ -18,12 +18,12 @@ from api.cli.options import (
     Search,
     WithinChannels,
     diarization_of,
-    takes_options,
 )
 from api.cli.progress import follow, sending
 from api.cli.tables import job_sheet, job_table, speaker_table
 from api.local.instance import Running
 from spool.client import Refused, Spool
+from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.domain.options import MOST_SPEAKERS
 from spool.errors import InvalidRequest

@@ -1,15 +1,13 @@
 """Options that several subcommands share, each defined once as the field of a dataclass.
 
-A command has the dataclass as one of its parameters; `takes_options` shows Typer the fields instead. The
-server validates the values.
+A command has the dataclass as one of its parameters; `spool.command_options` shows Typer the fields instead.
+The server validates the values.
 """
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,9 +16,6 @@ from spool.domain.options import MOST_SPEAKERS
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
-
-Result = TypeVar("Result")
-
 
 Diarize = Annotated[
     bool, typer.Option("--diarize", help="Tell speakers apart. The options about speakers imply it.")
@@ -158,6 +153,10 @@ class Search:
             help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha (attention decoders)."
         ),
     ] = None
+    on_truncated: Annotated[
+        Literal["transcribe", "fail"] | None,
+        typer.Option(help="With a recording that was cut off: transcribe what is there, or fail."),
+    ] = None
     diarize: Diarize = False
     speakers: SpeakerCount = None
     min_speakers: LeastSpeakers = None
@@ -230,36 +229,6 @@ def _requirement(text: str) -> dict[str, str | int]:
         raise InvalidRequest("--requires is a list such as backend=metal,memory_gb=16.")
     values = {name.strip(): value.strip() for name, _, value in pairs}
     return {name: int(value) if value.isdecimal() else value for name, value in values.items()}
-
-
-def takes_options(command: Callable[..., Result]) -> Callable[..., Result]:
-    """The command with the fields of its dataclass parameters as parameters of its own."""
-    hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind) and isinstance(kind, type)}
-
-    def run(**given: Any) -> Result:  # noqa: ANN401 - whatever Typer read
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        return command(**given)
-
-    shown = list(_shown(inspect.signature(command), hints, groups))
-    run.__doc__, run.__name__, run.__module__ = command.__doc__, command.__name__, command.__module__
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    return run
-
-
-def _shown(
-    signature: inspect.Signature, hints: dict[str, Any], groups: dict[str, type]
-) -> Iterator[inspect.Parameter]:
-    parameter = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
-    for name, own in signature.parameters.items():
-        if name not in groups:
-            yield parameter(name, default=own.default, annotation=hints[name])
-            continue
-        of_group = get_type_hints(groups[name], include_extras=True)
-        for field in fields(groups[name]):
-            yield parameter(field.name, default=field.default, annotation=of_group[field.name])
 
 
 def diarization_of(

@@ -57,7 +57,7 @@ def deadline_words(job: JobOut) -> str:
 
 def job_table(jobs: list[JobOut]) -> Table:
     """Jobs, one a line; with those that failed, their reasons and where their recordings are."""
-    reasons = any(job.error or job.waiting_for for job in jobs)
+    reasons = any(job.error or job.waiting_for or job.complete is False for job in jobs)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("job", no_wrap=True)
     table.add_column("state", no_wrap=True)
@@ -86,9 +86,34 @@ def _name(job: JobOut, *, where: bool) -> Text:
     name = Text(job.name if not where or job.source.kind == "upload" else job.source.uri)
     if job.error is not None:
         name.append(f"\n{job.error.message} ({job.error.code})", style="red")
+    elif job.complete is False:
+        name.append(f"\n{length_words(job)}", style="yellow")
     elif job.waiting_for:
         name.append(f"\nwaiting for {job.waiting_for}", style="yellow")
     return name
+
+
+def length_words(job: JobOut) -> Text:
+    """Whether the recording is all there, by its own header."""
+    if job.complete is None:
+        return Text("not stated by the file")
+    if job.complete:
+        return Text("complete: as long as the file's header states" if job.expected_seconds else "complete")
+    if job.expected_seconds is None or job.missing_seconds is None:
+        return Text("cut off; how much is missing is not stated by the file", style="yellow")
+    missing = f"{clock(job.missing_seconds)} of {clock(job.expected_seconds)} are missing"
+    return Text(f"cut off: {missing}", style="yellow")
+
+
+def coverage_words(job: JobOut) -> str:
+    """What became of the recording's samples."""
+    parts = [f"{job.coverage or 0:.2%} of the samples in exactly one chunk"]
+    if job.decoded_seconds is not None:
+        parts.append(f"{clock(job.decoded_seconds)} decoded")
+        parts.append(f"{clock(job.skipped_seconds)} passed over as silence or without speech")
+    if job.speech_coverage is not None:
+        parts.append(f"{1 - job.speech_coverage:.1%} of the detected speech without words")
+    return ", ".join(parts)
 
 
 def job_sheet(job: JobDetail) -> Table:
@@ -122,6 +147,9 @@ def job_sheet(job: JobDetail) -> Table:
         gone = {"recording": job.deleted.source, "transcript": job.deleted.transcript}
         deletions = (f"{what} on {moment(at)}" for what, at in gone.items() if at)
         rows.append(("deleted", ", ".join(deletions)))
+    if job.state is JobState.DONE:
+        rows.append(("length", length_words(job)))
+        rows.append(("coverage", coverage_words(job)))
     if job.words is not None:
         rows.append(("words", str(job.words)))
     if job.speakers is not None:

@@ -53,6 +53,9 @@ def _line(objects: ObjectStore, job: Job, *, words: bool) -> bytes:
         tags=job.tags or {},
         state=job.state,
         audio_seconds=job.audio_seconds,
+        complete=job.complete,
+        expected_seconds=job.expected_seconds,
+        missing_seconds=job.missing_seconds,
         reused_from=job.reused_from,
         error=ResultError(code=shown.error.code, message=shown.error.message) if shown.error else None,
     )

@@ -80,6 +80,8 @@ function facts(one) {
     h("h2", {}, "Jobs"),
     h("p", { class: "row" }, Object.entries(one.counts).map(([name, count]) => [state(name), number(count)])),
     one.reused ? h("p", { class: "quiet" }, `${number(one.reused)} jobs were free of charge: reused from earlier transcripts.`) : null,
+    one.incomplete ? h("p", { class: "card error" }, h("strong", {}, `${number(one.incomplete)} recordings were cut off. `),
+      "What was there is transcribed; the results say what is missing.") : null,
     one.bad_lines.length ? [h("h2", {}, `${number(one.lines.bad)} invalid lines`),
       table(columns, one.bad_lines.map((bad) => [number(bad.line), bad.custom_id ?? "", bad.message]))] : null,
     h("p", { class: "quiet small" }, `${one.id} · ${one.source} · project ${one.project} · submitted `, moment(one.times.created_at)),

@@ -58,11 +58,11 @@ function projection({ projection: one, currency }) {
 }
 
 function everyDay(rows, from, to) {
-  const found = new Map(rows.map((row) => [row.key, row]));
+  const byDay = new Map(rows.map((row) => [row.key, row]));
   const days = [];
   for (let at = Date.parse(from); at < Date.parse(to) && days.length < 400; at += 864e5) {
     const key = day(new Date(at));
-    days.push(found.get(key) ?? { key, billable: "0", wasted: "0" });
+    days.push(byDay.get(key) ?? { key, billable: "0", wasted: "0" });
   }
   return days;
 }

@@ -28,11 +28,11 @@ export function s(name, given = {}, ...children) {
 
 export function clock(seconds, tenths = false) {
   if (seconds === null || seconds === undefined) return "–";
-  const whole = Math.floor(seconds);
+  const full = Math.floor(seconds);
   const two = (number) => String(number).padStart(2, "0");
-  const hours = Math.floor(whole / 3600);
-  const rest = `${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
-  const end = tenths ? `.${Math.floor((seconds - whole) * 10)}` : "";
+  const hours = Math.floor(full / 3600);
+  const rest = `${two(Math.floor(full / 60) % 60)}:${two(full % 60)}`;
+  const end = tenths ? `.${Math.floor((seconds - full) * 10)}` : "";
   return (hours ? `${hours}:${rest}` : rest.replace(/^0/, "")) + end;
 }
 

@@ -2,6 +2,7 @@
 
 import { bar, clock, count, facts, fill, h, moment, money, notice, number, span, state } from "./dom.js";
 import { get, send } from "./http.js";
+import { lengthOf } from "./jobs.js";
 import { openDiarize } from "./speakers.js";
 import { showTranscript } from "./transcript.js";
 
@@ -56,6 +57,10 @@ export async function showJob(root, id) {
       job.held ? h("p", { class: "card" }, h("strong", {}, "Held. "), job.held.reason) : null,
       job.waiting_for ? h("p", { class: "card" }, h("strong", {}, "No worker can take it now. "), `It waits for ${job.waiting_for}.`) : null,
       job.error ? h("p", { class: "card error" }, h("strong", {}, job.error.code), " ", job.error.message) : null,
+      job.complete === false ? h("p", { class: "card error" }, h("strong", {}, "The recording was cut off. "),
+        job.missing_seconds === null ? "How much is missing is not stated by the file. "
+          : `Its header states ${clock(job.expected_seconds)}; ${clock(job.missing_seconds)} of it are missing. `,
+        "What was there is transcribed.") : null,
       h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
     );
     if (job.state === "done" && words === null) {
@@ -70,8 +75,17 @@ function summary(job) {
   const parts = [clock(job.progress.audio_seconds), job.words === null ? null : count(job.words, "word", "words"),
     job.cost.rtfx === null ? null : `RTFx ${number(job.cost.rtfx, 1)}`,
     job.reused_from ? "free of charge (reused)" : money(job.cost.billable, job.cost.currency),
-    job.coverage === null ? null : `${number(job.coverage * 100, 2)} % covered`];
+    job.coverage === null ? null : `${number(job.coverage * 100, 2)} % covered`, lengthOf(job)];
   return parts.filter(Boolean).join(" · ");
+}
+
+// What became of the recording's samples.
+function coverage(job) {
+  return [`${number(job.coverage * 100, 2)} % of the samples in exactly one chunk`,
+    job.decoded_seconds === null ? null : `${clock(job.decoded_seconds)} decoded`,
+    job.skipped_seconds === null ? null : `${clock(job.skipped_seconds)} passed over as silence or without speech`,
+    job.speech_coverage === null ? null : `${number((1 - job.speech_coverage) * 100, 1)} % of the detected speech without words`,
+  ].filter(Boolean).join(", ");
 }
 
 function details(job) {
@@ -86,6 +100,7 @@ function details(job) {
     job.lease_owner ? ["Worker", job.lease_owner] : null,
     ["Submitted", moment(job.times.created_at)], ["Started", moment(job.times.started_at)], ["Ended", moment(job.times.finished_at)],
     ["Engine", `${number(job.cost.engine_seconds, 2)} s for ${number(job.cost.audio_seconds, 1)} s of audio`],
+    job.coverage === null ? null : ["Coverage", coverage(job)],
     ["Cost", `${money(job.cost.billable, job.cost.currency)}, wasted ${money(job.cost.wasted, job.cost.currency)}`],
     job.reused_from ? ["Reused from", h("a", { href: `#/jobs/${job.reused_from}` }, job.reused_from)] : null,
   ]);

@@ -26,9 +26,18 @@ function progressOf(job) {
   if (job.waiting_for) return h("span", { class: "small" }, `waits for ${job.waiting_for}`);
   if (job.state === "failed") return h("span", { class: "small" }, job.error?.message ?? "");
   if (job.state === "done") {
-    return h("span", { class: "small quiet" }, job.reused_from ? "reused" : count(job.words ?? 0, "word", "words"));
+    return h("span", { class: "small quiet" }, job.reused_from ? "reused" : count(job.words ?? 0, "word", "words"),
+      job.complete === false ? [", ", h("strong", { class: "warning" }, lengthOf(job))] : null);
   }
   return "";
+}
+
+// Whether the recording is all there, by its own header; null while the job is not done.
+export function lengthOf(job) {
+  if (job.state !== "done") return null;
+  if (job.complete === null) return "length not stated by the file";
+  if (job.complete) return "complete";
+  return job.missing_seconds === null ? "cut off" : `cut off, ${span(job.missing_seconds)} missing`;
 }
 
 export async function showJobs(root, query) {

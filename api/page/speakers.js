@@ -32,8 +32,14 @@ export function speakersOf(transcript, job, play, renamed, filtered) {
       onclick: () => { only.has(speaker.label) ? only.delete(speaker.label) : only.add(speaker.label); changed(); } },
     badge(at), speakerName(speaker), h("span", { class: "quiet small" }, ` ${span(speaker.talk_seconds)}`));
     const rename = h("button", { type: "button", class: "rename small", "aria-label": `Rename ${speakerName(speaker)}`,
-      onclick: () => group.replaceChildren(editor(speaker, at)) }, "✎");
+      onclick: edit }, "✎");
     const group = h("span", { class: "chip" }, toggle, rename);
+    function edit() {
+      group.replaceChildren(editor(speaker, at));
+      const input = group.querySelector("input");
+      input.focus();
+      input.select();
+    }
     return group;
   }
   function editor(speaker, at) {
@@ -42,7 +48,6 @@ export function speakersOf(transcript, job, play, renamed, filtered) {
     const form = h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); keep(); } },
       badge(at), input, h("button", { class: "small" }, "Save"));
     input.addEventListener("keydown", (event) => { if (event.key === "Escape") show(); });
-    setTimeout(() => { input.focus(); input.select(); });
     async function keep() {
       try {
         const names = { [speaker.label]: input.value.trim() || null };

@@ -66,6 +66,7 @@ def shown_batch_detail(
         bad_lines=[BadLineOut.model_validate(bad) for bad in batch.bad_lines],
         waiting_for=list(waiting_for),
         reused=progress.reused,
+        incomplete=progress.incomplete,
         audio=BatchAudioOut(
             done_seconds=progress.done_seconds,
             left_seconds=forecast.audio_left_seconds,

@@ -61,6 +61,12 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: st
         words=job.words,
         language=job.language,
         coverage=job.coverage,
+        decoded_seconds=job.decoded_seconds,
+        skipped_seconds=_skipped(job),
+        speech_coverage=job.speech_coverage,
+        complete=job.complete,
+        expected_seconds=job.expected_seconds,
+        missing_seconds=job.missing_seconds,
         error=JobErrorOut(code=job.error_code, message=job.error_message or "") if job.error_code else None,
         batch=job.batch_id,
         custom_id=job.custom_id,
@@ -176,6 +182,12 @@ def _deleted(job: Job) -> DeletedOut | None:
     if job.source_deleted_at is None and job.transcript_deleted_at is None:
         return None
     return DeletedOut(source=job.source_deleted_at, transcript=job.transcript_deleted_at)
+
+
+def _skipped(job: Job) -> float | None:
+    if job.decoded_seconds is None or job.audio_seconds is None:
+        return None
+    return round(max(0.0, job.audio_seconds - job.decoded_seconds), 3)
 
 
 def _public(source: Source) -> str:

@@ -34,7 +34,7 @@ from spool.schemas.batches import (
 from spool.schemas.common import Project
 from spool.store import batches as store
 from spool.store.batch_progress import batch_counts
-from spool.store.queue.quotas import holds
+from spool.store.queue.quotas import find_holds
 
 MANIFEST_TYPES = frozenset({NDJSON, "application/jsonl", "application/jsonlines", "application/json-lines"})
 
@@ -103,7 +103,7 @@ def listed(
     with services.database.read() as tx:
         page = store.list_batches(tx, caller.project or project, cursor, limit)
         counts = batch_counts(tx, [batch.id for batch in page.items])
-        held = holds(tx, services.settings.quotas, {batch.project for batch in page.items})
+        held = find_holds(tx, services.settings.quotas, {batch.project for batch in page.items})
     items = [shown_batch(batch, counts[batch.id], held) for batch in page.items]
     return BatchPage(items=items, next_cursor=page.next_cursor)
 

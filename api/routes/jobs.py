@@ -21,8 +21,8 @@ from api.submission.jobs import (
     IdempotencyKey,
     create_from_source,
     create_from_upload,
+    current_holds,
     detail_of,
-    holds_of,
 )
 from api.submission.uploads import received_upload
 from spool.background.content_deleter import delete_content
@@ -35,7 +35,7 @@ from spool.schemas.jobs import JobDetail, JobPage, JobRequest, PhrasesOut
 from spool.store import jobs as store
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import phrases_of
-from spool.store.queue.quotas import holds
+from spool.store.queue.quotas import find_holds
 
 
 async def create(
@@ -95,7 +95,7 @@ def listed(
     )
     with services.database.look() as tx:
         page = store.list_jobs(tx, matching, cursor, limit)
-        held = holds(tx, services.settings.quotas, {job.project for job in page.items})
+        held = find_holds(tx, services.settings.quotas, {job.project for job in page.items})
     waiting = services.fleet.waiting_for(page.items)
     items = [shown_job(job, held, waiting.get(job.id)) for job in page.items]
     return json_response(JobPage(items=items, next_cursor=page.next_cursor))
@@ -105,7 +105,7 @@ def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
     """One job: its state, progress, attempts, times, cost so far and error."""
     with services.database.look() as tx:
         job, cost = get_visible_job_with_cost(tx, caller, job_id)
-        held = holds_of(services, tx, job)
+        held = current_holds(services, tx, job)
     waiting = services.fleet.waiting_for([job]).get(job.id)
     return json_response(shown_detail(job, cost, services.settings.currency, held, waiting))
 

@@ -67,9 +67,9 @@ class ProcessPool:
 
     def run(self, ready: Callable[[], None]) -> None:
         """Serve until SIGTERM or SIGINT; `ready` is called once all answer. Raises ProcessPoolError."""
-        reader, tell = multiprocessing.Pipe(duplex=False)
+        reader, wakeup = multiprocessing.Pipe(duplex=False)
         before = {
-            number: signal.signal(number, lambda *_: self._stop(tell))
+            number: signal.signal(number, lambda *_: self._stop(wakeup))
             for number in (signal.SIGTERM, signal.SIGINT)
         }
         try:
@@ -85,15 +85,15 @@ class ProcessPool:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _stop(self, tell: "Connection[None, None]") -> None:
+    def _stop(self, wakeup: "Connection[None, None]") -> None:
         self._stopping = True
-        tell.send(None)
+        wakeup.send(None)
 
-    def _look(self, told: "Connection[None, None]") -> None:
+    def _look(self, wakeup: "Connection[None, None]") -> None:
         """Wait until something happens: a process is heard of, falls silent or ends, or we are to stop."""
         members = {member.parent: member for member in self._members}
         ends = [member.process.sentinel for member in self._members]
-        for event in wait([told, *members, *ends], _LOOK_S):
+        for event in wait([wakeup, *members, *ends], _LOOK_S):
             if event in members:
                 with contextlib.suppress(EOFError, OSError):
                     self._hear(members[event])

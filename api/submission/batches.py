@@ -9,8 +9,9 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -38,8 +39,11 @@ from spool.schemas.batches import BatchDetail, BatchRequest, BatchUploadRequest
 from spool.store import batches as store
 from spool.store.batch_progress import batch_progress
 from spool.store.jobs import NewJob
-from spool.store.queue.quotas import holds
+from spool.store.queue.quotas import find_holds
 from spool.tracing import current
+
+LINES_A_TURN = 200
+"""Lines of a manifest that are read before another manifest may have its turn."""
 
 
 class Intake:
@@ -63,6 +67,8 @@ class Intake:
         self._request = request
         self._manifest = manifest
         self._address = address
+        # A listing waits for a disk or a bucket: nobody is to wait for that.
+        self._turn = services.manifest_turn if manifest is not None else nullcontext()
         self._traceparent = current().header
         self._defaults: dict[str, Any] = request.options
         # Invalid defaults are an error of the request, not of each line. Their phrases are read once: there
@@ -76,13 +82,21 @@ class Intake:
 
         Raises InvalidRequest for too many lines and whatever listing the address raises.
         """
-        seen = Seen()
-        for number, line in self._lines(report):
-            job = self._job(number, line, seen)
-            if isinstance(job, BadLine):
-                report.add(job)
-            else:
-                yield job
+        seen, lines = Seen(), self._lines(report)
+        while True:
+            with self._turn:
+                read = list(islice(lines, LINES_A_TURN))
+                jobs = [
+                    line if isinstance(line, BadLine) else self._job(number, line, seen)
+                    for number, line in read
+                ]
+            for job in jobs:
+                if isinstance(job, BadLine):
+                    report.add(job)
+                else:
+                    yield job
+            if len(read) < LINES_A_TURN:
+                return
 
     def options(self, own: dict[str, Any]) -> AskedOptions:
         """The line's options over the batch's over the server's. Raises InvalidRequest and UnknownModel."""
@@ -97,10 +111,13 @@ class Intake:
             self._checked.add(model)
         return options
 
-    def _lines(self, report: Report) -> Iterator[tuple[int, "_Line"]]:
+    def _lines(self, report: Report) -> Iterator[tuple[int, "_Line | BadLine"]]:
         if self._manifest is not None:
             with self._manifest.open("rb") as stream:
                 for number, line in manifest_lines(stream, report):
+                    if isinstance(line, BadLine):
+                        yield number, line
+                        continue
                     custom_id = line.custom_id or f"line-{number}"
                     fields = (line.name, line.options, line.tags, line.priority)
                     yield number, _Line(custom_id, line.source, *fields)
@@ -113,7 +130,8 @@ class Intake:
             if isinstance(recording.source, Source):
                 yield report.lines, _Line(custom_id, recording.source)
             else:
-                report.add(BadLine(report.lines, recording.source.code, recording.source.message, custom_id))
+                refused = recording.source
+                yield report.lines, BadLine(report.lines, refused.code, refused.message, custom_id)
 
     def _job(self, number: int, line: "_Line", seen: Seen) -> NewJob | BadLine:
         try:
@@ -175,7 +193,7 @@ def detail_of(services: Services, batch_id: str) -> BatchDetail:
     with services.database.read() as tx:
         batch = store.get_batch(tx, batch_id)
         progress = batch_progress(tx, batch_id)
-        held = holds(tx, services.settings.quotas, [batch.project])
+        held = find_holds(tx, services.settings.quotas, [batch.project])
         waiting = _waiting_for(services, tx, batch_id) if progress.counts.get(JobState.QUEUED) else []
     return shown_batch_detail(batch, progress, services.settings.currency, held, waiting)
 

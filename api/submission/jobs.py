@@ -41,7 +41,7 @@ from spool.schemas.jobs import JobDetail, JobRequest, UploadRequest
 from spool.settings import Settings
 from spool.store import jobs as store
 from spool.store.ledger.charges import job_cost
-from spool.store.queue.quotas import holds
+from spool.store.queue.quotas import find_holds
 from spool.tracing import current
 
 IdempotencyKey = Annotated[
@@ -154,7 +154,7 @@ def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
         if created:
             refuse_past(new.deadline)
         cost = NOTHING if created else job_cost(tx, job.id)
-        held = holds_of(services, tx, job)
+        held = current_holds(services, tx, job)
     failpoint("create.committed")
     waiting = services.fleet.waiting_for([job]).get(job.id)
     return shown_detail(job, cost, services.settings.currency, held, waiting), created
@@ -162,14 +162,14 @@ def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
 
 def detail_of(services: Services, tx: Connection, job: Job) -> JobDetail:
     """The job as the API shows it, with its cost so far and why it is held."""
-    sums, held = job_cost(tx, job.id), holds_of(services, tx, job)
+    sums, held = job_cost(tx, job.id), current_holds(services, tx, job)
     waiting = services.fleet.waiting_for([job]).get(job.id)
     return shown_detail(job, sums, services.settings.currency, held, waiting)
 
 
-def holds_of(services: Services, tx: Connection, job: Job) -> dict[str, Hold]:
+def current_holds(services: Services, tx: Connection, job: Job) -> dict[str, Hold]:
     """Why the job's project is held, if it is and the job is queued."""
-    return holds(tx, services.settings.quotas, [job.project]) if job.state is JobState.QUEUED else {}
+    return find_holds(tx, services.settings.quotas, [job.project]) if job.state is JobState.QUEUED else {}
 
 
 def _options(services: Services, body: UploadRequest) -> AskedOptions:

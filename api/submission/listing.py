@@ -23,14 +23,14 @@ CUSTOM_ID = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Listed:
     """A recording: its path below the address, and its source, or why it cannot be one."""
 
     place: str
     source: Source | SourceError | InvalidRequest
 
 
-def listed(address: str, settings: Settings, caller: Principal) -> Iterator[Found]:
+def listed(address: str, settings: Settings, caller: Principal) -> Iterator[Listed]:
     """Every recording below `address` (`s3://bucket/prefix/` or `file:///folder/`).
 
     Raises InvalidRequest, SourceForbidden, SourceMissing or StorageError.
@@ -73,37 +73,37 @@ def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
     return path
 
 
-def _objects(address: str, settings: Settings, caller: Principal) -> Iterator[Found]:
+def _objects(address: str, settings: Settings, caller: Principal) -> Iterator[Listed]:
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     try:
         for item in s3_store(settings, bucket, prefix).list():
             if not is_recording(item.key):
                 continue
             full = "/".join(part for part in (prefix.strip("/"), item.key) if part)
-            yield Found(item.key, _object_source(bucket, full, item, settings, caller))
+            yield Listed(item.key, _object_source(bucket, full, item, settings, caller))
     except NotFound:
         raise SourceMissing(f"There is no bucket {bucket}.") from None
 
 
 def _object_source(
-    bucket: str, key: str, found: ObjectInfo, settings: Settings, caller: Principal
+    bucket: str, key: str, item: ObjectInfo, settings: Settings, caller: Principal
 ) -> Source | SourceError | InvalidRequest:
     try:
         source = checked_source(f"s3://{bucket}/{key}", settings, caller)
     except (SourceError, InvalidRequest) as error:
         return error
-    return Source(kind="s3", uri=source.uri, size=found.size, etag=found.etag)
+    return Source(kind="s3", uri=source.uri, size=item.size, etag=item.etag)
 
 
-def _files(folder: Path, settings: Settings, caller: Principal) -> Iterator[Found]:
+def _files(folder: Path, settings: Settings, caller: Principal) -> Iterator[Listed]:
     for path in _walked(folder):
         place = path.relative_to(folder).as_posix()
         try:
             if not place.isprintable():
                 raise InvalidRequest("The name holds control characters or is not UTF-8.")
-            yield Found(place, checked_source(path.as_uri(), settings, caller))
+            yield Listed(place, checked_source(path.as_uri(), settings, caller))
         except (SourceError, InvalidRequest) as error:
-            yield Found("".join(c if c.isprintable() else "\ufffd" for c in place), error)
+            yield Listed("".join(c if c.isprintable() else "\ufffd" for c in place), error)
 
 
 def _walked(folder: Path) -> Iterator[Path]:

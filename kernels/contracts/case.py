@@ -51,9 +51,9 @@ def same_bits(a: mx.array, b: mx.array) -> bool:
 TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 7e-2}
 
 
-def distance(made: mx.array, expected: mx.array) -> float:
+def distance(actual: mx.array, expected: mx.array) -> float:
     """The largest difference; NaN where either has one."""
-    return float(mx.max(mx.abs(made.astype(mx.float32) - expected.astype(mx.float32))))
+    return float(mx.max(mx.abs(actual.astype(mx.float32) - expected.astype(mx.float32))))
 
 
 def kept(case: Case, dtype: str, backend: str, batch: int = 5) -> tuple[float, bool]:

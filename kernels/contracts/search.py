@@ -27,10 +27,10 @@ def _make_expand(batch: int, dtype: mx.Dtype) -> list[mx.array]:
     return [logits, scores, status.astype(mx.int32), normal(batch, BEAM, WIDTH - 1), normal(batch, seed=4)]
 
 
-def _table(found: tuple[mx.array, ...]) -> mx.array:
+def _table(outputs: tuple[mx.array, ...]) -> mx.array:
     """All outputs side by side; a dead slot's score as a number that can be subtracted."""
     columns = []
-    for each in found:
+    for each in outputs:
         array = each.astype(mx.float32)
         first = array.ndim > 2 and array.shape[0] in (3, len(Field))
         by_row = array.swapaxes(0, 1) if first else array

@@ -24,12 +24,12 @@ for (int c = int(simdgroup_index_in_threadgroup) * 32; c < channels; c += NSG * 
   }
   const slots base = take_slots(bias + c, lane, 0, rest, 0.0f);
   const slots base2 = take_slots(shift + c, lane, 0, rest, 0.0f);
-  slots made[9];  // column k of three (the last three made), frame d of three: 3k + d
-  for (int i = 0; i < 9; i++) made[i] = 0.0f;
-  int known = -LEAD;  // columns before this one are made
+  slots columns[9];  // column k of three (the last three computed), frame d of three: 3k + d
+  for (int i = 0; i < 9; i++) columns[i] = 0.0f;
+  int known = -LEAD;  // columns before this one are computed
   for (int f = 0; f < bins2; f++) {
     for (; live && known < 2 * f - LEAD + 3; known++) {
-      for (int i = 0; i < 6; i++) made[i] = made[i + 3];
+      for (int i = 0; i < 6; i++) columns[i] = columns[i + 3];
       for (int d = 0; d < 3; d++) {
         const int u = 2 * t2 - LEAD + d;
         slots v = 0.0f;
@@ -42,13 +42,13 @@ for (int c = int(simdgroup_index_in_threadgroup) * 32; c < channels; c += NSG * 
           }
           v = relu_of(v);
         }
-        made[6 + d] = v;
+        columns[6 + d] = v;
       }
     }
     slots sum = 0.0f;
     if (live) {
       sum = base2;
-      for (int q = 0; q < 9; q++) sum = fma(made[q % 3 * 3 + q / 3], second[q], sum);
+      for (int q = 0; q < 9; q++) sum = fma(columns[q % 3 * 3 + q / 3], second[q], sum);
     }
     if (full)
       put_slots<T>(to + f * channels + c, lane, sum);

@@ -227,10 +227,10 @@ def dtype_name(dtype: mx.Dtype) -> str:
 
 @cache
 def _compiled(
-    kernel: Kernel, dtypes: tuple[str, ...], made: tuple[str, ...], template: Template, width: int
+    kernel: Kernel, dtypes: tuple[str, ...], outputs: tuple[str, ...], template: Template, width: int
 ) -> Launch:
     arguments = [Argument(dtype, (1,)) for dtype in dtypes]
-    source = cpu_text(kernel, arguments, list(made), template, width)
+    source = cpu_text(kernel, arguments, list(outputs), template, width)
     flags = FAST_FLAGS if width == 1 else CHECK_FLAGS
     return load_launch(build_library(kernel.name if width == 1 else f"{kernel.name}-fibers", source, flags))
 

@@ -91,8 +91,8 @@ struct Sum {
 };
 template <typename P, typename Q>
 inline Sum<P, Q> sum_of(P x, Q bonus, int last, float end) {
-  Sum<P, Q> made = {x, bonus, last, end};
-  return made;
+  Sum<P, Q> row = {x, bonus, last, end};
+  return row;
 }
 template <typename P>
 inline float element(P x, int i) {

@@ -1,7 +1,7 @@
 // A threadgroup of one simdgroup takes an utterance through all its frames.
 // inputs log_probs[B, T, W] (blank last), lengths[B], knobs[2] (bonus a label, threshold)
 // outputs of each frame, [B, T, K]: o_labels (emitted, -1 where none), o_parents (slot continued), o_nodes (the node
-// before the emitted one, -1 at the root), o_last (the frame's label), o_said (the emitted label's log-probability),
+// before the emitted one, -1 at the root), o_last (the frame's label), o_emissions (the emitted label's log-probability),
 // o_gained, o_scores (before and after recombination); o_ends[B, K], o_end_nodes[B, K], o_sound[B]; o_base[B, T],
 // the best's score in 65536ths where FIXED: there the scores above are differences to it.
 // Node t * K + k is what slot k emitted at frame t.
@@ -122,7 +122,7 @@ for (; t < over && sound; t++) {  // the same in every lane
       o_parents[row + r] = parent;
       o_nodes[row + r] = emits ? node[parent] : -1;
       o_last[row + r] = label;
-      o_said[row + r] = emits ? float(x[label]) : 0.0f;
+      o_emissions[row + r] = emits ? float(x[label]) : 0.0f;
       o_gained[row + r] = next_score[r];
     }
   }
@@ -134,10 +134,10 @@ for (; t < over && sound; t++) {  // the same in every lane
     const int i = e / K, o = e - i * K;
     const int p = from[i], q = from[o];
     int shared = common[old + p * K + q];
-    const int mine = onward[old + p * K + q] >= 0 ? onward[old + p * K + q] : emitted[i];
+    const int own = onward[old + p * K + q] >= 0 ? onward[old + p * K + q] : emitted[i];
     const int other = onward[old + q * K + p] >= 0 ? onward[old + q * K + p] : emitted[o];
-    int next = mine;
-    if (mine >= 0 && mine == other) {
+    int next = own;
+    if (own >= 0 && own == other) {
       shared += 1;
       next = -1;
       if (next_tokens[i] > shared) {
@@ -172,7 +172,7 @@ for (int e = t * K + lane; e < frames * K; e += SIMD_W) {
   o_parents[out] = k;
   o_nodes[out] = -1;
   o_last[out] = last[k];
-  o_said[out] = 0.0f;
+  o_emissions[out] = 0.0f;
   o_gained[out] = score[k];
   o_scores[out] = score[k];
 }

@@ -106,7 +106,7 @@ def _keep_best(scores: mx.array, same: mx.array) -> mx.array:
 CTC_BEAM = read_kernel(
     "search/ctc_beam",
     "log_probs lengths knobs",
-    "o_ends o_labels o_parents o_nodes o_last o_said o_gained o_scores o_end_nodes o_sound o_base",
+    "o_ends o_labels o_parents o_nodes o_last o_emissions o_gained o_scores o_end_nodes o_sound o_base",
 )
 TOKEN_BLOCK = 64  # by how many tokens the reference's room grows
 _CHECK_EVERY = 8  # frames between two evaluations of the reference
@@ -118,12 +118,12 @@ class CtcBacktrace(NamedTuple):
 
     ends: float32, the final scores. labels: int32, emitted, -1 where none was. parents: int32, the slot
     continued. nodes: int32, of an emission the one before it, -1 where there is none: the emission of slot k
-    at frame t is node t * K + k. last: int32, the label of the frame, or blank. said: float32, the emitted
-    label's log-probability, 0 where none was. gained, scores: float32, before and after recombination, -inf =
-    dead. end_nodes: int32, the last emissions, -1 for none. sound: bool [B], False where a frame within the
-    utterance has a NaN or no finite maximum; what stands in such a row means nothing. base: int32 [B, T], the
-    best's score in 65536ths where scores are fixed (`kernels.search.fixed_point`), and gained, scores and
-    ends differences to it (ends: to the last); else 0.
+    at frame t is node t * K + k. last: int32, the label of the frame, or blank. emissions: float32, the
+    emitted label's log-probability, 0 where none was. gained, scores: float32, before and after
+    recombination, -inf = dead. end_nodes: int32, the last emissions, -1 for none. sound: bool [B], False
+    where a frame within the utterance has a NaN or no finite maximum; what stands in such a row means
+    nothing. base: int32 [B, T], the best's score in 65536ths where scores are fixed
+    (`kernels.search.fixed_point`), and gained, scores and ends differences to it (ends: to the last); else 0.
 
     Behind an utterance's end its beam stands still: labels and nodes are -1, parents the slots themselves.
     """
@@ -133,7 +133,7 @@ class CtcBacktrace(NamedTuple):
     parents: mx.array
     nodes: mx.array
     last: mx.array
-    said: mx.array
+    emissions: mx.array
     gained: mx.array
     scores: mx.array
     end_nodes: mx.array

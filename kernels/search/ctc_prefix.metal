@@ -4,7 +4,7 @@
 // roots[N, V], root_targets[N, V]
 // outputs of each frame, [B, T, K]: o_labels (the token a slot's prefix grew by, -1 where it did not), o_nodes (the node
 // of the token before it), o_before (the time before the time of a slot's last token, where that was set in the frame),
-// o_said (that token's log-probability there); o_base, o_added[B, T], by how much the best's sum and what is fused
+// o_emissions (that token's log-probability there); o_base, o_added[B, T], by how much the best's sum and what is fused
 // moved; o_ends[B, K] (differences to their totals), o_fused[B, K], o_end_nodes, o_end_times[B, K], o_states[B, K, G],
 // o_sound[B]. Node t * K + k is slot k's at frame t, among tokens and among times.
 // A slot's prefix is scored by two sums, over the alignments that end in blank and in its last token, and each has its
@@ -87,8 +87,8 @@ for (; t < over; t++) {  // the same in every lane
     sum += take_slots(x + full, lane, 0, width - full, 0.0f);
   }
   const float top = slot_max(best);
-  const float whole = slot_sum(sum);  // NaN where one of them is
-  sound = top > -INFINITY && top < INFINITY && whole == whole;
+  const float total = slot_sum(sum);  // NaN where one of them is
+  sound = top > -INFINITY && top < INFINITY && total == total;
   if (!sound) break;
   for (int r = 0; r < R; r++) {
     float v;
@@ -160,17 +160,17 @@ for (; t < over; t++) {  // the same in every lane
     float sum_in_blank = -INFINITY, sum_in_token = -INFINITY, best_in_blank = -INFINITY, best_in_token = -INFINITY;
     int before = -1;
     bool timed = false;
-    float said = -INFINITY;
+    float emission = -INFINITY;
     if (j > 0) {
       const bool twice = listed_label[j - 1] == last[k];
-      said = listed[j - 1];
-      sum_in_token = (twice ? blank_sum[k] : all[k]) + said;
-      best_in_token = (twice ? blank_best[k] : most) + said;
+      emission = listed[j - 1];
+      sum_in_token = (twice ? blank_sum[k] : all[k]) + emission;
+      best_in_token = (twice ? blank_best[k] : most) + emission;
       before = twice ? blank_time[k] : when;
       timed = true;
     } else if (!none) {
       for (int i = 0; i < R; i++)
-        if (last[k] >= 0 && listed_label[i] == last[k]) said = listed[i];
+        if (last[k] >= 0 && listed_label[i] == last[k]) emission = listed[i];
       const int p = parent[k];
       const bool twice = p >= 0 && last[p] == last[k];
       const float grown = p < 0 ? -INFINITY : twice ? blank_sum[p] : all[p];
@@ -181,8 +181,8 @@ for (; t < over; t++) {  // the same in every lane
           p < 0 ? -1 : twice || blank_best[p] > token_best[p] ? blank_time[p] : token_time[p];
       sum_in_blank = all[k] + rest;
       best_in_blank = most + rest;
-      sum_in_token = log_add(token_sum[k] + said, grown + said, FIXED);
-      const float stays = token_best[k] + said, grows = grown_most + said;
+      sum_in_token = log_add(token_sum[k] + emission, grown + emission, FIXED);
+      const float stays = token_best[k] + emission, grows = grown_most + emission;
       best_in_token = stays > grows ? stays : grows;
       timed = best_in_token > -INFINITY;
       // The slot that comes first sets a time; one that comes behind changes it where it grows, not where it stays.
@@ -213,7 +213,7 @@ for (; t < over; t++) {  // the same in every lane
     o_labels[row + r] = label;
     o_nodes[row + r] = j > 0 ? node[k] : -1;
     o_before[row + r] = timed ? before : -1;
-    o_said[row + r] = timed ? said : 0.0f;
+    o_emissions[row + r] = timed ? emission : 0.0f;
   }
   threadgroup_barrier(mem_flags::mem_device);
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -262,7 +262,7 @@ for (; t < over; t++) {  // the same in every lane
 }
 for (int e = t * K + lane; e < frames * K; e += SIMD_W) {
   o_labels[first_node + e] = o_nodes[first_node + e] = o_before[first_node + e] = -1;
-  o_said[first_node + e] = 0.0f;
+  o_emissions[first_node + e] = 0.0f;
 }
 for (int f = t + lane; f < frames; f += SIMD_W) o_base[b * frames + f] = o_added[b * frames + f] = 0.0f;
 for (int k = lane; k < K; k += SIMD_W) {

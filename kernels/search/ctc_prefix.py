@@ -27,7 +27,8 @@ CTC_PREFIX = read_kernel(
     "search/ctc_prefix",
     "log_probs lengths beta starts which alphas count first fallback penalty labels weights targets roots "
     "root_targets",
-    "o_ends o_labels o_nodes o_before o_said o_base o_added o_fused o_end_nodes o_end_times o_states o_sound",
+    "o_ends o_labels o_nodes o_before o_emissions o_base o_added o_fused o_end_nodes o_end_times o_states "
+    "o_sound",
     header="ctc_prefix.h",
 )
 TOKEN_BLOCK = 64  # by how many tokens the reference's room grows
@@ -53,8 +54,8 @@ class PrefixTrace(NamedTuple):
     labels: int32, the token that a slot's prefix grew by, -1 where it did not. nodes: int32, of such a token
     the node of the one before, -1 at the root: the token of slot k at frame t is node t * K + k. before:
     int32, where the slot's last token was given the time t: the node of the time of the token before it.
-    said: float32, that token's log-probability at t. base, added: float32 [B, T], by how much the best's sum
-    and what is fused into it moved. fused: float32, of each slot, a difference to the sum of `added`.
+    emissions: float32, that token's log-probability at t. base, added: float32 [B, T], by how much the best's
+    sum and what is fused into it moved. fused: float32, of each slot, a difference to the sum of `added`.
     end_nodes, end_times: int32, the last nodes, -1 for none. states: int32 [B, K, G] of the graphs. sound:
     bool [B], False where a frame within the utterance has a NaN or no finite maximum; what stands in such a
     row means nothing.
@@ -64,7 +65,7 @@ class PrefixTrace(NamedTuple):
     labels: mx.array
     nodes: mx.array
     before: mx.array
-    said: mx.array
+    emissions: mx.array
     base: mx.array
     added: mx.array
     fused: mx.array
@@ -191,14 +192,14 @@ def ctc_prefix_reference(
         row = mx.where(runs, log_probs[:, frame], 0.0)
         state, step = _step(state, row, runs, frame, beta, graphs, fixed)
         steps.append(step)
-    labels, nodes, before, said, base, added = (
+    labels, nodes, before, emissions, base, added = (
         mx.stack(list(column), axis=1) for column in zip(*steps, strict=True)
     )
     total = _log_add(state.blank_sum, state.token_sum, fixed)
     ends = mx.where(total > -mx.inf, total + state.fused, -mx.inf)
     times = mx.where(state.blank_best > state.token_best, state.blank_time, state.token_time)
     return PrefixTrace(
-        *(ends, labels, nodes, before, said, base, added),
+        *(ends, labels, nodes, before, emissions, base, added),
         *(state.fused, state.node, times, state.states, sound),
     )
 
@@ -230,14 +231,14 @@ def _gains(graphs: Graphs | None, states: mx.array, labels: mx.array, fixed: boo
 
 
 class _Frame(NamedTuple):
-    """How a frame continues each prefix. listed, labels: [B, R], the best labels. whole, most, when: [B, K],
-    a slot's sum, its best alignment's score and the node of its times. again: the last token's
+    """How a frame continues each prefix. listed, labels: [B, R], the best labels. both_sums, most, when: [B,
+    K], a slot's sum, its best alignment's score and the node of its times. again: the last token's
     log-probability, -inf where it is not listed. kept_*: [B, K], the prefix as it is. extra: [B, K, R], what
     is added for a label. totals: [B, K, R + 1], of the prefix as it is and by each label."""
 
     listed: mx.array
     labels: mx.array
-    whole: mx.array
+    both_sums: mx.array
     most: mx.array
     when: mx.array
     again: mx.array
@@ -257,10 +258,10 @@ def _continue(old: _Slots, row: mx.array, beta: float, graphs: Graphs | None, fi
     repeats = labels[:, None] == old.last[..., None]
     is_again = repeats & (labels[:, None] >= 0)
     again = mx.max(mx.where(is_again, listed[:, None], -mx.inf), axis=2)
-    whole = _log_add(old.blank_sum, old.token_sum, fixed)
+    both_sums = _log_add(old.blank_sum, old.token_sum, fixed)
     most = mx.maximum(old.blank_best, old.token_best)
     when = mx.where(old.blank_best > old.token_best, old.blank_time, old.token_time)
-    alive = whole > -mx.inf
+    alive = both_sums > -mx.inf
 
     # is_parent[q, p]: the prefix of slot q is that of slot p and one token.
     counts, common = old.prefixes.lengths, old.prefixes.common
@@ -272,22 +273,22 @@ def _continue(old: _Slots, row: mx.array, beta: float, graphs: Graphs | None, fi
         return mx.take_along_axis(values, parent, axis=1)
 
     twice = of_parent(old.last) == old.last
-    grown = mx.where(has, mx.where(twice, of_parent(old.blank_sum), of_parent(whole)), -mx.inf) + again
+    grown = mx.where(has, mx.where(twice, of_parent(old.blank_sum), of_parent(both_sums)), -mx.inf) + again
     grows = mx.where(has, mx.where(twice, of_parent(old.blank_best), of_parent(most)), -mx.inf) + again
     stays = old.token_best + again
     # The slot that comes first sets a time; one behind changes it where it grows, not where it stays.
     takes_grown = has & mx.where(parent > mx.arange(beam), grows > stays, grows > -mx.inf)
     grown_when = mx.where(twice, of_parent(old.blank_time), of_parent(when))
-    kept_blank, kept_token = whole + rest, _log_add(old.token_sum + again, grown, fixed)
+    kept_blank, kept_token = both_sums + rest, _log_add(old.token_sum + again, grown, fixed)
     kept = _log_add(kept_blank, kept_token, fixed) + old.fused
 
-    longer = mx.where(repeats, old.blank_sum[..., None], whole[..., None]) + listed[:, None]
+    longer = mx.where(repeats, old.blank_sum[..., None], both_sums[..., None]) + listed[:, None]
     taken = mx.any(is_parent[..., None] & (old.last[:, :, None, None] == labels[:, None, None]), axis=1)
     is_open = (labels[:, None] >= 0) & (labels[:, None] != blank) & ~taken
     extra = _gains(graphs, old.states, labels, fixed) + beta
     longer = mx.where(is_open, longer + (old.fused[..., None] + extra), -mx.inf)
     return _Frame(
-        *(listed, labels, whole, most, when, again),
+        *(listed, labels, both_sums, most, when, again),
         *(kept_blank, most + rest, kept_token, mx.maximum(stays, grows)),
         mx.where(takes_grown, grown_when, old.behind),
         extra,
@@ -306,9 +307,9 @@ def _step(
 ) -> tuple[_Slots, tuple[mx.array, ...]]:
     """One frame, row [B, W]; utterances that do not run (bool [B, 1]) wait."""
     batch, beam = old.last.shape
-    here = _continue(old, row, beta, graphs, fixed)
-    ranks = here.listed.shape[1]
-    _, index = top_k(here.totals.reshape(batch, -1), beam)
+    candidates = _continue(old, row, beta, graphs, fixed)
+    ranks = candidates.listed.shape[1]
+    _, index = top_k(candidates.totals.reshape(batch, -1), beam)
     none = index < 0
     slot = mx.where(none, 0, index // (ranks + 1))
     place = mx.where(none, 0, index % (ranks + 1))
@@ -321,20 +322,23 @@ def _step(
         """Of a prefix that grew: by another token, by its last one again; of one that did not."""
         return mx.where(grew, mx.where(repeated, of_slot(twice), of_slot(alone)), of_slot(kept))
 
-    token = mx.where(grew, mx.take_along_axis(here.labels, column, axis=1), -1)
-    last_heard = mx.where(grew, mx.take_along_axis(here.listed, column, axis=1), of_slot(here.again))
+    token = mx.where(grew, mx.take_along_axis(candidates.labels, column, axis=1), -1)
+    last_heard = mx.where(
+        grew, mx.take_along_axis(candidates.listed, column, axis=1), of_slot(candidates.again)
+    )
     repeated = grew & (token == of_slot(old.last))
     spoken = mx.where(grew, last_heard, 0.0)
-    token_sum = chosen(here.whole, old.blank_sum, here.kept_token) + spoken
-    token_best = chosen(here.most, old.blank_best, here.kept_token_best) + spoken
-    behind = chosen(here.when, old.blank_time, here.kept_behind)
+    token_sum = chosen(candidates.both_sums, old.blank_sum, candidates.kept_token) + spoken
+    token_best = chosen(candidates.most, old.blank_best, candidates.kept_token_best) + spoken
+    behind = chosen(candidates.when, old.blank_time, candidates.kept_behind)
     token_sum, token_best = (mx.where(none, -mx.inf, each) for each in (token_sum, token_best))
     blank_sum, blank_best = (
-        mx.where(none | grew, -mx.inf, of_slot(each)) for each in (here.kept_blank, here.kept_blank_best)
+        mx.where(none | grew, -mx.inf, of_slot(each))
+        for each in (candidates.kept_blank, candidates.kept_blank_best)
     )
     timed = (token_best > -mx.inf) & runs
     new_node = frame * beam + mx.broadcast_to(mx.arange(beam, dtype=mx.int32), (batch, beam))
-    gained = mx.take_along_axis(here.extra.reshape(batch, -1), slot * ranks + column, axis=1)
+    gained = mx.take_along_axis(candidates.extra.reshape(batch, -1), slot * ranks + column, axis=1)
     fused = of_slot(old.fused) + mx.where(grew, gained, 0.0)
     base = _log_add(blank_sum[:, 0], token_sum[:, 0], fixed)
     going = (base > -mx.inf) & runs[:, 0]
@@ -348,7 +352,7 @@ def _step(
         fused - added[:, None],
         mx.where(grew, token, of_slot(old.last)),
         mx.where(grew, new_node, of_slot(old.node)),
-        mx.where(blank_best > -mx.inf, of_slot(here.when), -1),
+        mx.where(blank_best > -mx.inf, of_slot(candidates.when), -1),
         mx.where(timed, new_node, -1),
         behind,
         old.states if graphs is None else _walked(graphs, old.states, parents, emitted),

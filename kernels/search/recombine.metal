@@ -2,8 +2,8 @@
 // inputs gains[3, B, K], choice[3, B, K] (parent, label, duration), finite[B], slots_before[FIELDS, B, K],
 // tokens[B, K, L], common[B, K, K], sound[B], lengths[B], limits[2] (encoder frames a row, labels a frame)
 // outputs o_scores[B, K], o_slots[FIELDS, B, K], o_tokens[B, K, L], o_common[B, K, K], o_sound[B]
-constexpr int LABEL = 0, SPOKEN = 1, DURATION = 2, PARENT = 3, HEIR = 4, FRAME = 5, HELD = 6, COUNT = 7, ORIGIN = 8,
-              ROW = 9, STATUS = 10;  // of the slots
+constexpr int LABEL = 0, SPOKEN = 1, DURATION = 2, PARENT = 3, FRAME = 4, HELD = 5, COUNT = 6, ORIGIN = 7, ROW = 8,
+              STATUS = 9;  // of the slots
 constexpr int RUNS = 0, FINISHED = 1, FORCED = 2;  // of a status
 threadgroup float score[K];
 threadgroup float merged[K];
@@ -11,7 +11,6 @@ threadgroup int from[K];
 threadgroup int label[K];   // emitted, -1 where none is
 threadgroup int place[K];   // the next encoder frame
 threadgroup int count[K];   // tokens
-threadgroup int heir[K];
 threadgroup int reads[K];
 threadgroup int keeps[K];   // a state of its own to give away: it lives, runs on and emits nothing
 threadgroup int alike[K * K];
@@ -26,14 +25,14 @@ for (int k = lane; k < K; k += SIMD_W) {
   const int out = b * K + k;
   const int chosen = choice[fields + out], waits = choice[2 * fields + out];
   const int parent = choice[out] < 0 ? 0 : choice[out];
-  const int here = b * K + parent;
+  const int before = b * K + parent;
   const int emitted = chosen >= 0 && chosen != BLANK ? chosen : -1;
-  const int began = slots_before[FRAME * fields + here];
-  const int held = waits > 0 ? 0 : slots_before[HELD * fields + here] + (emitted >= 0 ? 1 : 0);
+  const int began = slots_before[FRAME * fields + before];
+  const int held = waits > 0 ? 0 : slots_before[HELD * fields + before] + (emitted >= 0 ? 1 : 0);
   from[k] = parent;
   label[k] = emitted;
   place[k] = began + waits;
-  count[k] = slots_before[COUNT * fields + here] + (emitted >= 0 ? 1 : 0);
+  count[k] = slots_before[COUNT * fields + before] + (emitted >= 0 ? 1 : 0);
   score[k] = well ? float(gains[out]) : -INFINITY;
   o_slots[LABEL * fields + out] = emitted;
   o_slots[SPOKEN * fields + out] = began;
@@ -56,34 +55,29 @@ for (int i = lane; i < K * K; i += SIMD_W) {
   const int one = i / K, other = i % K;
   const int common_before = common[(b * K + from[one]) * K + from[other]];
   // What follows the common prefix: in the tokens so far, or the label behind their end.
-  const int mine = count[one] - (label[one] >= 0 ? 1 : 0), others = count[other] - (label[other] >= 0 ? 1 : 0);
-  const int next = common_before < mine ? tokens[(b * K + from[one]) * room + common_before] : label[one];
-  const int its = common_before < others ? tokens[(b * K + from[other]) * room + common_before] : label[other];
+  const int length_one = count[one] - (label[one] >= 0 ? 1 : 0), length_other = count[other] - (label[other] >= 0 ? 1 : 0);
+  const int next = common_before < length_one ? tokens[(b * K + from[one]) * room + common_before] : label[one];
+  const int its = common_before < length_other ? tokens[(b * K + from[other]) * room + common_before] : label[other];
   const int shared = common_before + (next >= 0 && next == its ? 1 : 0);
   o_common[b * K * K + i] = shared;
   alike[i] = shared == count[one] && shared == count[other] ? 1 : 0;
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 for (int k = lane; k < K; k += SIMD_W) {
-  const float mine = score[k];
-  bool wins = mine > -INFINITY;
-  int crowd = 0, best = wins ? k : -1;
-  float sum = 0.0f, top = mine;
+  const float own = score[k];
+  bool wins = own > -INFINITY;
+  int crowd = 0;
+  float sum = 0.0f;
   for (int o = 0; o < K; o++) {
     const float other = score[o];
-    if (mine > -INFINITY && other > -INFINITY && alike[k * K + o] != 0 && (!TIMED || place[o] == place[k])) {
-      if (other > mine || (other == mine && o < k)) wins = false;
-      if (other > top || (other == top && o < best)) {
-        top = other;
-        best = o;
-      }
-      sum += exp(other - mine);
+    if (own > -INFINITY && other > -INFINITY && alike[k * K + o] != 0 && (!TIMED || place[o] == place[k])) {
+      if (other > own || (other == own && o < k)) wins = false;
+      sum += exp(other - own);
       crowd++;
     }
   }
-  const float both = crowd > 1 ? mine + log(sum) : mine;
+  const float both = crowd > 1 ? own + log(sum) : own;
   merged[k] = !wins ? -INFINITY : FIXED ? on_grid(both) : both;
-  heir[k] = best;
   const bool runs = wins && place[k] < over;
   reads[k] = runs && label[k] >= 0 ? 1 : 0;
   keeps[k] = runs && label[k] < 0 ? 1 : 0;
@@ -99,6 +93,5 @@ for (int k = lane; k < K; k += SIMD_W) {
       if (alike[k * K + o] != 0 && keeps[o] != 0) origin = from[o];
   }
   o_scores[b * K + k] = merged[k];
-  o_slots[HEIR * fields + b * K + k] = heir[k];
   o_slots[ORIGIN * fields + b * K + k] = origin;
 }

@@ -46,24 +46,22 @@ class Field(IntEnum):
     """The rows of `Beam.slots`, int32.
 
     LABEL: emitted in the last step, -1 where none was. SPOKEN: the frame it was emitted at. DURATION: the
-    frames of the last step. PARENT: the slot continued, -1 in a dead slot. HEIR: the slot that its
-    probability went to, its own where it goes on, -1 in a dead slot. FRAME: the next encoder frame. HELD:
-    labels since the last advance. COUNT: tokens. ORIGIN: where its network row comes from: p < K is the row
-    that slot p had before the step, K + q a row made in this step of slot q's label and parent. ROW: the row
-    of its next frame in the encoder's table [B * T]. STATUS: RUNS, FINISHED or FORCED.
+    frames of the last step. PARENT: the slot continued, -1 in a dead slot. FRAME: the next encoder frame.
+    HELD: labels since the last advance. COUNT: tokens. ORIGIN: where its network row comes from: p < K is the
+    row that slot p had before the step, K + q a row made in this step of slot q's label and parent. ROW: the
+    row of its next frame in the encoder's table [B * T]. STATUS: RUNS, FINISHED or FORCED.
     """
 
     LABEL = 0
     SPOKEN = 1
     DURATION = 2
     PARENT = 3
-    HEIR = 4
-    FRAME = 5
-    HELD = 6
-    COUNT = 7
-    ORIGIN = 8
-    ROW = 9
-    STATUS = 10
+    FRAME = 4
+    HELD = 5
+    COUNT = 6
+    ORIGIN = 7
+    ROW = 8
+    STATUS = 9
 
 
 class Beam(NamedTuple):
@@ -149,7 +147,6 @@ def recombine_reference(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
         Field.SPOKEN: spoken,
         Field.DURATION: waits,
         Field.PARENT: parents,
-        Field.HEIR: _heirs(gained, same),
         Field.FRAME: frames,
         Field.HELD: held,
         Field.COUNT: prefixes.lengths,
@@ -159,13 +156,6 @@ def recombine_reference(grown: Expansion, beam: Beam, limits: Limits) -> Beam:
     }
     table = mx.stack([fields[field] for field in Field]).astype(mx.int32)
     return Beam(scores, table, prefixes.tokens, prefixes.common, sound)
-
-
-def _heirs(scores: mx.array, same: mx.array) -> mx.array:
-    """The best slot of each one's class [B, K], of equal scores the lowest; -1 where dead."""
-    alive = scores > -mx.inf
-    others = mx.where(same & alive[:, None, :], scores[:, None, :], -mx.inf)
-    return mx.where(alive, mx.argmax(others, axis=-1).astype(mx.int32), -1)
 
 
 def _origins(parents: mx.array, alike: mx.array, runs: mx.array, emits: mx.array) -> mx.array:

@@ -109,12 +109,15 @@ def manifests(folder: Path) -> list[Seed]:
 
 def read_manifest(path: Path) -> None:
     """Read every line; bad ones are reported, in JSON that can be sent."""
-    from spool.domain.manifest import Report, manifest_lines
+    from spool.domain.manifest import BadLine, Report, manifest_lines
 
-    report = Report()
+    report, lines = Report(), 0
     with path.open("rb") as stream:
-        good = sum(1 for _ in manifest_lines(stream, report))
-    assert good + report.bad == report.lines
+        for _, line in manifest_lines(stream, report):
+            lines += 1
+            if isinstance(line, BadLine):
+                report.add(line)
+    assert lines == report.lines
     json.dumps(
         [vars(line) if hasattr(line, "__dict__") else repr(line) for line in report.bad_lines]
     ).encode()

@@ -12,17 +12,21 @@ recording and read nothing of it. Exit code 1 where `/healthz` took longer than 
 import argparse
 import asyncio
 import json
+import multiprocessing
 import random
 import resource
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -148,30 +152,48 @@ def _request(
 
 
 class Prober:
-    """Asks for `/healthz` again and again on one connection; `seconds` holds how long each answer took."""
+    """Asks for `/healthz` again and again on one connection, in a process of its own: the bodies that this
+    one makes and sends would hold the prober as well as the API."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._address = host, port
-        self.seconds: list[float] = []
-        self.since = 0.0
+        context = multiprocessing.get_context("spawn")
+        self._answers, far = context.Pipe(duplex=False)
+        self._process = context.Process(target=_probe, args=(host, port, far), daemon=True)
+        self._seen: list[tuple[float, float]] = []
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        asking = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        while True:
-            reader, writer = await asyncio.open_connection(*self._address)
-            try:
+    def __enter__(self) -> "Prober":
+        self._process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def since(self, began: float) -> list[float]:
+        """How long each answer took (s) that was waited for after `began`, a time of the monotonic clock."""
+        while self._answers.poll():
+            self._seen.append(self._answers.recv())
+        return [took for at, took in self._seen if at + took >= began]
+
+
+def _probe(host: str, port: int, answers: "Connection[tuple[float, float], None]") -> None:
+    asking = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    while True:
+        with suppress(OSError), socket.create_connection((host, port)) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with connection.makefile("rb") as stream:
                 while True:
-                    began = time.perf_counter()
-                    writer.write(asking)
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    await reader.readexactly(_length(head))
-                    self.seconds.append(time.perf_counter() - began)
-                    await asyncio.sleep(0.005)
-            except (OSError, asyncio.IncompleteReadError):
-                continue
-            finally:
-                writer.close()
+                    began = time.monotonic()
+                    connection.sendall(asking)
+                    head = b""
+                    while not head.endswith(b"\r\n\r\n"):
+                        line = stream.readline()
+                        if not line:
+                            raise ConnectionResetError
+                        head += line
+                    stream.read(_length(head))
+                    answers.send((began, time.monotonic() - began))
+                    time.sleep(0.005)
 
 
 def _length(head: bytes) -> int:
@@ -209,19 +231,27 @@ def _spread(seconds: list[float]) -> str:
 async def stall(host: str, port: int, prober: Prober, attack: Attack, key: str) -> tuple[float, int]:
     """The longest answer of `/healthz` (s) while the request was under way, and its own status."""
     data = attack.bytes(key)
-    first = len(prober.seconds)
+    began = time.monotonic()
     status = await send(host, port, data)
     await asyncio.sleep(0.03)
-    return max(prober.seconds[first:], default=0.0), status
+    return max(prober.since(began), default=0.0), status
 
 
 async def search(host: str, port: int, key: str, seconds: float, seed: int) -> bool:
     """Look for the worst request; print what was found. Whether `/healthz` kept within its limit."""
-    dice, prober = random.Random(seed), Prober(host, port)
-    probing = asyncio.create_task(prober.run())
-    await asyncio.sleep(3)
-    print(f"idle: /healthz {_spread(prober.seconds)}")
-    prober.seconds.clear()
+    dice = random.Random(seed)
+    with Prober(host, port) as prober:
+        return await _search(host, port, key, seconds, dice, prober)
+
+
+async def _search(
+    host: str, port: int, key: str, seconds: float, dice: random.Random, prober: Prober
+) -> bool:
+    await asyncio.sleep(1)  # its process starts
+    idle = time.monotonic()
+    await asyncio.sleep(5)
+    print(f"idle: /healthz {_spread(prober.since(idle))}")
+    begun = time.monotonic()
     found: dict[Attack, float] = {}
     statuses: Counter[int] = Counter()
     queue = [
@@ -245,26 +275,25 @@ async def search(host: str, port: int, key: str, seconds: float, seed: int) -> b
                 break
         found[attack] = longest
     print(f"{len(found)} requests, answers {dict(sorted(statuses.items()))}")
-    p99 = percentile(prober.seconds, 0.99)
-    print(f"/healthz meanwhile: {_spread(prober.seconds)}")
+    p99 = percentile(prober.since(begun), 0.99)
+    print(f"/healthz meanwhile: {_spread(prober.since(begun))}")
     worst = sorted(found.items(), key=lambda pair: pair[1], reverse=True)[:8]
     for attack, took in worst:
         print(f"  {1000 * took:6.0f} ms  {attack}")
-    prober.seconds.clear()
+    bodies = [attack.bytes(key) for attack, _ in worst]
+    begun = time.monotonic()
 
-    async def client(attack: Attack) -> None:
-        data, until_then = attack.bytes(key), time.monotonic() + 10
-        while time.monotonic() < until_then:
+    async def client(data: bytes) -> None:
+        while time.monotonic() < begun + 10:
             statuses[await send(host, port, data)] += 1
 
     statuses.clear()
-    await asyncio.gather(*(client(attack) for attack, _ in worst))
-    together = percentile(prober.seconds, 0.99)
+    await asyncio.gather(*map(client, bodies))
+    together = percentile(prober.since(begun), 0.99)
     print(
         f"the eight at once for 10 s: {statuses.total()} answers {dict(sorted(statuses.items()))}; "
-        f"/healthz {_spread(prober.seconds)}"
+        f"/healthz {_spread(prober.since(begun))}"
     )
-    probing.cancel()
     return max(p99, together) <= 1000 * MOST_SECONDS
 
 
@@ -272,8 +301,20 @@ async def never_read(
     host: str, port: int, key: str, other_key: str, path: str, number: int, process: psutil.Process
 ) -> bool:
     """Let `number` clients ask for `path` and read nothing; print what it costs."""
-    prober = Prober(host, port)
-    probing = asyncio.create_task(prober.run())
+    with Prober(host, port) as prober:
+        return await _never_read(host, port, key, other_key, path, number, process, prober)
+
+
+async def _never_read(
+    host: str,
+    port: int,
+    key: str,
+    other_key: str,
+    path: str,
+    number: int,
+    process: psutil.Process,
+    prober: Prober,
+) -> bool:
     before = process.memory_info().rss
     writers = []
     for _ in range(number):
@@ -293,13 +334,12 @@ async def never_read(
         f"{number} clients that never read: memory {before >> 20} to {largest >> 20} MiB; "
         f"after {WATCH_SECONDS} s {left} connections are open; "
         f"another key's requests were answered {dict(others)}; "
-        f"/healthz {_spread(prober.seconds)}"
+        f"/healthz {_spread(prober.since(began))}"
     )
     for _, writer in writers:
         writer.transport.abort()
-    probing.cancel()
     refused = 1 - others[200] / others.total()
-    return percentile(prober.seconds, 0.99) <= 1000 * MOST_SECONDS and refused <= MOST_REFUSED
+    return percentile(prober.since(began), 0.99) <= 1000 * MOST_SECONDS and refused <= MOST_REFUSED
 
 
 def main() -> int:

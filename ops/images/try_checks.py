@@ -17,7 +17,7 @@ from ops.images.dockerfile import Image, command_in
 HERE = Path.cwd()
 SECONDS = 120.0
 SAMPLE = "samples/demo-tdt/digits/string-1.flac"
-TOLD_PORT = 9180  # where the person listens whom Alertmanager tells
+WEBHOOK_PORT = 9180  # where the person listens whom Alertmanager tells
 
 
 def step(text: str) -> None:
@@ -66,7 +66,7 @@ def check_scraped() -> None:
     step(f"prometheus reads {[target['scrapeUrl'] for target in targets]}; rules: {', '.join(rules)}")
 
 
-def check_told() -> None:
+def check_webhook() -> None:
     """Prometheus knows Alertmanager, and a person is told of an alert at the address in the secret."""
     with urllib.request.urlopen("http://127.0.0.1:9090/api/v1/alertmanagers") as answer:
         known = json.load(answer)["data"]["activeAlertmanagers"]
@@ -78,7 +78,7 @@ def check_told() -> None:
             self.send_response(200)
             self.end_headers()
 
-    with HTTPServer(("127.0.0.1", TOLD_PORT), Person) as person:
+    with HTTPServer(("127.0.0.1", WEBHOOK_PORT), Person) as person:
         threading.Thread(target=person.serve_forever, daemon=True).start()
         alert = [{"labels": {"alertname": "Tried"}, "annotations": {"summary": "It is tried."}}]
         request = urllib.request.Request(

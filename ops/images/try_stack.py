@@ -19,7 +19,7 @@ import boto3
 import yaml
 
 from ops.images.dockerfile import Image, command_in, run_steps, steps_of
-from ops.images.try_checks import SECONDS, TOLD_PORT, check_jobs, check_scraped, check_told, step
+from ops.images.try_checks import SECONDS, WEBHOOK_PORT, check_jobs, check_scraped, check_webhook, step
 from ops.testbed.swift import SwiftServer
 
 HERE = Path.cwd()
@@ -89,7 +89,7 @@ class Stack:
         subprocess.run(["rm", "-rf", tree], check=True)
         (tree / "ops/images").mkdir(parents=True)
         self.secrets.mkdir()
-        for name, value in {**S3_KEYS, "alert_url": f"http://127.0.0.1:{TOLD_PORT}/told"}.items():
+        for name, value in {**S3_KEYS, "alert_url": f"http://127.0.0.1:{WEBHOOK_PORT}/told"}.items():
             (self.secrets / name).write_text(value)
         script = tree / "ops/images/secrets.sh"
         script.write_bytes((HERE / "ops/images/secrets.sh").read_bytes())
@@ -225,7 +225,7 @@ def main() -> None:
         api = services["api"]
         check_jobs(api.root, api.image, (stack.secrets / "api_token").read_text())
         check_scraped()
-        check_told()
+        check_webhook()
         order = ("alertmanager", "prometheus", "worker", "api", "broker", "database")
         ended = {name: services[name].stop() for name in order}
         step(f"stopped: {ended}")

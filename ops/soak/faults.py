@@ -34,8 +34,10 @@ from worker.service.health import FAILURES_IN_A_ROW
 
 LOOK_SECONDS = 0.3
 PATIENCE_SECONDS = 300.0
-OUT_SECONDS = 20.0
-"""How long to wait until a sick worker takes itself out."""
+OUT_SECONDS = 10.0
+"""How long a sick worker may stay ready once so many jobs have failed on it that it has to know."""
+SICK_SECONDS = 20.0
+"""How long a worker stays sick that has not had so many jobs."""
 FROZEN_SECONDS = 6.0
 FOREIGN_SECONDS = 8.0
 FAKETIME = "/usr/lib/*/faketime/libfaketimeMT.so.1"
@@ -128,7 +130,7 @@ class Faults:
     proxies: Mapping[str, HalfOpenProxy] = field(default_factory=dict)
     stopped: list[tuple[float, float]] = field(default_factory=list)
     slow_to_leave: list[str] = field(default_factory=list)
-    """Workers that were still ready `OUT_SECONDS` after their start, although so many jobs failed on them."""
+    """Workers that were still ready `OUT_SECONDS` after enough jobs had failed on them."""
     _foreign: set[str] = field(default_factory=set)
 
     def inject(self, planned: Planned) -> str:
@@ -196,13 +198,14 @@ class Faults:
         began = time.monotonic()
         self.supervisor.replace(name, **self._models("" if variant == ABSENT else variant))
         self._ready(lambda: self._status(name) is not None)
-        seen = time.monotonic()
-        while (status := self._status(name)) == "ready" and time.monotonic() - seen < OUT_SECONDS:
+        seen, due = time.monotonic(), None
+        while (status := self._status(name)) == "ready" and time.monotonic() < (due or seen + SICK_SECONDS):
+            # One that got no three jobs cannot know; one that lacks the model only leaves its jobs to others.
+            if due is None and variant != ABSENT and self._refused(name) >= FAILURES_IN_A_ROW:
+                due = time.monotonic() + OUT_SECONDS
             time.sleep(0.2)
-        took = time.monotonic() - seen
-        refused = self._refused(name)
-        # One that got no three jobs cannot know; one that lacks the model only leaves its jobs to others.
-        if status == "ready" and variant != ABSENT and refused >= FAILURES_IN_A_ROW:
+        took, refused = time.monotonic() - seen, self._refused(name)
+        if status == "ready" and due is not None:
             self.slow_to_leave.append(f"{name} with a model that {variant}")
         time.sleep(3.0)
         self.supervisor.replace(name, **self._healthy(name))

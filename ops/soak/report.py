@@ -47,6 +47,8 @@ class Outcome:
     unexpected: list[str]
     """Processes that died although no fault killed them."""
     seconds: float
+    verified_seconds: float
+    """How long it took to settle and to verify, after `seconds`."""
     audio_seconds: float
     saved: int
     repeats: Repeats
@@ -76,6 +78,7 @@ class Outcome:
             "deaths": self.deaths,
             "unexpected_deaths": self.unexpected,
             "seconds": round(self.seconds, 1),
+            "verified_seconds": round(self.verified_seconds, 1),
             "audio_seconds": round(self.audio_seconds, 1),
             "chunks": self.saved,
             "repeated": self.repeats._asdict(),
@@ -130,7 +133,8 @@ def summary(outcome: Outcome) -> str:
     lines += [
         "",
         f"seed {outcome.seed}: {outcome.submitted} recordings of {outcome.audio_seconds / 3600:.1f} h in "
-        f"{outcome.seconds:.0f} s; {len(outcome.injected)} faults, {outcome.deaths} processes died",
+        f"{outcome.seconds:.0f} s, verified in {outcome.verified_seconds:.0f} s; "
+        f"{len(outcome.injected)} faults, {outcome.deaths} processes died",
         f"clients had to ask again {outcome.again} times and read {outcome.read} transcripts",
         f"jobs: {outcome.jobs} ({states})",
         f"decodings: {repeats.decodings}, of which {again} were repeats "

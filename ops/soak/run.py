@@ -14,7 +14,6 @@ but by a fault, and each sick worker took itself out.
 import argparse
 import contextlib
 import json
-import logging
 import secrets
 import shutil
 import sys
@@ -31,13 +30,13 @@ import migrations
 from ops.soak.faults import Faults, Supervisor, answers
 from ops.soak.half_open import HalfOpenProxy
 from ops.soak.load import Load, endless_recordings
+from ops.soak.objects import s3_server, s3_settings, stored_objects
 from ops.soak.report import Outcome, repeated_decodings, summary
 from ops.soak.schedule import Planned, meanings, schedule
 from ops.soak.verify import Submitted, breaches
 from ops.testbed.counting_model import decodings
 from ops.testbed.faulty_s3 import FaultyS3
 from ops.testbed.postgres import PostgresServer
-from ops.testbed.s3 import S3Server
 from ops.testbed.stack import Stack
 from spool.audit.rules import Grace
 from spool.audit.runner import audit
@@ -157,8 +156,8 @@ def servers(database: str, objects: str, lease: float) -> Iterator[tuple[Stack, 
             url = f"sqlite:///{home / 'spool.db'}"
         migrations.upgrade(url)
         if objects == "s3":
-            proxy = stop.enter_context(FaultyS3(stop.enter_context(_s3()).endpoint))
-            environment |= _s3_settings(proxy.url)
+            proxy = stop.enter_context(FaultyS3(stop.enter_context(s3_server()).endpoint))
+            environment |= s3_settings(proxy.url)
             parts["s3"] = proxy
         environment |= {
             "SPOOL_LEASE_SECONDS": str(lease),
@@ -187,31 +186,6 @@ def _proxy(postgres: PostgresServer) -> Iterator[HalfOpenProxy]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _s3() -> Iterator[S3Server]:
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    server_of_s3 = S3Server(f"http://{host}:{port}")
-    server_of_s3.client().create_bucket(Bucket="soak")
-    try:
-        yield server_of_s3
-    finally:
-        server.stop()
-
-
-def _s3_settings(url: str) -> dict[str, str]:
-    return {
-        "SPOOL_OBJECTS": "s3://soak/archive",
-        "SPOOL_S3_ENDPOINT_URL": url,
-        "SPOOL_S3_ACCESS_KEY_ID": S3Server.access_key,
-        "SPOOL_S3_SECRET_ACCESS_KEY": S3Server.secret_key,
-    }
-
-
 def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> Outcome:
     """Run it all, drain the workers, verify; what came of it."""
     proxies: dict[str, HalfOpenProxy] = parts.get("proxies", {})  # type: ignore[assignment]
@@ -233,6 +207,7 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
     except BaseException:
         with contextlib.suppress(OSError):
             print("\n".join(stack.log.read_text().splitlines()[-40:]) if stack.log else "", file=sys.stderr)
+        supervisor.stop()
         raise
     seconds = time.monotonic() - soak.began
     soak.say("all ended; now everything is verified")
@@ -240,11 +215,14 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
     supervisor.stop()
     assert answers(url) or stack.serve(port=int(url.rpartition(":")[2]))
     stack.stop_workers()
+    # As they lie there: over the proxy and its server each of thousands takes 20 ms.
+    objects = stored_objects(stack.home / "stored") if faults.s3 else stack.objects
     submitted = Submitted(load.submitted, load.twins, load.served)
-    own = breaches(stack.db.engine, submitted, lambda key: stack.objects.open(key).read())
+    own = breaches(stack.db.engine, submitted, lambda key: objects.open(key).read())
     # What an API left that died between an upload and its row is no breach for an hour; here it is time now.
-    swept = audit(stack.db, stack.objects, Grace(upload_seconds=-60.0), remove_orphans=True)
-    report = audit(stack.db, stack.objects, Grace(upload_seconds=-60.0)) if swept.removed else swept
+    swept = audit(stack.db, objects, Grace(upload_seconds=-60.0), remove_orphans=True)
+    report = audit(stack.db, objects, Grace(upload_seconds=-60.0)) if swept.removed else swept
+    verified = time.monotonic() - soak.began - seconds
     with stack.db.read() as tx:
         states = Counter(tx.scalars(select(jobs.c.state)))
         sums = tx.execute(
@@ -266,6 +244,7 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
         deaths=len(supervisor.deaths),
         unexpected=[f"{death.name} ended with {death.code}" for death in supervisor.unexpected],
         seconds=seconds,
+        verified_seconds=verified,
         audio_seconds=load.audio_seconds,
         saved=saved,
         repeats=repeated_decodings(decodings(stack.decoded_list.read_text()), faults.stopped),

@@ -62,7 +62,7 @@ CHECKS = {
         GROUP BY j.id, j.attempt HAVING count(e.id) <> j.attempt""",
 }
 MOST_SHOWN = 5
-MOST_READ = 300
+MOST_READ = 3000
 """Transcripts that are read back, drawn at random."""
 
 

@@ -87,12 +87,13 @@ class WorkerHarness:
     def record(self, name: str, samples: NDArray[np.float32]) -> Path:
         return write_wav(self.folder / name, samples)
 
-    def submit(self, path: Path, model: str = "plain", **options: object) -> str:
+    def submit(self, path: Path, model: str = "plain", *, reuse: bool = False, **options: object) -> str:
         source = Source("file", path.as_uri(), path.stat().st_size if path.exists() else None)
         # The recordings are tones, in which no detector hears speech: off unless a test is about it.
         asked = AskedOptions.model_validate({"model": model, "speech_detector": False, **options})
         with self.db.begin() as tx:
-            return create_job(tx, NewJob(source, asked.kept(), path.name, phrases=asked.phrases))[0].id
+            new = NewJob(source, asked.kept(), path.name, phrases=asked.phrases, reuse=reuse)
+            return create_job(tx, new)[0].id
 
     def run(self, job_id: str) -> str | None:
         """Run this very job, whosever turn it is."""

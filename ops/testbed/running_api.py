@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from api.app import create_app
 from api.services import Services
+from ops.testbed.waiting import until
 from spool.broker.celery_app import queue_depth
 from spool.domain.fleet.routing import Route
 from spool.domain.transcript import AudioFacts, Coverage, Lattice, ModelFacts, Segment, Transcript, Word
@@ -82,6 +83,7 @@ class FakeWorker:
         job_id: str,
         words: tuple[str, ...] = ("keep", "the", "light"),
         lattice: tuple[Lattice, ...] = (),
+        expected_seconds: float | None = None,
     ) -> None:
         claim = self.claim(job_id)
         record = transcript_of(job_id, words).model_copy(update={"lattice": lattice})
@@ -90,7 +92,17 @@ class FakeWorker:
         with self.services.database.begin() as tx:
             self._charge(tx, claim, record.audio.duration)
             leases.finish_job(
-                tx, claim, leases.Outcome(record.audio.duration, key, stored.sha256 or "", 1.0, len(words))
+                tx,
+                claim,
+                leases.Outcome(
+                    record.audio.duration,
+                    key,
+                    stored.sha256 or "",
+                    1.0,
+                    len(words),
+                    complete=None if expected_seconds is None else expected_seconds <= record.audio.duration,
+                    expected_seconds=expected_seconds,
+                ),
             )
 
     def fail(self, job_id: str, code: str, message: str) -> None:
@@ -157,7 +169,8 @@ def start(settings: Settings, **serving: Any) -> Running:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with httpx.Client(transport=httpx.HTTPTransport(retries=5, verify=False), timeout=60) as client:
+    until(lambda: server.started or not thread.is_alive(), "the API serves")
+    with httpx.Client(verify=False, timeout=60) as client:
         assert client.get(f"{url}/healthz").status_code == 200
     return Running(server, thread, Live(url, app.state.services))
 

@@ -73,6 +73,8 @@ class JobFacts:
     transcript_sha256: str | None
     error_code: str | None
     now: datetime
+    complete: bool | None = None
+    """Whether the recording was as long as its header states; None where it states no length."""
     reused: bool = False
     """Its transcript is a copy of an earlier job's, whose chunks covered the same bytes."""
     project: str = ""

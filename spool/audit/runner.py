@@ -56,8 +56,9 @@ class AuditReport:
 
     `arriving` are objects so young that their job may still be on its way; `leftovers` are files of attempts
     that do not count, which cost space and harm nothing; `removed` are orphans that this audit removed;
-    `died` are workers that did not stop in good order. Engine time on no bill is between `lost_least_ns` and
-    `lost_most_ns`.
+    `died` are workers that did not stop in good order. Of the finished jobs, `cut_off` are those whose
+    recording is shorter than its header states, `unstated` those whose file states no length. Engine time on
+    no bill is between `lost_least_ns` and `lost_most_ns`.
     """
 
     jobs: int = 0
@@ -69,6 +70,8 @@ class AuditReport:
     leftovers: int = 0
     removed: int = 0
     died: int = 0
+    cut_off: int = 0
+    unstated: int = 0
     lost_least_ns: int = 0
     lost_most_ns: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -129,6 +132,9 @@ def _pages(
             report.add(ended(job))
             report.add(deleted(job, channels[job.id]))
             report.add(retained(job, retention))
+            finished = job.state is JobState.DONE
+            report.cut_off += finished and job.complete is False
+            report.unstated += finished and job.complete is None
         report.jobs += len(page)
         last = ids[-1]
         yield [(job, channels[job.id]) for job in page]

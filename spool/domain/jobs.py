@@ -152,6 +152,21 @@ class Job:
     """The name of its route (`spool.domain.fleet.routing`)."""
     speakers: list[JobSpeaker] | None = None
     """Who speaks in its transcript, with the names that a person gave them; None where nobody asked."""
+    decoded_seconds: float | None = None
+    """Once done, how much of it the engine decoded; the rest is silence, or nobody speaks in it."""
+    speech_coverage: float | None = None
+    """Once done, the share of detected speech that has words, where a detector listened."""
+    complete: bool | None = None
+    """Once done, whether the recording was as long as its header states; None where it states no length."""
+    expected_seconds: float | None = None
+    """The length that the recording's header states."""
+
+    @property
+    def missing_seconds(self) -> float | None:
+        """How much of what the header states was not there; None where that is not known."""
+        if self.complete is None or self.expected_seconds is None or self.audio_seconds is None:
+            return None
+        return 0.0 if self.complete else round(max(0.0, self.expected_seconds - self.audio_seconds), 3)
 
     @property
     def speaker_names(self) -> dict[str, str]:

@@ -136,8 +136,8 @@ def read_line(number: int, text: bytes | None) -> ManifestLine | BadLine:
         return BadLine(number, "invalid_request", first_fault(error), _custom_id(value))
 
 
-def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, ManifestLine]]:
-    """The good lines of a manifest; bad ones go into `report`.
+def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, ManifestLine | BadLine]]:
+    """The lines of a manifest, good and bad; `report` counts them, and the caller reports the bad ones to it.
 
     Whether a `custom_id` is a duplicate is for the caller to check, since only lines that create jobs use
     theirs up. Raises InvalidRequest for more than `LINES` lines.
@@ -146,11 +146,7 @@ def manifest_lines(stream: BinaryIO, report: Report) -> Iterator[tuple[int, Mani
         report.lines += 1
         if report.lines > LINES:
             raise InvalidRequest(f"A manifest has at most {LINES} lines; submit several manifests.")
-        line = read_line(number, text)
-        if isinstance(line, BadLine):
-            report.add(line)
-        else:
-            yield number, line
+        yield number, read_line(number, text)
 
 
 def in_blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

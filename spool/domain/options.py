@@ -27,6 +27,7 @@ from spool.domain.transcript import Language
 Decoder = Literal["greedy", "beam"]
 """What forecasts tell apart."""
 SearchName = Literal["greedy", "beam", "rescore", "attention"]
+OnTruncated = Literal["transcribe", "fail"]
 HeadName = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
 _FINITE: dict[str, Any] = {"strict": True, "allow_inf_nan": False}
 
@@ -57,10 +58,7 @@ def _writable(text: str) -> str:
 
 
 Phrase = Annotated[str, Field(max_length=LONGEST_PHRASE), AfterValidator(_writable)]
-Weight = Annotated[
-    float,
-    Field(gt=0, le=100, strict=True, allow_inf_nan=False, description="How much the phrases are boosted."),
-]
+Weight = Annotated[float, Field(gt=0, le=100, description="How much the phrases are boosted.", **_FINITE)]
 
 
 class Boost(BaseModel):
@@ -243,8 +241,7 @@ class _Options(BaseModel):
         Field(
             ge=0,
             le=1000,
-            strict=True,
-            allow_inf_nan=False,
+            **_FINITE,
             description="Keep a lattice of each chunk: the words whose best path scores within this distance "
             "(natural logarithm) of the best path; 5 to 10 is usual.",
         ),
@@ -257,10 +254,9 @@ class _Options(BaseModel):
             description="The name of an n-gram language model from the settings.",
         ),
     ] = None
-    lm_weight: Annotated[
-        float,
-        Field(ge=0, le=10, strict=True, allow_inf_nan=False, description="The language model's weight."),
-    ] = 0.3
+    lm_weight: Annotated[float, Field(ge=0, le=10, description="The language model's weight.", **_FINITE)] = (
+        0.3
+    )
     lm_blanks: Annotated[bool, Field(strict=True, description="Let the language model score blanks too.")] = (
         False
     )
@@ -356,6 +352,10 @@ class _Options(BaseModel):
             "score / tokens^length_penalty; null is 0.",
         ),
     ] = None
+    on_truncated: Annotated[
+        OnTruncated,
+        Field(description="With a recording that was cut off: transcribe what is there, or fail."),
+    ] = "transcribe"
     diarization: Annotated[
         Diarization | None,
         Field(description="Tell speakers apart: `{}`, `{speakers: 2}`, `{speakers: {min: 2, max: 4}}`."),
@@ -369,8 +369,8 @@ class JobOptions(_Options):
 
     @property
     def of_words(self) -> "JobOptions":
-        """The options that decide the words, without those that only decide who said them."""
-        return self if self.diarization is None else self.model_copy(update={"diarization": None})
+        """The options that decide the words, without those about speakers and about recordings cut off."""
+        return self.model_copy(update={"diarization": None, "on_truncated": "transcribe"})
 
     def document(self) -> dict[str, JsonValue]:
         """The options as JSON, without those that have their default."""

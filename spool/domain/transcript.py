@@ -235,25 +235,31 @@ class Gap(_Record):
 
 class Coverage(_Record):
     """How much of the input went through (law 6): `ratio` is 1 when every sample was in a chunk's core.
-    `speech_seconds` went through the engine. `speech`: the share of detected speech within half a second of a
-    word; None where none was detected, or nobody asked for it."""
+    Of these samples `speech_seconds` were decoded by the engine and `skipped_seconds` passed over, since they
+    are silence or the speech detector heard nobody in them. `speech`: the share of detected speech within
+    half a second of a word; None where none was detected, or nobody asked for it."""
 
     audio_seconds: Seconds
     covered_seconds: Seconds
     speech_seconds: Seconds
+    skipped_seconds: Seconds = 0.0
     ratio: Annotated[float, Field(ge=0, le=1)]
     gaps: tuple[Gap, ...] = ()
     speech: Annotated[Share | None, Field(exclude_if=lambda value: value is None)] = None
 
 
 class AudioFacts(_Record):
-    """What the source file was."""
+    """What the source file was. `complete`: whether `duration` is all that the file's header states; None
+    where the file does not state its length. `missing_seconds` is None where that is not known."""
 
     name: str
     format: str
     sample_rate: int
     channels: int
     duration: Seconds
+    complete: bool | None = None
+    expected_seconds: Seconds | None = None
+    missing_seconds: Seconds | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -30,7 +30,7 @@ class Span:
     begins: int
     ends: int
 
-    def holds(self, day: int, minute: int) -> bool:
+    def contains(self, day: int, minute: int) -> bool:
         """Whether it contains this minute of this day."""
         if self.begins < self.ends:
             return day in self.days and self.begins <= minute < self.ends
@@ -49,7 +49,7 @@ class WorkHours:
         """Whether this is a time to work."""
         time = wall(instant)
         minute = time.hour * 60 + time.minute
-        return not self.spans or any(span.holds(time.weekday(), minute) for span in self.spans)
+        return not self.spans or any(span.contains(time.weekday(), minute) for span in self.spans)
 
     def changes(self, instant: float, wall: Wall = datetime.fromtimestamp) -> float | None:
         """The next instant at which `at` changes, in Unix seconds; None if it never does.

@@ -143,6 +143,9 @@ class BatchDetail(BatchOut):
         default_factory=list, description="What queued jobs wait for that no worker can take now."
     )
     reused: int = Field(description="Jobs that reused an existing transcript, free of charge.")
+    incomplete: int = Field(
+        0, description="Jobs that are done and whose recording was cut off (`complete: false`)."
+    )
     audio: BatchAudioOut
     speed: BatchSpeedOut
     time: BatchTimeOut
@@ -186,6 +189,11 @@ class BatchResult(BaseModel):
     tags: dict[str, str]
     state: JobState
     audio_seconds: float | None
+    complete: bool | None = Field(
+        None, description="False: the recording was cut off. Null: the file does not state its length."
+    )
+    expected_seconds: float | None = Field(None, description="The length that the recording's header states.")
+    missing_seconds: float | None = Field(None, description="How much of it is missing, where known.")
     reused_from: str | None
     text: str | None = None
     words: list[dict[str, Any]] | None = Field(None, description="With `include=words`.")

@@ -257,7 +257,27 @@ class JobOut(BaseModel):
     language: str | None = Field(
         None, description="Language spoken for most of the time, once done, where the model tells."
     )
-    coverage: float | None = Field(description="Share of the audio that was transcribed, 0 to 1, once done.")
+    coverage: float | None = Field(
+        description="Share of the samples that lie in exactly one chunk, 0 to 1, once done."
+    )
+    decoded_seconds: float | None = Field(None, description="Audio that the engine decoded, once done.")
+    skipped_seconds: float | None = Field(
+        None, description="Audio passed over, since it is silence or nobody was heard to speak in it."
+    )
+    speech_coverage: float | None = Field(
+        None,
+        description="Share of the detected speech within half a second of a word, once done; null where no "
+        "speech was detected, or nothing listened for it.",
+    )
+    complete: bool | None = Field(
+        None,
+        description="Once done: whether the recording is as long as its header states. False: it was cut "
+        "off, and what was there is transcribed. Null: the file does not state its length.",
+    )
+    expected_seconds: float | None = Field(None, description="The length that the recording's header states.")
+    missing_seconds: float | None = Field(
+        None, description="How much of it is missing; null where that is not known."
+    )
     error: JobErrorOut | None
     batch: str | None = Field(None, description="The batch that it belongs to.")
     custom_id: str | None = Field(None, description="The submitter's own id, unique within the batch.")

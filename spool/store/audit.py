@@ -208,6 +208,7 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         in_outbox=bool(row.in_outbox),
         audio_seconds=row.audio_seconds,
         coverage=row.coverage,
+        complete=row.complete,
         transcript_key=row.transcript_key,
         transcript_sha256=row.transcript_sha256,
         error_code=row.error_code,

@@ -44,6 +44,8 @@ class BatchProgress:
     recent_audio_seconds: float
     """Billed audio and engine time of the cost lines that changed within `WINDOW_SECONDS`."""
     recent_engine_seconds: float
+    incomplete: int
+    """Jobs that are done and whose recording was cut off."""
     since_start_seconds: float | None
     """Wall time since a worker first claimed one of its jobs; None before."""
 
@@ -90,6 +92,7 @@ def batch_progress(tx: Connection, batch_id: str) -> BatchProgress:
             func.coalesce(func.sum(jobs.c.audio_seconds), 0.0),
             func.min(jobs.c.started_at),
             now_utc(),
+            func.coalesce(func.sum(case((jobs.c.complete.is_(False), 1), else_=0)), 0),
         ).where(jobs.c.batch_id == batch_id)
     ).one()
     bills = _bills(tx, batch_id)
@@ -108,6 +111,7 @@ def batch_progress(tx: Connection, batch_id: str) -> BatchProgress:
         wasted_nanos=bills[3],
         recent_audio_seconds=bills[4] / SAMPLE_RATE,
         recent_engine_seconds=bills[5] / NANOS_PER_SECOND,
+        incomplete=int(audio[8]),
         since_start_seconds=None if started is None else max(0.0, (now - started).total_seconds()),
     )
 

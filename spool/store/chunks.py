@@ -92,7 +92,7 @@ def saved_chunks(tx: Connection, job_id: str) -> list[SavedChunk]:
             engine_ns=row.engine_ns,
             attempt=row.attempt,
             fingerprint=row.fingerprint,
-            nbest=tuple(NbestText.model_validate(told) for told in row.nbest or ()),
+            nbest=tuple(NbestText.model_validate(text) for text in row.nbest or ()),
             tail=None if row.tail is None else tuple((token, sample) for token, sample in row.tail),
             lattice=None if row.lattice is None else Lattice.model_validate(row.lattice),
             language=None if row.language is None else ChunkLanguage.model_validate(row.language),

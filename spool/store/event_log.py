@@ -131,6 +131,7 @@ def _data(job: Job) -> dict[str, Any]:
             "audio_seconds": job.audio_seconds,
             "words": job.words,
             "coverage": job.coverage,
+            "complete": job.complete,
             "reused_from": job.reused_from,
         }
         if job.speakers is not None:

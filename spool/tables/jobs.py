@@ -67,6 +67,12 @@ jobs = Table(
     Column("transcript_key", Text),
     Column("transcript_sha256", String(64)),
     Column("coverage", Double),
+    # How much of the recording the engine decoded, and the share of detected speech that has words.
+    Column("decoded_seconds", Double),
+    Column("speech_coverage", Double),
+    # Whether the recording was as long as its header states, and what that is; NULL where it states nothing.
+    Column("complete", Boolean),
+    Column("expected_seconds", Double),
     Column("words", Integer),
     Column("language", String(8)),
     # No foreign key: SQLite can neither add nor drop a column that has one.

@@ -40,9 +40,12 @@ class Reader(Protocol):
     warnings: list[str]
     expected_frames: int | None
     """How many frames the file holds as far as its header can be believed, else None."""
+    stated_seconds: float | None
+    """The recording's length as its container states it, where only the reader can tell, else None."""
 
     def blocks(self) -> Iterator[Block]:
-        """Every sample once, in order; raises `AudioError` where the file cannot be read on."""
+        """Every sample once, in order, up to the end of a file that was cut off; raises `AudioError` where
+        the file is damaged before its end."""
         ...
 
     def close(self) -> None:

@@ -15,8 +15,8 @@ from av.audio.frame import AudioFrame
 from av.audio.plane import AudioPlane
 from numpy.typing import NDArray
 
-from spool.errors import AudioTruncated, AudioUnreadable
-from worker.audio.base import MAX_BLOCK_VALUES, Block, Samples, at_time, block_frames
+from spool.errors import AudioUnreadable
+from worker.audio.base import MAX_BLOCK_VALUES, Block, Samples, block_frames
 
 # FFmpeg writes to standard error unless told otherwise.
 av.logging.set_level(None)
@@ -24,7 +24,6 @@ av.logging.set_level(None)
 _GAP_SECONDS = 0.1
 _MAX_GAP_SECONDS = 3600.0
 _MAX_LOST_SECONDS = 0.5
-_SHORT_SECONDS = 1.0
 MAX_FRAME_VALUES = 2 * MAX_BLOCK_VALUES
 """Samples of all channels in one decoded frame; the longest frames of real codecs have half as many."""
 _SCALES = {
@@ -41,10 +40,9 @@ _DTYPES = {"u8": "u1", "s16": "<i2", "s32": "<i4", "s64": "<i8", "flt": "<f4", "
 class Decoding(ABC):
     """A reader (see `worker.audio.base.Reader`) whose subclass supplies decoded frames in order."""
 
-    def __init__(self, name: str, *, cut: bool) -> None:
-        """`cut`: whether the container's own bytes show that the file ends too early."""
+    def __init__(self, name: str) -> None:
+        """`name` is what messages call the file."""
         self._name = name
-        self._cut = cut
         self._lost = 0.0
         # Frames at the start that are the encoder's run-up and no sound.
         self._skip = 0
@@ -54,6 +52,7 @@ class Decoding(ABC):
         self.channels = 0
         self.format = ""
         self.expected_frames: int | None = None
+        self.stated_seconds: float | None = None
 
     @abstractmethod
     def _frames(self) -> Iterator[tuple[AudioFrame, float | None]]:
@@ -80,7 +79,7 @@ class Decoding(ABC):
                 pending, count = [], 0
         if pending:
             yield Block(np.concatenate(pending), rate)
-        self._check_end()
+        self.warnings.extend(self._clock.notes())
 
     def _pieces(self) -> Iterator[tuple[Samples, int]]:
         for frame, time in self._frames():
@@ -113,21 +112,8 @@ class Decoding(ABC):
                 self.warnings.append(
                     f"a damaged packet ({seconds:.3f} s) at {self._place} could not be decoded"
                 )
-            elif not (self._cut or last):
+            elif not last:
                 raise AudioUnreadable(f"{self._name}: the audio is damaged around {self._place}") from error
-
-    def _check_end(self) -> None:
-        for text in self._clock.notes():
-            self.warnings.append(text)
-        expected = self.expected_frames
-        if expected is None or expected - self._clock.seconds * self.rate <= _SHORT_SECONDS * self.rate:
-            if self._cut and self._clock.seconds > 0:
-                self.warnings.append("the file is shorter than its container says: it may have been cut off")
-            return
-        raise AudioTruncated(
-            f"{self._name}: the file ends after {self._clock.seconds:.3f} s, "
-            f"its header promises {at_time(expected, self.rate)}: it was cut off"
-        )
 
 
 class Clock:

@@ -23,7 +23,8 @@ from av.stream import Discard
 
 from spool.errors import AudioTruncated, AudioUnreadable
 from worker.audio.ffmpeg_base import MAX_FRAME_VALUES, Clock, Decoding
-from worker.audio.sniff import Content, mp3_promised_frames, mp4_is_cut
+from worker.audio.sniff import Content, Mp4Structure, mp3_stated_frames, mp4_structure
+from worker.audio.stated_length import DEMUXERS
 
 _CONTAINERS = (
     "aa,aac,ac3,ac4,aiff,amr,amrnb,amrwb,ape,asf,asf_o,ast,au,avi,caf,codec2,dsf,dss,dts,dtshd,dv,eac3,flac,flv,"
@@ -58,8 +59,11 @@ class AvReader(Decoding):
 
     def __init__(self, file: BinaryIO, name: str, content: Content) -> None:
         """Raises `AudioUnreadable` or `AudioTruncated` where FFmpeg finds no audio in `file`."""
-        super().__init__(name, cut=content == "mp4" and mp4_is_cut(file))
-        self._promised = mp3_promised_frames(file) if content == "mp3" else None
+        super().__init__(name)
+        self._mp4 = mp4_structure(file) if content == "mp4" else Mp4Structure(False, False)
+        by_header = mp3_stated_frames(file) if content == "mp3" else None
+        self._size = file.seek(0, os.SEEK_END)
+        self._file = file
         file.seek(0)
         try:
             self._container = av.open(
@@ -82,11 +86,15 @@ class AvReader(Decoding):
         self.rate = int(context.sample_rate)
         self.channels = int(context.channels)
         self.format = f"{self._container.format.name.split(',')[0]}/{context.name}"
-        self.expected_frames = self._expected()
+        self.stated_seconds = self._stated()
+        if self.stated_seconds is not None:
+            self.expected_frames = round(self.stated_seconds * self.rate)
+        elif by_header is not None:
+            self.expected_frames = by_header[0]
         self._clock = Clock(self._start())
 
     def _not_audio(self, error: Exception) -> AudioUnreadable | AudioTruncated:
-        if self._cut:
+        if self._mp4.cut:
             return AudioTruncated(f"{self._name}: the MP4 file ends before its index (moov): it was cut off")
         cause = getattr(error, "strerror", None) or str(error)
         return AudioUnreadable(f"{self._name}: the content is not audio that can be decoded ({cause})")
@@ -110,24 +118,22 @@ class AvReader(Decoding):
         start = self._container.start_time
         return start / av.time_base if start is not None else 0.0
 
-    def _expected(self) -> int | None:
-        """Frames as promised, where the container's promise is exact enough to call a short file cut off."""
+    def _stated(self) -> float | None:
+        """Seconds as stated, where the container states the length of the audio and not that of a picture."""
         kind = self._container.format.name
-        seconds: float | None = None
-        if self._promised is not None:
-            return self._promised
-        if kind.startswith("mov") and self._stream.duration is not None:
-            seconds = float(self._stream.duration * (self._stream.time_base or 0))
-        elif kind.startswith("matroska") and len(self._container.streams) == 1 and self._container.duration:
-            seconds = self._container.duration / av.time_base
-        return round(seconds * self.rate) if seconds is not None else None
+        duration = self._stream.duration
+        if kind.startswith("mov") and duration is not None and not self._mp4.fragmented:
+            return float(duration * (self._stream.time_base or 0))
+        is_exact = kind in DEMUXERS or kind.startswith("matroska")
+        if is_exact and len(self._container.streams) == 1 and self._container.duration:
+            return self._container.duration / av.time_base
+        return None
 
     def _frames(self) -> Iterator[tuple[AudioFrame, float | None]]:
         for packet in self._packets():
             seconds = float((packet.duration or 0) * (packet.time_base or 0)) or 0.1
             frames: list[AudioFrame] = []
-            cut_here = packet.is_corrupt and self.expected_frames is not None
-            with self._bearing_damage(seconds, last=cut_here):
+            with self._bearing_damage(seconds, last=packet.is_corrupt and self._at_end):
                 frames = packet.decode()
             yield from ((frame, frame.time) for frame in frames)
 
@@ -139,12 +145,18 @@ class AvReader(Decoding):
             except av.error.FFmpegError as error:
                 if isinstance(error, OSError):
                     raise
+                if self._at_end and self._clock.seconds > 0:
+                    return  # cut off in the middle of a packet
                 raise AudioUnreadable(
                     f"{self._name}: the container is damaged after {self._place}"
                 ) from error
             if packet is None:
                 return
             yield packet
+
+    @property
+    def _at_end(self) -> bool:
+        return self._file.tell() >= self._size
 
     def close(self) -> None:
         """Close FFmpeg's side; the caller's file stays open."""

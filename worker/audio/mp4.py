@@ -21,7 +21,6 @@ from av.audio.frame import AudioFrame
 
 from spool.errors import AudioUnreadable
 from worker.audio.ffmpeg_base import Decoding
-from worker.audio.sniff import mp4_is_cut
 
 _WINDOW_ROWS = 4096
 _MAX_BOXES = 10_000
@@ -279,7 +278,7 @@ class Mp4Reader(Decoding):
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         """Raises `NotPlainMp4` where there is no track of the plain kind, or its codec stays silent."""
-        super().__init__(name, cut=mp4_is_cut(file))
+        super().__init__(name)
         self._file = file
         self._size = file.seek(0, os.SEEK_END)
         track = find_track(file)
@@ -291,6 +290,7 @@ class Mp4Reader(Decoding):
         self.channels = len(first.layout.channels)
         self.format = f"mp4/{track.codec}"
         self.expected_frames = round(track.length * self.rate / track.timescale)
+        self.stated_seconds = track.length / track.timescale
 
     def _probe(self) -> AudioFrame:
         """The first frame: only the decoder knows the rate of an AAC with spectral band replication."""

@@ -5,7 +5,7 @@ Knows magic numbers, ID3 tags, Ogg pages, MP4 boxes and MP3's Xing header; decod
 
 import os
 import struct
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, NamedTuple
 
 Content = Literal["wav", "flac", "ogg", "sndfile", "mp3", "mp4", "other"]
 
@@ -16,7 +16,7 @@ _MAX_BOXES = 1 << 20
 
 def content_of(file: BinaryIO) -> Content:
     """The kind of container that `file` begins as, whatever it is called."""
-    head = _head(file)
+    head = content_head(file)
     if head[:4] in (b"RIFF", b"RIFX", b"RF64") and head[8:12] == b"WAVE":
         return "wav"
     if head[:4] == b"fLaC":
@@ -32,7 +32,7 @@ def content_of(file: BinaryIO) -> Content:
     return "other"
 
 
-def _head(file: BinaryIO, count: int = 16) -> bytes:
+def content_head(file: BinaryIO, count: int = 16) -> bytes:
     """The first bytes after any ID3v2 tags."""
     offset = 0
     for _ in range(_MAX_TAGS):
@@ -70,13 +70,23 @@ def _last_ogg_page(file: BinaryIO) -> bytes | None:
     return page if len(page) == 27 else None
 
 
-def mp4_is_cut(file: BinaryIO) -> bool:
-    """Whether a box runs past the end of the file, or the index (`moov`) is missing after the media data."""
+class Mp4Structure(NamedTuple):
+    """Whether a box runs past the end of the file, or the index is missing after the media data; and whether
+    the index comes in fragments."""
+
+    cut: bool
+    fragmented: bool
+
+
+def mp4_structure(file: BinaryIO) -> Mp4Structure:
+    """What the outermost boxes of an MP4 file say."""
     size = file.seek(0, os.SEEK_END)
-    offset, has_media, has_index = 0, False, False
+    kinds: set[bytes] = set()
+    offset = 0
     for _ in range(_MAX_BOXES):
         if offset + 8 > size:
-            return offset > size or (has_media and not has_index)
+            is_open = b"mdat" in kinds and not kinds & {b"moov", b"moof"}
+            return Mp4Structure(offset != size or is_open, b"moof" in kinds)
         file.seek(offset)
         length, kind = struct.unpack(">I4s", file.read(8))
         if length == 1:
@@ -84,19 +94,34 @@ def mp4_is_cut(file: BinaryIO) -> bool:
         elif length == 0:
             length = size - offset
         if length < 8:
-            return False
-        has_media |= kind == b"mdat"
-        has_index |= kind in {b"moov", b"moof"}
+            break
+        kinds.add(kind)
         offset += length
-    return False
+    return Mp4Structure(False, b"moof" in kinds)
 
 
-def mp3_promised_frames(file: BinaryIO) -> int | None:
-    """Sample frames that the Xing or Info header of an MP3 promises, None where it has none."""
-    head = _head(file, 2048)
+def mp3_stated_frames(file: BinaryIO) -> tuple[int, int] | None:
+    """Sample frames that the Xing, Info or VBRI header of an MP3 states, without the encoder's delay and
+    padding where it states those, and the sample rate in hertz; None where there is no such header."""
+    head = content_head(file, 2048)
+    if len(head) < 64:
+        return None
+    version = head[1] >> 3 & 3
+    rate = (44_100, 48_000, 32_000, 0)[head[2] >> 2 & 3] >> (0 if version == 3 else 1 if version == 2 else 2)
+    samples = 1152 if version == 3 else 576
+    if not rate:
+        return None
+    if head[36:40] == b"VBRI":
+        return int.from_bytes(head[50:54], "big") * samples, rate
     at = max(head.find(b"Xing", 4, 64), head.find(b"Info", 4, 64))
     if at < 0 or len(head) < at + 12:
         return None
     flags, frames = struct.unpack(">II", head[at + 4 : at + 12])
-    samples_per_frame = 1152 if head[1] >> 3 & 3 == 3 else 576
-    return frames * samples_per_frame if flags & 1 else None
+    if not flags & 1:
+        return None
+    after = at + 12 + (4 if flags & 2 else 0) + (100 if flags & 4 else 0) + (4 if flags & 8 else 0)
+    trimmed = 0
+    if head[after : after + 4] in (b"LAME", b"Lavc", b"Lavf"):
+        both = int.from_bytes(head[after + 21 : after + 24], "big")
+        trimmed = (both >> 12) + (both & 0xFFF)
+    return max(0, frames * samples - trimmed), rate

@@ -4,19 +4,21 @@ The file is handed over as a descriptor: libsndfile sees content, not a name, an
 printing. Its MP3 decoder is not used here (see `worker.audio.ffmpeg_reader`).
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
 import soundfile
 
-from spool.errors import AudioTruncated, AudioUnreadable, StorageError
+from spool.errors import AudioUnreadable, StorageError
 from worker.audio.base import Block, at_time, block_frames, check_rate, source_error
-from worker.audio.sniff import Content, ogg_has_end
+from worker.audio.sniff import Content
 from worker.audio.wav_header import DataWindow, WavHeader, read_wav_header
 
 _UNKNOWN_LENGTH = 1 << 62
 _SYSTEM_ERROR = 2
+_LAST_FRAMES = 1024
 _MPEG_TAGS = (0x50, 0x55)
 
 
@@ -36,9 +38,7 @@ class SoundfileReader:
         header = read_wav_header(file) if content == "wav" else None
         if header is not None:
             check_rate(name, header.rate)
-        # Before libsndfile opens: it reads through a duplicate descriptor, which shares our position.
-        if content == "ogg" and not ogg_has_end(file):
-            self.warnings.append("the Ogg stream has no end mark: the file may have been cut off")
+        self.stated_seconds: float | None = None
         self._sound = self._open(header)
         self.rate = int(self._sound.samplerate)
         self.channels = int(self._sound.channels)
@@ -84,7 +84,7 @@ class SoundfileReader:
             raise NotForSoundfile(error.error_string) from error
 
     def blocks(self) -> Iterator[Block]:
-        """Every sample once; a file that stops before its header's length raises."""
+        """Every sample once, up to the end of a file that stops before its header's length."""
         count = block_frames(self.rate, self.channels)
         done = 0
         expected = self.expected_frames or 0
@@ -92,29 +92,40 @@ class SoundfileReader:
             try:
                 samples = self._sound.read(count, dtype="float32", always_2d=True)
             except soundfile.LibsndfileError as error:
-                raise self._broken(done, error) from error
+                self._check_damage(done, error)
+                yield from self._last_frames(done)
+                return
             if self._window is not None and self._window.error is not None:
                 raise source_error(self._name, self._window.error)
             if not len(samples):
-                raise self._broken(done, None)
+                return
             done += len(samples)
             yield Block(samples, self.rate)
 
-    def _broken(self, done: int, error: soundfile.LibsndfileError | None) -> Exception:
-        if error is not None and error.code == _SYSTEM_ERROR:
-            return StorageError(f"{self._name}: reading failed at {at_time(done, self.rate)}")
-        total = at_time(self.expected_frames or 0, self.rate)
+    def _last_frames(self, done: int) -> Iterator[Block]:
+        """What can be decoded after frame `done` of a file that was cut off in the middle of a block: an
+        error costs everything that was read with it, so little is read at once."""
+        with contextlib.suppress(soundfile.LibsndfileError), self._reopened(done) as sound:
+            while len(samples := sound.read(_LAST_FRAMES, dtype="float32", always_2d=True)):
+                yield Block(samples, self.rate)
+
+    def _reopened(self, frame: int) -> soundfile.SoundFile:
+        descriptor = os.dup(self._file.fileno())
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        sound = soundfile.SoundFile(descriptor, closefd=True)
+        sound.seek(frame)
+        return sound
+
+    def _check_damage(self, done: int, error: soundfile.LibsndfileError) -> None:
+        """Raise where the file is damaged before its end, or cannot be read."""
+        if error.code == _SYSTEM_ERROR:
+            raise StorageError(f"{self._name}: reading failed at {at_time(done, self.rate)}")
         size = os.fstat(self._file.fileno()).st_size
-        at_end = os.lseek(self._file.fileno(), 0, os.SEEK_CUR) >= size
-        if error is None or at_end:
-            return AudioTruncated(
-                f"{self._name}: the file ends after about {at_time(done, self.rate)}, "
-                f"its header promises {total}: it was cut off"
+        if os.lseek(self._file.fileno(), 0, os.SEEK_CUR) < size:
+            raise AudioUnreadable(
+                f"{self._name}: the file is damaged after about {at_time(done, self.rate)} of "
+                f"{at_time(self.expected_frames or 0, self.rate)} and cannot be decoded further"
             )
-        return AudioUnreadable(
-            f"{self._name}: the file is damaged after about {at_time(done, self.rate)} of {total} "
-            f"and cannot be decoded further"
-        )
 
     def close(self) -> None:
         """Close libsndfile's side; the caller's file stays open."""

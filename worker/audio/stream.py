@@ -6,6 +6,7 @@ Knows the limits (length, finite samples) and the order of the steps; knows no c
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Literal, Self
@@ -17,6 +18,7 @@ from spool.errors import (
     AudioError,
     AudioNotFinite,
     AudioTooLong,
+    AudioTruncated,
     AudioUnreadable,
     SourceChanged,
     SourceMissing,
@@ -35,6 +37,7 @@ from worker.audio.mp4 import Mp4Reader, NotPlainMp4
 from worker.audio.resample import SAMPLE_RATE, Resampler
 from worker.audio.sniff import content_of, ogg_is_chained
 from worker.audio.soundfile_reader import NotForSoundfile, SoundfileReader
+from worker.audio.stated_length import Length, compare, missing_words, stated_length
 
 Channels = Literal["mix", "separate"]
 
@@ -55,8 +58,9 @@ def open_audio(
     messages call the file (default: its file name). `max_seconds` limits the length.
 
     Errors: `SourceMissing`, `SourceForbidden` where the file cannot be opened, `AudioEmpty`,
-    `AudioUnreadable`, `AudioTruncated` or `AudioTooLong` where its header already says so. Reading can
-    raise these later too, `AudioNotFinite` besides, `SourceChanged` for a file that changes while it is
+    `AudioUnreadable`, `AudioTruncated` (no audio is left) or `AudioTooLong` where its header already says so.
+    A file that was cut off is read to its end; `AudioStream.length` says what is missing. Reading can raise
+    these later too, `AudioNotFinite` besides, `SourceChanged` for a file that changes while it is
     read, and `StorageError` for a disk that fails (the only one worth a retry).
     """
     shown = name or Path(path).name
@@ -91,7 +95,10 @@ class AudioStream:
         self._size = os.fstat(file.fileno()).st_size
         if self._size == 0:
             raise AudioEmpty(f"{name}: the file is empty (0 bytes)")
+        stated = stated_length(file)
         self._reader = _reader_for(file, name)
+        seconds = self._reader.stated_seconds if stated.seconds is None else stated.seconds
+        self._stated = replace(stated, seconds=seconds)
         self._mix = channels == "mix"
         self.source_rate = self._reader.rate
         self.source_channels = self._reader.channels
@@ -111,13 +118,27 @@ class AudioStream:
     @property
     def warnings(self) -> list[str]:
         """What was odd and read nevertheless; complete after the last block."""
-        return self._reader.warnings
+        shortfall = missing_words(self.length) if self._seconds else None
+        return self._reader.warnings + ([shortfall] if shortfall else [])
 
     @property
     def expected_seconds(self) -> float | None:
         """The length as far as the header can be believed, for progress; None where it is silent."""
         frames = self._reader.expected_frames
         return None if frames is None else frames / self._reader.rate
+
+    @property
+    def length(self) -> Length:
+        """What was read against what the file states; complete after the last block."""
+        return compare(self._stated, self._seconds)
+
+    @property
+    def known_length(self) -> Length:
+        """The same as far as the header and the size of the file tell before anything is decoded."""
+        length = compare(self._stated, self.expected_seconds or 0.0)
+        if length.complete is False and self.expected_seconds is not None:
+            return length
+        return Length(False if self._stated.cut else None, self._stated.seconds, None)
 
     def __enter__(self) -> Self:
         return self
@@ -145,6 +166,8 @@ class AudioStream:
                 yield from self._count(resampler.push(samples))
         except OSError as error:
             raise source_error(self._name, error) from error
+        if resampler is None and self.length.complete is False:
+            raise AudioTruncated(f"{self._name}: the file was cut off before its first sample")
         if resampler is None:
             raise AudioEmpty(f"{self._name}: the file holds no samples")
         yield from self._count(resampler.finish())

@@ -41,6 +41,10 @@ class WavHeader:
     promised: int
     file_size: int
     tail_is_chunks: bool
+    byte_rate: int = 0
+    """Bytes of audio a second, as stated."""
+    samples: int | None = None
+    """Sample frames by the `fact` chunk, which codings other than plain samples have."""
 
     @property
     def present(self) -> int:
@@ -71,6 +75,7 @@ def read_wav_header(file: BinaryIO) -> WavHeader | None:
     order = ">" if magic[:4] == b"RIFX" else "<"
     fmt: bytes | None = None
     long_size: int | None = None
+    samples: int | None = None
     offset = 12
     for _ in range(_MAX_CHUNKS):
         file.seek(offset)
@@ -80,9 +85,11 @@ def read_wav_header(file: BinaryIO) -> WavHeader | None:
         chunk, length = head[:4], struct.unpack(order + "I", head[4:])[0]
         if chunk == b"data":
             promised = long_size if long_size is not None and length == 0xFFFFFFFF else length
-            return _header(file, fmt, order == ">", offset + 8, promised, size)
+            return _header(file, fmt, order == ">", offset + 8, promised, size, samples)
         if chunk == b"fmt ":
             fmt = file.read(min(length, 40))
+        elif chunk == b"fact" and length >= 4:
+            (samples,) = struct.unpack(order + "I", file.read(4).ljust(4, b"\0"))
         elif chunk == b"ds64" and length >= 16:
             long_size = struct.unpack("<Q", file.read(16)[8:].ljust(8, b"\0"))[0]
         offset += 8 + length + (length & 1)
@@ -90,11 +97,17 @@ def read_wav_header(file: BinaryIO) -> WavHeader | None:
 
 
 def _header(
-    file: BinaryIO, fmt: bytes | None, big: bool, data_offset: int, promised: int, size: int
+    file: BinaryIO,
+    fmt: bytes | None,
+    big: bool,
+    data_offset: int,
+    promised: int,
+    size: int,
+    samples: int | None,
 ) -> WavHeader | None:
     if fmt is None or len(fmt) < 16:
         return None
-    tag, channels, rate, _, align, bits = struct.unpack((">" if big else "<") + "HHIIHH", fmt[:16])
+    tag, channels, rate, byte_rate, align, bits = struct.unpack((">" if big else "<") + "HHIIHH", fmt[:16])
     if tag == _EXTENSIBLE and len(fmt) >= 26:
         tag = struct.unpack((">" if big else "<") + "H", fmt[24:26])[0]
     tail = data_offset + promised
@@ -102,7 +115,9 @@ def _header(
     chunks = tail <= size and any(_is_chunks(file, at, size, big) for at in (tail + (promised & 1), tail))
     # A length of 0 is what a stream's writer leaves; only a file that ends there really is empty.
     honest = chunks and (promised > 0 or tail >= size)
-    return WavHeader(tag, channels, rate, align, bits, big, data_offset, promised, size, honest)
+    return WavHeader(
+        tag, channels, rate, align, bits, big, data_offset, promised, size, honest, byte_rate, samples
+    )
 
 
 def _is_chunks(file: BinaryIO, offset: int, size: int, big: bool) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from worker.cli.options import DecoderName
+from worker.decode.types import Decoder
 
 
 def bench(
@@ -17,7 +17,7 @@ def bench(
     model: Annotated[
         str, typer.Option(help="Name of a model in the settings, or a path. Default: the default model.")
     ] = "",
-    decoder: Annotated[DecoderName, typer.Option(help="Search method.")] = DecoderName.greedy,
+    decoder: Annotated[Decoder, typer.Option(help="Search method.")] = "greedy",
     beam: Annotated[int, typer.Option(min=1, help="Beam width.")] = 4,
     seconds: Annotated[float, typer.Option(min=1, help="Audio to transcribe, in seconds.")] = 600,
     calibrate: Annotated[
@@ -41,7 +41,7 @@ def bench(
 
     settings = load_settings()
     name = model or settings.default_model
-    options = SearchOptions(decoder=decoder.value, beam=beam)
+    options = SearchOptions(decoder=decoder, beam=beam)
     result = run_bench(settings, settings.models.get(name, name), options, files or [], seconds)
     if as_json:
         typer.echo(json.dumps({**asdict(result), "rtfx": result.rtfx}, indent=2))

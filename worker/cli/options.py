@@ -1,206 +1,228 @@
-"""Options of `spool-worker transcribe`, and their texts in its help."""
+"""Options of `spool-worker transcribe`: dataclasses whose fields are the options, and what each asks for."""
 
-from enum import StrEnum
+import re
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from spool.domain.options import Diarization
+from spool.domain.transcript import language_of_text
+from spool.errors import InvalidRequest
+from worker.cli.speakers import LeastSpeakers, MostSpeakers, SpeakerCount, diarization_of
+from worker.decode.types import Alignments, Decoder, Head, Pruning, Scores, SearchOptions
+from worker.models.base import SpeechOptions
 
-class DecoderName(StrEnum):
-    """Search method."""
-
-    greedy = "greedy"
-    beam = "beam"
-    rescore = "rescore"
-    attention = "attention"
-
-
-class HeadName(StrEnum):
-    """Which of the model's heads to search; auto takes TDT, else RNNT, CTC, attention."""
-
-    auto = "auto"
-    tdt = "tdt"
-    rnnt = "rnnt"
-    ctc = "ctc"
-    attention = "attention"
+Form = Literal["json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml", "rttm", "lattice", "kaldi"]
+LATTICE_BEAM = 5.0
 
 
-class AlignmentsName(StrEnum):
-    """What scores a hypothesis of a CTC head's beam; auto is what the model's own tools do."""
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How to search; fields are called as those of `SearchOptions`."""
 
-    auto = "auto"
-    best = "best"
-    all = "all"
+    decoder: Annotated[Decoder, typer.Option(help="Search method.")] = "greedy"
+    beam: Annotated[int, typer.Option(min=1, help="Beam width.")] = 4
+    nbest: Annotated[int, typer.Option(min=1, help="Number of hypotheses to report.")] = 1
+    head: Annotated[
+        Head, typer.Option(help="Head to search. auto prefers TDT, then RNNT, CTC, attention.")
+    ] = "auto"
+    beta: Annotated[float, typer.Option(help="Bonus for each token in the beam search of a CTC head.")] = 0.0
+    scores: Annotated[Scores, typer.Option(help="Sum scores in float32 or in Q16.16 fixed point.")] = "float"
+    alignments: Annotated[
+        Alignments,
+        typer.Option(
+            help="Score a hypothesis of a CTC beam by its best alignment or by the sum of all. auto does "
+            "what the model's own tools do."
+        ),
+    ] = "auto"
+    ctc_weight: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the CTC score in rescoring (default 0.5) or in a WeNet transducer's beam "
+            "(default 0)."
+        ),
+    ] = None
+    reverse_weight: Annotated[
+        float | None, typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0.")
+    ] = None
+    patience: Annotated[
+        float, typer.Option(help="Stop the beam at beam x patience finished hypotheses (attention decoders).")
+    ] = 1.0
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha. Default: by mean "
+            "score (Whisper) or by score (Canary). With --decoder attention: by score / tokens^alpha. "
+            "Default: 0."
+        ),
+    ] = None
+    att_context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEFT,RIGHT",
+            help="Attention context of a cache-aware model, in encoder frames, such as 70,13. "
+            "Default: the model's first.",
+        ),
+    ] = None
 
-
-class TimestampsName(StrEnum):
-    """Whether the decoder emits timestamp tokens."""
-
-    auto = "auto"
-    on = "on"
-    off = "off"
-
-
-class ScoresName(StrEnum):
-    """How scores are summed."""
-
-    float = "float"
-    fixed = "fixed"
-
-
-class FormatName(StrEnum):
-    """Output format."""
-
-    json = "json"
-    txt = "txt"
-    srt = "srt"
-    vtt = "vtt"
-    paragraphs = "paragraphs"
-    tsv = "tsv"
-    ctm = "ctm"
-    ttml = "ttml"
-    rttm = "rttm"
-    lattice = "lattice"
-    kaldi = "kaldi"
-
-
-class LatticeName(StrEnum):
-    """How lattices are written into the JSON."""
-
-    json = "json"
-    kaldi = "kaldi"
-
-
-class PruningName(StrEnum):
-    """When language model and phrases are fused."""
-
-    late = "late"
-    early = "early"
-
-
-class ContextName(StrEnum):
-    """Where language model and phrases start over."""
-
-    chunk = "chunk"
-    job = "job"
+    def to_options(self) -> SearchOptions:
+        """The same for the engine. Raises InvalidRequest."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        return SearchOptions(**given | {"att_context": context_of(self.att_context)})
 
 
-LatticeForm = Annotated[
-    LatticeName | None,
-    typer.Option(
-        help="Add the lattice of each chunk to the JSON. --format lattice or kaldi prints lattices alone."
-    ),
-]
-Prune = Annotated[
-    float | None,
-    typer.Option(min=0, help="Pruning beam of lattices, in natural logarithm. Default: 5."),
-]
-# What attention decoders take.
-Patience = Annotated[
-    float, typer.Option(help="Stop the beam at beam x patience finished hypotheses (attention decoders).")
-]
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha. Default: by mean score "
-        "(Whisper) or by score (Canary). With --decoder attention: by score / tokens^alpha. Default: 0."
-    ),
-]
-# What CTC heads take, and attention decoders beside them.
-Alignments = Annotated[
-    AlignmentsName,
-    typer.Option(help="Score a hypothesis of a CTC beam by its best alignment or by the sum of all."),
-]
-CtcWeight = Annotated[
-    float | None,
-    typer.Option(
-        help="Weight of the CTC score in rescoring (default 0.5) or in a WeNet transducer's beam (default 0)."
-    ),
-]
-ReverseWeight = Annotated[
-    float | None,
-    typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0."),
-]
-AttContext = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LEFT,RIGHT",
-        help="Attention context of a cache-aware model, in encoder frames, such as 70,13. "
-        "Default: the model's first.",
-    ),
-]
-Language = Annotated[
-    str | None,
-    typer.Option(help="Language spoken, such as en; en,de chooses among these. Default: auto (detect it)."),
-]
-Task = Annotated[
-    Literal["transcribe", "translate"],
-    typer.Option(help="Transcribe, or translate (into English by default)."),
-]
-TranslateTo = Annotated[
-    str | None, typer.Option(help="Language to translate into, such as de (Canary). Default: English.")
-]
-Punctuation = Annotated[bool, typer.Option(help="Write punctuation and capitals (Canary).")]
-Timestamps = Annotated[
-    TimestampsName,
-    typer.Option(help="Decode with timestamp tokens (attention decoders); auto decodes with and without."),
-]
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings to transcribe.")]
-Model = Annotated[
-    str, typer.Option(help="Folder of a model, a .nemo file, a name in the catalogue or a hub id.")
-]
-Decoder = Annotated[DecoderName, typer.Option(help="Search method.")]
-Beam = Annotated[int, typer.Option(min=1, help="Beam width.")]
-Nbest = Annotated[int, typer.Option(min=1, help="Number of hypotheses to report.")]
-Head = Annotated[HeadName, typer.Option(help="Head to search. auto prefers TDT, then RNNT, CTC, attention.")]
-Beta = Annotated[float, typer.Option(help="Bonus for each token in the beam search of a CTC head.")]
-Scores = Annotated[ScoresName, typer.Option(help="Sum scores in float32 or in Q16.16 fixed point.")]
-Alternatives = Annotated[int, typer.Option(min=0, help="Number of alternatives to report for each word.")]
-LanguageModel = Annotated[
-    Path | None, typer.Option(help="ARPA file of an n-gram language model over the model's tokens.")
-]
-LmWeight = Annotated[float, typer.Option(help="Weight of the language model.")]
-LmBlanks = Annotated[bool, typer.Option("--lm-blanks", help="Apply the language model to blanks too.")]
-Boost = Annotated[
-    list[str] | None, typer.Option(metavar="PHRASE", help="Phrase to boost; repeat for several.")
-]
-BoostFile = Annotated[Path | None, typer.Option(help="File of phrases to boost, one per line.")]
-BoostWeight = Annotated[float, typer.Option(help="Weight of boosted phrases.")]
-Pruning = Annotated[
-    PruningName,
-    typer.Option(help="Fuse before the beam is pruned (late) or after (early)."),
-]
-Context = Annotated[
-    ContextName,
-    typer.Option(help="Reset language model and phrases at each chunk, or carry them through the file."),
-]
-Prompt = Annotated[
-    str,
-    typer.Option(help="Text that precedes the recording; for Canary also its prompt slots as a JSON object."),
-]
-Hotwords = Annotated[str, typer.Option(help="Words to expect (attention decoders).")]
-Detector = Annotated[
-    bool,
-    typer.Option(
-        "--speech-detector/--no-speech-detector",
-        help="Do not decode stretches without speech, and drop segments invented there (only in chunks).",
-    ),
-]
-Diarize = Annotated[
-    bool,
-    typer.Option("--diarize", help="Tell speakers apart. --speakers and --format rttm imply it."),
-]
-Diarizer = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME|FILE",
-        help="What tells speakers apart: default, or a Sortformer (sortformer, a name of the catalogue, or a "
-        ".nemo file). Implies --diarize.",
-    ),
-]
-Split = Annotated[
-    bool,
-    typer.Option(help="Split at silences. --no-chunk decodes each file whole, all files as one batch."),
-]
-Format = Annotated[FormatName, typer.Option("--format", help="Output format.")]
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Language model and phrases."""
+
+    lm: Annotated[
+        Path | None, typer.Option(help="ARPA file of an n-gram language model over the model's tokens.")
+    ] = None
+    alpha: Annotated[float, typer.Option(help="Weight of the language model.")] = 0.3
+    lm_blanks: Annotated[
+        bool, typer.Option("--lm-blanks", help="Apply the language model to blanks too.")
+    ] = False
+    boost: Annotated[
+        list[str] | None, typer.Option(metavar="PHRASE", help="Phrase to boost; repeat for several.")
+    ] = None
+    boost_file: Annotated[Path | None, typer.Option(help="File of phrases to boost, one per line.")] = None
+    boost_weight: Annotated[float, typer.Option(help="Weight of boosted phrases.")] = 1.0
+    pruning: Annotated[
+        Pruning, typer.Option(help="Fuse before the beam is pruned (late) or after (early).")
+    ] = "late"
+    context: Annotated[
+        Literal["chunk", "job"],
+        typer.Option(help="Reset language model and phrases at each chunk, or carry them through the file."),
+    ] = "chunk"
+
+    def phrases(self) -> tuple[str, ...]:
+        """All phrases, those of the file last. Raises InvalidRequest."""
+        return (*(self.boost or ()), *_lines(self.boost_file))
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """What models with an attention decoder are asked."""
+
+    language: Annotated[
+        str | None,
+        typer.Option(
+            help="Language spoken, such as en; en,de chooses among these. Default: auto (detect it)."
+        ),
+    ] = None
+    task: Annotated[
+        Literal["transcribe", "translate"],
+        typer.Option(help="Transcribe, or translate (into English by default)."),
+    ] = "transcribe"
+    translate_to: Annotated[
+        str | None, typer.Option(help="Language to translate into, such as de (Canary). Default: English.")
+    ] = None
+    punctuation: Annotated[bool, typer.Option(help="Write punctuation and capitals (Canary).")] = True
+    timestamps: Annotated[
+        Literal["auto", "on", "off"],
+        typer.Option(
+            help="Decode with timestamp tokens (attention decoders); auto decodes with and without."
+        ),
+    ] = "auto"
+    prompt: Annotated[
+        str,
+        typer.Option(
+            help="Text that precedes the recording; for Canary also its prompt slots as a JSON object."
+        ),
+    ] = ""
+    hotwords: Annotated[str, typer.Option(help="Words to expect (attention decoders).")] = ""
+
+    def to_options(self) -> SpeechOptions:
+        """The same for the engine. Raises InvalidRequest."""
+        return SpeechOptions(
+            language_of_text(self.language),
+            self.task,
+            self.timestamps,
+            self.prompt,
+            self.hotwords,
+            translate_to=self.translate_to,
+            punctuation=self.punctuation,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Speakers:
+    """Who speaks."""
+
+    diarize: Annotated[
+        bool,
+        typer.Option("--diarize", help="Tell speakers apart. --speakers and --format rttm imply it."),
+    ] = False
+    diarizer: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="What tells speakers apart: default, or a Sortformer (sortformer, a name of the catalogue, "
+            "or a .nemo file). Implies --diarize.",
+        ),
+    ] = "default"
+    speakers: SpeakerCount = None
+    min_speakers: LeastSpeakers = None
+    max_speakers: MostSpeakers = None
+
+    def to_diarization(self, form: Form) -> Diarization | None:
+        """What is asked, None where nothing is. Raises InvalidRequest."""
+        counts = (self.speakers, self.min_speakers, self.max_speakers)
+        asked = self.diarize or form == "rttm" or any(counts) or self.diarizer != "default"
+        return diarization_of(*counts) if asked else None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What is printed."""
+
+    alternatives: Annotated[
+        int, typer.Option(min=0, help="Number of alternatives to report for each word.")
+    ] = 0
+    lattice: Annotated[
+        Literal["json", "kaldi"] | None,
+        typer.Option(
+            help="Add the lattice of each chunk to the JSON. --format lattice or kaldi prints lattices alone."
+        ),
+    ] = None
+    prune: Annotated[
+        float | None,
+        typer.Option(min=0, help="Pruning beam of lattices, in natural logarithm. Default: 5."),
+    ] = None
+    form: Annotated[Form, typer.Option("--format", help="Output format.")] = "json"
+
+    def lattice_beam(self) -> float | None:
+        """The pruning beam of lattices, None if there are to be none. Raises InvalidRequest."""
+        if self.lattice is not None and self.form != "json":
+            raise InvalidRequest(
+                "--lattice needs --format json; --format lattice or kaldi prints lattices alone"
+            )
+        if self.lattice is None and self.form not in ("lattice", "kaldi"):
+            if self.prune is not None:
+                raise InvalidRequest("--prune needs --lattice, or --format lattice or kaldi")
+            return None
+        return LATTICE_BEAM if self.prune is None else self.prune
+
+
+def context_of(text: str | None) -> tuple[int, int] | None:
+    """The pair of frames that `--att-context` gives. Raises InvalidRequest."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(-?\d+)\s*,\s*(-?\d+)\s*", text)
+    if match is None:
+        raise InvalidRequest(f"--att-context {text!r} must have the form LEFT,RIGHT, such as 70,13")
+    return int(match[1]), int(match[2])
+
+
+def _lines(path: Path | None) -> tuple[str, ...]:
+    """The lines of a text file. Raises InvalidRequest."""
+    if path is None:
+        return ()
+    try:
+        return tuple(line for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"{path}: not UTF-8 text") from error
+    except OSError as error:
+        raise InvalidRequest(f"{path}: the phrases cannot be read: {error.strerror}") from error

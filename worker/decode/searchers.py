@@ -257,16 +257,16 @@ def _lockstep(
     ]
 
 
-def _timed(found: Ended, log_probs: np.ndarray) -> Hypothesis:
-    count, tokens = len(found.tokens), np.array(found.tokens, np.int64)
-    columns = log_probs[:, [*found.tokens, log_probs.shape[1] - 1]]
+def _timed(ended: Ended, log_probs: np.ndarray) -> Hypothesis:
+    count, tokens = len(ended.tokens), np.array(ended.tokens, np.int64)
+    columns = log_probs[:, [*ended.tokens, log_probs.shape[1] - 1]]
     spans = align_tokens(columns, tokens)
     if spans is None:  # side by side, where the CTC head cannot have emitted these tokens
         times = [at * len(log_probs) // count for at in range(count)]
     else:
         times = [first + int(columns[first:last, at].argmax()) for at, (first, last) in enumerate(spans)]
-    confidences = tuple(np.exp(np.array(found.log_probs, np.float64)).tolist())
-    return Hypothesis(found.tokens, found.score, tuple(times), (0,) * count, confidences)
+    confidences = tuple(np.exp(np.array(ended.log_probs, np.float64)).tolist())
+    return Hypothesis(ended.tokens, ended.score, tuple(times), (0,) * count, confidences)
 
 
 SEARCHERS: dict[tuple[HeadName, str], Searcher] = {

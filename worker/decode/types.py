@@ -47,7 +47,7 @@ class DecodeRequest:
 
     phrases: texts to be favoured, weighed by `boost`; those of the options are heard beside them, as a list
     of its own. lm: path of an ARPA file weighed by `alpha`, in place of the options'. context: the tokens
-    before the utterance's start, oldest first (`carried` makes it): language model and phrases go on from
+    before the utterance's start, oldest first: language model and phrases go on from
     there instead of beginning anew; nothing else reads it. alternatives: how many other words each word is
     to have. lattice: how far behind the best path a lattice is to reach (natural logarithm), None for none.
     speech: what is asked of the model's family itself. step: what is asked of a diarization model's network,
@@ -112,15 +112,6 @@ class Hypothesis:
     times: tuple[int, ...]
     durations: tuple[int, ...]
     confidences: tuple[float, ...] = ()
-
-
-def carried(context: tuple[int, ...], hypothesis: Hypothesis) -> tuple[int, ...]:
-    """The context of what follows an utterance that began with `context` and ended with `hypothesis`.
-
-    It stands for the state of whatever is fused, whichever model or phrases that are: no more tokens are kept
-    than any n-gram or phrase looks back at.
-    """
-    return (context + hypothesis.tokens)[-CONTEXT_TOKENS:]
 
 
 @dataclass(frozen=True, slots=True)

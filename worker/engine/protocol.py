@@ -38,7 +38,9 @@ class EngineOptions:
     """How the engine is built. `loader` names the function ("module:name") that the child calls with a
     model's path or hub id to get a `Recognizer`; `slot_samples` is the longest utterance, in 16 kHz
     samples; `share` is how much of the time the device may be busy, 0 to 1. `device` ("gpu", "cpu") goes to
-    `use_device` of the loader's module; empty: as MLX has it."""
+    `use_device` of the loader's module; empty: as MLX has it. `measured`: the paths of models whose quality
+    was measured here and is good enough; quantised ones that are not among them are refused. None: no
+    model is."""
 
     slots: int = 96
     slot_samples: int = int(MAX_UTTERANCE_SECONDS * SAMPLE_RATE)
@@ -48,6 +50,7 @@ class EngineOptions:
     start_seconds: float = 120.0
     share: float = 1.0
     device: str = ""
+    measured: frozenset[str] | None = None
 
 
 class Recognition(NamedTuple):

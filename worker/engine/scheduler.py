@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from worker.models.base import BatchCost
 
 BATCH_SECONDS = 5.0
-FIRST_SAMPLES = 60 * 16_000  # in the first batch of a group, whose pace is unknown
+FIRST_SAMPLES = 30 * 16_000  # in the first batch of a group, whose pace is unknown: one long utterance
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import cast
 
-from spool.errors import EngineError, ModelUnreadable, SpoolError
+from spool.errors import EngineError, ModelUnreadable, QualityUnknown, SpoolError
 from spool.failpoints import failpoint
 from worker.decode.types import SearchOptions, UtteranceResult
 from worker.engine.audio_slots import AudioView, SlotLayout
@@ -36,7 +36,6 @@ from worker.engine.protocol import (
     Finished,
     Loaded,
     Loading,
-    ModelCacheOptions,
     Ready,
     Recognition,
     Recognizer,
@@ -70,7 +69,7 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     loader = cast("Loader", getattr(home, name))
     if options.device and hasattr(home, "use_device"):
         home.use_device(options.device)
-    device = BatchRunner(reports, AudioView(layout), loader, options.model_cache)
+    device = BatchRunner(reports, AudioView(layout), loader, options)
     reports.send(Ready(os.getpid()))
     try:
         while True:
@@ -175,13 +174,12 @@ class _Inbox:
 class BatchRunner:
     """The loaded models and the one thread that runs them."""
 
-    def __init__(
-        self, reports: _Reports, view: AudioView, loader: Loader, model_cache: ModelCacheOptions
-    ) -> None:
+    def __init__(self, reports: _Reports, view: AudioView, loader: Loader, options: EngineOptions) -> None:
         self._reports = reports
         self._view = view
         self._loader = loader
-        self._model_cache: ModelCache[Recognizer] = ModelCache(model_cache)
+        self._measured = options.measured
+        self._model_cache: ModelCache[Recognizer] = ModelCache(options.model_cache)
         self.may_serve = self._model_cache.may_serve
         self._busy_total_ns = 0
         self.worked_ns = 0
@@ -262,7 +260,7 @@ class BatchRunner:
         failpoint("engine.loading")
         begun = time.monotonic_ns()
         try:
-            model = self._loader(path)
+            model = self._measured_model(path, self._loader(path))
         except SpoolError:
             raise
         except Exception as error:
@@ -271,6 +269,16 @@ class BatchRunner:
             info = None if model is None else model.info
             self._reports.send(Loaded(path, time.monotonic_ns() - begun, info))
         self._let_go(self._model_cache.take_in(path, model, model.info.size))
+        return model
+
+    def _measured_model(self, path: str, model: Recognizer) -> Recognizer:
+        """The model, unless its weights are quantised and nobody has measured what that costs here."""
+        if model.info.quantised and self._measured is not None and path not in self._measured:
+            raise QualityUnknown(
+                f"The weights of {path} are quantised, and their quality was not measured on this machine. "
+                "Run spool-worker confirm --quality --model NAME --against MODEL, where MODEL is what they "
+                "were made from, and start the worker again."
+            )
         return model
 
     def _let_go(self, models: tuple[str, ...]) -> None:

@@ -1,15 +1,14 @@
 """One attempt at a job: sends its chunks to the engine and commits each one as soon as it is decoded.
 
-`Attempt` drives the claim, the chunk plan and the engine's futures. `ChunkCommit` saves one chunk: words,
-charge, progress and lease renewal, all or nothing. `TokenContext` keeps the last tokens of each channel for
-searches that continue from the previous chunk. Chunks that an earlier attempt saved are not decoded again
+`Attempt` is the decoding of `worker.jobs.decoding` under a claim. `ChunkCommit` saves one chunk: words,
+charge, progress and lease renewal, all or nothing. Chunks that an earlier attempt saved are not decoded again
 (law 4): the plan depends on the samples alone, so it comes out the same. How the job ends is decided in
 `worker.jobs.runner`.
 """
 
 import time
 from collections.abc import Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -28,9 +27,9 @@ from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, renew_lease
 from spool.store.queue.scheduler import goes_before
 from worker.audio import SAMPLE_RATE
-from worker.decode.types import CONTEXT_TOKENS, Hypothesis, UtteranceResult
+from worker.decode.types import DecodeRequest, UtteranceResult
+from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.lease import Lease
-from worker.jobs.request import JobRequest
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
 from worker.jobs.transcript import DecodedChunk, decoded_chunk
@@ -38,40 +37,6 @@ from worker.models.base import ModelInfo
 from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
 from worker.service.context import WorkerContext
-from worker.speech.listener import SpeechListener
-
-Tail = tuple[tuple[int, int], ...]
-"""Tokens, each with the sample (16 kHz, from the recording's start) at which it was recognized."""
-
-
-class TokenContext:
-    """The last tokens of each channel of one recording.
-
-    Each token keeps its sample, so that a chunk that overlaps its neighbour continues from the tokens before
-    its own first sample and sees no word twice.
-    """
-
-    def __init__(self) -> None:
-        self._tails: dict[int, Tail] = {}
-
-    def before(self, piece: ChunkSpan) -> tuple[int, ...]:
-        """The tokens before the piece's first sample, oldest first."""
-        return tuple(token for token, sample in self._heard(piece))
-
-    def after(self, piece: ChunkSpan, best: Hypothesis, samples_a_frame: float) -> Tail:
-        """The context for the next chunk, once the piece was recognized as `best`."""
-        own = [
-            (token, piece.start + round(frame * samples_a_frame))
-            for token, frame in zip(best.tokens, best.times, strict=True)
-        ]
-        return (*self._heard(piece), *own)[-CONTEXT_TOKENS:]
-
-    def keep(self, channel: int, tail: Tail) -> None:
-        """Continue this channel from `tail`."""
-        self._tails[channel] = tail
-
-    def _heard(self, piece: ChunkSpan) -> Tail:
-        return tuple(heard for heard in self._tails.get(piece.channel, ()) if heard[1] < piece.start)
 
 
 def saved_chunk(chunk: DecodedChunk, engine_ns: int) -> SavedChunk:
@@ -129,7 +94,6 @@ class ChunkCommit:
 
 log = structlog.get_logger(__name__)
 
-WAIT_SECONDS = 0.5  # how often a waiting job checks for a lost lease, a cancel or a drain
 CALLS_PER_YIELD = 10
 
 
@@ -143,25 +107,19 @@ class TurnOver(GiveBack):
 
 
 @dataclass(slots=True)
-class Attempt:
-    """The decoding of one claimed job. `model` is a path or hub id, `request` what each of its chunks is
-    asked, `info` whose weights are to answer, `mark` the fingerprint of all three; `done_samples` counts over
-    all channels. The time that `listeners` take goes onto the bill of the next chunk that is saved."""
+class Attempt(ChunkDecoder[UtteranceResult]):
+    """The decoding of one claimed job. `model` is a path or hub id, `mark` the fingerprint of the model, the
+    request and the weights; `done_samples` counts over all channels. The time that `listeners` take goes onto
+    the bill of the next chunk that is saved."""
 
     context: WorkerContext
     claim: Claim
     lease: Lease
     model: str = ""
-    request: JobRequest = field(default_factory=JobRequest)
-    info: ModelInfo | None = None
     mark: str | None = None
     channels: int = 1
     done_samples: int = 0
     _kept: int = 0
-    heard: list[DecodedChunk] = field(default_factory=list)
-    _token_context: TokenContext = field(default_factory=TokenContext)
-    listeners: list[SpeechListener] = field(default_factory=list)
-    _flying: dict[Future[UtteranceResult], ChunkSpan] = field(default_factory=dict)
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
     _asked: float = field(default_factory=time.monotonic)
@@ -187,48 +145,32 @@ class Attempt:
         self._saved = fresh
 
     def decode(self, chunks: Iterable[Chunk]) -> None:
-        """Send every chunk that is not saved to the engine and save what comes back; `heard` is then
+        """Send every chunk that is not saved to the engine and save what comes back; `decoded` is then
         complete.
 
         Raises what stops the attempt: GiveBack, LeaseLost, JobCancelled, StorageError, or the SpoolError of
         the recording or of one of its utterances.
         """
-        for chunk in chunks:
-            self.check()
-            piece = chunk.span
-            while self.request.carries and any(
-                each.channel == piece.channel for each in self._flying.values()
-            ):
-                self._land(WAIT_SECONDS)
-            if self._is_saved(piece):
-                continue
-            if not chunk.speech:
-                self._save(piece, None)
-                continue
-            while len(self._flying) >= self.context.engine.options.slots:
-                self._land(WAIT_SECONDS)
-            self._submit(chunk, piece)
-            self._land(0)
-        while self._flying:
-            self._land(WAIT_SECONDS)
+        self.send(chunks)
+        self.finish()
         self._waste_listening()
 
     def abandon(self) -> None:
         """Leave the engine: take out what waits there, keep what it finishes while the claim holds (law 4),
         and bill the rest as wasted (law 5). Returns when nothing of this attempt is in the engine any
         more."""
-        if self._flying:
+        if self.in_flight:
             self.context.engine.forget(self.engine_name)
-        for future, piece in list(self._flying.items()):
+        for future, piece in list(self.in_flight.items()):
             try:
                 result = future.result()
             except SpoolError:
                 continue
             try:
-                self._save(piece, result)
+                self.keep(piece, result)
             except SpoolError as error:
                 log.info("finished chunk not kept", chunk=piece.index, reason=error.code)
-        self._flying.clear()
+        self.in_flight.clear()
         self._waste_listening()
 
     def check(self) -> None:
@@ -262,9 +204,19 @@ class Attempt:
         must not be taken out with it."""
         return f"{self.claim.job.id}/{self.claim.attempt}"
 
+    @property
+    def name(self) -> str:
+        """The job's."""
+        return self.claim.job.name
+
     # --- steps ----------------------------------------------------------------------------------------------
 
-    def _is_saved(self, piece: ChunkSpan) -> bool:
+    def has_room(self) -> bool:
+        """Whether the engine has a slot for one more chunk of this job."""
+        return len(self.in_flight) < self.context.engine.options.slots
+
+    def is_known(self, piece: ChunkSpan) -> bool:
+        """Whether an earlier attempt saved the chunk. Raises SourceChanged."""
         saved = self._saved.get((piece.channel, piece.index))
         if saved is None:
             return False
@@ -279,51 +231,24 @@ class Attempt:
                 "so the recording has changed; submit it as a new job."
             )
         if saved.tail is not None:
-            self._token_context.keep(piece.channel, saved.tail)
+            self.token_context.keep(piece.channel, saved.tail)
         self._take(piece, saved)
         return True
 
-    def _submit(self, chunk: Chunk, piece: ChunkSpan) -> None:
-        ask = self.request.ask
-        if self.request.carries:
-            ask = replace(ask, context=self._token_context.before(piece))
+    def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[UtteranceResult]:
+        """To the engine's child, where it waits while all slots are taken."""
         try:
             future = self.context.engine.submit(
-                self.engine_name,
-                chunk.samples,
-                self.model,
-                self.request.options,
-                self.lease.stop,
-                ask,
+                self.engine_name, chunk.samples, self.model, self.request.options, self.lease.stop, ask
             )
         except JobCancelled:
             self.lease.check()  # says which of the two it was
             raise
-        follow(future, piece, self.claim.job.ids)
-        self._flying[future] = piece
+        follow(future, chunk.span, self.claim.job.ids)
+        return future
 
-    def _land(self, seconds: float) -> None:
-        """Save what has come back, after waiting up to `seconds` for something to come."""
-        landed = wait(self._flying, seconds, FIRST_COMPLETED).done
-        for future in landed:
-            piece = self._flying[future]
-            try:
-                result = future.result()
-            except SpoolError as error:
-                del self._flying[future]
-                raise self._named(error, piece) from error
-            del self._flying[future]
-            self._save(piece, result)
-        if seconds:
-            self.check()
-
-    def _named(self, error: SpoolError, piece: ChunkSpan) -> SpoolError:
-        """The error with the recording's name and the place in it."""
-        place = f"{piece.core_start / SAMPLE_RATE:.1f} to {piece.core_end / SAMPLE_RATE:.1f} s"
-        return type(error)(f"{self.claim.job.name}: at {place}: {error.message}")
-
-    def _save(self, piece: ChunkSpan, result: UtteranceResult | None) -> None:
-        """Keep what was heard and bill the time in one commit; where that fails for good, the time is wasted.
+    def keep(self, piece: ChunkSpan, result: UtteranceResult | None) -> None:
+        """Save what was heard and bill the time in one commit; where that fails for good, the time is wasted.
 
         Without a result the piece is silence. Raises WeightsChanged where others spoke than were asked.
         """
@@ -332,11 +257,8 @@ class Attempt:
         if result is not None and self.info is not None and result.weights != self.info.makers:
             self.context.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
             raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
-        tail = None
-        if result is not None and self.info is not None and self.request.carries:
-            frame = self.info.frame_seconds * SAMPLE_RATE
-            tail = self._token_context.after(piece, result.hypotheses[0], frame)
         saved = saved_chunk(decoded_chunk(piece, result), engine_ns)
+        tail = self.tail_after(piece, result)
         chunk = replace(saved, attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
         failpoint("save.begun")
         try:
@@ -350,11 +272,11 @@ class Attempt:
         self._kept += 1
         self.context.counters.saved(piece.core)
         if chunk.tail is not None:
-            self._token_context.keep(piece.channel, chunk.tail)
+            self.token_context.keep(piece.channel, chunk.tail)
         self._take(piece, chunk)
 
     def _take(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
-        self.heard.append(DecodedChunk(piece, chunk.words, chunk.nbest, chunk.lattice, chunk.language))
+        self.decoded.append(DecodedChunk(piece, chunk.words, chunk.nbest, chunk.lattice, chunk.language))
         self.done_samples += piece.core
 
     def _take_listening(self) -> int:

@@ -38,7 +38,8 @@ from worker.diarization.base import (
 )
 from worker.diarization.registry import DEFAULT, load_diarization, path_of, place_of
 from worker.diarization.takeover import Reason, hear
-from worker.jobs.attempt import WAIT_SECONDS, Attempt
+from worker.jobs.attempt import Attempt
+from worker.jobs.decoding import WAIT_SECONDS
 from worker.jobs.retry import retry_storage
 from worker.jobs.speakers import has_speaker_per_channel, with_channels_as_speakers, with_speakers
 

@@ -21,6 +21,8 @@ from spool.store.queue.leases import Claim, fail_job, renew_lease
 log = structlog.get_logger(__name__)
 
 RENEWALS_PER_LEASE = 3
+MOST_PAUSE = 3.0
+"""Seconds between two renewals at most, since they are how a cancel arrives."""
 
 
 class Lease:
@@ -78,7 +80,7 @@ class Lease:
         self.stop.set()
 
     def _keep(self) -> None:
-        pause = self._seconds / RENEWALS_PER_LEASE
+        pause = min(self._seconds / RENEWALS_PER_LEASE, MOST_PAUSE)
         renewed = time.monotonic()
         while not self._ended.wait(pause):
             asked = time.monotonic()

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
@@ -45,8 +45,9 @@ from spool.store.queue.leases import (
 )
 from spool.tracing import current, span
 from worker.audio import open_audio
-from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack, TurnOver
+from worker.jobs.attempt import Attempt, GiveBack, TurnOver
 from worker.jobs.claim import claimed_next
+from worker.jobs.decoding import WAIT_SECONDS
 from worker.jobs.diarize import SpeakerModels, SpeakerPass
 from worker.jobs.lease import Lease
 from worker.jobs.output import attempt_of, deliver, withdraw
@@ -55,13 +56,12 @@ from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.speakers import carry_names
 from worker.jobs.tracing import attempted
-from worker.jobs.transcript import audio_facts, transcript_of
+from worker.jobs.transcript import refuse_truncated
 from worker.jobs.verdict import Verdict, is_suspect, judge
 from worker.models.base import ModelInfo
-from worker.segmentation.chunker import ChunkOptions, plan_channels
 from worker.service.context import WorkerContext
 from worker.sources.fetch import Sources
-from worker.speech.listener import detector_digest, listeners
+from worker.speech.listener import detector_digest
 
 log = structlog.get_logger(__name__)
 
@@ -161,9 +161,11 @@ class JobRunner:
                 transcript = reuse.after_fetch(path, attempt.check)
                 if transcript is None:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
+                    refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
                     if models is not None:
                         transcript = SpeakerPass(attempt, models).add_speakers(transcript, path)
                     reuse.confirm(path, attempt.check)
+        refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
         return transcript, reuse.facts()
 
     def _speakers_of_record(self, key: str, asked: Diarization) -> tuple[Transcript, Facts]:
@@ -198,22 +200,13 @@ class JobRunner:
             max_seconds=self._context.settings.max_audio_seconds,
         ) as audio:
             failpoint("source.fetched")
+            refuse_truncated(self._job.name, audio.known_length, self._job.options.on_truncated)
             attempt.channels = audio.channels
             self._pin(audio.expected_seconds, content_sha256)
-            lengths = ChunkOptions(**asdict(info.chunking))
-            if self._job.options.speech_detector:
-                attempt.listeners = listeners(audio.channels)
-            attempt.decode(plan_channels(audio.blocks(), audio.channels, lengths, attempt.listeners))
-            return transcript_of(
-                self._job.id,
-                attempt.heard,
-                audio.samples_read,
-                audio_facts(self._job.name, audio),
-                ModelFacts(name=info.name, sha256=info.sha256),
-                self._job.options.model_dump(mode="json"),
-                _language_model(self._job.options.language_model, info),
-                attempt.listeners,
-            )
+            attempt.decode(attempt.plan(audio, detector=self._job.options.speech_detector))
+            asked = self._job.options.model_dump(mode="json")
+            language_model = _language_model(self._job.options.language_model, info)
+            return attempt.transcript(audio, self._job.id, asked, language_model)
 
     def _model_path(self) -> str:
         models = self._context.settings.models
@@ -256,8 +249,12 @@ class JobRunner:
             transcript_key=delivered.key,
             transcript_sha256=delivered.sha256,
             coverage=transcript.coverage.ratio,
+            decoded_seconds=transcript.coverage.speech_seconds,
+            speech_coverage=transcript.coverage.speech,
             words=len(transcript.words),
             language=transcript.language,
+            complete=transcript.audio.complete,
+            expected_seconds=transcript.audio.expected_seconds,
             speakers=speakers,
             **facts,
         )

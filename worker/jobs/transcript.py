@@ -9,6 +9,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
+from spool.domain.options import OnTruncated
 from spool.domain.transcript import (
     AudioFacts,
     ChunkLanguage,
@@ -21,8 +22,9 @@ from spool.domain.transcript import (
     Transcript,
     Word,
 )
-from spool.errors import SpoolError
+from spool.errors import AudioTruncated, SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream
+from worker.audio.stated_length import Length
 from worker.decode.types import Hypothesis
 from worker.decode.words import SCORE_DIGITS
 from worker.jobs.languages import language_spans, main_language
@@ -151,14 +153,30 @@ def _nbest_of(item: DecodedChunk) -> ChunkNbest:
 
 def audio_facts(name: str, audio: AudioStream) -> AudioFacts:
     """What the recording turned out to be, once all of it was read."""
+    length = audio.length
     return AudioFacts(
         name=name,
         format=audio.source_format,
         sample_rate=audio.source_rate,
         channels=audio.source_channels,
         duration=audio.samples_read / audio.sample_rate,
+        complete=length.complete,
+        expected_seconds=_milliseconds(length.expected_seconds),
+        missing_seconds=_milliseconds(length.missing_seconds),
         warnings=tuple(audio.warnings),
     )
+
+
+def refuse_truncated(name: str, audio: AudioFacts | Length, asked: OnTruncated) -> None:
+    """Raise AudioTruncated for a recording that was cut off, where the submitter wants none of it."""
+    if asked == "fail" and audio.complete is False:
+        of = "" if audio.expected_seconds is None else f" {audio.expected_seconds:.3f} s long by its header"
+        missing = "" if audio.missing_seconds is None else f", {audio.missing_seconds:.3f} s are missing"
+        raise AudioTruncated(f"{name}: the file was cut off:{of or ' it has no end'}{missing}")
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def coverage_of(pieces: Sequence[ChunkSpan], samples: int) -> Coverage:
@@ -182,6 +200,7 @@ def coverage_of(pieces: Sequence[ChunkSpan], samples: int) -> Coverage:
         audio_seconds=samples / SAMPLE_RATE,
         covered_seconds=covered / len(channels) / SAMPLE_RATE,
         speech_seconds=speech / len(channels) / SAMPLE_RATE,
+        skipped_seconds=(covered - speech) / len(channels) / SAMPLE_RATE,
         ratio=min(1.0, covered / expected_samples) if expected_samples else 1.0,
         gaps=tuple(gaps),
     )

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from spool.domain.fleet.routing import route_of
 from spool.errors import EngineCrashed, EngineError, EngineStopped, ModelError, SpoolError, UnknownModel
 from spool.store.workers import ready_workers
-from worker.jobs.attempt import WAIT_SECONDS, Attempt, GiveBack
+from worker.jobs.attempt import Attempt, GiveBack
+from worker.jobs.decoding import WAIT_SECONDS
 from worker.service.context import WorkerContext
 
 

@@ -32,7 +32,7 @@ def read_joules() -> float | None:
 
 
 def main(arguments: list[str]) -> None:
-    """Prints {"words", "audio", "seconds", "joules", "dtype", "device"}."""
+    """Prints {"words", "audio", "seconds", "joules", "dtype", "device", "quantised"}."""
     model, dtype, device, *names = arguments
     if device == "cpu":
         mx.set_default_device(mx.Device(mx.cpu))
@@ -49,8 +49,9 @@ def main(arguments: list[str]) -> None:
         for name, each in zip(names, transcripts, strict=True)
     }
     info = loaded.info
+    described = {"dtype": info.dtype, "device": info.device, "quantised": info.quantised}
     answer = {"words": words, "audio": audio, "seconds": seconds, "joules": used}
-    sys.stdout.write(json.dumps(answer | {"dtype": info.dtype, "device": info.device}) + "\n")
+    sys.stdout.write(json.dumps(answer | described) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ detected speech with words}, "dropped": segments that were invented, with their 
 words over which it heard nobody. A model that knows languages adds "language" and "languages": [{"start",
 "end", "language", "probability", "read_as"}], a chunk each.
 
+A file that was cut off has "complete": false, "expected_seconds" and "missing_seconds" (null where that is
+not known).
+
 With `--diarize` a word has "speaker" (and "overlap": true where another speaks over it), and a file has
 "speakers": [{"label", "name", "talk_seconds", "words"}], "turns": [{"start", "end", "speaker"}] and the
 "diarization" model. A word has no speaker where nobody was heard to speak in the whole recording.
@@ -100,6 +103,10 @@ def _as_json(result: FileResult, lattice: str | None) -> dict[str, Any]:
             for hypothesis, text in result.nbest
         ],
     }
+    if result.transcript.audio.complete is False:
+        document["complete"] = False
+        document["expected_seconds"] = result.transcript.audio.expected_seconds
+        document["missing_seconds"] = result.transcript.audio.missing_seconds
     if result.transcript.speech:
         record = result.transcript.model_dump(mode="json", include={"speech", "dropped"})
         document["speech"] = [_without_channel(span) for span in record["speech"]]

@@ -7,9 +7,9 @@ the sum of the scores. Each chunk's own hypotheses are in the transcript's `nbes
 Imports MLX, so import it only in the process that decodes, and only when it does.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,51 +18,28 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from spool.domain.options import Diarization
-from spool.domain.transcript import AudioFacts, DiarizationFacts, ModelFacts, Transcript
-from spool.errors import EngineError, SpoolError
+from spool.domain.transcript import DiarizationFacts
+from spool.errors import SpoolError
 from spool.settings import load_settings
-from worker.audio import SAMPLE_RATE, open_audio
+from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.decode.search import resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.diarization.base import DiarizationModel, RunSteps, SpeakerBounds, run_here
 from worker.diarization.registry import DEFAULT, load_diarization, load_network, place_of
 from worker.diarization.takeover import RunsOf, hear
-from worker.engine.protocol import Failure, Recognition
+from worker.engine.protocol import NOTHING, Failure, Recognition
 from worker.engine.recognizer import ModelRecognizer
-from worker.jobs.attempt import TokenContext
+from worker.jobs.decoding import ChunkDecoder
+from worker.jobs.request import JobRequest
 from worker.jobs.speakers import with_speakers
-from worker.jobs.transcript import audio_facts, decoded_chunk, transcript_of
+from worker.jobs.transcript import decoded_chunk
 from worker.local.report import FileResult
 from worker.models.base import SpeechModel
 from worker.models.load import load_model
-from worker.segmentation.chunker import Chunk, ChunkOptions, plan_chunks
+from worker.segmentation.chunker import Chunk
 from worker.segmentation.spans import ChunkSpan
-from worker.speech.listener import SpeechListener, listeners
 
 CHUNKS_AT_ONCE = 16
-NOTHING = DecodeRequest()
-
-Blocks = Iterable[NDArray[np.float32]]
-
-
-@dataclass
-class _Decoded:
-    """One chunk and what the engine answered; a chunk without speech is never decoded."""
-
-    chunk: Chunk
-    answer: Recognition | Failure | None = None
-
-
-@dataclass
-class _File:
-    """One file on its way."""
-
-    path: Path
-    listeners: list[SpeechListener] = field(default_factory=list)
-    chunks: list[_Decoded] = field(default_factory=list)
-    facts: AudioFacts | None = None
-    samples: int = 0
-    error: SpoolError | None = None
 
 
 def transcribe_files(
@@ -116,25 +93,12 @@ def transcribe_with(
     """As `transcribe_files`, with a model that is loaded already."""
     if not chunk:
         ask = replace(ask, speech=replace(ask.speech, single=True))
-    recognizer = ModelRecognizer(model)
-    recognizer.prepare(options, ask)
-    decode = partial(_decode, recognizer, options, ask)
-    lengths = ChunkOptions(**asdict(model.info.chunking))
-    plan = partial(plan_chunks, options=lengths) if chunk else _whole
-    states = [_File(path, listeners(1) if chunk and detector else []) for path in files]
-    waiting: list[_Decoded] = []
-    for state in states:
-        context = TokenContext()
-        for item in _read(state, plan):
-            if carries:
-                decode([item], context)
-                continue
-            waiting.append(item)
-            if chunk and len(waiting) == CHUNKS_AT_ONCE:
-                decode(waiting)
-                waiting = []
-    decode(waiting)
-    return [_result(model, state, options, ask) for state in states]
+    engine = _LocalEngine(model, options, ask, CHUNKS_AT_ONCE if chunk else None)
+    request = JobRequest(options, ask, carries)
+    decoders = [_FileDecoder(path, engine, chunk, request=request, info=model.info) for path in files]
+    for decoder in decoders:
+        decoder.read(detector=detector)
+    return [decoder.result(model) for decoder in decoders]
 
 
 def _with_speakers(
@@ -159,73 +123,120 @@ def _with_speakers(
     return replace(result, transcript=with_speakers(result.transcript, segments, facts))
 
 
-def _read(state: _File, plan: Callable[..., Iterator[Chunk]]) -> Iterator[_Decoded]:
-    """The file's chunks that want a search, as they are read; an error is kept in `state`."""
-    try:
-        with open_audio(state.path) as stream:
-            heard = {"listener": state.listeners[0]} if state.listeners else {}
-            for chunk in plan((block[:, 0] for block in stream.blocks()), **heard):
-                item = _Decoded(chunk)
-                state.chunks.append(item)
-                if chunk.speech:
-                    yield item
-            state.samples = stream.samples_read
-            state.facts = audio_facts(state.path.name, stream)
-    except SpoolError as error:
-        state.error = error
+class _LocalEngine:
+    """Decodes what was submitted in this thread, `at_once` chunks as one batch; None: all of them."""
+
+    def __init__(
+        self, model: SpeechModel, options: SearchOptions, ask: DecodeRequest, at_once: int | None
+    ) -> None:
+        self._recognizer, self._options, self._at_once = ModelRecognizer(model), options, at_once
+        self._recognizer.prepare(options, ask)
+        self._waiting: list[tuple[NDArray[np.float32], DecodeRequest, Future[Recognition]]] = []
+
+    def submit(self, samples: NDArray[np.float32], ask: DecodeRequest) -> Future[Recognition]:
+        """The answer to come: with the batch that fills up, or at the next `flush`."""
+        future: Future[Recognition] = Future()
+        self._waiting.append((samples, ask, future))
+        if len(self._waiting) == self._at_once:
+            self.flush()
+        return future
+
+    def flush(self) -> None:
+        """Decode what waits."""
+        if not self._waiting:
+            return
+        samples, asks, futures = zip(*self._waiting, strict=True)
+        self._waiting = []
+        try:
+            answers = self._recognizer.recognize(samples, self._options, asks)
+        except SpoolError as error:
+            answers = [Failure(error, 0)] * len(futures)
+        for future, answer in zip(futures, answers, strict=True):
+            if isinstance(answer, Failure):
+                future.set_exception(answer.error)
+            else:
+                future.set_result(answer)
 
 
-def _whole(blocks: Blocks) -> Iterator[Chunk]:
-    """The recording as one chunk that is always searched."""
-    pieces = list(blocks)
-    samples = np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+@dataclass(slots=True)
+class _FileDecoder(ChunkDecoder[Recognition]):
+    """One file on its way; whole, it is one chunk that is always searched."""
+
+    path: Path
+    engine: _LocalEngine
+    chunk: bool
+    audio: AudioStream | None = None
+    spoken: list[tuple[ChunkSpan, Recognition]] = field(default_factory=list)
+    error: SpoolError | None = None
+
+    @property
+    def name(self) -> str:
+        """The file's."""
+        return self.path.name
+
+    def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Recognition]:
+        """To the engine of all files."""
+        return self.engine.submit(chunk.samples, ask)
+
+    def wait_for_answers(self, seconds: float) -> set[Future[Recognition]]:
+        """What is decoded; nobody else decodes while this thread waits."""
+        if seconds:
+            self.engine.flush()
+        return {future for future in self.in_flight if future.done()}
+
+    def keep(self, span: ChunkSpan, answer: Recognition | None) -> None:
+        """For the file's result."""
+        if answer is not None:
+            self.spoken.append((span, answer))
+        tail = self.tail_after(span, answer)
+        if tail is not None:
+            self.token_context.keep(span.channel, tail)
+        self.decoded.append(decoded_chunk(span, answer))
+
+    def plan(self, audio: AudioStream, *, detector: bool) -> Iterable[Chunk]:
+        """As for jobs, or all of it as one chunk."""
+        return super(_FileDecoder, self).plan(audio, detector=detector) if self.chunk else _whole(audio)
+
+    def read(self, *, detector: bool) -> None:
+        """Send the file's chunks to the engine; an error is kept for the result."""
+        try:
+            with open_audio(self.path) as self.audio:
+                self.send(self.plan(self.audio, detector=detector))
+        except SpoolError as error:
+            self.error = error
+
+    def result(self, model: SpeechModel) -> FileResult:
+        """The file's transcript and hypotheses once everything is decoded, or its error."""
+        try:
+            if self.error is not None:
+                raise self.error
+            self.finish()
+        except SpoolError as error:
+            return FileResult(str(self.path), error=error)
+        assert self.audio is not None
+        ask, options = self.request.ask, self.request.options
+        asked: dict[str, JsonValue] = {
+            "decoder": options.decoder,
+            "beam": options.beam,
+            "nbest": options.nbest,
+            "head": resolve_head(model, options),
+            "alternatives": ask.alternatives,
+            "lattice": ask.lattice,
+        }
+        transcript = self.transcript(self.audio, None, asked)
+        is_single = len(self.decoded) == len(self.spoken) == 1
+        joined = _joined(self.spoken, model.info.frame_seconds)
+        hypotheses = self.spoken[0][1].hypotheses if is_single else [joined]
+        nbest = tuple((each, model.tokenizer.decode(each.tokens).strip()) for each in hypotheses)
+        if is_single and not transcript.dropped:  # what the search wrote, marks without words included
+            transcript = transcript.model_copy(update={"text": self.spoken[0][1].text or nbest[0][1]})
+        return FileResult(str(self.path), None, transcript, model.cost(self.audio.samples_read).frames, nbest)
+
+
+def _whole(audio: AudioStream) -> Iterator[Chunk]:
+    samples = np.concatenate([block[:, 0] for block in audio.blocks()])
     size = len(samples)
     yield Chunk(ChunkSpan(0, 0, core_start=0, core_end=size, start=0, end=size), samples)
-
-
-def _decode(
-    recognizer: ModelRecognizer,
-    options: SearchOptions,
-    ask: DecodeRequest,
-    waiting: Sequence[_Decoded],
-    context: TokenContext | None = None,
-) -> None:
-    """Decode the chunks as one batch, from where `context` left off; their samples are given up."""
-    if not waiting:
-        return
-    asks = [ask] * len(waiting)
-    if context is not None:
-        asks = [replace(ask, context=context.before(item.chunk.span)) for item in waiting]
-    answers = recognizer.recognize([item.chunk.samples for item in waiting], options, asks)
-    for item, answer in zip(waiting, answers, strict=True):
-        item.answer, span = answer, item.chunk.span
-        item.chunk = Chunk(span, np.zeros(0, np.float32))
-        if context is not None and isinstance(answer, Recognition):
-            frame = recognizer.info.frame_seconds * SAMPLE_RATE
-            context.keep(0, context.after(span, answer.hypotheses[0], frame))
-
-
-def _result(model: SpeechModel, state: _File, options: SearchOptions, ask: DecodeRequest) -> FileResult:
-    name = str(state.path)
-    if state.error is not None or state.facts is None:
-        return FileResult(name, error=state.error)
-    spoken: list[tuple[ChunkSpan, Recognition]] = []
-    for item in state.chunks:
-        span, answer = item.chunk.span, item.answer
-        if isinstance(answer, Failure):
-            place = f"{_seconds(span.core_start):.1f} to {_seconds(span.core_end):.1f} s"
-            return FileResult(
-                name, error=EngineError(f"{state.path.name}: at {place}: {answer.error.message}")
-            )
-        if answer is not None:
-            spoken.append((span, answer))
-    transcript = _transcript(model, state, options, ask)
-    is_single = len(state.chunks) == len(spoken) == 1
-    hypotheses = spoken[0][1].hypotheses if is_single else [_joined(spoken, model.info.frame_seconds)]
-    nbest = tuple((each, model.tokenizer.decode(each.tokens).strip()) for each in hypotheses)
-    if is_single and not transcript.dropped:  # what the search wrote, marks without words included
-        transcript = transcript.model_copy(update={"text": spoken[0][1].text or nbest[0][1]})
-    return FileResult(name, None, transcript, model.cost(state.samples).frames, nbest)
 
 
 def _joined(spoken: Sequence[tuple[ChunkSpan, Recognition]], frame_seconds: float) -> Hypothesis:
@@ -243,25 +254,3 @@ def _joined(spoken: Sequence[tuple[ChunkSpan, Recognition]], frame_seconds: floa
     tokens, times, durations, confidences = zip(*rows, strict=True) if rows else ((), (), (), ())
     score = sum(answer.hypotheses[0].score for _, answer in spoken)
     return Hypothesis(tokens, score, times, durations, confidences)
-
-
-def _transcript(model: SpeechModel, state: _File, options: SearchOptions, ask: DecodeRequest) -> Transcript:
-    assert state.facts is not None
-    asked: dict[str, JsonValue] = {
-        "decoder": options.decoder,
-        "beam": options.beam,
-        "nbest": options.nbest,
-        "head": resolve_head(model, options),
-        "alternatives": ask.alternatives,
-        "lattice": ask.lattice,
-    }
-    chunks = [
-        decoded_chunk(item.chunk.span, item.answer if isinstance(item.answer, Recognition) else None)
-        for item in state.chunks
-    ]
-    facts = ModelFacts(name=model.info.name, sha256=model.info.sha256)
-    return transcript_of(None, chunks, state.samples, state.facts, facts, asked, listeners=state.listeners)
-
-
-def _seconds(samples: int) -> float:
-    return samples / SAMPLE_RATE

@@ -22,7 +22,7 @@ HeadName = Literal["tdt", "rnnt", "ctc", "attention", "ctc+attention"]
 Task = Literal["transcribe", "translate"]
 Timestamps = Literal["auto", "on", "off"]
 
-DECODER_VERSION = 1
+DECODER_VERSION = 2
 """Raised with every change after which a search or a model may answer otherwise: transcripts that were begun
 before are begun anew."""
 MAX_UTTERANCE_SECONDS = 40.0
@@ -125,6 +125,7 @@ class ModelInfo:
     sha256: of the weights file. files: SHA-256 by role ("weights", "config", "tokenizer"). device: where MLX
     computes. size: the weights' bytes in memory, 0 where that is not known. language_model: SHA-256 of the
     n-gram file that a request named, if any. family, languages, tasks: what the fleet says of the model.
+    quantised: the weights are stored in fewer bits than 16; workers serve them only once measured.
     """
 
     name: str
@@ -140,6 +141,7 @@ class ModelInfo:
     family: str = ""
     languages: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
+    quantised: bool = False
 
     @property
     def digest(self) -> str:

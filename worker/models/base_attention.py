@@ -159,11 +159,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a window. `hush`: nothing is spoken. `kept`: words, and perhaps a rest to be asked.
+    """What becomes of a window. `silent`: nothing is spoken. `kept`: words, and perhaps a rest to be asked.
     `divided`: all answers loop, its parts are asked. `lost`: they loop and cannot be divided further. kept:
     tokens that are the window's words, times among them. again: windows to be asked next."""
 
-    outcome: Literal["kept", "hush", "divided", "lost"]
+    outcome: Literal["kept", "silent", "divided", "lost"]
     kept: tuple[int, ...] = ()
     again: tuple[Window, ...] = ()
 
@@ -171,13 +171,14 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class HeardWindow:
     """A window, what the encoder gave for it, and the tokens that are kept as its answer to a prompt, times
-    and other orders among them."""
+    and other orders among them. samples: the window's own."""
 
     window: Window
     encoded: Any
     prompt: Prompt
     tokens: tuple[int, ...]
     language: str | None
+    samples: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +254,6 @@ class AttentionModel(Protocol):
     def time(self, windows: Sequence[HeardWindow]) -> list[TimedText]:
         """When the words of each window were spoken. Each window by itself: no neighbour has a say."""
 
-    def unread(self, heard: HeardWindow, times: TokenTimes, samples: NDArray[np.float32]) -> Sequence[Window]:
+    def unread(self, heard: HeardWindow, times: TokenTimes) -> Sequence[Window]:
         """The parts of a window that its answer passed over, to be asked by themselves. Neither clock nor
         chance may decide."""

@@ -3,8 +3,8 @@
 A *core* is the part of the recording whose words a chunk contributes; cores tile the recording exactly
 (law 6). A core ends, in order of preference,
 
-1. where a hush begins, or by the speech detector a stretch without speech, which becomes a core of its own
-   that is not decoded (`speech` False);
+1. where the silence gate closes, or by the speech detector a stretch without speech, which becomes a core of
+   its own that is not decoded (`speech` False);
 2. in the middle of the longest pause between 20 s and 30 s;
 3. where there is no pause, at the quietest place. Both neighbours then include 2 s across the cut, so that
    `worker.segmentation.stitch` can decide by times which of them supplies the words at the seam.
@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from worker.audio.resample import SAMPLE_RATE
 from worker.segmentation.levels import (
     FRAME,
-    HUSH_WIDTH,
+    GATE_WIDTH,
     GateOptions,
     best_pause,
-    first_hush,
+    first_gated,
     frame_moments,
-    hush_end,
-    hush_frames,
+    gate_frames,
+    gated_end,
     is_nothing,
     levels_of,
     quietest,
@@ -221,14 +221,14 @@ class _Decision:
         if len(rest):
             moments = np.append(moments, [[rest.mean(), np.square(rest).mean()]], axis=0)
         self._levels = levels_of(moments)
-        self._levels50 = levels_of(moments, HUSH_WIDTH)
+        self._levels50 = levels_of(moments, GATE_WIDTH)
 
     def cut(self) -> _Cut:
         """The first of the module's rules that applies."""
-        silence = max(self._hush_now(), self._silence_now())
+        silence = max(self._gated_now(), self._silence_now())
         if silence:
             return _Cut(silence, speech=False)
-        before = [length for length in (self._until_hush(), self._until_silence()) if length]
+        before = [length for length in (self._until_gated(), self._until_silence()) if length]
         if before:
             return _Cut(min(before))
         if self._ended and self._left <= self._max:
@@ -243,16 +243,16 @@ class _Decision:
         limit = min(limit, self._max // FRAME - overlap)
         return _Cut(quietest(self._levels, aim, limit) * FRAME, after=overlap * FRAME)
 
-    def _hush_now(self) -> int:
-        """The length of the hush that begins here, less the margin before the sound that ends it; else 0."""
+    def _gated_now(self) -> int:
+        """The length of the gated stretch that begins here, less the margin before the next sound; else 0."""
         gate = self._options.gate
-        last = hush_end(self._levels50, 0, gate)
+        last = gated_end(self._levels50, 0, gate)
         reaches_end = self._ended and last == len(self._levels50)
-        if reaches_end and (last >= hush_frames(gate.seconds) or is_nothing(self._levels50, gate)):
+        if reaches_end and (last >= gate_frames(gate.seconds) or is_nothing(self._levels50, gate)):
             return min(self._left, _samples(self._options.max))
-        if last < hush_frames(gate.seconds):
+        if last < gate_frames(gate.seconds):
             return 0
-        length = last * HUSH_WIDTH * FRAME - _samples(gate.margin)
+        length = last * GATE_WIDTH * FRAME - _samples(gate.margin)
         return min(length, _samples(self._options.max))
 
     def _silence_now(self) -> int:
@@ -267,12 +267,12 @@ class _Decision:
         length = min((first for first, _ in self._silences if first > 0), default=0)
         return length if length <= self._max else 0
 
-    def _until_hush(self) -> int:
-        """The length up to the margin after which the next hush is cut off; 0 where none begins in reach."""
-        hush = first_hush(self._levels50, self._options.gate)
-        if hush is None:
+    def _until_gated(self) -> int:
+        """The length up to the next gated stretch, margin included; 0 where none begins in reach."""
+        gated = first_gated(self._levels50, self._options.gate)
+        if gated is None:
             return 0
-        length = hush[0] * HUSH_WIDTH * FRAME + _samples(self._options.gate.margin)
+        length = gated[0] * GATE_WIDTH * FRAME + _samples(self._options.gate.margin)
         return length if length <= self._max else 0
 
 

@@ -6,9 +6,9 @@ Answers three questions from one array of levels, computed from the samples alon
   stretch's noise floor (10th percentile) and its loud parts (95th). The measure is relative, so gain and
   background noise do not matter, and a sound without pauses has none.
 - *quietest*: where to cut when there is no pause.
-- *hush*: a silent stretch, which the engine need not decode (the silence gate). Quiet speech must be kept
-  (FluidAudio #803), so loudness alone never decides: a hush is below -60 dBFS AND steady, all its 50 ms
-  frames within 6 dB of each other for 4 s or more. Speech varies by far more, four times a second, however
+- *gated*: a silent stretch, which the engine need not decode (the silence gate). Quiet speech must be kept
+  (FluidAudio #803), so loudness alone never decides: a gated stretch is below -60 dBFS AND steady, all its 50
+  ms frames within 6 dB of each other for 4 s or more. Speech varies by far more, four times a second, however
   quietly it was recorded. Levels below -96 dBFS count as equal: digital silence and the flicker of a 16-bit
   sample's last bit (±1 is -90 dBFS); speech at that level would have no bits left.
 
@@ -28,8 +28,8 @@ Levels = NDArray[np.float64]
 
 FRAME = 160
 """Samples a level frame: 10 ms at 16 kHz; every cut falls on a multiple of it."""
-HUSH_WIDTH = 5
-"""Level frames a hush frame: 50 ms."""
+GATE_WIDTH = 5
+"""Level frames a frame of the gate: 50 ms."""
 _TINY = 1e-20
 _DEEPEST_FLOOR = 55.0
 """dB: digital silence between words must not hide the pauses that hold room tone."""
@@ -37,7 +37,7 @@ _DEEPEST_FLOOR = 55.0
 
 @dataclass(frozen=True)
 class GateOptions:
-    """When a stretch counts as hush; lengths in seconds, levels in dBFS (a full-scale square wave is 0)."""
+    """When the silence gate closes; lengths in seconds, levels in dBFS (a full-scale square wave is 0)."""
 
     level: float = -60.0
     range: float = 6.0
@@ -76,7 +76,7 @@ def pauses(levels: Levels, min_frames: int) -> Iterator[tuple[int, int]]:
 
 def _smooth(levels: Levels) -> Levels:
     """Levels of the mean power over 50 ms around each frame: single frames of noise scatter too much."""
-    power = np.convolve(10.0 ** (levels / 10.0), np.ones(HUSH_WIDTH) / HUSH_WIDTH, mode="same")[: len(levels)]
+    power = np.convolve(10.0 ** (levels / 10.0), np.ones(GATE_WIDTH) / GATE_WIDTH, mode="same")[: len(levels)]
     smooth: Levels = 10.0 * np.log10(np.maximum(power, _TINY))
     return smooth
 
@@ -115,23 +115,23 @@ def quietest(levels: Levels, first: int, last: int, width: int = 10) -> int:
     return first + int(np.argmin(sums)) + width // 2
 
 
-def hush_end(levels50: Levels, first: int, gate: GateOptions) -> int:
-    """The end of the hush that begins at 50 ms frame `first`; `first` itself where there is none."""
+def gated_end(levels50: Levels, first: int, gate: GateOptions) -> int:
+    """The end of the gated stretch that begins at 50 ms frame `first`; `first` itself where there is none."""
     levels = np.maximum(levels50[first:], gate.floor)
     low, high = np.minimum.accumulate(levels), np.maximum.accumulate(levels)
     broken = np.flatnonzero((high > gate.level) | (high - low > gate.range))
     return first + int(broken[0]) if len(broken) else len(levels50)
 
 
-def first_hush(levels50: Levels, gate: GateOptions) -> tuple[int, int] | None:
-    """The first hush `[first, last)`, in 50 ms frames, that is long enough for the gate."""
-    need = hush_frames(gate.seconds)
+def first_gated(levels50: Levels, gate: GateOptions) -> tuple[int, int] | None:
+    """The first gated stretch `[first, last)`, in 50 ms frames, that is long enough for the gate."""
+    need = gate_frames(gate.seconds)
     if len(levels50) < need:
         return None
     windows = np.lib.stride_tricks.sliding_window_view(np.maximum(levels50, gate.floor), need)
     high = windows.max(axis=1)
     silences = np.flatnonzero((high <= gate.level) & (high - windows.min(axis=1) <= gate.range))
-    return (int(silences[0]), hush_end(levels50, int(silences[0]), gate)) if len(silences) else None
+    return (int(silences[0]), gated_end(levels50, int(silences[0]), gate)) if len(silences) else None
 
 
 def is_nothing(levels50: Levels, gate: GateOptions) -> bool:
@@ -139,6 +139,6 @@ def is_nothing(levels50: Levels, gate: GateOptions) -> bool:
     return bool((levels50 <= gate.floor + gate.range).all())
 
 
-def hush_frames(seconds: float) -> int:
+def gate_frames(seconds: float) -> int:
     """Seconds as whole 50 ms frames, rounded up."""
-    return math.ceil(seconds * SAMPLE_RATE / (FRAME * HUSH_WIDTH) - 1e-9)
+    return math.ceil(seconds * SAMPLE_RATE / (FRAME * GATE_WIDTH) - 1e-9)

@@ -3,7 +3,7 @@ writes it, the heartbeat reports it, and the worker's health depends on it. Meas
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from spool.domain.fleet.quality import Quality, quality_of
@@ -28,6 +28,12 @@ def write_quality(home: Path, model: str, quality: Quality) -> None:
     path = home / f"{NAME}.{os.getpid()}"
     path.write_text(json.dumps(documents, indent=2) + "\n", encoding="utf-8")
     path.replace(home / NAME)
+
+
+def measured_paths(home: Path, models: Mapping[str, str], least: float) -> frozenset[str]:
+    """Where those of these models (name to path) lie that were measured here and hear well enough."""
+    stored = read_qualities(home)
+    return frozenset(path for name, path in models.items() if name in stored and stored[name].qoi >= least)
 
 
 def quality_problem(home: Path, models: Collection[str], least: float) -> str | None:

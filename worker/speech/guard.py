@@ -62,14 +62,6 @@ def invented_segments(doubtful: Sequence[bool], segments: Sequence[range]) -> li
     return [bool(segment) and all(doubtful[index] for index in segment) for segment in segments]
 
 
-def speech_coverage(
-    words: Sequence[TimedWord], stretches: Sequence[Stretch], reach: float = 0.5
-) -> float | None:
-    """The share of detected speech within `reach` seconds of a word; None where no speech was detected."""
-    total = sum(last - first for first, last in stretches) / SAMPLE_RATE
-    return covered_seconds(words, stretches, reach) / total if total else None
-
-
 def covered_seconds(words: Sequence[TimedWord], stretches: Sequence[Stretch], reach: float = 0.5) -> float:
     """How much of the stretches lies within `reach` seconds of a word."""
     covered = _union([(max(0.0, word.start - reach), word.end + reach) for word in words])

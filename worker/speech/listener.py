@@ -69,10 +69,10 @@ class SpeechListener:
         """
         first = max(0, start // FRAME - _LOOK_BACK)
         last = self.frames if ended else stop // FRAME
-        whole = stop if ended else stop + 1
+        known = stop if ended else stop + 1
         return [
             (a, b)
-            for a, b in silent_stretches(self._probabilities[first:last], whole, before=first)
+            for a, b in silent_stretches(self._probabilities[first:last], known, before=first)
             if b > start
         ]
 

@@ -24,7 +24,7 @@ import mlx.core as mx  # noqa: E402 - behind OpenBLAS
 import numpy as np  # noqa: E402
 import soundfile  # noqa: E402
 
-from worker.decode.attention.beam import BeamSettings, Found  # noqa: E402
+from worker.decode.attention.beam import BeamSettings, ScoredTokens  # noqa: E402
 from worker.decode.attention.loop import AttentionSearch, SearchRequest  # noqa: E402
 from worker.models.attention.state import EncodedBatch, EncodedWindow  # noqa: E402
 from worker.models.whisper.features import mel_filters  # noqa: E402
@@ -148,7 +148,7 @@ class Oracle:
             for answer in search.run(requests):
                 self.compare(*answer.key, answer.hypotheses)
 
-    def compare(self, name: str, beam: int, hypotheses: tuple[Found, ...]) -> None:
+    def compare(self, name: str, beam: int, hypotheses: tuple[ScoredTokens, ...]) -> None:
         dump = self.dumps[name]
         if beam == 0:
             expected = tuple(dump["greedy.tokens"].tolist())

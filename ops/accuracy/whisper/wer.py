@@ -1,7 +1,7 @@
 """Word error rates of a Whisper through Spool's own chunks and engine, by domain and in all.
 
     pip install whisper-normalizer
-    python -m ops.accuracy.whisper.wer MODEL MANIFEST --speech FOLDER [--beam N]
+    python -m ops.accuracy.whisper.wer MODEL MANIFEST --speech FOLDER [--beam N] [--no-detector] [--each]
 
 A line of the manifest is JSON: `recording` (`a.flac` or `a.flac@12.5-40.25` in seconds, 16 kHz mono, within
 FOLDER), `text` and `domain`. Words are compared as Whisper's English normaliser writes them, each digit a
@@ -60,6 +60,8 @@ def main() -> None:
     parser.add_argument("manifest", type=Path)
     parser.add_argument("--speech", type=Path, required=True, help="folder of the recordings")
     parser.add_argument("--beam", type=int, default=1, help="hypotheses; 1 is greedy")
+    parser.add_argument("--no-detector", action="store_true", help="leave the speech detector out")
+    parser.add_argument("--each", action="store_true", help="print every recording that has errors")
     options = parser.parse_args()
     search = SearchOptions("beam", options.beam) if options.beam > 1 else SearchOptions("greedy")
     lines = [json.loads(line) for line in options.manifest.read_text().splitlines() if line.strip()]
@@ -72,7 +74,7 @@ def main() -> None:
             files.append(Path(folder) / f"{index}.wav")
             soundfile.write(files[-1], samples, RATE, subtype="FLOAT")
         before = resource.getrusage(resource.RUSAGE_SELF)
-        results = transcribe_with(model, files, search)
+        results = transcribe_with(model, files, search, detector=not options.no_detector)
         after = resource.getrusage(resource.RUSAGE_SELF)
     busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     totals: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(4, int))
@@ -86,6 +88,9 @@ def main() -> None:
         row = np.array([len(reference), *edits(reference, hypothesis)])
         totals[line["domain"]] += row
         totals["all"] += row
+        if options.each and row[1]:
+            print(f"{row[1]}/{row[0]} {line['recording']}")
+            print(f"  - {' '.join(reference)}\n  + {' '.join(hypothesis)}")
     for domain, (words, errors, deleted, inserted) in totals.items():
         rates = [100 * count / words for count in (errors, deleted, inserted)]
         print(f"{domain:12s} {words:6d} words: WER %.2f %% (deleted %.2f, inserted %.2f)" % tuple(rates))

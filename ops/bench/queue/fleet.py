@@ -34,8 +34,8 @@ SETTLE_SECONDS = 3.0  # at least; until each worker is through with what it took
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a process with workers is told."""
+class HostSetup:
+    """What a process with workers is given."""
 
     environment: dict[str, str]
     first: int
@@ -59,23 +59,23 @@ class Seen:
         self.sweeps += other.sweeps
 
 
-def host(told: Told, parent: "Connection[Any, Any]") -> None:
+def host(setup: HostSetup, parent: "Connection[Any, Any]") -> None:
     """A process: start its workers, measure when told, stop them, tell."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     seen = Seen()
     _time(claim, "_next", seen.claims)
     _time(sweeper, "sweep_once", seen.sweeps)
     workers = []
-    for number in range(told.first, told.first + told.count):
-        settings = load_settings(told.environment | {"SPOOL_WORKER_NAME": f"sim-{number}"})
-        workers.append(FleetWorker(settings, told.chip))
+    for number in range(setup.first, setup.first + setup.count):
+        settings = load_settings(setup.environment | {"SPOOL_WORKER_NAME": f"sim-{number}"})
+        workers.append(FleetWorker(settings, setup.chip))
         workers[-1].start()
     parent.send("started")
     parent.recv()
     before = [worker.done for worker in workers]
     seen.claims.clear()
     seen.sweeps.clear()
-    time.sleep(told.seconds)
+    time.sleep(setup.seconds)
     after = [worker.done for worker in workers]
     result = Seen([new - old for new, old in zip(after, before, strict=True)], [*seen.claims], [*seen.sweeps])
     parent.send(result)
@@ -114,8 +114,8 @@ def measured(ground: Ground, rows: int, count: int, arguments: argparse.Namespac
     context, hosts = multiprocessing.get_context("spawn"), []
     for number, share in enumerate(shares):
         ours, theirs = context.Pipe()
-        told = Told(ground.environment, sum(shares[:number]), share, chip, seconds)
-        process = context.Process(target=host, args=(told, theirs), daemon=True)
+        setup = HostSetup(ground.environment, sum(shares[:number]), share, chip, seconds)
+        process = context.Process(target=host, args=(setup, theirs), daemon=True)
         process.start()
         hosts.append((process, ours))
     for _, pipe in hosts:

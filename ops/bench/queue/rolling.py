@@ -57,17 +57,17 @@ class Site:
         subprocess.run(
             [sys.executable, *command],
             cwd=self.trees[version],
-            env=self._told(version),
+            env=self._environment(version),
             check=True,
             timeout=PATIENCE,
         )
 
-    def start(self, version: str, part: str, *command: str, **told: str) -> None:
+    def start(self, version: str, part: str, *command: str, **extra: str) -> None:
         with (self.logs / f"{version}-{part}.log").open("ab") as log:
             self.running[f"{version} {part}"] = subprocess.Popen(
                 [sys.executable, *command],
                 cwd=self.trees[version],
-                env=self._told(version) | told,
+                env=self._environment(version) | extra,
                 stdout=log,
                 stderr=log,
             )
@@ -117,7 +117,7 @@ class Site:
                 process.wait(60)
             process.kill()
 
-    def _told(self, version: str) -> dict[str, str]:
+    def _environment(self, version: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOL_")}
         return kept | self.environment | {"PYTHONPATH": str(self.trees[version])}
 

@@ -243,6 +243,14 @@ class Outcome:
     """The job that decoded the transcript, where this one took it over."""
     speakers: list[JobSpeaker] | None = None
     """Who speaks in the transcript, where that was asked."""
+    complete: bool | None = None
+    """Whether the recording is as long as its header states; None where it states no length."""
+    expected_seconds: float | None = None
+    """The length that its header states."""
+    decoded_seconds: float | None = None
+    """How much of it the engine decoded; the rest is silence, or nobody speaks in it."""
+    speech_coverage: float | None = None
+    """The share of detected speech that has words, where a detector listened."""
 
 
 def renew_lease(
@@ -347,6 +355,10 @@ def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
         coverage=outcome.coverage,
         words=outcome.words,
         language=outcome.language,
+        complete=outcome.complete,
+        expected_seconds=outcome.expected_seconds,
+        decoded_seconds=outcome.decoded_seconds,
+        speech_coverage=outcome.speech_coverage,
         content_sha256=outcome.content_sha256,
         fingerprint=outcome.fingerprint,
         reused_from=outcome.reused_from,
@@ -394,11 +406,6 @@ def _fenced(claim: Claim) -> Update:
 
 def _fenced_move(claim: Claim, becomes: JobState) -> ReturningUpdate[Any]:
     return _CHANGED_JOB.where(fence(claim), may_become(becomes))
-
-
-def _change(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
-    if tx.execute(_fenced(claim).values(**values)).rowcount != 1:
-        raise _lost(claim)
 
 
 def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> None:

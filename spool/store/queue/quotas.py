@@ -18,7 +18,7 @@ BEFORE_SECONDS = 3600.0
 """How long the sum of a month's past days is believed; a lost lease may still move a line of them."""
 
 
-def holds(tx: Connection, quotas: Mapping[str, Quota], projects: Iterable[str]) -> dict[str, Hold]:
+def find_holds(tx: Connection, quotas: Mapping[str, Quota], projects: Iterable[str]) -> dict[str, Hold]:
     """Those of the projects whose jobs are held now, and why."""
     limited = {project: quota_of(quotas, project) for project in projects}
     limited = {project: quota for project, quota in limited.items() if quota is not None}
@@ -37,7 +37,7 @@ def still_free(tx: Connection, quotas: Mapping[str, Quota], project: str) -> boo
     stale = {"project": project, "day": today_utc(), "updated_at": seconds_from_now(-BEFORE_SECONDS)}
     upsert(tx, quota_use, stale)
     tx.execute(select(quota_use.c.project).where(quota_use.c.project == project).with_for_update())
-    return project not in holds(tx, quotas, [project])
+    return project not in find_holds(tx, quotas, [project])
 
 
 def refresh_use(tx: Connection, quotas: Mapping[str, Quota]) -> None:

@@ -3,8 +3,8 @@
 A message that a worker receives says that there is work, and not which. So the order holds whatever lies in
 Redis: first the project whose turn it is (`spool.store.queue.fair_share`), passed over while it is held by
 its quota, then its job of the highest class, the earliest deadline that can be met, the earliest place. One
-claim in `AGED_EACH` of a project goes to the job that has waited longest, if that is longer than the rules'
-patience, so that no class starves. Each question reads the front of an index, however many jobs wait.
+claim in `AGED_EACH` of a project goes to the job that has waited longest, if that is longer than the
+rules allow, so that no class starves. Each question reads the front of an index, however many jobs wait.
 
 Which queues a worker serves is one rule (`spool.domain.fleet.routing.Offer`): its pool, its name, the models
 that it has and what its machine is. Among jobs that stand side by side in class and deadline, one whose model
@@ -34,7 +34,7 @@ from spool.domain.priority import NEVER, PRIORITY_NAMES, Rules
 from spool.store.queue.fair_share import Turn, fair_order, take_turn
 from spool.store.queue.leases import MAX_CRASHES, Claim, Passed, claim_queued, is_last_chance, set_aside
 from spool.store.queue.queues import QUEUED, in_queue, projects_in, queues_waiting
-from spool.store.queue.quotas import holds, still_free
+from spool.store.queue.quotas import find_holds, still_free
 from spool.store.sql import epoch_us, now_utc, seconds_from_now
 from spool.tables import jobs
 
@@ -42,7 +42,7 @@ LOOK_AHEAD = 64
 _MODEL = jobs.c.options["model"].as_string()
 
 
-def suiting(
+def better_match(
     tx: Connection, first: Row[Any], waiting: Sequence[Sequence[ColumnElement[bool]]], models: Collection[str]
 ) -> tuple[str, Passed] | None:
     """The id of the job that goes before `first` since its model is among `models`; None where the first one
@@ -136,7 +136,7 @@ def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | N
     waiting = _waiting_for(tx, request.offer)
     if not waiting:
         return None
-    held = holds(tx, rules.quotas, waiting)
+    held = find_holds(tx, rules.quotas, waiting)
     free = {project: queues for project, queues in waiting.items() if project not in held}
     for turn in fair_order(tx, request.pool, free, rules.shares):
         if not still_free(tx, rules.quotas, turn.project):
@@ -159,7 +159,7 @@ def goes_before(tx: Connection, offer: Offer, project: str, priority: int, rules
     """Whether a job waits for this worker that should have its turn before one of this project and class goes
     on and on."""
     waiting = _waiting_for(tx, offer)
-    held = holds(tx, rules.quotas, waiting)
+    held = find_holds(tx, rules.quotas, waiting)
     request = ClaimRequest("", offer.pool, offer.name, 0.0, offered=offer.models, machine=offer.machine)
     for other, queues in waiting.items():
         if other in held:
@@ -176,7 +176,7 @@ def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
     counts = {}
     for queue in queues_waiting(tx):
         projects = list(tx.scalars(projects_in(queue)))
-        held = holds(tx, rules.quotas, projects)
+        held = find_holds(tx, rules.quotas, projects)
         number = 0
         for project in projects:
             if project not in held and number < most:
@@ -218,18 +218,18 @@ def _best(
     for queue in queues:
         row = tx.execute(_front(turn.project, request.suitable(queue), locked=True)).one_or_none()
         if row is not None:
-            return _suiting_job(tx, queues, turn.project, row, request) or (row, None)
+            return _better_job(tx, queues, turn.project, row, request) or (row, None)
     return None
 
 
-def _suiting_job(
+def _better_job(
     tx: Connection, queues: list[str], project: str, first: Row[Any], request: ClaimRequest
 ) -> tuple[Row[Any], Passed] | None:
     """The job that suits the worker better than the first one, locked; None where there is none, or another
     worker is just taking it."""
     if not request.models:
         return None
-    match = suiting(
+    match = better_match(
         tx, first, [(*request.suitable(queue), *_of(project)) for queue in queues], request.models
     )
     if match is None:
@@ -242,7 +242,7 @@ def _oldest(
     tx: Connection, queues: Sequence[str], project: str, seconds: float, request: ClaimRequest
 ) -> Row[Any] | None:
     """The job that has waited longest, if longer than so many seconds."""
-    patience = epoch_us() - round(seconds * MICROS)
+    before = epoch_us() - round(seconds * MICROS)
     each = [
         select(jobs.c.id, jobs.c.queue_position)
         .where(
@@ -250,7 +250,7 @@ def _oldest(
             *_of(project),
             jobs.c.priority == priority,
             jobs.c.deadline_rank == NEVER,
-            jobs.c.queue_position < patience,
+            jobs.c.queue_position < before,
         )
         .order_by(jobs.c.queue_position, jobs.c.id)
         .limit(1)

@@ -294,10 +294,15 @@ def test_from_first_to_last_what_it_did_and_cost(http: httpx.Client, live: Live,
 def test_a_batch_that_ended(http: httpx.Client, live: Live, recordings: Path) -> None:
     batch = send(http, [line(recordings, 0)]).json()
     job = results(http, batch["id"])[0]["job"]
-    live.work().finish(job)
+    live.work().finish(job, expected_seconds=4.0)
     ended = http.get(f"/v1/batches/{batch['id']}").json()
     assert (ended["state"], ended["time"]["left_seconds"]) == ("ended", 0.0)
     assert ended["cost"]["expected"] == ended["cost"]["billable"]
+    assert ended["incomplete"] == 1, "1.5 of the 4 s that its header states"
+    length = {"complete": False, "expected_seconds": 4.0, "missing_seconds": 2.5}
+    assert results(http, batch["id"])[0].items() >= length.items()
+    assert http.get(f"/v1/jobs/{job}").json().items() >= length.items()
+    assert http.get("/v1/jobs").json()["items"][0].items() >= length.items()
     problem(http.delete(f"/v1/batches/{batch['id']}"), 409, "conflict")
     with live.services.database.read() as tx:
         key = get_job(tx, job).transcript_key

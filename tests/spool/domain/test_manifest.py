@@ -17,7 +17,13 @@ from spool.errors import InvalidRequest
 def read(*lines: bytes | str) -> tuple[list[tuple[int, ManifestLine]], Report]:
     text = b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
     report = Report()
-    return list(manifest_lines(io.BytesIO(text), report)), report
+    good = []
+    for number, line in manifest_lines(io.BytesIO(text), report):
+        if isinstance(line, BadLine):
+            report.add(line)
+        else:
+            good.append((number, line))
+    return good, report
 
 
 GOOD = '{"source": "s3://archive/a b/ü.flac", "custom_id": "Spule 1", "tags": {"box": "=1+1"}}'

@@ -14,7 +14,7 @@ from spool.store import Database
 from spool.store.ledger.charges import charge
 from spool.store.queue.leases import Claim
 from spool.store.queue.outbox import SweepLimits, hint_used_up, sweep
-from spool.store.queue.quotas import holds, refresh_use
+from spool.store.queue.quotas import find_holds, refresh_use
 from spool.store.queue.scheduler import ClaimRequest, claim_next, waiting_by_queue
 from spool.store.sql import seconds_from_now
 from spool.tables import cost_lines, jobs, quota_use
@@ -29,7 +29,7 @@ def test_a_project_at_its_limit_of_jobs_is_held_until_one_ends(db: Database) -> 
     assert Counter(claim.job.project for claim in claims) == {"small": 2, "other": 1}
     assert nothing(db, rules)
     with db.read() as tx:
-        held = holds(tx, rules.quotas, ["small", "other"])
+        held = find_holds(tx, rules.quotas, ["small", "other"])
         assert waiting_by_queue(tx, rules, 10) == {}
         assert waiting_by_queue(tx, RULES, 10) == {"spool.cpu": 2}
     assert {project: (hold.by, hold.until) for project, hold in held.items()} == {
@@ -136,4 +136,4 @@ def _billed(db: Database, worker: str, project: str, **amounts: int) -> Claim:
 def _held(db: Database, rules: Rules) -> dict[str, Hold]:
     with db.begin() as tx:
         refresh_use(tx, rules.quotas)
-        return holds(tx, rules.quotas, ["small", "thrifty"])
+        return find_holds(tx, rules.quotas, ["small", "thrifty"])

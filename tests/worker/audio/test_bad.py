@@ -57,7 +57,6 @@ def test_odd_input_is_read_whole(bad: dict[str, Path], name: str) -> None:
         ("empty.wav", "0 bytes"),
         ("header_only.wav", "no samples"),
         ("zero_hz.wav", "0 Hz"),
-        ("truncated.flac", "its header promises 3.000 s"),
         ("truncated.m4a", "before its index"),
         ("damaged.flac", "damaged after"),
         ("nan.wav", "sample 1234 of channel 0 (0.077 s) is not a finite number (nan)"),
@@ -76,7 +75,6 @@ def test_messages_say_cause_and_place(bad: dict[str, Path], name: str, words: st
 def test_a_header_that_lies_about_its_length_costs_no_sample(bad: dict[str, Path], name: str) -> None:
     with open_audio(bad[name]) as stream:
         samples = np.concatenate(list(stream.blocks()))[:, 0]
-        assert len(stream.warnings) == 1
         assert "the file holds 96000 (3.00 s)" in stream.warnings[0]
     np.testing.assert_allclose(samples, babble(3.0), atol=1e-4)
 

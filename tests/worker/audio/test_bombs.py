@@ -62,9 +62,9 @@ def silence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An hour in kilobytes."""
     path = tmp_path_factory.mktemp("bombs") / "silence.flac"
     with soundfile.SoundFile(path, "w", samplerate=8_000, channels=1, subtype="PCM_16") as out:
-        hush = np.zeros(8_000 * 600, np.int16)
+        silence = np.zeros(8_000 * 600, np.int16)
         for _ in range(6):
-            out.write(hush)
+            out.write(silence)
     assert path.stat().st_size < 250_000
     return path
 

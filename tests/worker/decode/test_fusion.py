@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -30,7 +31,6 @@ from worker.decode.types import (
     FusionOptions,
     Hypothesis,
     SearchOptions,
-    carried,
 )
 from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import Transducer
@@ -109,6 +109,7 @@ class Counting(Adviser):
         self._phrases = [[PIECES.index("▁" + letter) for letter in phrase.split()] for phrase in phrases]
         self._alpha = (alpha if path else 0) + (boost if any(phrases) else 0)
         self._weighted, self._sentence_end = weighted, sentence_end
+        self._earned = cache(self._count)
 
     def _cost(self, context: tuple[int, ...], token: int) -> float:
         if (*context, token) in self._entries:
@@ -118,7 +119,7 @@ class Counting(Adviser):
         back = self._entries[context].backoff if context in self._entries else 0.0
         return back + self._cost((), token)
 
-    def _earned(self, tokens: tuple[int, ...], *, end: bool) -> float:
+    def _count(self, tokens: tuple[int, ...], *, end: bool) -> float:
         def gain(length: int) -> float:
             return sum(1.0 if n == 1 else 2 + np.log(n) for n in range(1, length + 1))
 
@@ -316,14 +317,6 @@ def test_a_model_of_the_options_is_for_those_who_bring_none(arpa: str, other_arp
     own = search(model, encoded, options(other_arpa, beam=4))
     for one, other in zip(found, [own[0], *shared[1:]], strict=True):
         assert_alike(one, other)
-
-
-def test_what_is_carried_over_is_the_tail_of_all_tokens() -> None:
-    said = Hypothesis(tuple(range(9)), 0.0, (0,) * 9, (0,) * 9)
-    assert carried((), said) == said.tokens
-    assert carried((5, 6), said) == (5, 6, *said.tokens)
-    assert len(carried((1,) * CONTEXT_TOKENS, said)) == CONTEXT_TOKENS
-    assert carried((1,) * CONTEXT_TOKENS, said)[-9:] == said.tokens
 
 
 def test_a_tail_leads_to_the_state_of_the_whole(arpa: str) -> None:

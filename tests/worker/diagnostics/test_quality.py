@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from spool.errors import InvalidRequest
+from tests.worker.models.whisper.tiny import make_dims, make_tensors, write_mlx
 from worker.diagnostics.confirm.quality import ROOT, measure_quality, spoken_words
 
 pytestmark = pytest.mark.integration
@@ -33,3 +34,13 @@ def test_the_set_of_recordings_has_words_and_files() -> None:
     spoken = spoken_words()
     assert len(spoken) >= 20
     assert all(Path(name).is_file() and words.strip() for name, words in spoken.items())
+
+
+def test_quantised_weights_are_no_reference(tmp_path: Path) -> None:
+    dims = make_dims()
+    folder = write_mlx(tmp_path, dims, make_tensors(dims), bits=8)
+    spoken = {next(iter(spoken_words())): "words"}
+    with pytest.raises(
+        InvalidRequest, match="are quantised and cannot be the reference: name with --against"
+    ):
+        measure_quality(str(folder), spoken=spoken)

@@ -20,7 +20,7 @@ from spool.store.database import Database
 from tests.worker.engine.gated_models import LOADER as REAL
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
 from worker.decode.search import search
-from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions, carried
+from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.decode.words import SCORE_DIGITS
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
@@ -251,7 +251,7 @@ def test_a_context_is_the_state_of_the_search_before_it(
     for chunk, heard in zip(chunks, told.nbest, strict=True):
         ask = DecodeRequest(("seven four",), 1.0, context, str(lm), 0.6)
         (found,) = search(model, model.encode([chunk.samples]), options, [ask])
-        context = carried(context, found[0])
+        context += found[0].tokens
 
         # Then the job found the same
         texts = [(model.tokenizer.decode(each.tokens), round(each.score, SCORE_DIGITS)) for each in found]

@@ -11,7 +11,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
-from worker.cli.transcribe import context_of
+from worker.cli.options import context_of
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
 from worker.models.load import load_model

@@ -145,7 +145,7 @@ class ToyModel:
     def judge(self, window: Window, readings: Sequence[Reading], question: Any, samples: Any) -> Verdict:
         return Verdict("kept", readings[0].tokens)
 
-    def unread(self, heard: HeardWindow, times: TokenTimes, samples: Any) -> Sequence[Window]:
+    def unread(self, heard: HeardWindow, times: TokenTimes) -> Sequence[Window]:
         return ()
 
     def frames_in(self, samples: int) -> int:

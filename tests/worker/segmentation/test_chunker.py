@@ -112,11 +112,11 @@ def test_a_tiny_rest_is_not_left_alone(rest: float) -> None:
 def test_a_long_silence_is_a_core_of_its_own_and_asked_of_nobody() -> None:
     sound = np.concatenate([babble(8), silence(100), babble(8, seed=1)])
     chunks = plan(sound)
-    hush = [chunk for chunk in chunks if not chunk.speech]
+    gated = [chunk for chunk in chunks if not chunk.speech]
     spoken = [chunk for chunk in chunks if chunk.speech]
-    assert sum(seconds(hush)) == pytest.approx(99, abs=0.2)
+    assert sum(seconds(gated)) == pytest.approx(99, abs=0.2)
     assert sum(seconds(spoken)) == pytest.approx(17, abs=0.2)
-    for chunk in hush:
+    for chunk in gated:
         assert not chunk.samples.any()
 
 

@@ -96,8 +96,8 @@ def test_a_missing_neighbour_costs_no_word() -> None:
 
 def test_a_hush_after_a_hard_cut_keeps_the_words_on_the_cut() -> None:
     left = chunk((0, 10), (0, 12), [word("a", 9.0), word("b", 10.1)])
-    hush = chunk((10, 20), (10, 20), [])
-    assert [w.text for w in stitch([left, hush])] == ["a", "b"]
+    silent = chunk((10, 20), (10, 20), [])
+    assert [w.text for w in stitch([left, silent])] == ["a", "b"]
 
 
 def test_channels_do_not_touch() -> None:

@@ -4,7 +4,6 @@ Each ends by itself within its limits, and within five seconds once the job is t
 """
 
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,65 +19,18 @@ from spool.domain.jobs import Source
 from spool.errors import JobCancelled, StorageError
 from spool.objects import FolderStore
 from spool.settings import Settings
-from tests.worker.sources import certificates
+from tests.worker.sources.drip import HEADERS, DripServer
 from worker.sources.fetch import Sources
 from worker.sources.pace import PaceLimits
 
 STOP_SECONDS = 5.0
-HEADERS = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
 LIMITS = PaceLimits(first_byte_seconds=1.0, window_seconds=1.0, whole_seconds=30.0)
-
-
-class DripServer:
-    """Sends what it is told to by the path, a byte every tenth of a second after `sent_at_once` bytes."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._context = context
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self._stop = threading.Event()
-        self.port = self._socket.getsockname()[1]
-        self.handshake = True
-        self.sent_at_once = 0
-        self.closed_by_peer = threading.Event()
-
-    def __enter__(self) -> "DripServer":
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._socket.close()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._socket.accept()
-                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
-
-    def _answer(self, connection: socket.socket) -> None:
-        if not self.handshake:
-            self._stop.wait(60)
-            return
-        answer = HEADERS + bytes(100_000)
-        try:
-            with self._context.wrap_socket(connection, server_side=True) as tls:
-                tls.recv(4096)
-                tls.sendall(answer[: self.sent_at_once])
-                for byte in answer[self.sent_at_once :]:
-                    if self._stop.wait(0.1):
-                        return
-                    tls.sendall(bytes([byte]))
-        except OSError:
-            self.closed_by_peer.set()
 
 
 @pytest.fixture
 def drip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DripServer]:
-    certificate, key = certificates.for_localhost(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    with DripServer(context) as server:
+    with DripServer(tmp_path) as server:
+        monkeypatch.setenv("SSL_CERT_FILE", str(server.certificate))
         yield server
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from worker.speech.guard import doubtful_words, invented_segments, speech_coverage
+from worker.speech.guard import covered_seconds, doubtful_words, invented_segments
 
 
 class Timed(NamedTuple):
@@ -33,9 +33,7 @@ def test_only_a_segment_of_doubtful_words_alone_is_invented() -> None:
 
 def test_coverage_counts_speech_near_words() -> None:
     speech = [(0, 32_000), (80_000, 112_000)]  # 0 to 2 s, 5 to 7 s
-    assert speech_coverage([Timed(0.4, 1.6)], speech) == pytest.approx(0.5 * 1.0)
-    assert speech_coverage([Timed(1.0, 1.1), Timed(1.2, 1.3), Timed(6.5, 6.9)], speech) == pytest.approx(
-        (1.3 + 1.0) / 4
-    )
-    assert speech_coverage([], speech) == 0.0
-    assert speech_coverage([Timed(1, 2)], []) is None
+    assert covered_seconds([Timed(0.4, 1.6)], speech) == pytest.approx(2.0)
+    assert covered_seconds([Timed(1.0, 1.1), Timed(1.2, 1.3), Timed(6.5, 6.9)], speech) == pytest.approx(2.3)
+    assert covered_seconds([], speech) == 0.0
+    assert covered_seconds([Timed(1, 2)], []) == 0.0

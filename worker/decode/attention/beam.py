@@ -220,7 +220,7 @@ def _extended(state: BeamState, parents: mx.array, tokens: mx.array, live: mx.ar
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScoredTokens:
     """One hypothesis: tokens without prompt and end, the sum of their log-probabilities with the end's where
     it has `ended`."""
 
@@ -234,11 +234,11 @@ class Outcome:
     """An utterance's hypotheses as its search orders them, and which of them is its answer; none where its
     numbers were none."""
 
-    hypotheses: tuple[Found, ...]
+    hypotheses: tuple[ScoredTokens, ...]
     answer: int = 0
 
 
-def collect(state: BeamState, utterance: int, settings: BeamSettings) -> list[Found]:
+def collect(state: BeamState, utterance: int, settings: BeamSettings) -> list[ScoredTokens]:
     """The hypotheses of an utterance that is done, in the order they were finished: where fewer than the beam
     have ended, the live ones fill up, best first. Empty where its numbers were none."""
     if bool(state.broken[utterance]):
@@ -247,7 +247,7 @@ def collect(state: BeamState, utterance: int, settings: BeamSettings) -> list[Fo
     lengths = np.array(state.finished_lengths[utterance]).tolist()
     scores = np.array(state.finished_scores[utterance]).tolist()
     candidates = [
-        Found(tuple(histories[row, : lengths[row]].tolist()), scores[row], ended=True)
+        ScoredTokens(tuple(histories[row, : lengths[row]].tolist()), scores[row], ended=True)
         for row in range(int(state.finished[utterance]))
     ]
     live, count = np.array(state.histories[utterance]), int(state.counts[utterance])
@@ -256,12 +256,12 @@ def collect(state: BeamState, utterance: int, settings: BeamSettings) -> list[Fo
     for row in np.argsort(live_scores, kind="stable")[::-1].tolist():
         if len(candidates) >= settings.beam:
             break
-        candidate = Found(tuple(live[row, :count].tolist()), float(live_scores[row]), ended=False)
+        candidate = ScoredTokens(tuple(live[row, :count].tolist()), float(live_scores[row]), ended=False)
         if np.isfinite(candidate.score):
             candidates.append(candidate)
     return candidates
 
 
-def rank(found: Sequence[Found], settings: BeamSettings) -> list[Found]:
+def rank(hypotheses: Sequence[ScoredTokens], settings: BeamSettings) -> list[ScoredTokens]:
     """Best first; equals in the order they were finished."""
-    return sorted(found, key=lambda each: -settings.rank(each.score, len(each.tokens)))
+    return sorted(hypotheses, key=lambda each: -settings.rank(each.score, len(each.tokens)))

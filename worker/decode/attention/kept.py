@@ -14,7 +14,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.attention.beam import GROWTH, Found, Outcome, descending
+from worker.decode.attention.beam import GROWTH, Outcome, ScoredTokens, descending
 
 PENALTY_LENGTHS = 4096  # lengths that the table of penalties knows
 
@@ -146,7 +146,7 @@ class KeptBeam:
         histories = np.array(state.histories[utterance])[:, :steps].tolist()
         scores = np.array(state.scores[utterance]).tolist()
         hypotheses = tuple(
-            Found(tuple(_before_end(row, self.ends)), score, ended=bool(set(row) & set(self.ends)))
+            ScoredTokens(tuple(_before_end(row, self.ends)), score, ended=bool(set(row) & set(self.ends)))
             for row, score in zip(histories, scores, strict=True)
             if np.isfinite(score)
         )

@@ -13,7 +13,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.decode.attention.beam import Found, Outcome
+from worker.decode.attention.beam import Outcome, ScoredTokens
 from worker.models.base_attention import AttentionHead, LogitsRules, RuleState
 
 # The host asks a GPU only now and then who has ended: an answer stops what is under way.
@@ -40,7 +40,7 @@ class SearchAnswer:
     model's numbers were not finite."""
 
     key: Hashable
-    hypotheses: tuple[Found, ...]
+    hypotheses: tuple[ScoredTokens, ...]
     answer: int = 0
 
 

@@ -200,10 +200,11 @@ def _keep(model: AttentionModel, heard: Sequence[_Heard]) -> list[tuple[_Utteran
             each.asked.question.prompts[each.place],
             each.tokens,
             each.asked.question.language,
+            each.asked.samples,
         )
         for each in heard
     ]
-    timed = _with_words(model, windows, model.time(windows), [each.asked.samples for each in heard])
+    timed = _with_words(model, windows, model.time(windows))
     again = []
     for kept_of, spoken, each in zip(heard, windows, timed, strict=True):
         asked, tokens, place = kept_of.asked, kept_of.tokens, kept_of.place
@@ -211,7 +212,7 @@ def _keep(model: AttentionModel, heard: Sequence[_Heard]) -> list[tuple[_Utteran
         text = tuple(token for token in tokens if model.is_text(token))
         single = utterance.request.options.single
         starts, lengths, shares = _columns(model, tokens if single else text, each.times, window)
-        unread = () if single else model.unread(spoken, each.times, asked.samples)
+        unread = () if single else model.unread(spoken, each.times)
         passed, rest = _joined(unread, kept_of.rest)
         kept = _Kept(
             window,
@@ -246,7 +247,6 @@ def _with_words(
     model: AttentionModel,
     windows: Sequence[HeardWindow],
     timed: Sequence[TimedText],
-    samples: Sequence[Samples],
 ) -> list[TimedText]:
     """The words of those windows that the family could not tell: by its aligner where it has one, else side
     by side."""
@@ -258,7 +258,7 @@ def _with_words(
     alignments: list[tuple[AlignedWord, ...] | None] = [None] * len(spelled)
     if model.aligner is not None:
         texts = [" ".join(span.text for span in spans) for spans in spelled.values()]
-        alignments = align_texts(model.aligner, [samples[index] for index in spelled], texts)
+        alignments = align_texts(model.aligner, [windows[index].samples for index in spelled], texts)
     for (index, spans), aligned in zip(spelled.items(), alignments, strict=True):
         each = timed[index]
         if aligned is not None and len(aligned) == len(spans):
@@ -348,7 +348,7 @@ def _answer(model: AttentionModel, utterance: _Utterance, nbest: int) -> Answer:
     answer = Answer((best,), None, words, utterance.frames, utterance.language, languages=utterance.languages)
     if utterance.request.options.single and kept:
         answers = kept[0].answers
-        listed = [Hypothesis(found.tokens, found.score, (), ()) for found in answers.hypotheses]
+        listed = [Hypothesis(each.tokens, each.score, (), ()) for each in answers.hypotheses]
         listed[answers.answer] = best
         text = model.tokenizer.decode(best.tokens)
         return replace(answer, hypotheses=tuple(listed)[:nbest], text=text)
@@ -371,12 +371,12 @@ def _in_order(
 
 
 def _others(model: AttentionModel, kept: Sequence[_Kept], best: Hypothesis) -> list[Hypothesis]:
-    """What else was found, where one window is all: answers that differ in their times alone are one."""
+    """The other hypotheses, where one window is all: answers that differ in their times alone are one."""
     if len(kept) != 1:
         return []
     scores: dict[tuple[int, ...], float] = {}
-    for found in kept[0].answers.hypotheses:
-        tokens = tuple(token for token in found.tokens if model.is_text(token))
+    for each in kept[0].answers.hypotheses:
+        tokens = tuple(token for token in each.tokens if model.is_text(token))
         if tokens != best.tokens:
-            scores.setdefault(tokens, found.score)
+            scores.setdefault(tokens, each.score)
     return [Hypothesis(tokens, score, (), ()) for tokens, score in scores.items()]

@@ -74,20 +74,20 @@ def rescore(
     head: HybridHead,
     frames: mx.array,
     lengths: NDArray[np.int32],
-    found: Sequence[Sequence[Hypothesis]],
+    nbest: Sequence[Sequence[Hypothesis]],
     weights: RescoringWeights,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each utterance, best first, equals in their order; the score of each is
     (1 - reverse) · left + reverse · right + ctc · its own, nothing of it normalised by length."""
     check_weights(head, weights)
-    nbest = [[hypothesis.tokens for hypothesis in each] for each in found]
+    tokens = [[hypothesis.tokens for hypothesis in each] for each in nbest]
     sides: list[tuple[float, list[NDArray[np.float32]]]] = []
     if weights.reverse < 1:
-        sides.append((1 - weights.reverse, head.score(frames, lengths, nbest)))
+        sides.append((1 - weights.reverse, head.score(frames, lengths, tokens)))
     if weights.reverse > 0:
-        sides.append((weights.reverse, head.score(frames, lengths, nbest, reverse=True)))
+        sides.append((weights.reverse, head.score(frames, lengths, tokens, reverse=True)))
     answers = []
-    for row, each in enumerate(found):
+    for row, each in enumerate(nbest):
         spoken = sum((share * scores[row].astype(np.float64) for share, scores in sides), np.zeros(len(each)))
         scored = [
             replace(hypothesis, score=float(own + weights.ctc * hypothesis.score))

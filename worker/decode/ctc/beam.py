@@ -143,7 +143,7 @@ def _paths(backtrace: CtcBacktrace) -> list[list[Path]]:
     beam = backtrace.ends.shape[1]
     labels, nodes, log_probs = (
         np.array(array).reshape(array.shape[0], -1)
-        for array in (backtrace.labels, backtrace.nodes, backtrace.said)
+        for array in (backtrace.labels, backtrace.nodes, backtrace.emissions)
     )
     current = np.array(backtrace.end_nodes)
     rows = np.arange(len(current))[:, None]

@@ -51,7 +51,9 @@ def _hypotheses(trace: PrefixTrace, closing: NDArray[np.float64]) -> list[list[H
     beam = trace.ends.shape[1]
     moved = np.array(trace.base, np.float64).sum(1) + np.array(trace.added, np.float64).sum(1)
     scores = np.array(trace.ends, np.float64) + moved[:, None] + closing
-    labels, probabilities = (np.array(each).reshape(len(scores), -1) for each in (trace.labels, trace.said))
+    labels, probabilities = (
+        np.array(each).reshape(len(scores), -1) for each in (trace.labels, trace.emissions)
+    )
     tokens = _chains(np.array(trace.end_nodes), np.array(trace.nodes))
     times = _chains(np.array(trace.end_times), np.array(trace.before))
     sound = np.array(trace.sound)

@@ -115,13 +115,6 @@ class Fusion:
         return total
 
 
-def given(bonus: mx.array, rows: mx.array, emitted: mx.array) -> mx.array:
-    """What `bonus` [B, K, V] gave the labels `emitted` [B, K] behind slots `rows` [B * K], 0 where none."""
-    gains = bonus.reshape(-1, bonus.shape[-1])
-    chosen = mx.take(gains.reshape(-1), rows * gains.shape[1] + mx.maximum(emitted, 0).reshape(-1))
-    return mx.where(emitted >= 0, chosen.reshape(emitted.shape), 0.0)
-
-
 MOST_PHRASES = 100_000
 LONGEST_PHRASE = 200  # characters
 Phrases = tuple[str, ...]

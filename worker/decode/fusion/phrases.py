@@ -30,7 +30,7 @@ class _Node:
     """
 
     length: int
-    whole: int
+    finished: int
     children: dict[int, int] = field(default_factory=dict)
     failure: int = 0
     penalty: float = 0.0
@@ -77,9 +77,9 @@ def _tree(phrases: Iterable[Sequence[int]]) -> list[_Node]:
         finals.add(current)
     for index, node in enumerate(nodes):  # parents come before children
         if index in finals:
-            node.whole = node.length
+            node.finished = node.length
         for child in node.children.values():
-            nodes[child].whole = node.whole
+            nodes[child].finished = node.finished
     return nodes
 
 
@@ -92,7 +92,7 @@ def _link(nodes: list[_Node]) -> None:
     while queue:
         parent, token, index, kept = queue.popleft()
         node, target = nodes[index], nodes[parent].failure
-        if node.whole == node.length:
+        if node.finished == node.length:
             target, kept = 0, 0.0
         elif parent:  # a lone first token leaves nothing to be read again
             while target and token not in nodes[target].children:
@@ -102,7 +102,7 @@ def _link(nodes: list[_Node]) -> None:
                 target = nodes[target].children[token]
                 kept += _gain(nodes[target].length)
         node.failure = target
-        node.penalty = kept - (earned[node.length] - earned[node.whole])
+        node.penalty = kept - (earned[node.length] - earned[node.finished])
         queue.extend((index, token, child, kept) for token, child in node.children.items())
 
 

@@ -63,7 +63,8 @@ def with_confidence(
     ]
     heard = [TimedWord(arc.word, arc.start, arc.end, arc.share) for arc in graph.arcs]
     return [
-        _told(word, slot, alternatives) for word, slot in zip(words, confusion_bins(best, heard), strict=True)
+        _with_share(word, slot, alternatives)
+        for word, slot in zip(words, confusion_bins(best, heard), strict=True)
     ]
 
 
@@ -84,7 +85,7 @@ def confusion_bins(words: Sequence[TimedWord], heard: Sequence[TimedWord]) -> li
     return [{text: min(fsum(parts), 1.0) for text, parts in slot.items()} for slot in bins]
 
 
-def _told(word: Word, slot: dict[str, float], alternatives: int) -> Word:
+def _with_share(word: Word, slot: dict[str, float], alternatives: int) -> Word:
     shown = {text: round(share, CONFIDENCE_DIGITS) for text, share in slot.items()}
     others = sorted(
         ((share, text) for text, share in shown.items() if text != word.text and share > 0),

@@ -107,10 +107,10 @@ def _distinct(
 def _either(
     output: mx.array, state: LstmState, fresh: mx.array, stepped: LstmState, index: mx.array
 ) -> tuple[mx.array, LstmState]:
-    """Rows of what was there and, behind them, of what was made."""
+    """Rows before the step and, behind them, of those after it."""
 
-    def chosen(before: mx.array, made: mx.array) -> mx.array:
-        return mx.take(mx.concatenate([before, made]), index, axis=0)
+    def chosen(before: mx.array, after: mx.array) -> mx.array:
+        return mx.take(mx.concatenate([before, after]), index, axis=0)
 
     return chosen(output, fresh), LstmState(*map(chosen, state, stepped))
 

@@ -35,8 +35,8 @@ def main() -> None:
             _tell({"kernel": case.name, "dtype": dtype, "ok": ok, "distance": distance, "same_bits": same})
 
 
-def _tell(found: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(found) + "\n")
+def _tell(line: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 

@@ -51,10 +51,16 @@ def measure_quality(
     """The model's quality here in `dtype`, and the same in words for a report.
 
     against: the model whose float32 words are the reference, `model` itself unless named (for quantised
-    weights: the ones they were made of). Raises InvalidRequest where a model cannot be heard.
+    weights: the ones they were made of). Raises InvalidRequest where a model cannot be heard, and where
+    quantised weights have nothing to be compared with.
     """
     spoken = spoken_words() if spoken is None else spoken
     reference = _listen(against or model, "float32", "cpu", spoken)
+    if reference["quantised"]:
+        raise InvalidRequest(
+            f"The weights of {against or model} are quantised and cannot be the reference: name with "
+            "--against the model that they were made from."
+        )
     heard = _listen(model, dtype, "default", spoken)
     no_worse, errors, known, worse = compare_words(spoken, heard["words"], reference["words"])
     joules = None if heard["joules"] is None else heard["joules"] / heard["audio"]

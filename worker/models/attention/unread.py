@@ -42,15 +42,22 @@ def unread_windows(window: Window, samples: NDArray[np.float32], starts: Sequenc
 
 def sounds(samples: NDArray[np.float32]) -> list[Span]:
     """What lies between the pauses, in seconds."""
-    levels = levels_of(frame_moments(samples))
-    step, at, spans = FRAME / SAMPLE_RATE, 0, []
-    for first, last in pauses(levels, round(PAUSE_SECONDS / step)):
+    at, spans = 0.0, []
+    for first, last in pause_spans(samples, PAUSE_SECONDS):
         if first > at:
-            spans.append((at * step, first * step))
+            spans.append((at, first))
         at = last
-    if len(levels) > at:
-        spans.append((at * step, len(levels) * step))
+    end = len(samples) // FRAME * FRAME / SAMPLE_RATE
+    if end > at:
+        spans.append((at, end))
     return spans
+
+
+def pause_spans(samples: NDArray[np.float32], shortest: float) -> list[Span]:
+    """The pauses of so many seconds at least, in seconds."""
+    step = FRAME / SAMPLE_RATE
+    found = pauses(levels_of(frame_moments(samples)), round(shortest / step))
+    return [(first * step, last * step) for first, last in found]
 
 
 def unread_spans(heard: Sequence[Span], starts: Sequence[float], seconds: float) -> list[Span]:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from worker.models.registry import ModelFiles
 
 ALIGNER = "timestamps_asr_"
-ARCHIVE_SUFFIX = ".nemo"
 
 
 class Canary:

@@ -203,7 +203,6 @@ class CanaryModel:
         self,
         heard: HeardWindow,  # noqa: ARG002 - the protocol's
         times: TokenTimes,  # noqa: ARG002
-        samples: NDArray[np.float32],  # noqa: ARG002
     ) -> tuple[Window, ...]:
         """As `AttentionModel.unread`: nothing; its words need not have times of their own."""
         return ()

@@ -15,7 +15,7 @@ from worker.models.base_attention import Reading, Verdict, Window
 def judge(window: Window, reading: Reading, samples: NDArray[np.float32]) -> Verdict:
     """What becomes of a window of these samples, at 16 kHz."""
     if reading.words == 0:
-        return Verdict("hush")
+        return Verdict("silent")
     if not repeats_itself(reading):
         return Verdict("kept", reading.tokens)
     if window.round < ROUNDS_MAX and window.seconds > HALVED_SECONDS_MIN:

@@ -133,12 +133,6 @@ class NemoModel:
         """Seconds from one encoder frame to the next."""
         return self.config.frame_seconds
 
-    @property
-    def max_utterance_seconds(self) -> float | None:
-        """The longest utterance that full attention is meant for; None where attention is local."""
-        encoder = self.config.encoder
-        return None if encoder.is_local else encoder.pos_emb_max_len * self.frame_seconds
-
     @cached_property
     def transducer(self) -> Transducer | None:
         """Prediction network and joint, or None on a CTC model."""

@@ -31,7 +31,7 @@ from worker.models.whisper.config import (
     parse_dims,
     parse_settings,
 )
-from worker.models.whisper.packed import checkpoint_of, dequantised, read_checkpoint
+from worker.models.whisper.packed import GROUPED, checkpoint_of, dequantised, read_checkpoint
 from worker.models.whisper.tokenizer import WhisperTokenizer
 
 Shape = tuple[int, ...]
@@ -70,7 +70,8 @@ class WhisperArtifacts:
     """A model's files, read and held against each other.
 
     tensors: arrays in the dtype they were stored in, under OpenAI's names, convolutions [out, in, 3].
-    files: SHA-256 of the weights' and the tokenizer's file, by role.
+    files: SHA-256 of the weights' and the tokenizer's file, by role. quantised: the weights were stored in
+    fewer bits than 16.
     """
 
     name: str
@@ -79,6 +80,7 @@ class WhisperArtifacts:
     tokenizer: WhisperTokenizer
     tensors: Mapping[str, mx.array]
     files: Mapping[str, str]
+    quantised: bool = False
 
 
 def is_whisper_folder(folder: Path) -> bool:
@@ -111,18 +113,20 @@ def open_folder(folder: Path) -> WhisperArtifacts:
         raise UnknownModel(f"{folder}: holds no {CONFIG}, so no model")
     config = {} if checkpoint else _read_json(folder / CONFIG)
     weights = checkpoint or _weights_file(folder)
-    source = str(weights)
+    source, quantised = str(weights), False
     if checkpoint:
         config, named = read_checkpoint(checkpoint)
         dims = parse_dims(config, source)
     elif weights.name == BINARY:
-        variables = ctranslate2.read_binary(weights)
+        variables, quantised = ctranslate2.read_binary(weights)
         dims = ctranslate2.dims_of(variables, source)
         named = {key: mx.array(value) for key, value in ctranslate2.openai_names(variables, source).items()}
         del variables
     else:
         dims = parse_dims(config, str(folder / CONFIG))
-        named = _openai_names(dequantised(_named_tensors(weights), config, source))
+        stored = _named_tensors(weights)
+        quantised = any(name.endswith(GROUPED) for name in stored)
+        named = _openai_names(dequantised(stored, config, source))
     tensors = check_tensors(named, dims, source)
     tokenizer = WhisperTokenizer.from_file(folder / TOKENIZER, dims.n_vocab)
     generation = folder / GENERATION
@@ -142,7 +146,7 @@ def open_folder(folder: Path) -> WhisperArtifacts:
         "settings": stated,
     }
     files = {role: _sha256(path) for role, path in read.items()}
-    return WhisperArtifacts(folder.resolve().name, dims, settings, tokenizer, tensors, files)
+    return WhisperArtifacts(folder.resolve().name, dims, settings, tokenizer, tensors, files, quantised)
 
 
 def expected_shapes(dims: WhisperDims) -> dict[str, Shape]:

@@ -23,7 +23,6 @@ MAX_INITIAL_TIME = 50  # the first time token is at most 1.0 s
 MAX_NEW_TOKENS = 224
 MAX_PROMPT = 223  # previous text and hotwords together
 NO_SPEECH_THRESHOLD = 0.6
-TIMES = 1501
 VOCABULARIES = (51864, 51865, 51866)
 
 # In the order of their tokens (openai-whisper, tokenizer.py); Cantonese is large-v3's alone.

@@ -97,8 +97,9 @@ class _Reader:
         return name, value.reshape(shape)
 
 
-def read_binary(path: Path) -> dict[str, Array]:
-    """Every variable by its own name, integers turned into real numbers; settings are 0-dimensional.
+def read_binary(path: Path) -> tuple[dict[str, Array], bool]:
+    """Every variable by its own name, integers turned into real numbers; settings are 0-dimensional. And
+    whether any was an integer: the weights are quantised.
 
     Raises ModelUnreadable where the file is not a Whisper of this format, whole.
     """
@@ -122,7 +123,8 @@ def read_binary(path: Path) -> dict[str, Array]:
         variables[alias] = variables[name]
     if reader.offset != len(data):
         raise ModelUnreadable(f"{path}: {len(data) - reader.offset} bytes behind the end")
-    return dequantize(variables, str(path))
+    quantised = any(value.ndim and value.dtype.kind == "i" for value in variables.values())
+    return dequantize(variables, str(path)), quantised
 
 
 def _count(reader: _Reader) -> int:

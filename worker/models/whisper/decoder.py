@@ -47,12 +47,16 @@ class WhisperHead(AttentionDecoder):
         encoded: Sequence[EncodedWindow],
         tokens: Sequence[Sequence[int]],
         languages: Sequence[str | None] | None = None,
-        task: str = "transcribe",
+        tasks: Sequence[str] | None = None,
     ) -> list[TokenTimes | None]:
-        """When each text token of each utterance was spoken, asked in its language (default English); None
-        where nothing can be told."""
+        """When each text token of each utterance was spoken, asked in its language (default English) for its
+        task (default to transcribe), as openai-whisper's find_alignment does; None where nothing can be
+        told."""
         spoken = languages or [None] * len(encoded)
-        prompts = [self.ids.prompt(language or "en", task, timestamps=False) for language in spoken]
+        prompts = [
+            self.ids.prompt(language or "en", task, timestamps=False)
+            for language, task in zip(spoken, tasks or ["transcribe"] * len(encoded), strict=True)
+        ]
         usable = [index for index, text in enumerate(tokens) if text and encoded[index].length >= FRAMES_MIN]
         # Window by window: what stands in the matrix must not know the batch.
         heard = [self._hear(encoded[index], prompts[index], tokens[index]) for index in usable]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spool.domain.transcript import Word
 from worker.models.attention.layers import is_cpu
 from worker.models.attention.state import EncodedBatch, EncodedWindow
-from worker.models.attention.unread import unread_windows
+from worker.models.attention.unread import pause_spans, unread_windows
 from worker.models.base import (
     BatchCost,
     Capabilities,
@@ -50,7 +50,7 @@ from worker.models.whisper.encoder import WhisperEncoder
 from worker.models.whisper.features import HOP, log_mel
 from worker.models.whisper.rules import WhisperOptions, WhisperRules
 from worker.models.whisper.windows import judge
-from worker.models.whisper.words import timed_words
+from worker.models.whisper.words import WORD_PAUSE_SECONDS, timed_words, without_pauses
 
 if TYPE_CHECKING:
     from worker.models.registry import ModelFiles
@@ -119,6 +119,7 @@ class WhisperModel:
             files=self.files,
             chunking=CHUNKING,
             family="whisper",
+            quantised=artifacts.quantised,
         )
 
     @property
@@ -197,6 +198,9 @@ class WhisperModel:
         tokens = self.ids.prompt(language, task, timestamps=timestamps, previous=previous)
         return Prompt(tuple(tokens), WhisperOptions(timestamps), timestamps)
 
+    def _translates(self, prompt: Prompt) -> bool:
+        return self.ids.multilingual and self.ids.translate in prompt.tokens
+
     def is_text(self, token: int) -> bool:
         """As `AttentionModel.is_text`."""
         return token < self.ids.eot
@@ -215,25 +219,29 @@ class WhisperModel:
         """As `AttentionModel.time`: by the cross attention."""
         texts = [[token for token in each.tokens if self.is_text(token)] for each in windows]
         times = self.head.align(
-            [each.encoded for each in windows], texts, [each.language for each in windows]
+            [each.encoded for each in windows],
+            texts,
+            [each.language for each in windows],
+            ["translate" if self._translates(each.prompt) else "transcribe" for each in windows],
         )
         timed = []
         for each, text, spoken in zip(windows, texts, times, strict=True):
             spoken = spoken or TokenTimes.even(np.zeros(len(text), np.float32), each.window.seconds)
-            timed.append(TimedText(spoken, tuple(self._words(text, spoken, each.language))))
+            timed.append(TimedText(spoken, tuple(self._words(text, spoken, each))))
         return timed
 
-    def unread(self, heard: HeardWindow, times: TokenTimes, samples: NDArray[np.float32]) -> list[Window]:
+    def unread(self, heard: HeardWindow, times: TokenTimes) -> list[Window]:
         """As `AttentionModel.unread`: the sounds in which none of its words begins."""
         text = [token for token in heard.tokens if self.is_text(token)]
         spelled = (any(map(str.isalnum, self.tokenizer.pieces[token])) for token in text)
         starts = [float(start) for start, word in zip(times.starts, spelled, strict=False) if word]
-        return unread_windows(heard.window, samples, starts)
+        return unread_windows(heard.window, heard.samples, starts)
 
-    def _words(self, tokens: Sequence[int], times: TokenTimes, language: str | None) -> list[Word]:
+    def _words(self, tokens: Sequence[int], times: TokenTimes, heard: HeardWindow) -> list[Word]:
         if not tokens:
             return []
-        timed = timed_words(self.tokenizer.words(tokens, language), times)
+        timed = timed_words(self.tokenizer.words(tokens, heard.language), times)
+        timed = without_pauses(timed, pause_spans(heard.samples, WORD_PAUSE_SECONDS))
         return [
             Word(text=text, start=word.start, end=max(word.start, word.end), confidence=word.probability)
             for word in timed

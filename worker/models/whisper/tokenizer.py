@@ -38,11 +38,12 @@ class WhisperTokenizer:
         tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
         self.ids = ids
-        table = byte_table()
+        table, end = byte_table(), ids.eot
+        # Some 50,000 pieces: without a Python frame for each character.
         self._bytes = {
-            token: bytes(table[character] for character in piece)
+            token: bytes(map(table.__getitem__, piece))
             for piece, token in tokenizer.get_vocab(with_added_tokens=False).items()
-            if token < ids.eot and all(character in table for character in piece)
+            if token < end and table.keys() >= frozenset(piece)
         }
 
     @classmethod

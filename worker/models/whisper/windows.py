@@ -42,11 +42,11 @@ def judge(
 ) -> Verdict:
     """What becomes of a window. samples: its own, at 16 kHz.
 
-    `hush`: nothing is spoken, or the sound is steady. `kept`: words, and perhaps a rest to be asked.
+    `silent`: nothing is spoken, or the sound is steady. `kept`: words, and perhaps a rest to be asked.
     `divided`: all answers loop, the halves are asked. `lost`: they loop and cannot be divided further.
     """
     if no_speech > NO_SPEECH_THRESHOLD or is_steady(samples):
-        return Verdict("hush")
+        return Verdict("silent")
     sound = [reading for reading in readings if not is_loop(reading)]
     if not sound:
         if window.round >= ROUNDS_MAX or window.seconds <= HALVED_SECONDS_MIN:

@@ -2,7 +2,8 @@
 
 Words end where the next begins, so one before a pause swallows it, and one behind a pause begins too early.
 OpenAI's cure shortens words that are longer than twice the median at sentence marks and at the start; here a
-chunk is cured by itself. (openai-whisper, timing.add_word_timestamps.) Knows no chunk's place in a recording.
+chunk is cured by itself. (openai-whisper, timing.add_word_timestamps.) What is still heard in a pause is cut
+off then, as stable-ts does (`suppress_silence`). Knows no chunk's place in a recording.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from worker.models.whisper.tokenizer import join_punctuation
 
 SENTENCE_MARKS = ".。!！?？"  # noqa: RUF001 - full-width marks are meant
 MEDIAN_SECONDS_MAX = 0.7
+WORD_PAUSE_SECONDS = 0.2  # what counts as a pause between words, as where chunks are cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,23 @@ def timed_words(spans: Sequence[TokenSpan], times: TokenTimes) -> list[TimedWord
         probability = float(shares.mean()) if len(shares) else 0.0
         joined.append(TimedWord(span.text, parts[0].start, parts[-1].end, probability))
     return _shortened_at_start(joined, median)
+
+
+def without_pauses(words: Sequence[TimedWord], pauses: Sequence[tuple[float, float]]) -> list[TimedWord]:
+    """The words without what of them lies in a pause (start and end in seconds, in order). A pause within a
+    word leaves the longer side of it, the later of equals; a word that lies in one pause stays as it is."""
+    cut = []
+    for word in words:
+        start, end = word.start, word.end
+        for first, last in pauses:
+            if last <= start or end <= first or (first <= start and end <= last):
+                continue
+            if end - last >= first - start:
+                start = last
+            else:
+                end = first
+        cut.append(replace(word, start=start, end=end))
+    return cut
 
 
 def _timed(span: TokenSpan, times: TokenTimes) -> TimedWord:

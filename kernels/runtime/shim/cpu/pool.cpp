@@ -54,11 +54,11 @@ struct Pool {
 
 Pool* pool() {
   static std::mutex making;
-  static Pool* made = nullptr;
+  static Pool* current = nullptr;
   std::lock_guard<std::mutex> guard(making);
   // After a fork the child has none of its parent's threads: it makes its own pool and leaves the old one be.
-  if (!made || made->process != getpid()) made = new Pool;
-  return made;
+  if (!current || current->process != getpid()) current = new Pool;
+  return current;
 }
 }  // namespace
 

@@ -124,7 +124,7 @@ def test_words_are_kept_loops_halved_and_cut() -> None:
     for seconds, turn in ((3.0, 0), (10.0, 4)):
         assert verdict(looping, seconds, turn).kept == (1, 2, 7, 8, 9)
     assert verdict(reading((5,), ended=False)).outcome == "divided"
-    assert verdict(reading(())).outcome == "hush"
+    assert verdict(reading(())).outcome == "silent"
 
 
 def test_runs() -> None:

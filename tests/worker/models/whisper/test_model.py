@@ -12,7 +12,8 @@ from tests.golden.whisper_reference import log_softmax, softmax
 from tests.worker.models.whisper.fixtures import SECONDS, reference, tiny_model, windows
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, tone
 from worker.decode.attention.reading import compression_ratio
-from worker.models.base import SpeechOptions
+from worker.models.base import SpeechOptions, Task
+from worker.models.base_attention import HeardWindow, Window
 from worker.models.whisper.alignment import attention_matrix
 from worker.models.whisper.config import LANGUAGE_CODES, SpecialTokens
 from worker.models.whisper.features import log_mel, mel_filters
@@ -201,16 +202,19 @@ def test_times_are_those_of_an_utterance_alone() -> None:
         assert alone.starts[-1] <= SECONDS[index]
 
 
-def test_times_are_the_restatements() -> None:
+@pytest.mark.parametrize(("task", "token"), [("transcribe", 50359), ("translate", 50358)])
+def test_times_are_the_restatements(task: Task, token: int) -> None:
     model, window, tokens = tiny_model(), windows()[1], [300, 301, 302, 303]
-    prompt = [50258, 50259, 50359, 50363]
-    products = reference().decode([*prompt, *tokens, 50257], np.array(window.batch.frames[0]))[2]
+    prompt = [50258, 50259, token, 50363]
+    logits, _, products = reference().decode([*prompt, *tokens, 50257], np.array(window.batch.frames[0]))
     chosen = np.stack([products[layer][head] for layer, head in ((0, 1), (1, 0))])[:, :, :150]
     rows, columns = plain_warp(-attention_matrix(chosen)[3:-1].astype(np.float64))
     starts = columns[np.pad(np.diff(rows), (1, 0), constant_values=1).astype(bool)] / 50
-    times = model.head.align([window], [tokens])[0]
-    assert times is not None
+    asked = model.ask([window], [model.prepare(SpeechOptions("en", task))], [None])[0].prompts[0]
+    heard = HeardWindow(Window(0, 48_000), window, asked, tuple(tokens), "en", np.zeros(48_000, np.float32))
+    times = model.time([heard])[0].times
     assert np.allclose(times.starts, starts)
+    assert np.allclose(times.probabilities, softmax(logits[3:-2, :50257])[np.arange(4), tokens], rtol=1e-3)
 
 
 def test_no_times_where_there_is_nothing_to_tell() -> None:

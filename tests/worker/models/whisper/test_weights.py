@@ -17,7 +17,7 @@ from ops.accuracy.whisper.sounds import SOUNDS
 from spool.catalogue.store import fetch_model
 from spool.errors import AudioTooLong
 from spool.settings import load_settings
-from worker.decode.attention.beam import BeamSettings, Found
+from worker.decode.attention.beam import BeamSettings, ScoredTokens
 from worker.decode.attention.loop import AttentionSearch, SearchRequest
 from worker.decode.attention.reading import read_utterances
 from worker.decode.types import DecodeRequest, SearchOptions
@@ -115,7 +115,7 @@ def test_a_batch_of_32_in_any_order_is_each_alone(beam: int) -> None:
         prompt = ids.prompt("en", timestamps=timestamps, previous=text)
         file = files[index % len(files)]
         asked.append(request(file, prompt, timestamps=timestamps, key=(file, timestamps, bool(text), index)))
-    alone: dict[Any, tuple[Found, ...]] = {}
+    alone: dict[Any, tuple[ScoredTokens, ...]] = {}
     for each in asked:
         if each.key[:3] not in alone:
             alone[each.key[:3]] = search([each], BeamSettings(beam))[each.key]

@@ -44,14 +44,14 @@ EARLY = (T, 5, 6, T + 200, T + 200, 7)  # the second segment was opened at 4 s a
 
 
 def test_silence_is_a_hush() -> None:
-    assert decide(reading(WHOLE), no_speech=0.61) == Verdict("hush")
+    assert decide(reading(WHOLE), no_speech=0.61) == Verdict("silent")
     assert decide(reading(WHOLE), no_speech=0.6).outcome == "kept"
 
 
 def test_a_steady_sound_is_a_hush_however_loud() -> None:
     for make in (white_noise, room_tone, hum):
         for level in (-60.0, -20.0):
-            assert judge(SPOKEN, [reading(WHOLE)], 0.0, make(10.0, level), IDS) == Verdict("hush")
+            assert judge(SPOKEN, [reading(WHOLE)], 0.0, make(10.0, level), IDS) == Verdict("silent")
     assert not is_steady(NOISE)
     assert not is_steady(hum(3.9))
     # A second of sound in ten of hum is no part of it.

@@ -5,7 +5,7 @@ import pytest
 
 from worker.models.base_attention import TokenTimes
 from worker.models.whisper.tokenizer import TokenSpan
-from worker.models.whisper.words import TimedWord, timed_words
+from worker.models.whisper.words import TimedWord, timed_words, without_pauses
 
 
 def make(texts: list[str], starts: list[float]) -> list[TimedWord]:
@@ -45,3 +45,23 @@ def test_the_first_word_does_not_begin_in_the_pause_before_it() -> None:
 def test_nothing_and_no_length() -> None:
     assert timed_words([], TokenTimes(np.zeros(1, np.float32), np.zeros(0, np.float32))) == []
     assert times(make([" one", " two"], [1.0, 1.0, 1.0])) == [(" one", 1.0, 1.0), (" two", 1.0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("pauses", "start", "end"),
+    [
+        ([], 1.0, 2.0),
+        ([(0.5, 1.0), (2.0, 3.0)], 1.0, 2.0),  # beside it
+        ([(0.5, 1.3)], 1.3, 2.0),  # it begins in one
+        ([(1.8, 2.5)], 1.0, 1.8),  # it ends in one
+        ([(0.5, 1.3), (1.8, 2.5)], 1.3, 1.8),
+        ([(1.1, 1.5)], 1.5, 2.0),  # one within it: the longer side
+        ([(1.6, 1.9)], 1.0, 1.6),
+        ([(1.4, 1.6)], 1.6, 2.0),  # equals: the later
+        ([(0.5, 1.1), (1.2, 1.5), (1.7, 2.2)], 1.5, 1.7),
+        ([(0.5, 2.5)], 1.0, 2.0),  # nothing else is known of it
+    ],
+)
+def test_no_word_reaches_into_a_pause(pauses: list[tuple[float, float]], start: float, end: float) -> None:
+    (word,) = without_pauses([TimedWord(" one", 1.0, 2.0, 0.5)], pauses)
+    assert (word.start, word.end) == (start, end)

@@ -235,12 +235,12 @@ def write_ctranslate2(folder: Path, dims: WhisperDims, tensors: Tensors, kind: s
     def text(value: str) -> bytes:
         return struct.pack("<H", len(value) + 1) + value.encode() + b"\0"
 
-    data = struct.pack("<I", 6) + text("WhisperSpec") + struct.pack("<II", 3, len(variables))
+    data = [struct.pack("<I", 6), text("WhisperSpec"), struct.pack("<II", 3, len(variables))]
     for name, value in variables.items():
-        data += text(name) + struct.pack("<B", value.ndim) + struct.pack(f"<{value.ndim}I", *value.shape)
-        data += struct.pack("<BI", codes[value.dtype.name], value.nbytes) + value.tobytes()
-    data += struct.pack("<I", 1) + text("decoder/projection/weight") + text("decoder/embeddings/weight")
-    (folder / "model.bin").write_bytes(data)
+        data += [text(name), struct.pack("<B", value.ndim), struct.pack(f"<{value.ndim}I", *value.shape)]
+        data += [struct.pack("<BI", codes[value.dtype.name], value.nbytes), value.tobytes()]
+    data += [struct.pack("<I", 1), text("decoder/projection/weight"), text("decoder/embeddings/weight")]
+    (folder / "model.bin").write_bytes(b"".join(data))
     ids = SpecialTokens(dims.n_vocab)
     settings = {"suppress_ids": SUPPRESS, "suppress_ids_begin": [220, ids.eot], "alignment_heads": HEADS}
     return _finish(folder, dims, settings)

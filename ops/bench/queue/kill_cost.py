@@ -1,0 +1,134 @@
+"""How much engine time a kill repeats: a worker is killed again and again in one long recording.
+
+    python -m ops.bench.queue.kill_cost --pace 5 20 100 --kills 6
+    python -m ops.bench.queue.kill_cost --model demo
+
+A real worker over SQLite and a folder, its engine in its own process. The models of `--pace` take a second
+for so many seconds of audio and compute nothing, so that the figures are those of devices of such speeds, on
+a busy machine too; `demo` is the demo model. kill -9 comes at random moments of the engine's work. *Lost* is
+what the engine had worked since its first batch and no saved chunk bills: the next worker repeats it. Pauses
+between batches count as lost, so it is an upper bound. Exit code 1 above 10 s.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import migrations
+from ops.testbed.counting_model import Decoding, decodings
+from ops.testbed.processes import ROOT
+from ops.testbed.stack import Stack, gone, until
+from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
+
+MOST_SECONDS = 10.0
+LEAST_WORK, MOST_WORK = 3.0, 20.0
+"""When a kill comes, in seconds of the engine's work since the worker's start."""
+MOST_LENGTH = 100.0
+"""Seconds that an engine may need for the recording; a slow one gets less of it."""
+
+
+@dataclass(frozen=True)
+class Killed:
+    """One kill: how long the engine had worked (s), how many chunks were saved, and what was lost (s)."""
+
+    worked: float
+    saved: int
+    lost: float
+
+
+def kill_often(stack: Stack, recording: Path, model: str, kills: int, dice: random.Random) -> list[Killed]:
+    """Kill the worker `kills` times within one job, or until the job ends before the next kill."""
+    job_id = stack.submit_stored(recording, model)
+    results: list[Killed] = []
+    for _ in range(kills):
+        before = len(_given(stack))
+        worker = stack.launch("victim")
+        until(
+            lambda before=before: len(_given(stack)) > before or stack.ended([job_id]),  # type: ignore[misc]
+            "a batch on the device",
+        )
+        if stack.ended([job_id]):
+            break
+        begun = _given(stack)[before].begun_ns / 1e9
+        time.sleep(max(0.0, begun + dice.uniform(LEAST_WORK, MOST_WORK) - time.monotonic()))
+        ended = stack.ended([job_id])
+        worker.kill()
+        killed = time.monotonic()
+        gone(worker)
+        if ended:
+            break
+        attempt = stack.job(job_id).attempt
+        kept = [chunk for chunk in stack.chunks(job_id) if chunk.attempt == attempt]
+        lost = killed - begun - sum(chunk.engine_ns for chunk in kept) / 1e9
+        results.append(Killed(killed - begun, len(kept), lost))
+    stack.worker("survivor")
+    until(lambda: stack.ended([job_id]), "the job ended")
+    stack.assert_done([job_id])
+    stack.stop_workers()
+    return results
+
+
+def _given(stack: Stack) -> list[Decoding]:
+    return decodings(stack.decoded_list.read_text())
+
+
+@contextmanager
+def one_machine(models: dict[str, str]) -> Iterator[Stack]:
+    """A database, a broker and a folder; no worker yet."""
+    home, redis_home = Path(tempfile.mkdtemp(prefix="spool-kill-")), temporary_home()
+    url = f"sqlite:///{home / 'spool.db'}"
+    migrations.upgrade(url)
+    try:
+        with EmbeddedRedis(redis_home) as redis:
+            limits = {"SPOOL_MAX_CRASHES": "100", "SPOOL_MAX_BATCH": "64", "SPOOL_LEASE_SECONDS": "3"}
+            stack = Stack(home, url, redis, models=models, **limits)
+            stack.log = home / "log"
+            try:
+                yield stack
+            finally:
+                stack.close()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(redis_home, ignore_errors=True)
+
+
+def main() -> int:
+    """Kill, print a line a model, and say by the exit code whether no kill lost more than 10 s."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pace", type=float, nargs="*", default=[5.0, 20.0, 100.0])
+    parser.add_argument("--model", choices=("paced", "demo"), default="paced")
+    parser.add_argument("--kills", type=int, default=6)
+    parser.add_argument("--minutes", type=float, default=20.0, help="length of the recording")
+    parser.add_argument("--seed", type=int, default=random.randrange(1000))
+    args = parser.parse_args()
+    dice, longest = random.Random(args.seed), 0.0
+    models = {f"pace-{pace:g}": (f"pace={pace}", pace * MOST_LENGTH) for pace in args.pace}
+    if args.model == "demo":
+        models = {"demo": (str(ROOT / "models" / "demo"), 3600.0)}
+    print(f"seed {args.seed}; lost engine time, s")
+    for name, (model, most_seconds) in models.items():
+        with one_machine({name: model}) as stack:
+            recording = stack.record(min(60 * args.minutes, most_seconds))
+            killed = kill_often(stack, recording, name, args.kills, dice)
+            given = _given(stack)
+            repeated = len(given) - len({one.digest for one in given})
+        lost = [one.lost for one in killed]
+        longest = max([longest, *lost])
+        each = ", ".join(f"{one.lost:.1f} of {one.worked:.1f} ({one.saved} saved)" for one in killed)
+        print(f"{name}: {len(killed)} kills, most {max(lost, default=0):.1f}: {each}")
+        print(f"  {repeated} of {len(given)} decodings were repeats", flush=True)
+    print("HELD" if longest <= MOST_SECONDS else f"DID NOT HOLD: {longest:.1f} s were lost")
+    return 0 if longest <= MOST_SECONDS else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

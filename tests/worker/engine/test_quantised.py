@@ -1,0 +1,48 @@
+"""Quantised weights are served only where their quality was measured."""
+
+from multiprocessing import Pipe
+from pathlib import Path
+
+from spool.errors import QualityUnknown
+from tests.worker.models.whisper.tiny import make_dims, make_tensors, write_mlx
+from worker.engine.audio_slots import AudioSlots, AudioView
+from worker.engine.protocol import Describe, Described, EngineOptions, Loaded
+from worker.engine.recognizer import load_recognizer
+from worker.engine.server import BatchRunner, _Reports
+from worker.models.base import ModelInfo
+
+
+def describe(folder: Path, measured: frozenset[str] | None) -> object:
+    slots = AudioSlots(1, 16_000)
+    near, far = Pipe()
+    options = EngineOptions(slots=1, slot_samples=16_000, measured=measured)
+    runner = BatchRunner(_Reports(far), AudioView(slots.layout), load_recognizer, options)
+    runner.describe(Describe(7, str(folder)))
+    reports = []
+    while near.poll():
+        reports.append(near.recv())
+    slots.close()
+    (answer,) = (each.answer for each in reports if isinstance(each, Described))
+    # A refused model is not announced as loaded.
+    loaded = [each.info for each in reports if isinstance(each, Loaded)]
+    assert loaded == [None if isinstance(answer, QualityUnknown) else answer]
+    return answer
+
+
+def test_quantised_weights_are_refused_until_they_were_measured(tmp_path: Path) -> None:
+    dims = make_dims()
+    folder = write_mlx(tmp_path, dims, make_tensors(dims), bits=8)
+    refused = describe(folder, frozenset())
+    assert isinstance(refused, QualityUnknown)
+    assert "spool-worker confirm --quality --model NAME --against MODEL" in refused.message
+    for measured in (frozenset({str(folder)}), None):
+        info = describe(folder, measured)
+        assert isinstance(info, ModelInfo)
+        assert info.quantised
+
+
+def test_others_need_no_measurement(tmp_path: Path) -> None:
+    dims = make_dims()
+    info = describe(write_mlx(tmp_path, dims, make_tensors(dims)), frozenset())
+    assert isinstance(info, ModelInfo)
+    assert not info.quantised

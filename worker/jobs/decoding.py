@@ -1,0 +1,185 @@
+"""The way from a recording to its decoded chunks, the same for jobs and for `spool-worker transcribe`.
+
+`ChunkDecoder` plans the chunks while the recording is read, sends each one to an engine, keeps what comes
+back and puts the transcript together. What an engine is, what stops the decoding and where a chunk is kept is
+left to `worker.jobs.attempt` and `worker.local.transcribe`. `TokenContext` keeps the last tokens of each
+channel for searches that continue from the previous chunk.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import asdict, dataclass, field, replace
+from typing import Generic, TypeVar
+
+from pydantic import JsonValue
+
+from spool.domain.transcript import ModelFacts, Transcript
+from spool.errors import SpoolError
+from worker.audio import SAMPLE_RATE, AudioStream
+from worker.decode.types import CONTEXT_TOKENS, DecodeRequest, Hypothesis
+from worker.jobs.request import JobRequest
+from worker.jobs.transcript import DecodedChunk, Recognized, audio_facts, transcript_of
+from worker.models.base import ModelInfo
+from worker.segmentation.chunker import Chunk, ChunkOptions, plan_channels
+from worker.segmentation.spans import ChunkSpan
+from worker.speech.listener import SpeechListener, listeners
+
+WAIT_SECONDS = 0.5
+"""How often a decoder that waits for its engine looks whether something should stop it."""
+
+Answer = TypeVar("Answer", bound=Recognized)
+Tail = tuple[tuple[int, int], ...]
+"""Tokens, each with the sample (16 kHz, from the recording's start) at which it was recognized."""
+
+
+class TokenContext:
+    """The last tokens of each channel of one recording.
+
+    Each token keeps its sample, so that a chunk that overlaps its neighbour continues from the tokens before
+    its own first sample and sees no word twice.
+    """
+
+    def __init__(self) -> None:
+        self._tails: dict[int, Tail] = {}
+
+    def before(self, piece: ChunkSpan) -> tuple[int, ...]:
+        """The tokens before the piece's first sample, oldest first."""
+        return tuple(token for token, _ in self._tail_before(piece))
+
+    def after(self, piece: ChunkSpan, best: Hypothesis, samples_a_frame: float) -> Tail:
+        """The context for the next chunk, once the piece was recognized as `best`."""
+        own = [
+            (token, piece.start + round(frame * samples_a_frame))
+            for token, frame in zip(best.tokens, best.times, strict=True)
+        ]
+        return (*self._tail_before(piece), *own)[-CONTEXT_TOKENS:]
+
+    def keep(self, channel: int, tail: Tail) -> None:
+        """Continue this channel from `tail`."""
+        self._tails[channel] = tail
+
+    def _tail_before(self, piece: ChunkSpan) -> Tail:
+        return tuple(each for each in self._tails.get(piece.channel, ()) if each[1] < piece.start)
+
+
+@dataclass(slots=True, kw_only=True)
+class ChunkDecoder(ABC, Generic[Answer]):
+    """Decodes one recording. `request` is what each of its chunks is asked, `info` says whose weights answer;
+    `listeners` are the speech detector's, one a channel, or none."""
+
+    request: JobRequest = field(default_factory=JobRequest)
+    info: ModelInfo | None = None
+    listeners: list[SpeechListener] = field(default_factory=list)
+    decoded: list[DecodedChunk] = field(default_factory=list)
+    token_context: TokenContext = field(default_factory=TokenContext)
+    in_flight: dict[Future[Answer], ChunkSpan] = field(default_factory=dict)
+
+    # --- what differs between engines -----------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The recording's, for errors."""
+
+    @abstractmethod
+    def submit(self, chunk: Chunk, ask: DecodeRequest) -> Future[Answer]:
+        """Send a chunk to the engine."""
+
+    @abstractmethod
+    def keep(self, span: ChunkSpan, answer: Answer | None) -> None:
+        """Add what was recognized to `decoded`; without an answer it is silence."""
+
+    def has_room(self) -> bool:
+        """Whether the engine takes another chunk now."""
+        return True
+
+    def is_known(self, span: ChunkSpan) -> bool:  # noqa: ARG002 - for those who know some
+        """Whether the chunk was decoded before; it is then among `decoded`."""
+        return False
+
+    def check(self) -> None:
+        """Raise whatever should stop the decoding now."""
+
+    def wait_for_answers(self, seconds: float) -> set[Future[Answer]]:
+        """What has come back, after waiting up to `seconds` for something to come."""
+        return wait(self.in_flight, seconds, FIRST_COMPLETED).done
+
+    # --- what is the same -----------------------------------------------------------------------------------
+
+    def plan(self, audio: AudioStream, *, detector: bool) -> Iterable[Chunk]:
+        """The chunks of every channel, as the recording is read."""
+        assert self.info is not None
+        lengths = ChunkOptions(**asdict(self.info.chunking))
+        if detector:
+            self.listeners = listeners(audio.channels)
+        return plan_channels(audio.blocks(), audio.channels, lengths, self.listeners)
+
+    def send(self, chunks: Iterable[Chunk]) -> None:
+        """Send every chunk that is not known to the engine, and keep what comes back meanwhile.
+
+        Raises what `check` raises, or the SpoolError of the recording or of one of its utterances.
+        """
+        for chunk in chunks:
+            self.check()
+            span, ask = chunk.span, self.request.ask
+            while self.request.carries and any(
+                each.channel == span.channel for each in self.in_flight.values()
+            ):
+                self._land(WAIT_SECONDS)
+            if self.is_known(span):
+                continue
+            if not chunk.speech:
+                self.keep(span, None)
+                continue
+            while not self.has_room():
+                self._land(WAIT_SECONDS)
+            if self.request.carries:
+                ask = replace(ask, context=self.token_context.before(span))
+            self.in_flight[self.submit(chunk, ask)] = span
+            self._land(0)
+
+    def finish(self) -> None:
+        """Wait for what is still in the engine; `decoded` is then complete. Raises as `send` does."""
+        while self.in_flight:
+            self._land(WAIT_SECONDS)
+
+    def transcript(
+        self,
+        audio: AudioStream,
+        job_id: str | None,
+        options: dict[str, JsonValue],
+        language_model: ModelFacts | None = None,
+    ) -> Transcript:
+        """All chunks as one transcript of `audio`, which was read to its end and may be closed."""
+        assert self.info is not None
+        return transcript_of(
+            job_id,
+            self.decoded,
+            audio.samples_read,
+            audio_facts(self.name, audio),
+            ModelFacts(name=self.info.name, sha256=self.info.sha256),
+            options,
+            language_model,
+            self.listeners,
+        )
+
+    def tail_after(self, span: ChunkSpan, answer: Answer | None) -> Tail | None:
+        """Where the next chunk's search goes on; None where it does not, or nothing was spoken."""
+        if answer is None or self.info is None or not self.request.carries:
+            return None
+        frame = self.info.frame_seconds * SAMPLE_RATE
+        return self.token_context.after(span, answer.hypotheses[0], frame)
+
+    def _land(self, seconds: float) -> None:
+        done = self.wait_for_answers(seconds)
+        for future in [each for each in self.in_flight if each in done]:
+            span = self.in_flight.pop(future)
+            try:
+                answer = future.result()
+            except SpoolError as error:
+                place = f"{span.core_start / SAMPLE_RATE:.1f} to {span.core_end / SAMPLE_RATE:.1f} s"
+                raise type(error)(f"{self.name}: at {place}: {error.message}") from error
+            self.keep(span, answer)
+        if seconds:
+            self.check()
