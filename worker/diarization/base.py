@@ -43,6 +43,15 @@ class SpeakerBounds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SpeechHeard:
+    """What the speech detector heard in all of a channel: its probabilities, float32 `[T]` of 32 ms each, and
+    the channel's samples at 16 kHz."""
+
+    probabilities: Floats
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Diarization:
     """Segments by start; those of two speakers may overlap where the model hears that. probabilities: what
     the segments were made of, float32: the speech detector's `[T]` of 32 ms each, or each speaker's `[T, S]`
@@ -96,10 +105,15 @@ class DiarizationModel(Protocol):
         """SHA-256 (hex) of the weights and of all other values that decide the segments."""
 
     def diarize(
-        self, read: Callable[[], Blocks], run: RunSteps[Any, Any], bounds: SpeakerBounds
+        self,
+        read: Callable[[], Blocks],
+        run: RunSteps[Any, Any],
+        bounds: SpeakerBounds,
+        speech: SpeechHeard | None = None,
     ) -> Diarization:
         """Who speaks when in one channel; `read()` gives its blocks (float32 `[n]` at 16 kHz) anew each
-        time. Raises TooLongAtOnce, and whatever `read` and `run` raise."""
+        time. speech: spares a model that needs the speech detector to run it. Raises TooLongAtOnce, and
+        whatever `read` and `run` raise."""
 
 
 def run_here(network: Network) -> RunSteps[Any, Any]:

@@ -18,7 +18,15 @@ import numpy as np
 from spool.errors import InvalidRequest
 from worker.audio.resample import SAMPLE_RATE
 from worker.diarization.activity import PLAIN, active_segments
-from worker.diarization.base import Blocks, Diarization, Floats, RunSteps, SpeakerBounds, TooLongAtOnce
+from worker.diarization.base import (
+    Blocks,
+    Diarization,
+    Floats,
+    RunSteps,
+    SpeakerBounds,
+    SpeechHeard,
+    TooLongAtOnce,
+)
 from worker.models.artifacts.nemo_files import CONFIG_NAME, config_of
 from worker.models.sortformer.cache import SpeakerCache
 from worker.models.sortformer.config import PRESETS, SortformerConfig, StreamingOptions, parse_sortformer
@@ -80,7 +88,11 @@ class Sortformer:
         return self.config.frame_seconds
 
     def diarize(
-        self, read: Callable[[], Blocks], run: RunSteps[Any, Any], bounds: SpeakerBounds
+        self,
+        read: Callable[[], Blocks],
+        run: RunSteps[Any, Any],
+        bounds: SpeakerBounds,
+        speech: SpeechHeard | None = None,  # noqa: ARG002 - it hears speech itself
     ) -> Diarization:
         """As `DiarizationModel.diarize`. Of no more speakers than the network has columns; where fewer are
         allowed, those with most frames stay."""

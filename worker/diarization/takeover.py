@@ -15,6 +15,7 @@ from worker.diarization.base import (
     DiarizationModel,
     RunSteps,
     SpeakerBounds,
+    SpeechHeard,
     TooLongAtOnce,
 )
 
@@ -48,19 +49,20 @@ def hear(
     read: Callable[[], Blocks],
     runs: RunsOf,
     bounds: SpeakerBounds,
+    speech: SpeechHeard | None = None,
 ) -> Heard:
     """Who speaks when in one channel, by `model`, else by `default`. Raises what both raise."""
 
     def takes_over(reason: Reason) -> Heard:
-        return Heard(default.diarize(read, runs(default), bounds), default, reason)
+        return Heard(default.diarize(read, runs(default), bounds, speech), default, reason)
 
     most = model.most_speakers
     if most is None:
-        return Heard(model.diarize(read, runs(model), bounds), model)
+        return Heard(model.diarize(read, runs(model), bounds, speech), model)
     if bounds.least > most:
         return takes_over(Reason.TOO_MANY)
     try:
-        result = model.diarize(read, runs(model), bounds)
+        result = model.diarize(read, runs(model), bounds, speech)
     except TooLongAtOnce:
         return takes_over(Reason.TOO_LONG)
     if result.speakers == most and bounds.most > most:

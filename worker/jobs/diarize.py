@@ -8,6 +8,7 @@ get their speakers is in `worker.jobs.speakers`.
 import contextlib
 import hashlib
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -35,6 +36,7 @@ from worker.diarization.base import (
     RunSteps,
     SpeakerBounds,
     SpeakerSegment,
+    SpeechHeard,
 )
 from worker.diarization.registry import DEFAULT, load_diarization, path_of, place_of
 from worker.diarization.takeover import Reason, hear
@@ -126,6 +128,7 @@ class SpeakerPass:
     attempt: Attempt
     models: SpeakerModels
     _spent_ns: int = 0
+    _reading_ns: int = 0
     _flying: deque[Future[UtteranceResult]] = field(default_factory=deque)
 
     def add_speakers(self, transcript: Transcript, path: Path) -> Transcript:
@@ -176,16 +179,18 @@ class SpeakerPass:
         return DiarizationFacts(name=name, sha256=model.digest, note="; ".join(notes))
 
     def _listened(self, path: Path, channel: int, mode: Channels) -> _Channel:
-        self._spent_ns = 0
-        models = self.models
+        self._spent_ns = self._reading_ns = 0
+        models, read = self.models, self._reader(path, channel, mode)
         bounds = SpeakerBounds(models.asked.least, models.asked.most)
+        begun = time.thread_time_ns()
         try:
-            heard = hear(
-                models.model, models.default, self._reader(path, channel, mode), self._runs_of, bounds
-            )
+            speech = self._speech(channel)
+            heard = hear(models.model, models.default, read, self._runs_of, bounds, speech)
         except BaseException:
+            self._count_own(begun)
             self._abandon()
             raise
+        self._count_own(begun)
         segments = heard.diarization.segments
         log.info("speakers", channel=channel, speakers=heard.diarization.speakers)
         if heard.reason is not None:
@@ -198,12 +203,29 @@ class SpeakerPass:
 
         def read() -> Iterator[Floats]:
             most = settings.max_audio_seconds
+            begun = time.thread_time_ns()
             with open_audio(path, channels=mode, name=name, max_seconds=most) as audio:
                 for block in audio.blocks():
                     self.attempt.check()
+                    self._reading_ns += time.thread_time_ns() - begun
                     yield block[:, channel]
+                    begun = time.thread_time_ns()
+            self._reading_ns += time.thread_time_ns() - begun
 
         return read
+
+    def _speech(self, channel: int) -> SpeechHeard | None:
+        """What the speech detector heard while this attempt decoded the words, if it did."""
+        if channel >= len(self.attempt.listeners) or not self.attempt.listeners[channel].has_ended:
+            return None
+        listener = self.attempt.listeners[channel]
+        return SpeechHeard(listener.probabilities, listener.samples)
+
+    def _count_own(self, begun: int) -> None:
+        """Count the processor time of this thread since `begun`, without reading, as the engine's."""
+        own_ns = max(0, time.thread_time_ns() - begun - self._reading_ns)
+        self.attempt.context.engine.add_busy(own_ns)
+        self._spent_ns += own_ns
 
     # --- steps ----------------------------------------------------------------------------------------------
 

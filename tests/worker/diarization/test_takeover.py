@@ -14,10 +14,13 @@ from worker.diarization.base import (
     RunSteps,
     SpeakerBounds,
     SpeakerSegment,
+    SpeechHeard,
     TooLongAtOnce,
 )
 from worker.diarization.registry import place_of
 from worker.diarization.takeover import Reason, hear
+
+HEARD = SpeechHeard(np.zeros(0, np.float32), 0)
 
 
 class Counted:
@@ -30,8 +33,13 @@ class Counted:
         self.listened: list[SpeakerBounds] = []
 
     def diarize(
-        self, read: Callable[[], Blocks], run: RunSteps[Any, Any], bounds: SpeakerBounds
+        self,
+        read: Callable[[], Blocks],
+        run: RunSteps[Any, Any],
+        bounds: SpeakerBounds,
+        speech: SpeechHeard | None = None,
     ) -> Diarization:
+        assert speech is HEARD
         self.listened.append(bounds)
         assert list(run(iter([]))) == [self.path]
         if self.speakers is None:
@@ -67,7 +75,7 @@ def test_who_hears_a_recording(
     listeners: tuple[int, int],
 ) -> None:
     model, default = Counted("four", hears, most=4), Counted("default", default_hears)
-    heard = hear(model, default, lambda: iter([]), runs, bounds)
+    heard = hear(model, default, lambda: iter([]), runs, bounds, HEARD)
     assert (heard.model.path, heard.reason) == (by, reason)
     assert heard.diarization.speakers == (default_hears if by == "default" else hears)
     assert (len(model.listened), len(default.listened)) == listeners
@@ -76,7 +84,8 @@ def test_who_hears_a_recording(
 
 def test_a_model_for_any_number_is_asked_alone() -> None:
     default = Counted("default", 12)
-    assert hear(default, default, lambda: iter([]), runs, SpeakerBounds(5, 20)).reason is None
+    heard = hear(default, default, lambda: iter([]), runs, SpeakerBounds(5, 20), HEARD)
+    assert heard.reason is None
     assert len(default.listened) == 1
 
 

@@ -1,6 +1,6 @@
 """Speakers of jobs: real voices through the engine, on the bill, found again without decoding a word."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,7 @@ from worker.diarization.registry import load_diarization, load_network
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.jobs.runner import run_claimed
+from worker.speech.detector import SpeechDetector
 
 pytestmark = pytest.mark.integration
 
@@ -190,6 +191,49 @@ def test_a_diarization_model_that_is_not_here_fails_before_a_word_is_decoded(
     job = harness.job(job_id)
     assert harness.decoded == decoded
     assert name in (job.error_message or "") or "gone.nemo" in (job.error_message or ""), job
+
+
+def test_the_detector_that_heard_the_words_is_not_run_again(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    follow = SpeechDetector.follow
+
+    def counted(self: SpeechDetector, blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, int]:
+        runs.append(self)
+        return follow(self, blocks)
+
+    monkeypatch.setattr(SpeechDetector, "follow", counted)
+    job_id = harness.submit(two_speakers(harness), diarization={}, speech_detector=True)
+    assert harness.run(job_id) == "done"
+    assert not runs
+    first = transcript_of(harness, job_id)
+    ask_again(harness, job_id, speakers={"min": 1})  # other options, so that saved turns are not taken
+    assert harness.run(job_id) == "done"
+    assert len(runs) == 1
+    assert transcript_of(harness, job_id).turns == first.turns
+    assert_lawful(harness)
+
+
+def test_the_diarizers_own_time_is_on_the_bill(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[int] = []
+    add_busy = Engine.add_busy
+
+    def counted(self: Engine, ns: int) -> None:
+        added.append(ns)
+        add_busy(self, ns)
+
+    monkeypatch.setattr(Engine, "add_busy", counted)
+    job_id = harness.submit(two_speakers(harness), diarization={})
+    assert harness.run(job_id) == "done"
+    with harness.db.read() as tx:
+        (turns,) = saved_turns(tx, job_id)
+    assert 0 < sum(added) < turns.engine_ns, "the speech detector's and the clustering's, beside the engine's"
+    saved_ns = sum(chunk.engine_ns for chunk in harness.chunks(job_id))
+    assert round(harness.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
+    assert_lawful(harness)
 
 
 def test_names_stay_when_speakers_are_found_anew(harness: WorkerHarness) -> None:
