@@ -25,7 +25,7 @@ def main() -> None:
     kept = {"contexts": source["contexts"]}
     for key in source.files:
         parts = key.split(".")
-        if parts[0] not in ("enc", "greedy", "beam", "ctc") or int(parts[2]) not in UTTERANCES:
+        if parts[0] not in ("enc", "greedy", "beam", "ctc", "step_frames") or int(parts[2]) not in UTTERANCES:
             continue
         if parts[0] != "beam" or parts[3] == "k8":
             kept[key] = source[key]

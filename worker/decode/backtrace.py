@@ -73,6 +73,15 @@ class Backtrace:
                 arrays.append(step.parents)
         return arrays
 
+    def continued(self) -> list[tuple[list[Path], list[int]]]:
+        """Of each utterance, the path of each slot, and the slot that it was before the first step."""
+        slot = np.broadcast_to(np.arange(self._shape[1]), self._shape)
+        for step in reversed(self._steps):
+            if step.parents is not None:
+                parents = np.array(step.parents).reshape(self._shape)
+                slot = np.take_along_axis(np.maximum(parents, 0), slot, axis=1)
+        return list(zip(self.paths(), slot.tolist(), strict=True))
+
     def paths(self) -> list[list[Path]]:
         """The path of each slot of each utterance, [B][K]; that of a slot dead at the end means nothing."""
         if not self._steps:

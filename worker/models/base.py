@@ -104,7 +104,8 @@ class Capabilities:
     options: names of `SpeechOptions` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
     name. replay_seconds: how much history rebuilds a lost session's state. att_contexts: the
     attention contexts (encoder frames left, right) that a cache-aware model may be run with, its default
-    first. family: as the catalogue calls it. detects: whether it finds out which language is spoken."""
+    first. family: as the catalogue calls it. detects: whether it finds out which language is spoken. streams:
+    whether it is a `worker.models.streaming.StreamingModel`."""
 
     decoders: frozenset[str]
     languages: frozenset[str]
@@ -116,6 +117,7 @@ class Capabilities:
     detects: bool = False
     att_contexts: tuple[tuple[int, int], ...] = ()
     family: str = ""
+    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True)

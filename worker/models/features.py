@@ -58,9 +58,14 @@ class FeatureExtractor:
         blocks = []
         for first in range(0, frames, FRAMES_PER_BLOCK):
             count = min(FRAMES_PER_BLOCK, frames - first)
-            block = mx.array(padded[first * hop : (first + count - 1) * hop + size])
-            blocks.append(self._mel(mx.as_strided(block, (count, size), (hop, 1))))
-        return self._logarithm(mx.concatenate(blocks) if len(blocks) > 1 else blocks[0])
+            blocks.append(self.log_mel_of(padded[first * hop : (first + count - 1) * hop + size], count))
+        return mx.concatenate(blocks) if len(blocks) > 1 else blocks[0]
+
+    def log_mel_of(self, padded: Float32, count: int) -> mx.array:
+        """The log-mel [count, mels] of transforms that begin a hop apart in `padded`, [(count - 1) * hop +
+        fft_length] samples with pre-emphasis."""
+        size, hop = self.config.fft_length, self.config.hop_length
+        return self._logarithm(self._mel(mx.as_strided(mx.array(padded), (count, size), (hop, 1))))
 
     def _mel(self, windows: mx.array) -> mx.array:
         power = _power(windows * self.window)

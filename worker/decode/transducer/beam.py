@@ -7,17 +7,19 @@ place in the batch, and what its neighbours do changes nothing. Knows the order 
 `kernels.search.recombine` owns the arithmetic of each, by kernel or by plain-MLX reference.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 from kernels.runtime.device import compiled_for_cpu
-from kernels.search.expand import FINISHED, expand
+from kernels.search.expand import FINISHED, Expansion, expand
 from kernels.search.fixed_point import ONE, on_grid, rebase, totals
 from kernels.search.recombine import Beam, Field, Limits, empty_beam
 from kernels.search.recombine import recombine as settle
-from worker.decode.backtrace import Backtrace, Emission
+from worker.decode.backtrace import Backtrace, Emission, Path
 from worker.decode.fusion.fusion import Fusion, FusionState
 from worker.decode.recorder import LatticeRecorder
 from worker.decode.transducer.stepping import joined, reorder
@@ -28,7 +30,7 @@ CHECK_EVERY = 8  # steps between two questions to the device whether anything st
 TOKEN_BLOCK = 64  # by how many tokens a beam's room grows
 
 
-class _State(NamedTuple):
+class BeamState(NamedTuple):
     """The live state. output: the projected prediction output [B * K, J], and the network's state. fused: the
     fusion's states. base: int32 [B], what the beam's scores are differences to, where they are fixed."""
 
@@ -38,14 +40,19 @@ class _State(NamedTuple):
     fused: FusionState
     base: mx.array
 
+    def scores(self, *, fixed: bool) -> NDArray[np.floating]:
+        """Of all slots, [B, K], -inf in dead ones."""
+        return totals(self.beam.scores, self.base) if fixed else np.array(self.beam.scores)
+
 
 class BeamSearch:
-    """One search over one batch: `encoder` [B, T, d_model] with T >= 1, `lengths` [B] frames, 0 allowed."""
+    """One search over one batch: `projected` [B, T, J] with T >= 1, as the joint takes encoder frames,
+    `lengths` [B] frames, 0 allowed."""
 
     def __init__(
         self,
         transducer: Transducer,
-        encoder: mx.array,
+        projected: mx.array,
         lengths: np.ndarray,
         beam: int,
         max_symbols: int,
@@ -56,7 +63,7 @@ class BeamSearch:
         self._transducer = transducer
         self._fusion = fusion
         self.recorder = recorder
-        self._batch, frames = encoder.shape[:2]
+        self._batch, frames = projected.shape[:2]
         self._beam = beam
         self._limits = Limits(
             lengths=mx.array(lengths.astype(np.int32)),
@@ -65,7 +72,7 @@ class BeamSearch:
             timed=transducer.durations is not None,
             fixed=fixed,
         )
-        self._encoder = transducer.project_encoder(encoder).reshape(self._batch * frames, -1)
+        self._encoder = projected.reshape(self._batch * frames, -1)
         self._durations = None if transducer.durations is None else mx.array(transducer.durations, mx.int32)
         self._backtrace = Backtrace(self._batch, beam)
 
@@ -77,11 +84,11 @@ class BeamSearch:
         """
         at_once = compiled_for_cpu()
         every = 1 if at_once else CHECK_EVERY
-        state = self._start()
+        state = self.start()
         asked = last = state.beam
         ahead = steps = 0  # steps between what is asked and what is queued, and in all
         while (longest := _longest(asked)) >= 0:
-            state = state._replace(beam=_with_room(state.beam, longest + ahead + every + 1))
+            state = state._replace(beam=with_room(state.beam, longest + ahead + every + 1))
             for _ in range(every):
                 state = self._step(state)
             steps += every
@@ -95,13 +102,14 @@ class BeamSearch:
         kept = self._backtrace.latest(CHECK_EVERY)
         return kept if self.recorder is None else kept + self.recorder.latest(CHECK_EVERY)
 
-    def _start(self) -> _State:
+    def start(self) -> BeamState:
+        """Utterances at their first frame."""
         output, network = self._transducer.start(self._batch * self._beam)
         beam = empty_beam(self._batch, self._beam, TOKEN_BLOCK, self._limits)
         fused = self._fusion.start(self._beam) if self._fusion else ()
-        return _State(beam, output, network, fused, mx.zeros((self._batch,), mx.int32))
+        return BeamState(beam, output, network, fused, mx.zeros((self._batch,), mx.int32))
 
-    def _step(self, state: _State) -> _State:
+    def _step(self, state: BeamState) -> BeamState:
         before = state.beam
         logits = joined(self._transducer, self._encoder, before, state.output)
         grown = expand(
@@ -112,7 +120,7 @@ class BeamSearch:
             self._fusion.bonus(state.fused) if self._fusion else None,
             fixed=self._limits.fixed,
         )
-        beam = settle(grown, before, self._limits)
+        beam = self._settled(grown, before)
         slots = beam.slots
         output, network = reorder(self._transducer, slots, state.output, state.network)
         fused = state.fused
@@ -134,9 +142,12 @@ class BeamSearch:
         if self._limits.fixed:
             scores, base = rebase(beam.scores, base)
             beam = beam._replace(scores=scores)
-        return _State(beam, output, network, fused, base)
+        return BeamState(beam, output, network, fused, base)
 
-    def _finish(self, state: _State) -> list[list[Hypothesis]]:
+    def _settled(self, grown: Expansion, before: Beam) -> Beam:
+        return settle(grown, before, self._limits)
+
+    def _finish(self, state: BeamState) -> list[list[Hypothesis]]:
         beam, ended, closing = state.beam, state.beam.scores, None
         if self._fusion is not None:
             closing = self._fusion.ends(state.fused, sentence_end=False)
@@ -152,12 +163,8 @@ class BeamSearch:
             if not sound[utterance]:
                 utterances.append([])
                 continue
-            alive = [slot for slot in range(self._beam) if scores[utterance, slot] > -np.inf]
-            row = [
-                (paths[slot].scored(float(scores[utterance, slot])), int(ends[utterance, slot]))
-                for slot in alive
-            ]
-            utterances.append([hypothesis for hypothesis, _ in sorted(row, key=_rank)])
+            ranked = rank_slots(paths, scores[utterance], ends[utterance])
+            utterances.append([hypothesis for hypothesis, _ in ranked])
         return utterances
 
 
@@ -174,7 +181,7 @@ def _longest(beam: Beam) -> int:
     return int(slots[Field.COUNT].max()) if runs.any() else -1
 
 
-def _with_room(beam: Beam, tokens: int) -> Beam:
+def with_room(beam: Beam, tokens: int) -> Beam:
     """The same beam with room for as many tokens."""
     missing = -(-tokens // TOKEN_BLOCK) * TOKEN_BLOCK - beam.tokens.shape[-1]
     if missing <= 0:
@@ -182,10 +189,20 @@ def _with_room(beam: Beam, tokens: int) -> Beam:
     return beam._replace(tokens=mx.pad(beam.tokens, [(0, 0), (0, 0), (0, missing)], constant_values=-1))
 
 
-def _rank(ended: tuple[Hypothesis, int]) -> tuple[float, float, tuple[int, ...], int]:
-    """Best first by score a token (the end counts as one); ties settled by what was found, not by slot."""
-    hypothesis, end = ended
-    return -hypothesis.score / (len(hypothesis.tokens) + 1), -hypothesis.score, hypothesis.tokens, end
+def rank_slots(
+    paths: Sequence[Path], scores: NDArray[np.floating], ends: NDArray[np.int32], before: int = 0
+) -> list[tuple[Hypothesis, int]]:
+    """The hypotheses of live slots and which these are, best first by score a token (the end counts as one,
+    and so do `before` tokens that the paths have no more); ties settled by what was found, not by slot."""
+    alive = [slot for slot in range(len(paths)) if scores[slot] > -np.inf]
+    row = [(paths[slot].scored(float(scores[slot])), slot) for slot in alive]
+
+    def rank(ended: tuple[Hypothesis, int]) -> tuple[float, float, tuple[int, ...], int]:
+        hypothesis, slot = ended
+        per_token = hypothesis.score / (before + len(hypothesis.tokens) + 1)
+        return -per_token, -hypothesis.score, hypothesis.tokens, int(ends[slot])
+
+    return sorted(row, key=rank)
 
 
 def beam_search(
@@ -209,4 +226,5 @@ def beam_search(
     """
     if encoder.shape[1] == 0:
         return [[Hypothesis((), 0.0, (), ())] for _ in range(encoder.shape[0])]
-    return BeamSearch(transducer, encoder, lengths, beam, max_symbols, fusion, recorder, fixed).run()
+    projected = transducer.project_encoder(encoder)
+    return BeamSearch(transducer, projected, lengths, beam, max_symbols, fusion, recorder, fixed).run()

@@ -8,7 +8,7 @@ Does not know hypotheses' ranks: there is one an utterance.
 """
 
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import mlx.core as mx
 import numpy as np
@@ -25,7 +25,7 @@ WINDOW_OF_A_CPU = 4
 CHECK_EVERY = 8  # rounds between two questions to the device whether anything still runs
 
 
-class _Row(NamedTuple):
+class GreedyRow(NamedTuple):
     """One utterance a row. frames: the next encoder frame. held: labels on the frame `last`. sound: bool.
     fused: the fusion's states. bonus: float32, what it added so far."""
 
@@ -37,6 +37,15 @@ class _Row(NamedTuple):
     sound: mx.array
     fused: FusionState
     bonus: mx.array
+
+    @classmethod
+    def start(cls, transducer: Transducer, batch: int, fusion: Fusion | None = None) -> Self:
+        """Utterances at their first frame."""
+        output, state = transducer.start(batch)
+        none = mx.zeros((batch,), mx.int32)
+        fused = fusion.start(1) if fusion else ()
+        sure = mx.ones((batch,), mx.bool_)
+        return cls(none, none, none - 1, output, state, sure, fused, mx.zeros((batch,)))
 
 
 class _Stop(NamedTuple):
@@ -51,7 +60,10 @@ class _Stop(NamedTuple):
 
 
 class GreedySearch:
-    """One search over one batch: `encoder` [B, T, d_model] with T >= 1, `lengths` [B] frames, 0 allowed."""
+    """One search over one batch: `encoder` [B, T, d_model] with T >= 1, `lengths` [B] frames, 0 allowed.
+
+    start: where the rows come from, if not from the utterances' starts. goes_on: bool [B], whose frames are
+    followed by others, so that a label at their end is read too; None for nobody's."""
 
     def __init__(
         self,
@@ -61,6 +73,8 @@ class GreedySearch:
         max_symbols: int,
         fusion: Fusion | None,
         fixed: bool,
+        start: GreedyRow | None = None,
+        goes_on: mx.array | None = None,
     ) -> None:
         self._fixed = fixed
         self._transducer = transducer
@@ -75,14 +89,21 @@ class GreedySearch:
         self._window = WINDOW_OF_A_CPU if self._on_cpu else WINDOW
         self._anything = bool(lengths.any())
         self._backtrace = Backtrace(self._batch, 1)
+        self._begun = GreedyRow.start(transducer, self._batch, fusion) if start is None else start
+        self._goes_on = mx.zeros((self._batch,), mx.bool_) if goes_on is None else goes_on
 
     def run(self) -> list[list[Hypothesis]]:
         """One hypothesis an utterance; none for one whose logits were not finite."""
-        output, state = self._transducer.start(self._batch)
-        none = mx.zeros((self._batch,), mx.int32)
-        fused = self._fusion.start(1) if self._fusion else ()
-        sure = mx.ones((self._batch,), mx.bool_)
-        row = _Row(none, none, none - 1, output, state, sure, fused, mx.zeros((self._batch,)))
+        row, paths = self.walk()
+        sound, bonus = np.array(row.sound), np.array(row.bonus)
+        return [
+            [path.scored(self._score(path, bonus[index]))] if sound[index] else []
+            for index, path in enumerate(paths)
+        ]
+
+    def walk(self) -> tuple[GreedyRow, list[Path]]:
+        """The rows behind the last frame, and what each emitted."""
+        row = self._begun
         # A CPU computes while it queues: it is asked at once, and no round is in vain.
         every, behind = (1, 0) if self._on_cpu else (CHECK_EVERY, 1)
         asked: deque[mx.array] = deque()
@@ -91,19 +112,14 @@ class GreedySearch:
                 row = self._round(row)
             asked.append(mx.any(row.sound & (row.frames < self._lengths)))
             mx.async_eval(asked[-1], row, self._backtrace.latest(every))  # type: ignore[no-untyped-call]
-        sound, bonus = np.array(row.sound), np.array(row.bonus)
-        paths = [slots[0] for slots in self._backtrace.paths()]
-        return [
-            [path.scored(self._score(path, bonus[index]))] if sound[index] else []
-            for index, path in enumerate(paths)
-        ]
+        return row, [slots[0] for slots in self._backtrace.paths()]
 
     def _score(self, path: Path, bonus: np.float32) -> float:
         if self._fixed:
             return grid_sum(np.array(path.log_probs, np.float32)) + float(bonus)
         return float(np.sum(path.log_probs, dtype=np.float32) + bonus)
 
-    def _round(self, row: _Row) -> _Row:
+    def _round(self, row: GreedyRow) -> GreedyRow:
         gains: mx.array | None = None
         if self._fusion is not None:
             gains = self._fusion.gains(row.fused)[:, 0]
@@ -112,12 +128,12 @@ class GreedySearch:
         held = mx.where(at == row.last, row.held, 0) + 1
         frames = at + mx.where(stop.emits, stop.durations, 0)
         full = stop.emits & (held >= self._max_symbols) & (frames == at)
-        reads = stop.emits & (frames < self._lengths)
+        reads = stop.emits & ((frames < self._lengths) | self._goes_on)
         output, state = advance(self._transducer, stop.labels, reads, row.output, row.state)
         self._backtrace.append(
             Emission(mx.where(stop.emits, stop.labels, -1), at, stop.durations, stop.log_probs)
         )
-        return _Row(
+        return GreedyRow(
             frames=frames + full.astype(mx.int32),
             held=mx.where(stop.emits, held, row.held),
             last=mx.where(stop.emits, at, row.last),
@@ -138,7 +154,7 @@ class GreedySearch:
         emitted = mx.where(stop.emits, stop.labels, -1)[:, None]
         return self._fusion.walk(fused, mx.zeros_like(emitted), emitted)
 
-    def _look_ahead(self, row: _Row, gains: mx.array | None) -> _Stop:
+    def _look_ahead(self, row: GreedyRow, gains: mx.array | None) -> _Stop:
         """Jump over blanks, each by its own duration, to the first label within the window. Fusion's gains
         [B, V] choose among labels; whether there is one is the model's own choice."""
         blank = self._transducer.blank

@@ -49,6 +49,13 @@ class Positions(NamedTuple):
     kept: bool
 
 
+class KeysValues(NamedTuple):
+    """Keys and values of past frames, [B, heads, P, d / heads] each, the newest last."""
+
+    keys: mx.array
+    values: mx.array
+
+
 class _Keys(NamedTuple):
     """Projected positions, [1, heads, R, d / heads], and what they were made of."""
 
@@ -96,6 +103,30 @@ class RelPositionAttention(nn.Module):
             seen = mx.fast.scaled_dot_product_attention(query, keys, values, scale=self._scale, mask=bias)
         out: mx.array = self.linear_out(seen.swapaxes(1, 2).reshape(batch, frames, -1))
         return out
+
+    def step(
+        self, x: mx.array, past: KeysValues, positions: Positions, mask: mx.array
+    ) -> tuple[mx.array, KeysValues]:
+        """Attention of one chunk to itself and to what came before it.
+
+        x [B, C, d]; past: of the P frames before, the newest last; positions as for the whole, of `room` >= P
+        + C; the mask [B, 1, 1, P + C] bool, True where a key is seen. Returns [B, C, d], and keys and values
+        of the newest P frames.
+        """
+        batch, frames, _ = x.shape
+        query = self._split(self.linear_q(x))
+        keys = mx.concatenate([past.keys, self._split(self.linear_k(x))], axis=2)
+        values = mx.concatenate([past.values, self._split(self.linear_v(x))], axis=2)
+        seen = keys.shape[2]
+        first = positions.room - seen
+        position_keys = self._position_keys(positions)[:, :, first : first + seen + frames - 1]
+        scores = self._biased(query, self.pos_bias_v) @ position_keys.swapaxes(-1, -2)
+        bias = mx.where(mask, shift(scores, seen) * self._scale, mx.array(MASKED, dtype=x.dtype))
+        attended = mx.fast.scaled_dot_product_attention(
+            self._biased(query, self.pos_bias_u), keys, values, scale=self._scale, mask=bias
+        )
+        out: mx.array = self.linear_out(attended.swapaxes(1, 2).reshape(batch, frames, -1))
+        return out, KeysValues(keys[:, :, frames:], values[:, :, frames:])
 
     def _position_keys(self, positions: Positions) -> mx.array:
         """The positions as keys, [1, heads, R, d / heads]; made again only of another table or weight."""
@@ -163,13 +194,12 @@ class RelPositionLocalAttention(RelPositionAttention):
         return strided if x.dtype == mx.bool_ else self._split(strided)
 
 
-def shift(scores: mx.array, frames: int) -> mx.array:
-    """Scores by relative position [B, H, T, 2T - 1] -> by key [B, H, T, T]: out[i, j] = scores[i, T - 1 - i +
-    j]."""
-    batch, heads = scores.shape[:2]
-    row = 2 * frames - 1
-    strides = (heads * frames * row, frames * row, row - 1, 1)
-    return mx.as_strided(scores, (batch, heads, frames, frames), strides, offset=frames - 1)
+def shift(scores: mx.array, keys: int) -> mx.array:
+    """Scores by relative position [B, H, Q, keys + Q - 1] -> by key [B, H, Q, keys], the queries being the
+    last of the keys: out[i, j] = scores[i, Q - 1 - i + j]."""
+    batch, heads, queries, row = scores.shape
+    strides = (heads * queries * row, queries * row, row - 1, 1)
+    return mx.as_strided(scores, (batch, heads, queries, keys), strides, offset=queries - 1)
 
 
 def band(scores: mx.array, window: int) -> mx.array:

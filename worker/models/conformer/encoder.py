@@ -77,7 +77,7 @@ class ConformerEncoder(nn.Module):
     ) -> mx.array:
         longest = length_bucket(max(1, int(counts.max(initial=0))))
         room = longest * self._config.subsampling_factor - features.shape[1]
-        x = self._subsampled(mx.pad(features, [(0, 0), (0, room), (0, 0)]), lengths)[:, :longest]
+        x = self.subsample(mx.pad(features, [(0, 0), (0, room), (0, 0)]), lengths)[:, :longest]
         valid, sight = self._sight(longest, counts, context)
         positions = self.positions(longest, x.dtype)
         for layer in self.layers:
@@ -92,7 +92,7 @@ class ConformerEncoder(nn.Module):
         rows, seen = {}, {}
         for row in sounding:
             length, count = int(lengths[row]), int(counts[row])
-            rows[row] = self._subsampled(features[row : row + 1, :length], lengths[row : row + 1])
+            rows[row] = self.subsample(features[row : row + 1, :length], lengths[row : row + 1])
             sight_of = self._sight(count, counts[row : row + 1], context)
             seen[row] = (self.positions(count, features.dtype), *sight_of)
             mx.eval(rows[row])
@@ -108,7 +108,8 @@ class ConformerEncoder(nn.Module):
         ]
         return mx.concatenate(padded)
 
-    def _subsampled(self, features: mx.array, lengths: NDArray[np.int32]) -> mx.array:
+    def subsample(self, features: mx.array, lengths: NDArray[np.int32]) -> mx.array:
+        """Features [B, T, mels], lengths [B] -> what enters the first layer, [B, T', d_model]."""
         return self._scaled(self.pre_encode(features, mx.array(lengths)))
 
     def _scaled(self, x: mx.array) -> mx.array:

@@ -4,6 +4,8 @@
 Names follow the checkpoint. Knows one layer; positions, masks and the stack are the encoder's.
 """
 
+from typing import NamedTuple
+
 import mlx.core as mx
 from mlx import nn
 
@@ -12,6 +14,7 @@ from kernels.nn.elementwise import layer_norm, silu
 from kernels.runtime.device import compiled_for_cpu
 from worker.models.conformer.attention import (
     AttentionContext,
+    KeysValues,
     Positions,
     RelPositionAttention,
     RelPositionLocalAttention,
@@ -19,6 +22,14 @@ from worker.models.conformer.attention import (
 from worker.models.nemo.config import EncoderConfig
 
 NORM_EPSILON = 1e-5
+
+
+class LayerPast(NamedTuple):
+    """What one layer keeps of the frames before a chunk. attention: of the P newest. gated: the input of the
+    depthwise convolution, [B, kernel - 1, d], the newest last."""
+
+    attention: KeysValues
+    gated: mx.array
 
 
 class RowNorm(nn.LayerNorm):
@@ -113,6 +124,17 @@ class Convolution(nn.Module):
         out: mx.array = self.pointwise_conv2(x)
         return out
 
+    def step(self, x: mx.array, gated: mx.array) -> tuple[mx.array, mx.array]:
+        """One chunk [B, C, d] behind `gated`, as `LayerPast` has it: [B, C, d], and the newest of what is
+        gated. For a convolution that sees nothing of the future."""
+        values, gate = mx.split(self.pointwise_conv1(x), 2, axis=-1)
+        gated = mx.concatenate([gated, values * mx.sigmoid(gate)], axis=1)
+        x = mx.conv1d(gated, self._kernel, groups=gated.shape[-1]) + self._offset
+        out: mx.array = self.pointwise_conv2(
+            silu(x if isinstance(self.batch_norm, BatchNorm) else self.batch_norm(x))
+        )
+        return out, gated[:, x.shape[1] :]
+
     def _convolve(self, x: mx.array, valid: mx.array) -> mx.array:
         """Gate, mask and depthwise convolution, in MLX's own operations."""
         values, gate = mx.split(x, 2, axis=-1)
@@ -149,3 +171,17 @@ class ConformerLayer(nn.Module):
         x = x + 0.5 * self.feed_forward2(self.norm_feed_forward2(x))
         out: mx.array = self.norm_out(x)
         return out
+
+    def step(
+        self, x: mx.array, past: LayerPast, positions: Positions, mask: mx.array
+    ) -> tuple[mx.array, LayerPast]:
+        """One chunk [B, C, d] behind its past; positions and mask as `RelPositionAttention.step` has them.
+        [B, C, d], and the past of the next chunk."""
+        x = x + 0.5 * self.feed_forward1(self.norm_feed_forward1(x))
+        attended, attention = self.self_attn.step(self.norm_self_att(x), past.attention, positions, mask)
+        x = x + attended
+        convolved, gated = self.conv.step(self.norm_conv(x), past.gated)
+        x = x + convolved
+        x = x + 0.5 * self.feed_forward2(self.norm_feed_forward2(x))
+        out: mx.array = self.norm_out(x)
+        return out, LayerPast(attention, gated)

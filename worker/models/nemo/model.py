@@ -12,6 +12,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 from numpy.typing import NDArray
 
+from spool.errors import InvalidRequest
 from worker.models.base import (
     BatchCost,
     Capabilities,
@@ -23,9 +24,11 @@ from worker.models.base import (
 )
 from worker.models.conformer.encoder import AttContext, ConformerEncoder
 from worker.models.conformer.frames import BYTES_A_FRAME, Encoded, FrameEncoder
+from worker.models.conformer.streaming import EncoderSteps, EncoderStream, can_stream
 from worker.models.features import FeatureExtractor
 from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
+from worker.models.mel_stream import MelStream
 from worker.models.nemo.config import ModelConfig
 from worker.models.tokenizer import Tokenizer
 
@@ -74,6 +77,7 @@ class NemoModel:
         self.network = network
         self.front_end = features
         self.frames = FrameEncoder(features, network.encoder, dtype)
+        self._steps = EncoderSteps(network.encoder, config.encoder, dtype)
 
     @cached_property
     def heads(self) -> Mapping[HeadName, Transducer | CtcHead]:
@@ -111,6 +115,8 @@ class NemoModel:
             chunking=self.info.chunking,
             att_contexts=self.config.encoder.att_contexts if self.config.encoder.is_chunked else (),
             family="nemo",
+            # Features normalised over a recording are not known before its end.
+            streams=can_stream(self.config.encoder) and self.config.preprocessor.normalize is None,
         )
 
     def prepare(self, options: SpeechOptions) -> PreparedRequest:
@@ -168,3 +174,18 @@ class NemoModel:
     def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> Encoded:
         """As `FrameEncoder.encode_features`."""
         return self.frames.encode_features(features, lengths)
+
+    def open_stream(self, att_context: AttContext | None = None) -> EncoderStream:
+        """As `StreamingModel.open_stream`."""
+        context = att_context or self.config.encoder.att_context_size
+        if not self.capabilities.streams or context not in self.config.encoder.att_contexts:
+            raise InvalidRequest(f"{self.name} cannot be run chunk by chunk with att_context {context}")
+        return self._steps.open(MelStream(self.front_end), context)
+
+    def step(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
+        """As `StreamingModel.step`."""
+        return self._steps.step(streams)
+
+    def chunk_frames(self, att_context: AttContext) -> int:
+        """As `StreamingModel.chunk_frames`."""
+        return att_context[1] + 1

@@ -1,0 +1,281 @@
+"""A transducer's beam from chunk to chunk, equal to the beam over the whole.
+
+The rule that makes it so: a step runs only while every live hypothesis has its next frame. As soon as one
+stands at the end of what was heard, the whole beam waits, and the frames that slower ones have not read yet
+are kept. Nothing is merged or ranked that would not have been.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.runtime.device import compiled_for_cpu
+from kernels.search.expand import FINISHED, FORCED, RUNS, Expansion
+from kernels.search.recombine import Beam, Field
+from worker.decode.backtrace import Path
+from worker.decode.live.base import EMPTY, behind, common_tokens, joined_paths
+from worker.decode.transducer.beam import (
+    CHECK_EVERY,
+    TOKEN_BLOCK,
+    BeamSearch,
+    BeamState,
+    rank_slots,
+    with_room,
+)
+from worker.decode.types import Hypothesis
+from worker.models.heads.transducer import LstmState, Transducer
+
+ENDLESS = 1 << 30
+"""Encoder frames of a stream that goes on."""
+
+
+@dataclass
+class LiveBeamState:
+    """As `LiveState`. search: the state of the search, a batch of one, its frames counted from `frame`, the
+    first that some hypothesis has not read. frames: [n, J] from there on, projected. paths: of each slot.
+    """
+
+    search: BeamState
+    frames: mx.array
+    frame: int = 0
+    paths: list[Path] = field(default_factory=list)
+    forgotten: int = 0
+    fixed: bool = False
+
+    @property
+    def path(self) -> Path:
+        """As `LiveState.path`."""
+        ranked = self._ranked()
+        return self.paths[ranked[0][1]] if ranked else EMPTY
+
+    @property
+    def stable(self) -> int:
+        """As `LiveState.stable`."""
+        return common_tokens([self.paths[slot] for slot in self._alive()])
+
+    @property
+    def is_sound(self) -> bool:
+        """As `LiveState.is_sound`."""
+        return bool(np.array(self.search.beam.sound)[0])
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """As `LiveState.hypotheses`."""
+        return [hypothesis for hypothesis, _ in self._ranked()]
+
+    def forget(self, tokens: int) -> None:
+        """As `LiveState.forget`."""
+        if tokens == 0:
+            return
+        self.paths = [behind(path, tokens) for path in self.paths]
+        self.forgotten += tokens
+        beam = self.search.beam
+        counts = mx.maximum(beam.slots[Field.COUNT] - tokens, 0)
+        room = mx.full((*beam.tokens.shape[:2], tokens), -1, dtype=mx.int32)
+        moved = beam._replace(
+            slots=_with(beam.slots, {Field.COUNT: counts}),
+            tokens=mx.concatenate([beam.tokens[:, :, tokens:], room], axis=-1),
+            common=mx.maximum(beam.common - tokens, 0),
+        )
+        self.search = self.search._replace(beam=moved)
+
+    def next_frame(self) -> int:
+        """The next frame of the best hypothesis, counted from `frame`."""
+        ranked = self._ranked()
+        return int(self._next_frames()[ranked[0][1]]) if ranked else 0
+
+    def _alive(self) -> list[int]:
+        return [int(slot) for slot in np.flatnonzero(np.array(self.search.beam.scores)[0] > -np.inf)]
+
+    def _next_frames(self) -> NDArray[np.int32]:
+        frames: NDArray[np.int32] = np.array(self.search.beam.slots[Field.FRAME])[0]
+        return frames
+
+    def _ranked(self) -> list[tuple[Hypothesis, int]]:
+        if not self.is_sound:
+            return []
+        scores = self.search.scores(fixed=self.fixed)[0]
+        return rank_slots(self.paths, scores, self._next_frames(), self.forgotten)
+
+
+class LiveBeam:
+    """As `LiveSearch`, over a transducer."""
+
+    def __init__(self, transducer: Transducer, beam: int, max_symbols: int, *, fixed: bool = False) -> None:
+        self._transducer, self._beam, self._max_symbols, self._fixed = transducer, beam, max_symbols, fixed
+
+    def open(self) -> LiveBeamState:
+        """As `LiveSearch.open`."""
+        start = self._over(mx.zeros((1, 1, 1)), np.array([1], np.int32), [False]).start()
+        frames = mx.zeros((0, start.output.shape[-1]), start.output.dtype)
+        return LiveBeamState(start, frames, paths=[EMPTY] * self._beam, fixed=self._fixed)
+
+    def _over(self, projected: mx.array, lengths: NDArray[np.int32], last: Sequence[bool]) -> "_ChunkBeam":
+        return _ChunkBeam(
+            self._transducer, projected, lengths, last, self._beam, self._max_symbols, fixed=self._fixed
+        )
+
+    def advance(
+        self, states: Sequence[LiveBeamState], frames: Sequence[mx.array], last: Sequence[bool]
+    ) -> None:
+        """As `LiveSearch.advance`."""
+        for state, new in zip(states, frames, strict=True):
+            if len(new):
+                fresh = self._transducer.project_encoder(new)
+                state.frames = mx.concatenate([state.frames, fresh]) if len(state.frames) else fresh
+        rows = [row for row, state in enumerate(states) if len(state.frames)]
+        if not rows:
+            return
+        taken = [states[row] for row in rows]
+        lengths = np.array([len(state.frames) for state in taken], np.int32)
+        longest = int(lengths.max())
+        table = mx.stack([mx.pad(each.frames, [(0, longest - len(each.frames)), (0, 0)]) for each in taken])
+        search = self._over(table, lengths, [last[row] for row in rows])
+        after = search.go_on(_joined([state.search for state in taken]))
+        walked = search.continued()
+        for row, state in enumerate(taken):
+            paths, origins = walked[row]
+            state.paths = [
+                joined_paths(state.paths[origin], path, state.frame)
+                for path, origin in zip(paths, origins, strict=True)
+            ]
+            _settle(state, _row(after, row, self._beam))
+
+    def restart(self, state: LiveBeamState) -> None:
+        """As `LiveSearch.restart`."""
+        at = state.next_frame()
+        fresh = self.open()
+        unread = min(at, len(state.frames))
+        slots = fresh.search.beam.slots
+        waits = _with(slots, {Field.FRAME: slots[Field.FRAME] + (at - unread)})
+        state.search = fresh.search._replace(beam=fresh.search.beam._replace(slots=waits))
+        state.frames, state.frame = state.frames[unread:], state.frame + unread
+        state.paths, state.forgotten = fresh.paths, 0
+
+
+def _settle(state: LiveBeamState, search: BeamState) -> None:
+    """Keep what `search` has come to, and those frames alone that some hypothesis has not read."""
+    ends = np.array(search.beam.slots[Field.FRAME])[0]
+    alive = np.array(search.beam.scores)[0] > -np.inf
+    read = min(int(ends[alive].min()), len(state.frames)) if alive.any() else len(state.frames)
+    slots = search.beam.slots
+    moved = mx.maximum(slots[Field.FRAME] - read, 0)
+    state.search = search._replace(beam=search.beam._replace(slots=_with(slots, {Field.FRAME: moved})))
+    state.frames, state.frame = mx.contiguous(state.frames[read:]), state.frame + read
+    mx.eval(state.search, state.frames)
+
+
+class _ChunkBeam(BeamSearch):
+    """The steps of one chunk of each stream: encoder [B, T, J], projected, `lengths` [B] frames of it."""
+
+    def __init__(
+        self,
+        transducer: Transducer,
+        projected: mx.array,
+        lengths: NDArray[np.int32],
+        last: Sequence[bool],
+        beam: int,
+        max_symbols: int,
+        *,
+        fixed: bool,
+    ) -> None:
+        ends = np.array(last, bool)
+        endless = np.where(ends, lengths, ENDLESS).astype(np.int32)
+        super().__init__(transducer, projected, endless, beam, max_symbols, None, None, fixed)
+        self._known, self._ends = mx.array(lengths), mx.array(ends)
+        self._rows = projected.shape[1]
+
+    def go_on(self, state: BeamState) -> BeamState:
+        """Steps until no beam can make another."""
+        every = 1 if compiled_for_cpu() else CHECK_EVERY
+        slots = state.beam.slots
+        over = slots[Field.FRAME] >= self._limits.lengths[:, None]
+        forced = slots[Field.HELD] >= self._limits.bounds[1]
+        status = mx.where(over, FINISHED, mx.where(forced, FORCED, RUNS))
+        entered = _with(slots, {Field.STATUS: status, Field.ROW: self._row_of(slots[Field.FRAME])})
+        state = state._replace(beam=state.beam._replace(slots=entered))
+        while not np.array(self._waits(state.beam)).all():
+            longest = int(np.array(state.beam.slots[Field.COUNT]).max())
+            state = state._replace(beam=with_room(state.beam, longest + every + 1))
+            for _ in range(every):
+                state = self._step(state)
+            mx.eval(state, self._kept())
+        return state
+
+    def continued(self) -> list[tuple[list[Path], list[int]]]:
+        """Of each stream, what each slot emitted and which slot it was at the chunk's start."""
+        return self._backtrace.continued()
+
+    def _settled(self, grown: Expansion, before: Beam) -> Beam:
+        beam, waits = super()._settled(grown, before), self._waits(before)
+        slots = before.slots
+        own = mx.broadcast_to(mx.arange(self._beam, dtype=mx.int32), before.scores.shape)
+        none = mx.zeros(own.shape, mx.int32)
+        still = _with(
+            slots,
+            {
+                Field.LABEL: none - 1,
+                Field.DURATION: none,
+                Field.PARENT: own,
+                Field.ORIGIN: own,
+            },
+        )
+        slots = mx.where(waits[None, :, None], still, beam.slots)
+        return Beam(
+            scores=mx.where(waits[:, None], before.scores, beam.scores),
+            slots=_with(slots, {Field.ROW: self._row_of(slots[Field.FRAME])}),
+            tokens=mx.where(waits[:, None, None], before.tokens, beam.tokens),
+            common=mx.where(waits[:, None, None], before.common, beam.common),
+            sound=mx.where(waits, before.sound, beam.sound),
+        )
+
+    def _waits(self, beam: Beam) -> mx.array:
+        """bool [B]: no step can be made, for a hypothesis has no next frame (at a stream's end: for none
+        has)."""
+        alive = beam.scores > -mx.inf
+        reached = beam.slots[Field.FRAME] >= self._known[:, None]
+        some, every = mx.any(alive & reached, axis=1), mx.all(~alive | reached, axis=1)
+        return mx.where(self._ends, every, some) | ~mx.any(alive, axis=1)
+
+    def _row_of(self, frames: mx.array) -> mx.array:
+        first = (mx.arange(self._batch) * self._rows)[:, None]
+        return first + mx.clip(frames, 0, self._rows - 1)
+
+
+def _with(slots: mx.array, fields: dict[Field, mx.array]) -> mx.array:
+    """`slots` with some of its fields replaced."""
+    rows = [fields.get(each, slots[each]) for each in Field]
+    return mx.stack(rows).astype(mx.int32)
+
+
+def _joined(states: Sequence[BeamState]) -> BeamState:
+    """The states of several streams as one batch."""
+    if len(states) == 1:
+        return states[0]
+    room = max(state.beam.tokens.shape[-1] for state in states)
+    room = -(-room // TOKEN_BLOCK) * TOKEN_BLOCK
+    beams = [with_room(state.beam, room) for state in states]
+    beam = Beam(
+        scores=mx.concatenate([each.scores for each in beams]),
+        slots=mx.concatenate([each.slots for each in beams], axis=1),
+        tokens=mx.concatenate([each.tokens for each in beams]),
+        common=mx.concatenate([each.common for each in beams]),
+        sound=mx.concatenate([each.sound for each in beams]),
+    )
+    network = LstmState(
+        mx.concatenate([state.network.hidden for state in states]),
+        mx.concatenate([state.network.cell for state in states]),
+    )
+    output = mx.concatenate([state.output for state in states])
+    return BeamState(beam, output, network, (), mx.concatenate([state.base for state in states]))
+
+
+def _row(state: BeamState, row: int, slots: int) -> BeamState:
+    """One stream's part of a batch."""
+    at, rows = slice(row, row + 1), slice(row * slots, (row + 1) * slots)
+    each = state.beam
+    beam = Beam(each.scores[at], each.slots[:, at], each.tokens[at], each.common[at], each.sound[at])
+    network = LstmState(state.network.hidden[rows], state.network.cell[rows])
+    return BeamState(beam, state.output[rows], network, (), state.base[at])

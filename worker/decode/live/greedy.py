@@ -1,0 +1,177 @@
+"""Greedy search from chunk to chunk: over a transducer (label-looping), and the best path of a CTC head."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+import numpy as np
+
+from kernels.search.fixed_point import grid_sum
+from worker.decode.backtrace import Path
+from worker.decode.live.base import EMPTY, behind, joined_paths
+from worker.decode.transducer.greedy import GreedyRow, GreedySearch
+from worker.decode.types import Hypothesis
+from worker.models.heads.ctc import CtcHead
+from worker.models.heads.transducer import LstmState, Transducer
+
+
+@dataclass
+class GreedyState:
+    """As `LiveState`. row: of the search, its frames counted from `frame`, the first that was not searched (a
+    jump may have gone past it)."""
+
+    row: GreedyRow
+    frame: int = 0
+    path: Path = EMPTY
+    is_sound: bool = True
+    fixed: bool = False
+
+    @property
+    def stable(self) -> int:
+        """As `LiveState.stable`: greedy takes nothing back."""
+        return len(self.path.tokens)
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """As `LiveState.hypotheses`: one."""
+        if not self.is_sound:
+            return []
+        log_probs = np.array(self.path.log_probs, np.float32)
+        score = grid_sum(log_probs) if self.fixed else float(np.sum(log_probs, dtype=np.float32))
+        return [self.path.scored(score)]
+
+    def forget(self, tokens: int) -> None:
+        """As `LiveState.forget`."""
+        self.path = behind(self.path, tokens)
+
+
+class LiveGreedy:
+    """As `LiveSearch`, over a transducer."""
+
+    def __init__(self, transducer: Transducer, max_symbols: int, *, fixed: bool = False) -> None:
+        self._transducer, self._max_symbols, self._fixed = transducer, max_symbols, fixed
+
+    def open(self) -> GreedyState:
+        """As `LiveSearch.open`."""
+        return GreedyState(GreedyRow.start(self._transducer, 1), fixed=self._fixed)
+
+    def advance(
+        self, states: Sequence[GreedyState], frames: Sequence[mx.array], last: Sequence[bool]
+    ) -> None:
+        """As `LiveSearch.advance`."""
+        taken = [(state, new, end) for state, new, end in zip(states, frames, last, strict=True) if len(new)]
+        if not taken:
+            return
+        lengths = np.array([len(new) for _, new, _ in taken], np.int32)
+        longest = int(lengths.max())
+        padded = mx.stack([mx.pad(new, [(0, longest - len(new)), (0, 0)]) for _, new, _ in taken])
+        start = _joined([state.row for state, _, _ in taken])
+        goes_on = mx.array([not end for _, _, end in taken])
+        search = GreedySearch(
+            self._transducer, padded, lengths, self._max_symbols, None, self._fixed, start, goes_on
+        )
+        row, paths = search.walk()
+        sound = np.array(row.sound)
+        for index, (state, new, _) in enumerate(taken):
+            state.is_sound = bool(sound[index])
+            state.path = joined_paths(state.path, paths[index], state.frame) if state.is_sound else EMPTY
+            state.row = _taken(row, index, len(new))
+            state.frame += len(new)
+
+    def restart(self, state: GreedyState) -> None:
+        """As `LiveSearch.restart`."""
+        fresh = GreedyRow.start(self._transducer, 1)
+        state.row = state.row._replace(output=fresh.output, state=fresh.state)
+        state.path = EMPTY
+
+
+def _joined(rows: Sequence[GreedyRow]) -> GreedyRow:
+    return GreedyRow(
+        frames=mx.concatenate([row.frames for row in rows]),
+        held=mx.concatenate([row.held for row in rows]),
+        last=mx.concatenate([row.last for row in rows]),
+        output=mx.concatenate([row.output for row in rows]),
+        state=LstmState(
+            mx.concatenate([row.state.hidden for row in rows]),
+            mx.concatenate([row.state.cell for row in rows]),
+        ),
+        sound=mx.concatenate([row.sound for row in rows]),
+        fused=(),
+        bonus=mx.concatenate([row.bonus for row in rows]),
+    )
+
+
+def _taken(row: GreedyRow, index: int, frames: int) -> GreedyRow:
+    """One stream's row, its frames counted from the end of a chunk of so many."""
+    at = slice(index, index + 1)
+    return GreedyRow(
+        frames=row.frames[at] - frames,
+        held=row.held[at],
+        last=row.last[at] - frames,
+        output=row.output[at],
+        state=LstmState(row.state.hidden[at], row.state.cell[at]),
+        sound=row.sound[at],
+        fused=(),
+        bonus=row.bonus[at],
+    )
+
+
+@dataclass
+class CtcState:
+    """As `LiveState`. last: the best label of the last frame. peaks: what every frame with a label gave."""
+
+    last: int = -1
+    frame: int = 0
+    path: Path = EMPTY
+    peaks: tuple[float, ...] = ()
+    is_sound: bool = True
+    fixed: bool = False
+
+    @property
+    def stable(self) -> int:
+        """As `LiveState.stable`: greedy takes nothing back."""
+        return len(self.path.tokens)
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """As `LiveState.hypotheses`: one."""
+        if not self.is_sound:
+            return []
+        peaks = np.array(self.peaks, np.float32)
+        return [self.path.scored(grid_sum(peaks) if self.fixed else float(peaks.sum(dtype=np.float32)))]
+
+    def forget(self, tokens: int) -> None:
+        """As `LiveState.forget`."""
+        self.path, self.peaks = behind(self.path, tokens), ()
+
+
+class LiveCtcGreedy:
+    """As `LiveSearch`, over a CTC head."""
+
+    def __init__(self, head: CtcHead, *, fixed: bool = False) -> None:
+        self._head, self._fixed = head, fixed
+
+    def open(self) -> CtcState:
+        """As `LiveSearch.open`."""
+        return CtcState(fixed=self._fixed)
+
+    def advance(self, states: Sequence[CtcState], frames: Sequence[mx.array], last: Sequence[bool]) -> None:  # noqa: ARG002
+        """As `LiveSearch.advance`."""
+        for state, new in zip(states, frames, strict=True):
+            if not len(new) or not state.is_sound:
+                continue
+            log_probs = np.array(self._head.log_probs(new))
+            labels = log_probs.argmax(-1)
+            peaks = log_probs[np.arange(len(labels)), labels]
+            if not (np.isfinite(peaks).all() and not np.isnan(log_probs).any()):
+                state.is_sound, state.path = False, EMPTY
+                continue
+            spoken = labels != self._head.blank
+            fresh = np.flatnonzero(spoken & (labels != np.concatenate([[state.last], labels[:-1]])))
+            tokens, given = tuple(labels[fresh].tolist()), tuple(peaks[fresh].tolist())
+            more = Path(tokens, tuple(fresh.tolist()), (0,) * len(tokens), given)
+            state.path = joined_paths(state.path, more, state.frame)
+            state.peaks += tuple(peaks[spoken].tolist())
+            state.last, state.frame = int(labels[-1]), state.frame + len(labels)
+
+    def restart(self, state: CtcState) -> None:
+        """As `LiveSearch.restart`."""
+        state.last, state.path, state.peaks = -1, EMPTY, ()
