@@ -26,7 +26,7 @@ import structlog
 from sqlalchemy import Connection
 
 from spool.domain.jobs import JobSpeaker, JobState
-from spool.domain.options import Diarization
+from spool.domain.options.diarization import Diarization
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.domain.worker_stats import REFUSED
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
