@@ -25,7 +25,7 @@ from api.local.instance import Running
 from spool.client import Refused, Spool
 from spool.command_options import takes_options
 from spool.domain.jobs import JobState
-from spool.domain.options.diarization import MOST_SPEAKERS
+from spool.domain.options import MOST_SPEAKERS
 from spool.errors import InvalidRequest
 from spool.formats import Format
 from spool.schemas.jobs import JobDetail, JobOut

@@ -50,6 +50,9 @@ SUBCOMMANDS = {
         "audit", "audit", _ADMIN, "Check that the database and the object store are consistent."
     ),
     "models": Subcommand("models", "app", _ADMIN, "Fetch, list and check models; set the fleet's default."),
+    "graph": Subcommand(
+        "graph.build", "app", _ADMIN, "Build decoding graphs from a lexicon and an n-gram model."
+    ),
     "keys": Subcommand("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
     "webhooks": Subcommand("webhooks", "app", _ADMIN, "Send events to your own servers (Standard Webhooks)."),
 }

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.completion import complete_model
-from spool.domain.options.diarization import MOST_SPEAKERS
+from spool.domain.options import MOST_SPEAKERS
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
@@ -56,7 +56,7 @@ class Search:
         ),
     ] = None
     decoder: Annotated[
-        Literal["greedy", "beam", "rescore", "attention"] | None, typer.Option(help="Search method.")
+        Literal["greedy", "beam", "rescore", "attention", "wfst"] | None, typer.Option(help="Search method.")
     ] = None
     head: Annotated[
         Literal["auto", "tdt", "rnnt", "ctc", "attention"] | None,
@@ -74,6 +74,10 @@ class Search:
     ] = None
     reverse_weight: Annotated[
         float | None, typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0.")
+    ] = None
+    graph: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of a decoding graph on the server (wfst, rescore)."),
     ] = None
     beam: Annotated[int | None, typer.Option(min=1, max=32, help="Beam width.")] = None
     channels: Annotated[
@@ -171,6 +175,7 @@ class Search:
             chosen["language"] = language_of_text(self.language) or "auto"
         boost = boost_of(chosen.pop("boost"), chosen.pop("boost_file"), chosen.pop("boost_weight"))
         chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
+        chosen["graph"] = self.graph and {"name": self.graph}
         counts = [chosen.pop(name) for name in ("speakers", "min_speakers", "max_speakers")]
         within, diarizer = chosen.pop("within_channels"), chosen.pop("diarizer")
         asked = chosen.pop("diarize") or within or diarizer or any(counts)

@@ -207,6 +207,7 @@ def resolve_options(settings: Settings, default_model: str, *layers: Mapping[str
         merged |= layer
     known = {
         "language_models": sorted(settings.language_models),
+        "graphs": sorted(settings.graphs),
         "diarization_models": sorted(diarization_places(settings.diarization_models)),
     }
     return AskedOptions.model_validate(merged, context=known)

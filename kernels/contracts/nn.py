@@ -9,6 +9,7 @@ import mlx.core as mx
 from kernels.contracts.attention import attention_cases
 from kernels.contracts.case import Case, lengths_of, normal
 from kernels.contracts.search import search_cases
+from kernels.contracts.wfst import wfst_cases
 from kernels.nn import convolution, elementwise
 
 
@@ -104,4 +105,4 @@ def _encoder_cases() -> Iterator[Case]:
         yield Case(f"first-lead{lead}", _make_first, run, _first(convolution.subsample_first_reference, lead))
 
 
-CASES = [*search_cases(), *_encoder_cases(), *attention_cases()]
+CASES = [*search_cases(), *wfst_cases(), *_encoder_cases(), *attention_cases()]

@@ -24,8 +24,7 @@ from spool.audit.rules import Grace
 from spool.audit.runner import AuditReport, audit
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.domain.jobs import JobState, Source
-from spool.domain.options import JobOptions
-from spool.domain.options.diarization import Diarization
+from spool.domain.options import Diarization, JobOptions
 from spool.failpoints import FIRED, VARIABLE
 from spool.ids import new_id
 from spool.objects import object_store

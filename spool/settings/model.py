@@ -175,6 +175,8 @@ class Settings(BaseModel):
     `sortformer` here is what jobs get that ask for it."""
     language_models: dict[str, str] = Field(default_factory=dict)
     """Language models that jobs may ask for, each an ARPA file over the acoustic model's tokens."""
+    graphs: dict[str, str] = Field(default_factory=dict)
+    """Decoding graphs that jobs may ask for, each a file of `spool graph build`."""
 
     pool: Name = "cpu"
     worker_name: Name = Field(default_factory=_host_name)
@@ -297,6 +299,7 @@ class Settings(BaseModel):
         "models",
         "diarization_models",
         "language_models",
+        "graphs",
         "model_requires",
         "rate_card",
         "budgets",

@@ -15,8 +15,9 @@ from sqlalchemy import ColumnElement, Connection, case, func, insert, null, sele
 
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
-from spool.domain.options import JobOptions, PhraseList
+from spool.domain.options import JobOptions
 from spool.domain.priority import NORMAL, deadline_rank_of
+from spool.domain.search.phrases import PhraseList
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
 from spool.store.deletions import refuse_deleted, whole

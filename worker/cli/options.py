@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from spool.domain.options.diarization import Diarization
+from spool.domain.options import Diarization
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 from worker.cli.speakers import LeastSpeakers, MostSpeakers, SpeakerCount, diarization_of
@@ -54,8 +54,8 @@ class Search:
         float | None,
         typer.Option(
             help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha. Default: by mean "
-            "score (Whisper) or by score (Canary). With --decoder attention: by score / tokens^alpha. "
-            "Default: 0."
+            "score (Whisper) or by score (Canary). With --decoder attention: by score / tokens^alpha "
+            "(default 0). With a graph: added to the cost of each unit (default 0)."
         ),
     ] = None
     att_context: Annotated[
@@ -67,10 +67,33 @@ class Search:
         ),
     ] = None
 
+    graph: Annotated[
+        Path | None,
+        typer.Option(
+            help="Decoding graph of `spool graph build`, for --decoder wfst; rescore then orders its list."
+        ),
+    ] = None
+    graph_beam: Annotated[
+        float, typer.Option(help="Pruning beam of the graph's search, in natural logarithm.")
+    ] = 16.0
+    max_active: Annotated[
+        int, typer.Option(min=1, help="States of the graph that go on from a frame at most.")
+    ] = 7000
+    lattice_beam: Annotated[
+        float, typer.Option(help="How much worse than the best a hypothesis of the graph may be.")
+    ] = 10.0
+    blank_skip: Annotated[
+        float, typer.Option(help="With a graph, do not search frames whose blank is more probable than this.")
+    ] = 1.0
+    acoustic_scale: Annotated[
+        float, typer.Option(help="Weight of the model's log-probabilities against the graph's costs.")
+    ] = 1.0
+
     def to_options(self) -> SearchOptions:
         """The same for the engine. Raises InvalidRequest."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
-        return SearchOptions(**given | {"att_context": context_of(self.att_context)})
+        given |= {"att_context": context_of(self.att_context), "graph": self.graph and str(self.graph)}
+        return SearchOptions(**given)
 
 
 @dataclass(frozen=True, slots=True)

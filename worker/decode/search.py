@@ -11,13 +11,28 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kernels.search.wfst import WIDEST
 from spool.errors import EngineError, InvalidRequest
+from spool.graphs.arrays import MOST_WEIGHT
 from worker.decode.attention.rescore import check_weights
 from worker.decode.fusion.fusion import Speller, make_fusion
 from worker.decode.recorder import LatticeRecorder
-from worker.decode.searchers import COMMON, CTC_PREFIX, FRAME_BEAM, SEARCHERS, Hypotheses, Rescoring, Searcher
+from worker.decode.searchers import (
+    COMMON,
+    CTC_PREFIX,
+    FRAME_BEAM,
+    SEARCHERS,
+    GraphSearch,
+    Hypotheses,
+    Rescoring,
+    Searcher,
+)
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.wfst.graph import check_units, load_graph, unit_columns
 from worker.models.base import Encoded, HeadName
+
+MOST_SCALE = 100.0
+"""Of an acoustic model's log-probabilities."""
 
 
 class Searchable(Protocol):
@@ -63,7 +78,7 @@ def search(
         fusion = make_fusion(model.tokenizer, options.fusion, each)
     if searcher.run is None:
         raise InvalidRequest(f"a {head} head is not searched over frames alone")
-    if fusion is not None and not searcher.fuses:
+    if fusion is not None and (options.graph is not None or not searcher.fuses):
         raise InvalidRequest(cannot_fuse(head, options))
     hypotheses = searcher.run(model.heads[head], encoded.frames, lengths, parameters, fusion, recorder)
     return [each_found[: options.nbest] for each_found in hypotheses]
@@ -84,13 +99,43 @@ def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName,
     searcher = _variant(model, head, options)
     if options.scores not in ("float", "fixed"):
         raise InvalidRequest(f"unknown scores {options.scores!r}: float or fixed")
-    for name in ("beta", "patience", "length_penalty", "ctc_weight", "reverse_weight"):
+    names = ("beta", "patience", "length_penalty", "ctc_weight", "reverse_weight", *_OF_GRAPHS)
+    for name in names:
         if not math.isfinite(getattr(options, name) or 0.0):
             raise InvalidRequest(f"{name} must be a finite number")
     parameters = _parameters(head, searcher, options)
     if isinstance(parameters, Rescoring):
         check_weights(model.heads[head], parameters.weights)
+    if isinstance(parameters, GraphSearch):
+        _check_graph(model, parameters, options)
     return head, searcher, parameters
+
+
+_OF_GRAPHS = ("graph_beam", "lattice_beam", "blank_skip", "acoustic_scale")
+
+
+def _check_graph(model: Searchable, parameters: GraphSearch, options: SearchOptions) -> None:
+    """Raises InvalidRequest where there is no graph, it is not for this model, or a beam is out of range."""
+    if parameters.graph is None:
+        if options.decoder == "wfst":
+            raise InvalidRequest("graph: the wfst search needs a decoding graph (spool graph build)")
+        defaults = SearchOptions()
+        for name in ("max_active", *_OF_GRAPHS, "length_penalty"):
+            if getattr(parameters, name) != getattr(defaults, name):
+                raise InvalidRequest(f"{name}: needs a graph, and none is given")
+        return
+    if not 0 < parameters.graph_beam <= WIDEST or parameters.max_active < 1:
+        raise InvalidRequest(f"graph_beam must be above 0 and at most {WIDEST:g}, max_active at least 1")
+    if not 0 <= parameters.lattice_beam <= MOST_WEIGHT or abs(parameters.length_penalty or 0) > MOST_WEIGHT:
+        raise InvalidRequest(f"lattice_beam must be from 0 to {MOST_WEIGHT:g}, length_penalty within that")
+    if not 0 < parameters.blank_skip <= 1 or not 0 < parameters.acoustic_scale <= MOST_SCALE:
+        raise InvalidRequest(
+            f"blank_skip must be above 0 and at most 1, acoustic_scale above 0 and at most {MOST_SCALE:g}"
+        )
+    graph = load_graph(parameters.graph).arrays
+    check_units(graph, model.tokenizer.pieces)
+    ctc = model.heads["ctc"]
+    unit_columns(graph, ctc.blank, blank_first=ctc.blank_first)
 
 
 def _variant(model: Searchable, head: HeadName, options: SearchOptions) -> Searcher:
@@ -153,6 +198,8 @@ def check_request(searcher: Searcher, options: SearchOptions, request: DecodeReq
 
 def cannot_fuse(head: HeadName, options: SearchOptions) -> str:
     """Why these options take no language model and no phrases."""
+    if options.graph is not None:
+        return "graph: its search takes no language model and no phrases"
     if head == "ctc":
         return "a CTC head takes a language model or phrases with the beam decoder only"
     return f"the {options.decoder} search of a {head} head takes no language model and no phrases"
@@ -166,7 +213,8 @@ def check_options(model: Searchable, options: SearchOptions, request: DecodeRequ
     if options.fusion is None and request is None:
         return
     request = request or DecodeRequest()
-    if not searcher.fuses and (request.lm or request.phrases or (options.fusion and options.fusion.asks)):
+    able = searcher.fuses and options.graph is None
+    if not able and (request.lm or request.phrases or (options.fusion and options.fusion.asks)):
         raise InvalidRequest(cannot_fuse(head, options))
-    if searcher.fuses:
+    if able:
         make_fusion(model.tokenizer, options.fusion, [request])

@@ -22,6 +22,8 @@ from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.frame_beam import frame_beam_search
 from worker.decode.transducer.greedy import greedy_search
 from worker.decode.types import Alignments, Hypothesis, Scores
+from worker.decode.wfst.graph import load_graph
+from worker.decode.wfst.search import WfstSettings, wfst_search
 from worker.models.base import HeadName
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import Transducer
@@ -74,10 +76,31 @@ class FrameBeam:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescoring:
-    """Parameters; see `worker.decode.attention.rescore`."""
+class GraphSearch:
+    """Parameters; see `worker.decode.wfst.search.WfstSettings`."""
 
     beam: int
+    graph: str | None
+    graph_beam: float
+    max_active: int
+    lattice_beam: float
+    blank_skip: float
+    acoustic_scale: float
+    length_penalty: float | None
+
+    @property
+    def settings(self) -> WfstSettings:
+        """Without the graph and the number of hypotheses."""
+        return WfstSettings(
+            *(self.graph_beam, self.max_active, self.lattice_beam, self.blank_skip, self.acoustic_scale),
+            self.length_penalty or 0.0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rescoring(GraphSearch):
+    """Parameters; see `worker.decode.attention.rescore`. With a graph its search makes the list."""
+
     beta: float
     scores: Scores
     ctc_weight: float | None
@@ -227,6 +250,21 @@ def _ctc_prefix(
     )
 
 
+def _wfst(
+    head: CtcHead,
+    frames: mx.array,
+    lengths: np.ndarray,
+    parameters: GraphSearch,
+    _: Fusion | None,
+    __: LatticeRecorder | None,
+) -> Hypotheses:
+    graph = load_graph(parameters.graph or "")
+    log_probs, settings = _log_probs(head, frames, lengths), parameters.settings
+    return wfst_search(
+        log_probs, lengths, head.blank, graph, settings, parameters.beam, blank_first=head.blank_first
+    )
+
+
 def _rescoring(
     head: HybridHead,
     frames: mx.array,
@@ -235,7 +273,8 @@ def _rescoring(
     fusion: Fusion | None,
     _: LatticeRecorder | None,
 ) -> Hypotheses:
-    lists = _ctc_prefix(head.ctc, frames, lengths, parameters, fusion, None)
+    first = _ctc_prefix if parameters.graph is None else _wfst
+    lists = first(head.ctc, frames, lengths, parameters, fusion, None)
     return rescore(head, frames, lengths, lists, parameters.weights)
 
 
@@ -276,6 +315,7 @@ SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
     ("rnnt", "beam"): Searcher(TransducerBeam, _transducer_beam, fuses=True, lattices=True),
     ("ctc", "greedy"): Searcher(CtcGreedy, _ctc_greedy, fuses=False, lattices=False),
     ("ctc", "beam"): Searcher(CtcBeam, _ctc_beam, fuses=True, lattices=True),
+    ("ctc", "wfst"): Searcher(GraphSearch, _wfst, fuses=False, lattices=False),
     ("ctc+attention", "rescore"): Searcher(Rescoring, _rescoring, fuses=True, lattices=False),
     ("ctc+attention", "attention"): Searcher(LockstepBeam, _lockstep, fuses=False, lattices=False),
     ("attention", "greedy"): Searcher(AttentionGreedy, None, fuses=False, lattices=False),

@@ -12,7 +12,7 @@ from spool.domain.transcript import Lattice, Word
 from worker.models.base import SpeechOptions
 
 Head = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
-Decoder = Literal["greedy", "beam", "rescore", "attention"]
+Decoder = Literal["greedy", "beam", "rescore", "attention", "wfst"]
 Alignments = Literal["auto", "best", "all"]
 Pruning = Literal["late", "early"]
 Scores = Literal["float", "fixed"]
@@ -70,7 +70,8 @@ class SearchOptions:
     """How to search; a value that is not the default is refused where the search has no such parameter.
 
     decoder: `rescore` orders a CTC beam's hypotheses by attention decoders beside it, `attention` is the beam
-    of such a decoder. head: `auto` takes the model's TDT head, else RNNT, CTC, attention. max_symbols: labels
+    of such a decoder, `wfst` searches a decoding graph over a CTC head; `rescore` orders its list where a
+    graph is given. head: `auto` takes the model's TDT head, else RNNT, CTC, attention. max_symbols: labels
     of a frame at most, None for what the model is used with. beta: what the beam of a CTC head adds for each
     token. alignments: whether that beam scores a hypothesis by its best alignment or by the sum of all;
     `auto` is what the model's own tools do. ctc_weight, reverse_weight: of the CTC score and of the decoder
@@ -78,7 +79,10 @@ class SearchOptions:
     of WeNet's transducers. scores: added up as float32, or in fixed point, where no order of sums counts.
     patience, length_penalty: of an attention decoder's beam (`worker.decode.attention.beam.BeamSettings`; of
     the `attention` decoder the power of the length that scores are divided by, by default 0). att_context: of
-    a cache-aware encoder, in frames left and right; None for its default.
+    a cache-aware encoder, in frames left and right; None for its default. graph: path of a decoding graph.
+    graph_beam, max_active, lattice_beam, blank_skip, acoustic_scale: of its search
+    (`worker.decode.wfst.search.WfstSettings`), where `beam` only counts hypotheses, and `length_penalty` is
+    added to the cost of each unit.
     """
 
     decoder: Decoder = "greedy"
@@ -95,6 +99,22 @@ class SearchOptions:
     ctc_weight: float | None = None
     reverse_weight: float | None = None
     att_context: tuple[int, int] | None = None
+    graph: str | None = None
+    graph_beam: float = 16.0
+    max_active: int = 7000
+    lattice_beam: float = 10.0
+    blank_skip: float = 1.0
+    acoustic_scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenWord:
+    """A word that a search knows as such: its encoder frames (half-open), its lowest unit's probability."""
+
+    text: str
+    first: int
+    last: int
+    confidence: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +124,7 @@ class Hypothesis:
     `tokens`, `times`, `durations` and `confidences` are of one length. `times` are encoder frames of
     emission; `durations` are encoder frames (0 on RNNT and CTC); `score` is a raw natural-log probability,
     not normalised by length; `confidences` are probabilities of each token among all labels and blank (empty
-    when unknown).
+    when unknown). `spoken`: the words, where the search knows words and not only tokens.
     """
 
     tokens: tuple[int, ...]
@@ -112,6 +132,7 @@ class Hypothesis:
     times: tuple[int, ...]
     durations: tuple[int, ...]
     confidences: tuple[float, ...] = ()
+    spoken: tuple[SpokenWord, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

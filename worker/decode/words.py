@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from spool.domain.transcript import Word
-from worker.decode.types import Hypothesis
-from worker.models.base import TokenSpan
+from worker.decode.types import Hypothesis, SpokenWord
+from worker.models.base import TokenSpan, is_wide
 
 DIGITS = 3  # milliseconds
 # What is printed is far coarser than what a batch's shape does to a float (docs/numerics.md), so
@@ -24,6 +24,13 @@ class WordTokenizer(Protocol):
         """The words that tokens spell."""
 
 
+class TextTokenizer(Protocol):
+    """What texts need of a tokenizer."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of tokens."""
+
+
 def words_of(
     hypothesis: Hypothesis,
     tokenizer: WordTokenizer,
@@ -36,7 +43,7 @@ def words_of(
     A word starts when its first token is emitted and ends when its last one does (its frame + its duration,
     at least one frame), but not after the next word's start. Times are seconds, `offset_seconds` added, to
     the millisecond, and never decrease. Confidence is the lowest of the word's tokens, 0 where a search
-    gave none.
+    gave none. A search that knows words has said which frames are theirs.
     """
 
     def seconds(frames: int) -> float:
@@ -44,18 +51,40 @@ def words_of(
 
     words: list[Word] = []
     limit: float | None = None
-    for span in reversed(tokenizer.words(hypothesis.tokens, language)):
-        first, last = span.first, span.last
-        start = seconds(hypothesis.times[first])
-        end = seconds(hypothesis.times[last - 1] + max(hypothesis.durations[last - 1], 1))
-        confidence = round(min(hypothesis.confidences[first:last], default=0.0), CONFIDENCE_DIGITS)
+    for spoken in reversed(_spoken(hypothesis, tokenizer, language)):
+        start, end = seconds(spoken.first), seconds(spoken.last)
         words.append(
             Word(
-                text=span.text.strip(),
+                text=spoken.text.strip(),
                 start=start,
                 end=end if limit is None else min(end, limit),
-                confidence=confidence,
+                confidence=round(spoken.confidence, CONFIDENCE_DIGITS),
             )
         )
         limit = start
     return words[::-1]
+
+
+def _spoken(hypothesis: Hypothesis, tokenizer: WordTokenizer, language: str | None) -> Sequence[SpokenWord]:
+    if hypothesis.spoken is not None:
+        return hypothesis.spoken
+    return [
+        SpokenWord(
+            span.text,
+            hypothesis.times[span.first],
+            hypothesis.times[span.last - 1] + max(hypothesis.durations[span.last - 1], 1),
+            min(hypothesis.confidences[span.first : span.last], default=0.0),
+        )
+        for span in tokenizer.words(hypothesis.tokens, language)
+    ]
+
+
+def text_of(hypothesis: Hypothesis, tokenizer: TextTokenizer) -> str:
+    """The hypothesis's text: of its words where the search knows them, else of its tokens."""
+    if hypothesis.spoken is None:
+        return tokenizer.decode(hypothesis.tokens).strip()
+    text = ""
+    for word in hypothesis.spoken:
+        glued = not text or is_wide(text[-1]) or is_wide(word.text[0])
+        text += word.text if glued else f" {word.text}"
+    return text

@@ -17,6 +17,7 @@ from spool.errors import EngineError, InvalidRequest
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
+from worker.decode.words import text_of
 from worker.diarization.registry import is_diarization
 from worker.engine.diarization import StepRecognizer
 from worker.engine.memory_budget import CACHE_BYTES
@@ -42,7 +43,7 @@ class ModelRecognizer:
         """Read the language model, spell the phrases, and let the model check what is asked of it. Raises
         InvalidRequest."""
         check_decoding(self._model, options, ask)
-        return replace(self.info, language_model=_digest_of(ask.lm))
+        return replace(self.info, language_model=_digest_of(options.graph or ask.lm))
 
     def recognize(
         self,
@@ -75,8 +76,8 @@ class ModelRecognizer:
             hypotheses=answer.hypotheses,
             words=tuple(words),
             frames=answer.frames,
-            texts=tuple(tokenizer.decode(each.tokens).strip() for each in several),
-            language_model=_digest_of(ask.lm),
+            texts=tuple(text_of(each, tokenizer) for each in several),
+            language_model=_digest_of(options.graph or ask.lm),
             lattice=lattice,
             language=answer.language,
             text=answer.text,

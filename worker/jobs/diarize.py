@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 import structlog
 
-from spool.domain.options.diarization import Diarization as Asked
+from spool.domain.options import Diarization as Asked
 from spool.domain.transcript import DiarizationFacts, Transcript, Turn
 from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError
 from spool.failpoints import failpoint

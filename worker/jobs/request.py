@@ -4,6 +4,7 @@ Knows names and where their files are; does not open them.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from spool.domain.options import JobOptions
 from spool.errors import UnknownModel
@@ -36,6 +37,10 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
             raise UnknownModel(
                 f"{name}: no language model {options.language_model!r} here; this worker knows {names}."
             )
+    graph = options.graph
+    if graph is not None and graph.name not in settings.graphs:
+        names = ", ".join(sorted(settings.graphs)) or "none"
+        raise UnknownModel(f"{name}: no graph {graph.name!r} here; this worker knows {names}.")
     phrases: tuple[str, ...] = ()
     if options.boost is not None:
         with db.read() as tx:
@@ -57,6 +62,10 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
             punctuation=options.punctuation,
         ),
     )
+    graph_options: dict[str, Any] = {}
+    if graph is not None:
+        graph_options = graph.model_dump(exclude={"name", "unit_penalty"})
+        graph_options |= {"graph": settings.graphs[graph.name], "length_penalty": graph.unit_penalty}
     fusion = FusionOptions(weighted=options.lm_blanks, pruning=options.pruning)
     return JobRequest(
         SearchOptions(
@@ -66,12 +75,12 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
             fusion=None if fusion == FusionOptions() else fusion,
             scores=options.scores,
             patience=options.patience,
-            length_penalty=options.length_penalty,
             head=options.head,
             alignments=options.alignments,
             beta=options.beta,
             ctc_weight=options.ctc_weight,
             reverse_weight=options.reverse_weight,
+            **{"length_penalty": options.length_penalty} | graph_options,
         ),
         ask,
         carries=options.context == "job",

@@ -26,7 +26,7 @@ import structlog
 from sqlalchemy import Connection
 
 from spool.domain.jobs import JobSpeaker, JobState
-from spool.domain.options.diarization import Diarization
+from spool.domain.options import Diarization, JobOptions
 from spool.domain.transcript import ModelFacts, Transcript
 from spool.domain.worker_stats import REFUSED
 from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, StorageError, UnknownModel
@@ -205,7 +205,7 @@ class JobRunner:
             self._pin(audio.expected_seconds, content_sha256)
             attempt.decode(attempt.plan(audio, detector=self._job.options.speech_detector))
             asked = self._job.options.model_dump(mode="json")
-            language_model = _language_model(self._job.options.language_model, info)
+            language_model = _language_model(self._job.options, info)
             return attempt.transcript(audio, self._job.id, asked, language_model)
 
     def _model_path(self) -> str:
@@ -390,5 +390,6 @@ def _job_speakers(transcript: Transcript) -> list[JobSpeaker]:
     ]
 
 
-def _language_model(name: str | None, info: ModelInfo) -> ModelFacts | None:
+def _language_model(options: JobOptions, info: ModelInfo) -> ModelFacts | None:
+    name = options.language_model if options.graph is None else options.graph.name
     return ModelFacts(name=name, sha256=info.language_model) if name and info.language_model else None

@@ -10,6 +10,7 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
 
 from spool.domain.fleet.routing import route_of
+from spool.domain.options import JobOptions
 from spool.errors import EngineCrashed, EngineError, EngineStopped, ModelError, SpoolError, UnknownModel
 from spool.store.workers import ready_workers
 from worker.jobs.attempt import Attempt, GiveBack
@@ -43,7 +44,7 @@ def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdic
     job, own = attempt.claim.job, context.settings.worker_name
     refusals = set(job.refusals or {}) - {own}
     if others := _others(context, attempt, refusals | {own}):
-        if isinstance(error, UnknownModel) and _lacks_language_model(context, job.options.language_model):
+        if isinstance(error, UnknownModel) and _lacks_what_is_asked(context, job.options):
             return Verdict(f"left to {_listed(others)}", blames_worker=False)
         if isinstance(error, ModelError) or not refusals:
             return Verdict(f"left to {_listed(others)}")
@@ -51,9 +52,12 @@ def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdic
     return None if problem is None else Verdict(f"the self-test failed: {problem}", proven=True)
 
 
-def _lacks_language_model(context: WorkerContext, name: str | None) -> bool:
-    """Whether the job asks for a language model that is not here, which is no illness: workers may differ in
-    theirs. Its like are left to others for a while."""
+def _lacks_what_is_asked(context: WorkerContext, options: JobOptions) -> bool:
+    """Whether the job asks for a language model or graph that is not here, which is no illness: workers may
+    differ in theirs. Jobs with that language model are left to others for a while."""
+    if options.graph is not None and options.graph.name not in context.settings.graphs:
+        return True
+    name = options.language_model
     if name is None or name in context.settings.language_models:
         return False
     context.health.lack_language_model(name)

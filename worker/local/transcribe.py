@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from spool.domain.options.diarization import Diarization
+from spool.domain.options import Diarization
 from spool.domain.transcript import DiarizationFacts
 from spool.errors import SpoolError
 from spool.settings import load_settings
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.decode.search import resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
+from worker.decode.words import text_of
 from worker.diarization.base import DiarizationModel, RunSteps, SpeakerBounds, run_here
 from worker.diarization.registry import DEFAULT, load_diarization, load_network, place_of
 from worker.diarization.takeover import RunsOf, hear
@@ -227,7 +228,7 @@ class _FileDecoder(ChunkDecoder[Recognition]):
         is_single = len(self.decoded) == len(self.spoken) == 1
         joined = _joined(self.spoken, model.info.frame_seconds)
         hypotheses = self.spoken[0][1].hypotheses if is_single else [joined]
-        nbest = tuple((each, model.tokenizer.decode(each.tokens).strip()) for each in hypotheses)
+        nbest = tuple((each, text_of(each, model.tokenizer)) for each in hypotheses)
         if is_single and not transcript.dropped:  # what the search wrote, marks without words included
             transcript = transcript.model_copy(update={"text": self.spoken[0][1].text or nbest[0][1]})
         return FileResult(str(self.path), None, transcript, model.cost(self.audio.samples_read).frames, nbest)

@@ -6,6 +6,7 @@ file imports none. Leaves networks to their families and searches to `worker.dec
 
 import hashlib
 import json
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -188,6 +189,15 @@ class Tokenizer(Hashable, Protocol):
 
     def words(self, tokens: Sequence[int], language: str | None = None) -> "list[TokenSpan]":
         """The words that tokens spell, in order; tokens that spell none are in no span."""
+
+
+WIDE = re.compile("[\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+"""Han, Kana, Hangul and full-width forms: written without spaces around them."""
+
+
+def is_wide(letter: str) -> bool:
+    """Whether a text begins with a character of `WIDE`."""
+    return bool(WIDE.match(letter))
 
 
 @dataclass(frozen=True, slots=True)

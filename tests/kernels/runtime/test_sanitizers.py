@@ -44,6 +44,8 @@ NAMES = {
     "look-adds",
     "walk",
     "ctc-beam-fixed",
+    "wfst-search",
+    "wfst-lattice",
     "cross-attention",
     "self-attention",
     "rules-many",

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from spool.domain.options import MOST_PHRASES, AskedOptions, Boost, JobOptions, phrase_list
+from spool.domain.options import AskedOptions, JobOptions
+from spool.domain.search.phrases import MOST_PHRASES, Boost, phrase_list
 
 MODEL = "demo-tdt"
 
@@ -78,6 +79,11 @@ def test_a_job_without_a_model_is_refused() -> None:
         ({"reverse_weight": 0.3}, "reverse_weight", "needs the decoder rescore"),
         ({"decoder": "attention", "ctc_weight": 0.3}, "ctc_weight", "needs the decoder beam or rescore"),
         ({"alignments": "all"}, "alignments", "needs the decoder beam"),
+        ({"decoder": "wfst"}, "", "graph: the decoder wfst needs a decoding graph"),
+        ({"decoder": "beam", "graph": {"name": "g"}}, "graph", "needs the decoder wfst or rescore"),
+        ({"decoder": "wfst", "graph": {"name": "g", "beam": 4}}, "graph.beam", "not permitted"),
+        ({"decoder": "wfst", "graph": {"name": "g", "max_active": 0}}, "graph.max_active", "greater than"),
+        ({"decoder": "wfst", "graph": {"name": "g"}, "boost": {"phrases": ["a"]}}, "", "graph: its search"),
         ({"decoder": "rescore", "reverse_weight": 1.5}, "reverse_weight", "less than or equal to 1"),
         ({"language_model": "town", "lm_weight": float("nan")}, "lm_weight", "finite"),
         ({"language_model": "town", "lm_weight": -0.1}, "lm_weight", "greater than or equal to 0"),
@@ -108,3 +114,11 @@ def test_what_contradicts_itself_is_refused_by_its_field(
 def test_ten_thousand_phrases_are_taken() -> None:
     phrases = tuple(f"{number:05} {'x' * 194}" for number in range(MOST_PHRASES))
     assert Boost(phrases=phrases).kept.count == MOST_PHRASES
+
+
+def test_a_graph_must_be_known() -> None:
+    asked = {"model": "m", "decoder": "wfst", "graph": {"name": "town", "graph_beam": 12.0}}
+    options = AskedOptions.model_validate(asked, context={"graphs": ["city", "town"]})
+    assert options.kept().document()["graph"] == {"name": "town", "graph_beam": 12.0}
+    with pytest.raises(ValidationError, match="there is no such graph; known here: city"):
+        AskedOptions.model_validate(asked, context={"graphs": ["city"]})

@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import func, select
 
 from ops.testbed.rows import bill, bill_of, chunk, claimed, let_lapse, new_job, queued, registered
-from spool.domain.options import AskedOptions, phrase_list
+from spool.domain.options import AskedOptions
+from spool.domain.search.phrases import phrase_list
 from spool.domain.transcript import NbestText
 from spool.errors import LeaseLost, NotFound
 from spool.ids import new_id

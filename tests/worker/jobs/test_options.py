@@ -1,5 +1,6 @@
 """What a job asks of the search, from its row to its transcript, over SQLite and a real engine process."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,11 +18,12 @@ from spool.domain.transcript import Transcript
 from spool.errors import WeightsChanged
 from spool.settings import Settings
 from spool.store.database import Database
+from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.engine.gated_models import LOADER as REAL
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
 from worker.decode.search import search
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
-from worker.decode.words import SCORE_DIGITS
+from worker.decode.words import SCORE_DIGITS, text_of
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
@@ -75,6 +77,7 @@ def make_harness(
             },
             default_model="plain",
             language_models={"town": str(archive / "town.arpa")},
+            graphs={"words": str(tmp_path / "graph.npz")},
             source_roots=(archive,),
         )
         opened.append(Database(sqlite_url))
@@ -141,6 +144,34 @@ def test_a_job_chooses_head_and_rescoring(make_harness: Callable[[Engine], Worke
         job = harness.job(refused)
         assert job.state is JobState.FAILED
         assert "the model has no tdt head; it has: ctc, ctc+attention, rnnt" in (job.error_message or "")
+    finally:
+        engine.close()
+
+
+def test_a_job_searches_a_decoding_graph(
+    make_harness: Callable[[Engine], WorkerHarness], tmp_path: Path
+) -> None:
+    model = load_model(U2)
+    path = made_graph(model.tokenizer.pieces, tmp_path)
+    samples = np.load(U2.with_suffix(".npz"))["u1.wav"].astype(np.float32) / 32768
+    options = SearchOptions("wfst", 4, 3, graph=str(path), max_active=500, length_penalty=0.25)
+    (expected,) = search(model, model.encode([samples]), options)
+    engine = started(REAL)
+    try:
+        harness = make_harness(engine)
+        recording = harness.record("a.wav", samples)
+        graph = {"name": "words", "max_active": 500, "unit_penalty": 0.25}
+        job_id = harness.submit(recording, "u2", decoder="wfst", nbest=3, graph=graph, speech_detector=False)
+        assert harness.run(job_id) == "done"
+        told = transcript_of(harness, job_id)
+        assert [(each.text, each.score) for each in told.nbest[0].hypotheses] == [
+            (text_of(each, model.tokenizer), pytest.approx(each.score, abs=2e-3)) for each in expected
+        ]
+        assert [word.text for word in told.words] == [word.text for word in expected[0].spoken or ()]
+        assert told.language_model is not None
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert (told.language_model.name, told.language_model.sha256) == ("words", digest)
+        assert audit(harness.db, harness.objects).breaches == []
     finally:
         engine.close()
 

@@ -23,12 +23,21 @@ class CtcDecoder(nn.Module):
 class CtcHead:
     """What a search needs of a CTC model. decoder: [..., d_model] -> logits [..., V + 1], blank last. `blank`
     is the id of blank. `sums`: the model's own beam adds all alignments of a prefix up, rather than taking
-    the best of them; a search may be asked for either."""
+    the best of them; a search may be asked for either. `blank_first`: blank is the model's unit 0, so that
+    label 0 cannot be."""
 
-    def __init__(self, decoder: Callable[[mx.array], mx.array], blank: int, *, sums: bool = False) -> None:
+    def __init__(
+        self,
+        decoder: Callable[[mx.array], mx.array],
+        blank: int,
+        *,
+        sums: bool = False,
+        blank_first: bool = False,
+    ) -> None:
         self._decoder = decoder
         self.blank = blank
         self.sums = sums
+        self.blank_first = blank_first
 
     def log_probs(self, frames: mx.array) -> mx.array:
         """Encoder frames [B, T, d_model] -> natural-log probabilities [B, T, V + 1], float32, blank last."""

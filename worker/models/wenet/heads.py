@@ -47,7 +47,7 @@ class CtcOutput(nn.Module):
 
 def ctc_head(vocabulary: int, reader: Reader) -> CtcHead:
     """The CTC head of V units."""
-    return CtcHead(CtcOutput(reader), vocabulary, sums=True)
+    return CtcHead(CtcOutput(reader), vocabulary, sums=True, blank_first=True)
 
 
 class LstmPredictor(PredictionNetwork):

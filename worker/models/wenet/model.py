@@ -74,7 +74,9 @@ class WenetModel:
             files=self.files,
         )
         self.capabilities = Capabilities(
-            decoders=frozenset({"greedy", "beam"} | ({"rescore", "attention"} if config.decoders else set())),
+            decoders=frozenset(
+                {"greedy", "beam", "wfst"} | ({"rescore", "attention"} if config.decoders else set())
+            ),
             languages=frozenset(),
             tasks=frozenset({"transcribe"}),
             timing="frames",

@@ -8,13 +8,11 @@ from pathlib import Path
 import sentencepiece
 
 from spool.errors import InvalidRequest, ModelUnreadable
-from worker.models.base import TokenSpan
+from worker.models.base import WIDE, TokenSpan, is_wide
 
 WORD_START = "▁"
 BLANK = "<blank>"
 SILENT = re.compile(r"<(blank|unk|sos|eos|sos/eos|context|/context)>|</context>")
-# Han, Kana, Hangul and full-width forms: each character is a word, written without spaces around it.
-_WIDE = re.compile("[\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 
 
 class UnitTokenizer:
@@ -36,7 +34,7 @@ class UnitTokenizer:
         units."""
         words: list[str] = []
         for span in self.words(ids):
-            glued = words and not (_is_latin(words[-1][-1]) and _is_latin(span.text[0]))
+            glued = words and (is_wide(words[-1][-1]) or is_wide(span.text[0]))
             words.append(span.text if glued or not words else f" {span.text}")
         return "".join(words)
 
@@ -47,8 +45,8 @@ class UnitTokenizer:
         text, first = "", 0
         for at, token in enumerate(tokens):
             unit = self._unit(token)
-            wide = bool(unit) and bool(_WIDE.match(unit))
-            if text and (unit.startswith((WORD_START, " ")) or wide or _WIDE.match(text) or not self._marked):
+            wide = bool(unit) and is_wide(unit)
+            if text and (unit.startswith((WORD_START, " ")) or wide or is_wide(text) or not self._marked):
                 spans += _span(text, first, at)
                 text = ""
             if not text:
@@ -61,12 +59,12 @@ class UnitTokenizer:
         units that fit, from the left. Raises InvalidRequest where a part of it is no unit."""
         tokens: list[int] = []
         for word in (text.upper() if self._upper else text).split():
-            for part in re.findall(f"{_WIDE.pattern}|[^{_WIDE.pattern[1:-1]}]+", word):
+            for part in re.findall(f"{WIDE.pattern}|[^{WIDE.pattern[1:-1]}]+", word):
                 tokens += self._encoded(part, text)
         return tokens
 
     def _encoded(self, part: str, text: str) -> list[int]:
-        if _WIDE.match(part) or not self._marked:
+        if is_wide(part) or not self._marked:
             return self._longest_units(part, text)
         if self._processor is not None:
             pieces = [str(piece) for piece in self._processor.encode(part, out_type=str)]
@@ -95,10 +93,6 @@ class UnitTokenizer:
 def _span(text: str, first: int, last: int) -> list[TokenSpan]:
     word = text.replace(WORD_START, " ").strip().lower()
     return [TokenSpan(word, first, last)] if word else []
-
-
-def _is_latin(letter: str) -> bool:
-    return not _WIDE.match(letter)
 
 
 def read_units(path: Path, processor: sentencepiece.SentencePieceProcessor | None) -> UnitTokenizer:

@@ -54,6 +54,7 @@ struct uint3 {
 
 #include "half.h"
 #include "metal_math.h"
+#include "atomics.h"
 #if SIMD_W == 1
 #include "one_lane.h"
 #include "wide_slots.h"

@@ -67,6 +67,27 @@ inline int simd_min(int a) { return __reduce_min_sync(SPOOL_ALL_LANES, a); }
 inline bool simd_any(bool x) { return __any_sync(SPOOL_ALL_LANES, x); }
 inline bool simd_all(bool x) { return __all_sync(SPOOL_ALL_LANES, x); }
 
+enum memory_order { memory_order_relaxed };
+struct atomic_int {
+  int value;
+};
+inline int atomic_load_explicit(const atomic_int* at, memory_order) {
+  return *reinterpret_cast<const volatile int*>(&at->value);
+}
+inline void atomic_store_explicit(atomic_int* at, int v, memory_order) {
+  *reinterpret_cast<volatile int*>(&at->value) = v;
+}
+inline int atomic_exchange_explicit(atomic_int* at, int v, memory_order) { return atomicExch(&at->value, v); }
+inline bool atomic_compare_exchange_weak_explicit(atomic_int* at, int* expected, int v, memory_order, memory_order) {
+  const int old = atomicCAS(&at->value, *expected, v);
+  const bool same = old == *expected;
+  *expected = old;
+  return same;
+}
+inline int atomic_fetch_min_explicit(atomic_int* at, int v, memory_order) { return atomicMin(&at->value, v); }
+inline int atomic_fetch_max_explicit(atomic_int* at, int v, memory_order) { return atomicMax(&at->value, v); }
+inline int atomic_fetch_add_explicit(atomic_int* at, int v, memory_order) { return atomicAdd(&at->value, v); }
+
 inline float exp(float x) { return ::expf(x); }
 inline float log(float x) { return ::logf(x); }
 inline float sqrt(float x) { return ::sqrtf(x); }
@@ -82,6 +103,15 @@ inline To as_type(From from) {
 }
 }  // namespace metal
 using metal::as_type;
+using metal::atomic_compare_exchange_weak_explicit;
+using metal::atomic_exchange_explicit;
+using metal::atomic_fetch_add_explicit;
+using metal::atomic_fetch_max_explicit;
+using metal::atomic_fetch_min_explicit;
+using metal::atomic_int;
+using metal::atomic_load_explicit;
+using metal::atomic_store_explicit;
+using metal::memory_order_relaxed;
 using metal::simd_all;
 using metal::simd_and;
 using metal::simd_any;

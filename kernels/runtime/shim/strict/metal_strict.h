@@ -74,6 +74,20 @@ STRICT_SIMD2(simd_shuffle_up)
 STRICT_SIMD2(simd_shuffle_down)
 STRICT_SIMD2(simd_broadcast)
 
+// Metal's 32-bit atomics; like those, a pointer to plain integers becomes one by a cast.
+enum memory_order { memory_order_relaxed };
+struct atomic_int;
+#define STRICT_ATOMICS(space)                                                            \
+  int atomic_load_explicit(const volatile space atomic_int*, memory_order);              \
+  void atomic_store_explicit(volatile space atomic_int*, int, memory_order);             \
+  int atomic_exchange_explicit(volatile space atomic_int*, int, memory_order);           \
+  bool atomic_compare_exchange_weak_explicit(volatile space atomic_int*, thread int*, int, memory_order, memory_order); \
+  int atomic_fetch_min_explicit(volatile space atomic_int*, int, memory_order);          \
+  int atomic_fetch_max_explicit(volatile space atomic_int*, int, memory_order);          \
+  int atomic_fetch_add_explicit(volatile space atomic_int*, int, memory_order);
+STRICT_ATOMICS(device)
+STRICT_ATOMICS(threadgroup)
+
 #define STRICT_MATH1(name) \
   float name(float);       \
   half name(half);

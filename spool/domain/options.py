@@ -1,18 +1,11 @@
-"""How a job is transcribed: the options of a request, those that a job keeps, and its boosted phrases.
+"""How a job is transcribed: the options of a request, and those that a job keeps.
 
-The same phrases in any order are one list with one digest, so that many jobs share it. Pure: which models and
-language models exist is for the caller to say.
+Pure: which models, language models and graphs exist is for the caller to say.
 """
 
-import hashlib
-import unicodedata
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -22,84 +15,90 @@ from pydantic import (
     model_validator,
 )
 
-from spool.domain.options.diarization import Diarization
+from spool.domain.search.graph import GraphSearch
+from spool.domain.search.phrases import Boost, KeptBoost, PhraseList
 from spool.domain.transcript import Language
 
 Decoder = Literal["greedy", "beam"]
 """What forecasts tell apart."""
-SearchName = Literal["greedy", "beam", "rescore", "attention"]
+SearchName = Literal["greedy", "beam", "rescore", "attention", "wfst"]
 OnTruncated = Literal["transcribe", "fail"]
 HeadName = Literal["auto", "tdt", "rnnt", "ctc", "attention"]
 _FINITE: dict[str, Any] = {"strict": True, "allow_inf_nan": False}
 
-MOST_PHRASES = 10_000
-LONGEST_PHRASE = 200
-"""Characters."""
+MOST_SPEAKERS = 99
+
+SpeakerNumber = Annotated[int, Field(ge=1, le=MOST_SPEAKERS, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class PhraseList:
-    """Phrases in order, each once, and the SHA-256 (hex) that identifies them."""
-
-    phrases: tuple[str, ...]
-    sha256: str
-
-
-def phrase_list(texts: Iterable[str]) -> PhraseList:
-    """The list of these texts: sorted, with single spaces, without empty ones and duplicates."""
-    phrases = tuple(sorted({phrase for text in texts if (phrase := " ".join(text.split()))}))
-    return PhraseList(phrases, hashlib.sha256("\n".join(phrases).encode()).hexdigest())
-
-
-def _writable(text: str) -> str:
-    # Joiners between letters belong to the words of many languages and are not control characters.
-    if any(unicodedata.category(char) in ("Cc", "Cs") for char in text if not char.isspace()):
-        raise ValueError("must not contain control characters")
-    return text
-
-
-Phrase = Annotated[str, Field(max_length=LONGEST_PHRASE), AfterValidator(_writable)]
-Weight = Annotated[float, Field(gt=0, le=100, description="How much the phrases are boosted.", **_FINITE)]
-
-
-class Boost(BaseModel):
-    """Phrases to be boosted, as a submitter sends them."""
+class SpeakerRange(BaseModel):
+    """The least and the most speakers there may be."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    phrases: Annotated[
-        tuple[Phrase, ...],
+    min: SpeakerNumber = 1
+    max: SpeakerNumber = MOST_SPEAKERS
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "SpeakerRange":
+        if self.min > self.max:
+            raise ValueError(f"min is {self.min} and max is {self.max}; min must not be above max")
+        return self
+
+
+class Diarization(BaseModel):
+    """That the speakers be told apart, and what is known of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: Annotated[
+        str,
         Field(
-            max_length=MOST_PHRASES,
-            description="Words and phrases as they are spoken; their order does not matter.",
+            max_length=200,
+            pattern=r"^[A-Za-z0-9][\w.-]*(/[\w.-]+)?$",
+            description="The diarization model: `default`, which comes with Spool; `sortformer`, NVIDIA's, "
+            "for up to four speakers; or a name of the worker's settings or of the catalogue.",
         ),
-    ]
-    weight: Weight = 1.0
+    ] = "default"
+    speakers: Annotated[
+        SpeakerNumber | SpeakerRange | None,
+        Field(
+            description="How many speakers there are, or `{min, max}`; null where that is not known. Knowing "
+            "it helps more than anything else."
+        ),
+    ] = None
+    within_channels: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="With `channels: separate`, tell speakers apart within each channel; by default each "
+            "channel is one speaker.",
+        ),
+    ] = False
 
-    @field_validator("phrases")
+    @field_validator("model")
     @classmethod
-    def _one_form(cls, phrases: tuple[str, ...]) -> tuple[str, ...]:
-        return phrase_list(phrases).phrases
+    def _is_known(cls, name: str, info: ValidationInfo) -> str:
+        known = (info.context or {}).get("diarization_models")
+        if name != "default" and known is not None and name not in known:
+            raise ValueError(f"there is no such diarization model; known here: default, {', '.join(known)}")
+        return name
 
-    @cached_property
-    def phrase_list(self) -> PhraseList:
-        """The list without its weight."""
-        return phrase_list(self.phrases)
+    @property
+    def least(self) -> int:
+        """The least speakers there may be."""
+        return self._bounds[0]
 
-    @cached_property
-    def kept(self) -> "KeptBoost":
-        """What a job keeps of it."""
-        return KeptBoost(count=len(self.phrases), sha256=self.phrase_list.sha256, weight=self.weight)
+    @property
+    def most(self) -> int:
+        """The most speakers there may be."""
+        return self._bounds[1]
 
-
-class KeptBoost(BaseModel):
-    """Phrases to be boosted, as a job keeps them: the list is stored apart, under its digest."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    count: Annotated[int, Field(description="The number of phrases.")]
-    sha256: Annotated[str, Field(description="The digest of the list, the same in any order of phrases.")]
-    weight: float
+    @property
+    def _bounds(self) -> tuple[int, int]:
+        if isinstance(self.speakers, SpeakerRange):
+            return self.speakers.min, self.speakers.max
+        return self.speakers or 1, self.speakers or MOST_SPEAKERS
 
 
 class _Options(BaseModel):
@@ -119,7 +118,8 @@ class _Options(BaseModel):
         SearchName,
         Field(
             description="Search over the model's output. `rescore` orders a CTC beam's hypotheses by "
-            "attention decoders, `attention` is the beam of such a decoder; for models that have both."
+            "attention decoders, `attention` is the beam of such a decoder; for models that have both. "
+            "`wfst` searches a decoding graph over a CTC head."
         ),
     ] = "greedy"
     head: Annotated[
@@ -142,6 +142,10 @@ class _Options(BaseModel):
     reverse_weight: Annotated[
         float | None,
         Field(ge=0, le=1, description="Right-to-left decoder's weight in rescoring; null is 0.", **_FINITE),
+    ] = None
+    graph: Annotated[
+        GraphSearch | None,
+        Field(description="A decoding graph, for the decoder `wfst`; `rescore` then orders its hypotheses."),
     ] = None
     beam: Annotated[
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
@@ -320,6 +324,16 @@ class AskedOptions(_Options):
             raise ValueError(f"there is no such language model; known here: {', '.join(known) or 'none'}")
         return name
 
+    @field_validator("graph")
+    @classmethod
+    def _is_searched(cls, graph: GraphSearch | None, info: ValidationInfo) -> GraphSearch | None:
+        known, decoder = (info.context or {}).get("graphs"), info.data.get("decoder", "wfst")
+        if graph is not None and decoder not in ("wfst", "rescore"):
+            raise ValueError("needs the decoder wfst or rescore")
+        if graph is not None and known is not None and graph.name not in known:
+            raise ValueError(f"there is no such graph; known here: {', '.join(known) or 'none'}")
+        return graph
+
     @field_validator("nbest")
     @classmethod
     def _is_in_the_beam(cls, nbest: int, info: ValidationInfo) -> int:
@@ -365,8 +379,12 @@ class AskedOptions(_Options):
         return boost if boost and boost.phrases else None
 
     @model_validator(mode="after")
-    def _has_something_to_fuse(self) -> "AskedOptions":
+    def _fits_together(self) -> "AskedOptions":
+        if self.decoder == "wfst" and self.graph is None:
+            raise ValueError("graph: the decoder wfst needs a decoding graph")
         if self.language_model is not None or self.boost is not None:
+            if self.graph is not None:
+                raise ValueError("graph: its search takes neither language_model nor boost")
             if self.decoder == "greedy" and self.pruning == "early":
                 raise ValueError("pruning: the greedy decoder has no beam to prune; use the beam decoder")
             if self.decoder == "greedy" and self.lm_blanks:

@@ -1,0 +1,1 @@
+"""`spool graph`: decoding graphs, built here and searched by workers."""

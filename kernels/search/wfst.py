@@ -1,0 +1,404 @@
+"""Token passing over a weighted graph (WFST): whole utterances in one launch, and the exact lattice behind.
+
+The search is that of Kaldi's FasterDecoder with its results made independent of order (after Chen et al. 2018
+and Braun et al. 2019, who share arcs between the lanes of a GPU): costs are integers (Q16.16), a state keeps
+the least of its ways, and the states of a frame are a set. Each frame: a cutoff by `beam` and by the most
+active states, arcs with a label, those without one in rounds, all that is `beam` behind the best way dropped.
+`wfst_links` then goes back through the same frames: a link stays if and only if the best way through it is
+within `reach` of the best of all. Integers make that exact, so ways of one cost are found again without a
+link kept on the way there; who orders them goes by (frame, arc), the same on every machine.
+
+The kernels share arcs, not states, among the lanes, and hold states in a hash table of each utterance's own.
+Kernel and reference (numpy) agree to the bit, but for the order of tokens within a frame and of links.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.runtime.device import launch, on_gpu
+from kernels.runtime.source import read_kernel
+from kernels.search.fixed_point import ONE
+
+GRAPH = "first emitting labels targets weights"
+SEARCH = read_kernel(
+    "search/wfst_search",
+    f"costs lengths {GRAPH} knobs",
+    "o_first o_base o_states o_costs o_report o_keys o_totals o_marks o_held o_queues",
+    header="wfst.h",
+)
+LATTICE = read_kernel(
+    "search/wfst_lattice",
+    f"costs lengths {GRAPH} finals first_token base states alphas knobs",
+    "o_report o_links o_keys o_betas o_places",
+    header="wfst.h",
+)
+NEVER = 0x3FFFFFFF  # of a final cost: not final; of a label: it cannot be
+_MOST = 0x7FFFFFFF
+_DEAREST = 8000.0  # natural logarithm; a label's cost at most, so that sums stay within 32 bits
+WIDEST = 10_000.0  # beam at most
+_USUAL = 2048  # states a frame that there is room for at first
+LINKS = 64  # links a frame likewise
+_LANES = 256  # states that may be one too many at once
+FULL, DEAD = 1, 2
+
+
+class WfstGraph(NamedTuple):
+    """S states, M arcs; int32.
+
+    first [S + 1]: where a state's arcs begin, those with a label first, emitting [S] of them. labels [M]: v +
+    1 of a log-probability's column v, 0 of arcs without. targets [M]: states. weights [M], finals [S]: costs
+    in 65536ths, NEVER where a state is not final. start: a state. depth: the arcs of the longest way without
+    a label; there is no circle of such.
+    """
+
+    first: mx.array
+    emitting: mx.array
+    labels: mx.array
+    targets: mx.array
+    weights: mx.array
+    finals: mx.array
+    start: int
+    depth: int
+
+
+class WfstLimits(NamedTuple):
+    """beam, penalty: in 65536ths; penalty is added to arcs with a label that are no loop. most_active: states
+    of a frame that go on. limit: states of a frame at all; where more are within the beam, it is halved in
+    that frame until they fit."""
+
+    beam: int
+    most_active: int = 7000
+    penalty: int = 0
+    limit: int = 28_000
+
+
+class WfstTokens(NamedTuple):
+    """States reached in each frame of a batch, int32; frame f stands behind f log-probabilities.
+
+    first_token [B, T + 2]: where a frame's tokens begin. base [B, T + 1]: what a frame's costs are
+    differences to, itself one to the frame before. states, costs [B, room], in no order within a frame.
+    report [B, 4]: 0 or DEAD (no way led on), tokens, frames whose beam was narrowed, most states of a frame.
+    """
+
+    first_token: mx.array
+    base: mx.array
+    states: mx.array
+    costs: mx.array
+    report: mx.array
+
+
+class WfstLinks(NamedTuple):
+    """What is left of an utterance, sorted by frame and arc; int32. behind: how much worse than the best way
+    the best one through the link is. best: the cost of that, a difference to the sum of the tokens' base.
+    final: whether it ends in a final state."""
+
+    frames: NDArray[np.int32]
+    arcs: NDArray[np.int32]
+    behind: NDArray[np.int32]
+    best: int
+    final: bool
+
+
+def grid_costs(log_probs: mx.array, scale: float = 1.0) -> mx.array:
+    """float32 log-probabilities as int32 costs in 65536ths, halves up, each times `scale`; what cannot be is
+    NEVER."""
+    scaled = mx.clip(-log_probs.astype(mx.float32) * scale, -_DEAREST, _DEAREST)
+    units = mx.floor(scaled * ONE + 0.5)
+    return mx.where(mx.isfinite(log_probs), units, NEVER).astype(mx.int32)
+
+
+def wfst_tokens(costs: mx.array, lengths: mx.array, graph: WfstGraph, limits: WfstLimits) -> WfstTokens:
+    """Search int32 costs [B, T, V] (`grid_costs`), lengths int32 [B], 0 to T each."""
+    costs, lengths = _at_least_a_frame(costs), lengths.astype(mx.int32)
+    batch, frames = costs.shape[:2]
+    limit = min(limits.limit, graph.finals.size)
+    places = 1 << (2 * limit + _LANES).bit_length()
+    most = (frames + 1) * limit
+    room = min(most, (frames + 1) * _USUAL)
+    while True:
+        knobs = [graph.start, limits.beam, limits.most_active, limits.penalty, limit, room, places - 1]
+        outputs = launch(
+            SEARCH,
+            [costs, lengths, *_arrays(graph), mx.array([*knobs, graph.depth], mx.int32)],
+            [
+                *(((batch, frames + 2), mx.int32), ((batch, frames + 1), mx.int32)),
+                *(((batch, room), mx.int32), ((batch, room), mx.int32), ((batch, 4), mx.int32)),
+                *(((batch, places), mx.int32),) * 3,
+                *(((batch, limit), mx.int32), ((batch, 2, limit), mx.int32)),
+            ],
+            groups=batch,
+            simdgroups=_simdgroups(),
+        )
+        if outputs is None:
+            return wfst_tokens_reference(costs, lengths, graph, limits)
+        tokens = WfstTokens(*outputs[:5])
+        mx.eval(tokens)
+        if room == most or not (np.array(tokens.report[:, 0]) == FULL).any():
+            return tokens
+        room = min(most, 4 * room)
+
+
+def wfst_links(
+    costs: mx.array,
+    lengths: mx.array,
+    graph: WfstGraph,
+    tokens: WfstTokens,
+    reach: int,
+    limits: WfstLimits,
+    most: int = 1 << 20,
+) -> list[WfstLinks]:
+    """Of each utterance the links within `reach` (65536ths) of its best way; none where it is dead. Where
+    that leaves more than `most` of an utterance, its reach is halved until it does not."""
+    costs, lengths = _at_least_a_frame(costs), lengths.astype(mx.int32)
+    room = min(most, (costs.shape[1] + 1) * LINKS)
+    report, links = _links(costs, lengths, graph, tokens, reach, limits, room)
+    if report[:, 0].max(initial=0) > room:
+        room = min(most, int(report[:, 0].max()))
+        report, links = _links(costs, lengths, graph, tokens, reach, limits, room)
+    found = []
+    for row, (count, best, final, _) in enumerate(report.tolist()):
+        if count <= room:
+            frames, arcs, behind = links[row, :count].T
+            order = np.lexsort((arcs, frames))
+            found.append(WfstLinks(frames[order], arcs[order], behind[order], best, bool(final)))
+            continue
+        one = WfstTokens(*(each[row : row + 1] for each in tokens))
+        found += wfst_links(
+            costs[row : row + 1], lengths[row : row + 1], graph, one, reach // 2, limits, most
+        )
+    return found
+
+
+def _links(
+    costs: mx.array,
+    lengths: mx.array,
+    graph: WfstGraph,
+    tokens: WfstTokens,
+    reach: int,
+    limits: WfstLimits,
+    room: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """What `wfst_lattice` says of each utterance [B, 4], and its links [B, room, 3]."""
+    batch = len(costs)
+    limit = max(1, int(np.array(tokens.report[:, 3]).max(initial=1)))
+    places = 1 << (2 * limit).bit_length()
+    knobs = [reach, room, limits.penalty, limit, tokens.states.shape[1], places - 1, graph.depth, 0]
+    outputs = launch(
+        LATTICE,
+        [
+            *(costs, lengths, *_arrays(graph), graph.finals, tokens.first_token, tokens.base),
+            *(tokens.states, tokens.costs, mx.array(knobs, mx.int32)),
+        ],
+        [
+            *(((batch, 4), mx.int32), ((batch, room, 3), mx.int32)),
+            *(((batch, 2, places), mx.int32), ((batch, 2, places), mx.int32), ((batch, 2, limit), mx.int32)),
+        ],
+        groups=batch,
+        simdgroups=_simdgroups(),
+    )
+    if outputs is None:
+        return wfst_links_reference(costs, lengths, graph, tokens, reach, limits, room)
+    mx.eval(outputs)
+    return np.array(outputs[0]), np.array(outputs[1])
+
+
+def _simdgroups() -> int:
+    return 8 if on_gpu() else 2
+
+
+def _at_least_a_frame(costs: mx.array) -> mx.array:
+    return costs if costs.shape[1] else mx.full((len(costs), 1, costs.shape[2]), NEVER, mx.int32)
+
+
+def _arrays(graph: WfstGraph) -> list[mx.array]:
+    return [graph.first, graph.emitting, graph.labels, graph.targets, graph.weights]
+
+
+class _Flat(NamedTuple):
+    """A graph's arrays for the reference; sums are of 64 bits there."""
+
+    first: NDArray[np.int64]
+    emitting: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    weights: NDArray[np.int64]
+
+    def arcs_of(self, states: NDArray[np.int64], *, labelled: bool) -> tuple[NDArray[np.int64], ...]:
+        """The arcs of states and the position of each one's state."""
+        begin = self.first[states] + (0 if labelled else self.emitting[states])
+        ends = self.first[states] + self.emitting[states] if labelled else self.first[states + 1]
+        count = ends - begin
+        owner = np.repeat(np.arange(len(states)), count)
+        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        return begin[owner] + within, owner
+
+
+def _flat(graph: WfstGraph) -> _Flat:
+    return _Flat(*(np.array(each, np.int64) for each in _arrays(graph)))
+
+
+def wfst_tokens_reference(
+    costs: mx.array, lengths: mx.array, graph: WfstGraph, limits: WfstLimits
+) -> WfstTokens:
+    """The same in numpy, utterance by utterance, tokens in the order of their states."""
+    flat, rows = _flat(graph), np.array(costs, np.int64)
+    batch, frames = rows.shape[:2]
+    first_token, base = np.zeros((batch, frames + 2), np.int32), np.zeros((batch, frames + 1), np.int32)
+    report, kept = np.zeros((batch, 4), np.int32), []
+    limit = min(limits.limit, graph.finals.size)
+    for row, length in enumerate(np.array(lengths).tolist()):
+        states, alphas = np.array([graph.start]), np.zeros(1, np.int64)
+        tokens: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        for frame in range(length + 1):
+            if frame == 0:
+                targets, ways = states, alphas
+            else:
+                targets, ways = _ways(flat, states, alphas, rows[row, frame - 1], limits)
+            states, alphas, moved, narrowed = _taken_in(flat, targets, ways, limit, limits.beam, graph)
+            report[row, 2] += narrowed
+            tokens.append((states, alphas))
+            base[row, frame] = moved
+            first_token[row, frame + 1 :] = first_token[row, frame] + len(states)
+            if len(states) == 0:
+                report[row, 0] = DEAD
+                break
+        kept.append(tokens)
+        report[row, 1] = first_token[row, -1]
+        report[row, 3] = max(len(each) for each, _ in tokens)
+    room = max(1, int(report[:, 1].max(initial=1)))
+    sides = np.zeros((2, batch, room), np.int32)
+    for row, tokens in enumerate(kept):
+        for side in range(2):
+            joined = np.concatenate([each[side] for each in tokens])
+            sides[side, row, : len(joined)] = joined
+    return WfstTokens(*(mx.array(each) for each in (first_token, base, *sides, report)))
+
+
+def _ways(
+    flat: _Flat,
+    states: NDArray[np.int64],
+    alphas: NDArray[np.int64],
+    heard: NDArray[np.int64],
+    limits: WfstLimits,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the arcs with a label lead from the active states, and at what cost."""
+    cutoff = alphas.min() + limits.beam
+    if len(alphas) > limits.most_active:
+        cutoff = min(cutoff, np.sort(alphas)[limits.most_active])
+    active = alphas <= cutoff
+    states, alphas = states[active], alphas[active]
+    arcs, owner = flat.arcs_of(states, labelled=True)
+    said, targets = heard[flat.labels[arcs] - 1], flat.targets[arcs]
+    ways = alphas[owner] + flat.weights[arcs] + said + (targets != states[owner]) * limits.penalty
+    return targets[said != NEVER], ways[said != NEVER]
+
+
+def _taken_in(
+    flat: _Flat,
+    targets: NDArray[np.int64],
+    ways: NDArray[np.int64],
+    limit: int,
+    beam: int,
+    graph: WfstGraph,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int, int]:
+    """The frame's states with their costs, what these are differences to, and how often the beam was
+    halved."""
+    if len(ways) == 0:
+        return targets[:0], ways[:0], 0, 0
+    best, reach, narrowed = int(ways.min()), beam, 0
+    while True:
+        total = np.full(graph.finals.size, _MOST, np.int64)
+        fits = ways < best + reach
+        np.minimum.at(total, targets[fits], ways[fits])
+        fell = np.flatnonzero(total < _MOST)
+        while len(fell):
+            before = total.copy()
+            arcs, owner = flat.arcs_of(fell, labelled=False)
+            more = total[fell][owner] + flat.weights[arcs]
+            fits = more < best + reach
+            np.minimum.at(total, flat.targets[arcs][fits], more[fits])
+            fell = np.flatnonzero(total < before)
+        states = np.flatnonzero(total < _MOST)
+        if len(states) <= limit:
+            return states, total[states] - best, best, narrowed
+        if reach == 1:
+            return states[:0], total[:0], 0, narrowed
+        reach, narrowed = reach // 2, narrowed + 1
+
+
+def wfst_links_reference(
+    costs: mx.array,
+    lengths: mx.array,
+    graph: WfstGraph,
+    tokens: WfstTokens,
+    reach: int,
+    limits: WfstLimits,
+    room: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The same in numpy: report [B, 4] (links, best, whether final, 0), links [B, room, 3] (frame, arc,
+    behind)."""
+    flat, rows, finals = _flat(graph), np.array(costs, np.int64), np.array(graph.finals, np.int64)
+    begins, base, states, alphas = (np.array(each, np.int64) for each in tokens[:4])
+    report = np.zeros((len(rows), 4), np.int32)
+    links = np.zeros((len(rows), room, 3), np.int32)
+    for row, length in enumerate(np.array(lengths).tolist()):
+        last = slice(begins[row, length], begins[row, length + 1])
+        left = finals[states[row, last]]
+        reached = bool((left != NEVER).any())
+        left = left if reached else np.zeros_like(left)
+        ends = (alphas[row, last] + left)[left != NEVER]
+        best = int(ends.min(initial=_MOST))
+        report[row, 1:3] = best, reached
+        if best == _MOST:
+            continue
+        kept: list[NDArray[np.int64]] = []
+        betas = np.full(len(finals), _MOST, np.int64)
+        for frame in range(length, -1, -1):
+            part = slice(begins[row, frame], begins[row, frame + 1])
+            current, ways = states[row, part], alphas[row, part]
+            fresh = np.full(len(finals), _MOST, np.int64)
+            if frame == length:
+                lives = (left != NEVER) & (ways + left - best <= reach)
+                fresh[current[lives]] = left[lives]
+            else:
+                arcs, owner = flat.arcs_of(current, labelled=True)
+                said, targets = rows[row, frame][flat.labels[arcs] - 1], flat.targets[arcs]
+                go = flat.weights[arcs] + said + (targets != current[owner]) * limits.penalty
+                go += betas[targets] - base[row, frame + 1]
+                behind = ways[owner] + go - best
+                lives = (said != NEVER) & (betas[targets] < _MOST) & (behind <= reach)
+                np.minimum.at(fresh, current[owner][lives], go[lives])
+                kept.append(np.stack([np.full(lives.sum(), frame), arcs[lives], behind[lives]], 1))
+            betas = fresh
+            kept.append(_unlabelled(flat, current, ways, betas, best, reach, frame))
+        joined = np.concatenate(kept)
+        report[row, 0] = len(joined)
+        links[row, : len(joined)] = joined[:room]
+    return report, links
+
+
+def _unlabelled(
+    flat: _Flat,
+    states: NDArray[np.int64],
+    ways: NDArray[np.int64],
+    betas: NDArray[np.int64],
+    best: int,
+    reach: int,
+    frame: int,
+) -> NDArray[np.int64]:
+    """Lower the costs to the end by the arcs without a label, and the links of these that stay."""
+    arcs, owner = flat.arcs_of(states, labelled=False)
+    present = np.zeros(len(betas), bool)
+    present[states] = True
+    while True:
+        before = betas.copy()
+        left = betas[flat.targets[arcs]]
+        go = flat.weights[arcs] + left
+        behind = ways[owner] + go - best
+        lives = present[flat.targets[arcs]] & (left < _MOST) & (behind <= reach)
+        np.minimum.at(betas, states[owner][lives], go[lives])
+        if (betas == before).all():
+            return np.stack([np.full(lives.sum(), frame), arcs[lives], behind[lives]], 1)

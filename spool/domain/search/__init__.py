@@ -1,0 +1,1 @@
+"""What a job asks of the search, beyond single values."""

@@ -1,0 +1,85 @@
+"""Boosted phrases: as a submitter sends them, and as a job keeps them.
+
+The same phrases in any order are one list with one digest, so that many jobs share it. Pure.
+"""
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+
+MOST_PHRASES = 10_000
+LONGEST_PHRASE = 200
+"""Characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseList:
+    """Phrases in order, each once, and the SHA-256 (hex) that identifies them."""
+
+    phrases: tuple[str, ...]
+    sha256: str
+
+
+def phrase_list(texts: Iterable[str]) -> PhraseList:
+    """The list of these texts: sorted, with single spaces, without empty ones and duplicates."""
+    phrases = tuple(sorted({phrase for text in texts if (phrase := " ".join(text.split()))}))
+    return PhraseList(phrases, hashlib.sha256("\n".join(phrases).encode()).hexdigest())
+
+
+def _writable(text: str) -> str:
+    # Joiners between letters belong to the words of many languages and are not control characters.
+    if any(unicodedata.category(char) in ("Cc", "Cs") for char in text if not char.isspace()):
+        raise ValueError("must not contain control characters")
+    return text
+
+
+Phrase = Annotated[str, Field(max_length=LONGEST_PHRASE), AfterValidator(_writable)]
+Weight = Annotated[
+    float,
+    Field(gt=0, le=100, strict=True, allow_inf_nan=False, description="How much the phrases are boosted."),
+]
+
+
+class Boost(BaseModel):
+    """Phrases to be boosted, as a submitter sends them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    phrases: Annotated[
+        tuple[Phrase, ...],
+        Field(
+            max_length=MOST_PHRASES,
+            description="Words and phrases as they are spoken; their order does not matter.",
+        ),
+    ]
+    weight: Weight = 1.0
+
+    @field_validator("phrases")
+    @classmethod
+    def _one_form(cls, phrases: tuple[str, ...]) -> tuple[str, ...]:
+        return phrase_list(phrases).phrases
+
+    @cached_property
+    def phrase_list(self) -> PhraseList:
+        """The list without its weight."""
+        return phrase_list(self.phrases)
+
+    @cached_property
+    def kept(self) -> "KeptBoost":
+        """What a job keeps of it."""
+        return KeptBoost(count=len(self.phrases), sha256=self.phrase_list.sha256, weight=self.weight)
+
+
+class KeptBoost(BaseModel):
+    """Phrases to be boosted, as a job keeps them: the list is stored apart, under its digest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: Annotated[int, Field(description="The number of phrases.")]
+    sha256: Annotated[str, Field(description="The digest of the list, the same in any order of phrases.")]
+    weight: float

@@ -1,0 +1,186 @@
+"""The search of a decoding graph over a CTC head: log-probabilities in, hypotheses with words out.
+
+Kaldi's costs and beams (`kernels.search.wfst`), all frames of all utterances in one launch there and one
+back. Knows no chunks; which option means what is `worker.decode.searchers`'s.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.search.fixed_point import ONE
+from kernels.search.wfst import WfstLimits, grid_costs, wfst_links, wfst_tokens
+from worker.decode.types import Hypothesis, SpokenWord
+from worker.decode.wfst.graph import DecodingGraph, unit_columns
+from worker.decode.wfst.nbest import Utterance, WordPath, word_nbest
+
+MOST_LINKS = 200_000
+"""Of an utterance's lattice; one with more is pruned further."""
+
+
+@dataclass(frozen=True, slots=True)
+class WfstSettings:
+    """graph_beam: how much dearer than the best a state may be to go on. max_active: how many states may at
+    most. lattice_beam: how much dearer than the best path a hypothesis may be. blank_skip: frames whose
+    blank is likelier are not searched. acoustic_scale: of the log-probabilities. penalty: for every unit."""
+
+    graph_beam: float = 16.0
+    max_active: int = 7000
+    lattice_beam: float = 10.0
+    blank_skip: float = 1.0
+    acoustic_scale: float = 1.0
+    penalty: float = 0.0
+
+    @property
+    def limits(self) -> WfstLimits:
+        """For the kernels. Never more states a frame than four times those that go on, as in Kaldi's decoder
+        for GPUs."""
+        beam, penalty = round(self.graph_beam * ONE), round(self.penalty * ONE)
+        return WfstLimits(beam, self.max_active, penalty, max(4 * self.max_active, 1024))
+
+
+def wfst_search(
+    log_probs: mx.array,
+    lengths: NDArray[np.int32],
+    blank: int,
+    graph: DecodingGraph,
+    settings: WfstSettings,
+    count: int,
+    *,
+    blank_first: bool,
+) -> list[list[Hypothesis]]:
+    """Up to `count` different word sequences of each utterance, best first.
+
+    log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames. A score is minus the cost
+    of the best path: graph and acoustic model together, no sum over alignments. Tokens are that path's units
+    without blanks and repeats, a time is the first frame of one, its confidence the probability there. An
+    utterance with a frame that is not a number, or that no path of the graph fits, has an empty list.
+    """
+    columns = unit_columns(graph.arrays, blank, blank_first=blank_first)
+    heard = np.array(mx.take(log_probs.astype(mx.float32), mx.array(columns), axis=2))
+    rows = [heard[row, :length] for row, length in enumerate(lengths.tolist())]
+    sound = [bool(np.isfinite(row.max(1)).all() and not np.isnan(row).any()) for row in rows]
+    kept = [
+        searched_frames(row, settings.blank_skip) if good else np.zeros(0, np.int64)
+        for row, good in zip(rows, sound, strict=True)
+    ]
+    searched = np.zeros((len(rows), max(map(len, kept), default=0), heard.shape[2]), np.float32)
+    for row, frames in enumerate(kept):
+        searched[row, : len(frames)] = rows[row][frames]
+    sizes = mx.array(np.array([len(frames) for frames in kept], np.int32))
+    costs = grid_costs(mx.array(searched), settings.acoustic_scale)
+    limits, reach = settings.limits, round(settings.lattice_beam * ONE)
+    tokens = wfst_tokens(costs, sizes, graph.device, limits)
+    lattices = wfst_links(costs, sizes, graph.device, tokens, reach, limits, MOST_LINKS)
+    dear, base, dead = np.array(costs), np.array(tokens.base, np.int64), np.array(tokens.report[:, 0]) != 0
+    answers: list[list[Hypothesis]] = []
+    for row, frames in enumerate(kept):
+        if dead[row] or not sound[row]:
+            answers.append([])
+            continue
+        size = len(frames)
+        told = Utterance(dear[row, :size].astype(np.int64), base[row, : size + 1], limits.penalty)
+        paths = word_nbest(lattices[row], graph, told, count, reach)
+        answers.append([_hypothesis(path, graph, rows[row], frames, columns) for path in paths])
+    return answers
+
+
+def searched_frames(log_probs: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:
+    """The frames of [T, V] (blank first) that are searched, as WeNet's runtime has it: not those whose blank
+    is likelier than `threshold`, but the last of these between two frames that say the same unit."""
+    if threshold >= 1:
+        return np.arange(len(log_probs))
+    silent = (np.exp(log_probs[:, 0]) > np.float32(threshold)).tolist()
+    best = log_probs.argmax(1).tolist()
+    kept: list[int] = []
+    last, skipped = 0, -1
+    for frame, label in enumerate(best):
+        if silent[frame]:
+            skipped = frame
+            continue
+        if label != 0 and skipped >= 0 and label == last:
+            kept.append(skipped)
+        last, skipped = label, -1
+        kept.append(frame)
+    return np.array(kept, np.int64)
+
+
+def _hypothesis(
+    path: WordPath,
+    graph: DecodingGraph,
+    log_probs: NDArray[np.float32],
+    frames: NDArray[np.int64],
+    columns: NDArray[np.int32],
+) -> Hypothesis:
+    """log_probs: [T, V], by input label; frames: which of them were searched."""
+    arrays = graph.arrays
+    arcs = np.array([arc for _, arc in path.links], np.int64)
+    labels = arrays.ilabel[arcs] if len(arcs) else np.zeros(0, np.int32)
+    spoken = labels[labels > 0]  # one a searched frame
+    new = (spoken != 1) & (spoken != np.concatenate([[0], spoken[:-1]]))
+    times = frames[new]
+    units = spoken[new] - 1
+    confidences = np.exp(np.minimum(log_probs[times, units], 0))
+    loops = (graph.sources[arcs] == arrays.next[arcs])[labels > 0] if len(arcs) else np.zeros(0, bool)
+    said = (spoken != 1) & ~loops  # every unit as the lexicon spells it, a repeated one too
+    words = _words(path, graph, spoken[said] - 1, frames[said], log_probs)
+    return Hypothesis(
+        tokens=tuple(columns[units].tolist()),
+        score=-path.cost / ONE,
+        times=tuple(times.tolist()),
+        durations=(0,) * len(times),
+        confidences=tuple(confidences.tolist()),
+        spoken=words,
+    )
+
+
+def _words(
+    path: WordPath,
+    graph: DecodingGraph,
+    units: NDArray[np.int32],
+    times: NDArray[np.int64],
+    log_probs: NDArray[np.float32],
+) -> tuple[SpokenWord, ...] | None:
+    """The words with their first and last frames; None where the graph names none."""
+    names = [graph.word(label) for label in path.words]
+    if not all(names):
+        return None
+    sizes = spelled_sizes([graph.arrays.lexicon.get(graph.arrays.words[w], ()) for w in path.words], units)
+    if sizes is None:  # a graph that came without its lexicon: as evenly as may be
+        bounds = [round(i * len(units) / max(len(names), 1)) for i in range(len(names) + 1)]
+        sizes = [end - begin for begin, end in pairwise(bounds)]
+    words, at = [], 0
+    for name, size in zip(names, sizes, strict=True):
+        part = slice(at, at + max(size, 1)) if at < len(units) else slice(max(len(units) - 1, 0), len(units))
+        when = times[part].tolist() or [0]
+        heard = np.exp(np.minimum(log_probs[times[part], units[part]], 0)).tolist()
+        words.append(SpokenWord(name, when[0], when[-1] + 1, min(heard, default=0.0)))
+        at += size
+    return tuple(words)
+
+
+def spelled_sizes(spellings: Sequence[Sequence[Sequence[int]]], units: NDArray[np.int32]) -> list[int] | None:
+    """How many of the units each word takes, where the words' spellings (several a word) make them up; the
+    first of the ways there are."""
+    text = units.tolist()
+    chosen: list[list[tuple[int, int]]] = [[(0, 0)]]  # of each word so far: where it may end, and its size
+    for ways in spellings:
+        ends = {
+            begin + len(way): len(way)
+            for begin, _ in reversed(chosen[-1])
+            for way in reversed(ways)
+            if text[begin : begin + len(way)] == list(way)
+        }
+        chosen.append(list(ends.items()))
+    sizes, at = [], len(text)
+    for options in chosen[:0:-1]:
+        size = dict(options).get(at)
+        if size is None:
+            return None
+        sizes.append(size)
+        at -= size
+    return sizes[::-1] if at == 0 else None
