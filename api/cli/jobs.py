@@ -13,6 +13,7 @@ from api.cli.files import print_copies, print_skipped, recordings_under
 from api.cli.options import (
     DELETED,
     Copies,
+    Diarizer,
     LeastSpeakers,
     MostSpeakers,
     Place,
@@ -90,6 +91,12 @@ def status(
     batch: Annotated[
         str | None, typer.Option(autocompletion=complete_batch, help="List only jobs of this batch.")
     ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="List only recordings with this in their name, in any case.")
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option(metavar="KEY[=VALUE]", help="List only jobs with this tag.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Number of jobs to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
@@ -100,7 +107,7 @@ def status(
             job = spool.job(job_id)
             print_json(job) if as_json else out.print(job_sheet(job))
             return
-        page = spool.job_page(state=state, project=project, batch=batch, limit=limit)
+        page = spool.job_page(state=state, project=project, batch=batch, name=name, tag=tag, limit=limit)
     if as_json:
         print_json(page)
     elif page.items:
@@ -217,12 +224,13 @@ def find_speakers(
     min_speakers: LeastSpeakers = None,
     max_speakers: MostSpeakers = None,
     within_channels: WithinChannels = False,
+    diarizer: Diarizer = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Find out who speaks in a job that is done, without transcribing it again."""
-    asked = diarization_of(count, min_speakers, max_speakers, within=within_channels)
+    asked = diarization_of(count, min_speakers, max_speakers, within=within_channels, model=diarizer)
     with connected(url) as (spool, _):
         jobs: list[JobOut] = [spool.diarize(job_id, **asked)]
         if wait:

@@ -75,6 +75,8 @@ def job_page(
     pool: str | None = None,
     worker: str | None = None,
     batch: str | None = None,
+    name: str | None = None,
+    tag: str | None = None,
     created_from: datetime | None = None,
     created_to: datetime | None = None,
     limit: int = LONGEST_PAGE,
@@ -87,6 +89,8 @@ def job_page(
         "pool": pool,
         "worker": worker,
         "batch": batch,
+        "name": name,
+        "tag": tag,
         "created_from": created_from.isoformat() if created_from else None,
         "created_to": created_to.isoformat() if created_to else None,
         "limit": limit,
@@ -102,6 +106,8 @@ def jobs(
     pool: str | None = None,
     worker: str | None = None,
     batch: str | None = None,
+    name: str | None = None,
+    tag: str | None = None,
     created_from: datetime | None = None,
     created_to: datetime | None = None,
 ) -> Pages[JobOut]:
@@ -113,6 +119,8 @@ def jobs(
             pool=pool,
             worker=worker,
             batch=batch,
+            name=name,
+            tag=tag,
             created_from=created_from,
             created_to=created_to,
             limit=LONGEST_PAGE,
@@ -159,14 +167,16 @@ def diarize(
     *,
     speakers: int | Mapping[str, int] | None = None,
     within_channels: bool = False,
+    model: str = "default",
     idempotency_key: str | None = None,
 ) -> Flow[JobDetail]:
     """Find out who speaks in a job that is done; no word is transcribed again. Wait for the job as usual.
 
-    `speakers`: how many there are, or `{"min": 2, "max": 4}`. Raises Conflict while the job is not done.
+    `speakers`: how many there are, or `{"min": 2, "max": 4}`. `model`: what tells them apart, such as
+    `"sortformer"`. Raises Conflict while the job is not done.
     """
     asked = {"speakers": speakers if isinstance(speakers, int) or speakers is None else dict(speakers)}
-    body = asked | {"within_channels": within_channels}
+    body = asked | {"within_channels": within_channels, "model": model}
     ask = Ask("POST", f"/v1/jobs/{job_id}/diarize", json=body, key=idempotency_key or new_key())
     return (yield from read(ask, JobDetail))
 

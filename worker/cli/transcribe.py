@@ -66,6 +66,7 @@ def transcribe(
         carries=fusion.context == "job",
         detector=speech_detector,
         diarization=speakers.to_diarization(output.form),
+        diarizer=speakers.diarizer,
     )
     typer.echo(render_results(results, output.form, output.lattice))
     skipped = dict.fromkeys(text for each in results if each.transcript for text in each.transcript.warnings)
