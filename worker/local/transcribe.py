@@ -20,6 +20,7 @@ from spool.domain.options import Diarization
 from spool.domain.transcript import ModelFacts
 from spool.errors import SpoolError
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
+from worker.decode.attention.second import SecondReader
 from worker.decode.search import resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.words import text_of
@@ -50,6 +51,7 @@ def transcribe_files(
     carries: bool = False,
     detector: bool = True,
     diarization: Diarization | None = None,
+    rescore: tuple[str, float] | None = None,
 ) -> list[FileResult]:
     """Each file's result, in order; `ask` goes for all. A file that cannot be read or decoded fails alone.
 
@@ -58,8 +60,9 @@ def transcribe_files(
     do. Raises ModelError where a model cannot be loaded and InvalidRequest where it cannot be searched so.
     """
     loaded = load_model(model)
+    second = None if rescore is None else SecondReader(load_model(rescore[0]), rescore[1], ask.speech)
     results = transcribe_with(
-        loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector
+        loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector, second=second
     )
     return results if diarization is None else [_with_speakers(each, diarization) for each in results]
 
@@ -73,11 +76,12 @@ def transcribe_with(
     ask: DecodeRequest = NOTHING,
     carries: bool = False,
     detector: bool = True,
+    second: SecondReader | None = None,
 ) -> list[FileResult]:
-    """As `transcribe_files`, with a model that is loaded already."""
+    """As `transcribe_files`, with models that are loaded already."""
     if not chunk:
         ask = replace(ask, speech=replace(ask.speech, single=True))
-    engine = _LocalEngine(model, options, ask, CHUNKS_AT_ONCE if chunk else None)
+    engine = _LocalEngine(model, options, ask, CHUNKS_AT_ONCE if chunk else None, second)
     request = JobRequest(options, ask, carries)
     decoders = [_FileDecoder(path, engine, chunk, request=request, info=model.info) for path in files]
     for decoder in decoders:
@@ -109,9 +113,14 @@ class _LocalEngine:
     """Decodes what was submitted in this thread, `at_once` chunks as one batch; None: all of them."""
 
     def __init__(
-        self, model: SpeechModel, options: SearchOptions, ask: DecodeRequest, at_once: int | None
+        self,
+        model: SpeechModel,
+        options: SearchOptions,
+        ask: DecodeRequest,
+        at_once: int | None,
+        second: SecondReader | None = None,
     ) -> None:
-        self._recognizer, self._options, self._at_once = ModelRecognizer(model), options, at_once
+        self._recognizer, self._options, self._at_once = ModelRecognizer(model, second), options, at_once
         self._recognizer.prepare(options, ask)
         self._waiting: list[tuple[NDArray[np.float32], DecodeRequest, Future[Recognition]]] = []
 
