@@ -41,6 +41,7 @@ WORKER_FLOORS = (
     ("jobs",),
     ("service",),
     ("engine",),
+    ("live",),
     ("decode",),
     ("diarization",),
     ("models",),

@@ -12,6 +12,7 @@ from worker.cli.bench import bench
 from worker.cli.check import check
 from worker.cli.confirm import confirm
 from worker.cli.diarize import diarize
+from worker.cli.listen import listen
 from worker.cli.measure import measure
 from worker.cli.run import run
 from worker.cli.speech import speech
@@ -30,6 +31,7 @@ app.command("bench")(bench)
 app.command("check")(check)
 app.command("confirm")(confirm)
 app.command("diarize")(diarize)
+app.command("listen")(listen)
 app.command("measure")(measure)
 app.command("run")(run)
 app.command("speech")(speech)

@@ -87,9 +87,9 @@ class SpeechDetector:
         states, _ = self._steps(gates, np.zeros((2, len(rows), _UNITS)))
         return [self._heads(states[: len(row), index]) for index, row in enumerate(rows)]
 
-    def stream(self) -> "DetectorStream":
-        """Follows one recording from its start."""
-        return DetectorStream(self)
+    def stream(self, group: int = _GROUP) -> "DetectorStream":
+        """Follows one recording from its start, `group` frames at a time."""
+        return DetectorStream(self, group)
 
     def follow(self, blocks: Iterable[Floats]) -> tuple[Floats, int]:
         """The probabilities of one recording that comes in `blocks` (float32 `[n]`), and its samples."""
@@ -97,13 +97,13 @@ class SpeechDetector:
         parts = [stream.push(block) for block in blocks]
         return np.concatenate([*parts, stream.finish()]), stream.samples
 
-    def _gates(self, frames: Floats) -> Floats:
+    def _gates(self, frames: Floats, size: int = _GROUP) -> Floats:
         """`[N, 512]`: what the LSTM cell's gates get from the input, of frames `[N, 64 + 512]`."""
         gates = np.empty((len(frames), 4 * _UNITS), np.float32)
-        for at in range(0, len(frames), _GROUP):
-            group = frames[at : at + _GROUP]
-            filled = np.pad(group, ((0, _GROUP - len(group)), (0, 0)))
-            gates[at : at + _GROUP] = (self._features(filled) @ self._input + self._bias)[: len(group)]
+        for at in range(0, len(frames), size):
+            group = frames[at : at + size]
+            filled = np.pad(group, ((0, size - len(group)), (0, 0)))
+            gates[at : at + size] = (self._features(filled) @ self._input + self._bias)[: len(group)]
         return gates
 
     def _features(self, frames: Floats) -> Floats:
@@ -143,9 +143,9 @@ class SpeechDetector:
 class DetectorStream:
     """One recording on its way; `samples` counts what came in."""
 
-    def __init__(self, detector: SpeechDetector) -> None:
+    def __init__(self, detector: SpeechDetector, group: int = _GROUP) -> None:
         self.samples = 0
-        self._detector = detector
+        self._detector, self._group = detector, group
         self._held = np.zeros(_CONTEXT, np.float32)
         self._state: State = np.zeros((2, 1, _UNITS))
 
@@ -154,7 +154,8 @@ class DetectorStream:
         AudioNotFinite."""
         self._held = np.concatenate([self._held, _finite(block, self.samples)])
         self.samples += len(block)
-        complete = (len(self._held) - _CONTEXT) // (_GROUP * FRAME) * (_GROUP * FRAME)
+        size = self._group * FRAME
+        complete = (len(self._held) - _CONTEXT) // size * size
         return self._take(complete) if complete else np.zeros(0, np.float32)
 
     def finish(self) -> Floats:
@@ -169,7 +170,8 @@ class DetectorStream:
     def _detect(self, samples: Floats) -> Floats:
         """Of `samples` `[64 + N * 512]`, the first 64 being the frame's before."""
         detector = self._detector
-        states, self._state = detector._steps(detector._gates(_with_context(samples))[:, None], self._state)
+        gates = detector._gates(_with_context(samples), self._group)
+        states, self._state = detector._steps(gates[:, None], self._state)
         return detector._heads(states[:, 0])
 
 

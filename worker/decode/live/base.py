@@ -27,6 +27,10 @@ class LiveState(Protocol):
         """How many of its tokens no later frame can change."""
 
     @property
+    def silence(self) -> int:
+        """How many frames at the end say nothing."""
+
+    @property
     def is_sound(self) -> bool:
         """Whether every number so far was one; where not, the stream is given up."""
 
@@ -88,3 +92,8 @@ def common_tokens(paths: Sequence[Path]) -> int:
         if any((each.tokens[place], each.times[place], each.durations[place]) != mark for each in rest):
             return place
     return count
+
+
+def frame_behind(path: Path) -> int:
+    """The frame behind the path's last token; 0 of none."""
+    return path.times[-1] + max(path.durations[-1], 1) if path.tokens else 0

@@ -16,7 +16,7 @@ from kernels.runtime.device import compiled_for_cpu
 from kernels.search.expand import FINISHED, FORCED, RUNS, Expansion
 from kernels.search.recombine import Beam, Field
 from worker.decode.backtrace import Path
-from worker.decode.live.base import EMPTY, behind, common_tokens, joined_paths
+from worker.decode.live.base import EMPTY, before, behind, common_tokens, frame_behind, joined_paths
 from worker.decode.transducer.beam import (
     CHECK_EVERY,
     TOKEN_BLOCK,
@@ -36,13 +36,14 @@ ENDLESS = 1 << 30
 class LiveBeamState:
     """As `LiveState`. search: the state of the search, a batch of one, its frames counted from `frame`, the
     first that some hypothesis has not read. frames: [n, J] from there on, projected. paths: of each slot.
-    """
+    spoken: the frame behind the last token that is final."""
 
     search: BeamState
     frames: mx.array
     frame: int = 0
     paths: list[Path] = field(default_factory=list)
     forgotten: int = 0
+    spoken: int = 0
     fixed: bool = False
 
     @property
@@ -57,6 +58,11 @@ class LiveBeamState:
         return common_tokens([self.paths[slot] for slot in self._alive()])
 
     @property
+    def silence(self) -> int:
+        """As `LiveState.silence`: since the last token of the best hypothesis."""
+        return max(0, self.frame + len(self.frames) - max(self.spoken, frame_behind(self.path)))
+
+    @property
     def is_sound(self) -> bool:
         """As `LiveState.is_sound`."""
         return bool(np.array(self.search.beam.sound)[0])
@@ -69,6 +75,7 @@ class LiveBeamState:
         """As `LiveState.forget`."""
         if tokens == 0:
             return
+        self.spoken = max(self.spoken, frame_behind(before(self.path, tokens)))
         self.paths = [behind(path, tokens) for path in self.paths]
         self.forgotten += tokens
         beam = self.search.beam
@@ -145,14 +152,14 @@ class LiveBeam:
 
     def restart(self, state: LiveBeamState) -> None:
         """As `LiveSearch.restart`."""
-        at = state.next_frame()
+        at, spoken = state.next_frame(), max(state.spoken, frame_behind(state.path))
         fresh = self.open()
         unread = min(at, len(state.frames))
         slots = fresh.search.beam.slots
         waits = _with(slots, {Field.FRAME: slots[Field.FRAME] + (at - unread)})
         state.search = fresh.search._replace(beam=fresh.search.beam._replace(slots=waits))
         state.frames, state.frame = state.frames[unread:], state.frame + unread
-        state.paths, state.forgotten = fresh.paths, 0
+        state.paths, state.forgotten, state.spoken = fresh.paths, 0, spoken
 
 
 def _settle(state: LiveBeamState, search: BeamState) -> None:

@@ -8,21 +8,25 @@ import numpy as np
 
 from kernels.search.fixed_point import grid_sum
 from worker.decode.backtrace import Path
-from worker.decode.live.base import EMPTY, behind, joined_paths
+from worker.decode.live.base import EMPTY, behind, frame_behind, joined_paths
 from worker.decode.transducer.greedy import GreedyRow, GreedySearch
 from worker.decode.types import Hypothesis
 from worker.models.heads.ctc import CtcHead
 from worker.models.heads.transducer import LstmState, Transducer
 
+SILENT = 0.8
+"""Of blank: above it WeNet takes a frame for silence."""
+
 
 @dataclass
 class GreedyState:
     """As `LiveState`. row: of the search, its frames counted from `frame`, the first that was not searched (a
-    jump may have gone past it)."""
+    jump may have gone past it). spoken: the frame behind the last token."""
 
     row: GreedyRow
     frame: int = 0
     path: Path = EMPTY
+    spoken: int = 0
     is_sound: bool = True
     fixed: bool = False
 
@@ -30,6 +34,11 @@ class GreedyState:
     def stable(self) -> int:
         """As `LiveState.stable`: greedy takes nothing back."""
         return len(self.path.tokens)
+
+    @property
+    def silence(self) -> int:
+        """As `LiveState.silence`: since the last token."""
+        return max(0, self.frame - self.spoken)
 
     def hypotheses(self) -> list[Hypothesis]:
         """As `LiveState.hypotheses`: one."""
@@ -74,6 +83,7 @@ class LiveGreedy:
         for index, (state, new, _) in enumerate(taken):
             state.is_sound = bool(sound[index])
             state.path = joined_paths(state.path, paths[index], state.frame) if state.is_sound else EMPTY
+            state.spoken = max(state.spoken, frame_behind(state.path))
             state.row = _taken(row, index, len(new))
             state.frame += len(new)
 
@@ -117,12 +127,14 @@ def _taken(row: GreedyRow, index: int, frames: int) -> GreedyRow:
 
 @dataclass
 class CtcState:
-    """As `LiveState`. last: the best label of the last frame. peaks: what every frame with a label gave."""
+    """As `LiveState`. last: the best label of the last frame. peaks: what every frame with a label gave.
+    silence: frames at the end that are blank with a probability above `SILENT`."""
 
     last: int = -1
     frame: int = 0
     path: Path = EMPTY
     peaks: tuple[float, ...] = ()
+    silence: int = 0
     is_sound: bool = True
     fixed: bool = False
 
@@ -170,6 +182,8 @@ class LiveCtcGreedy:
             more = Path(tokens, tuple(fresh.tolist()), (0,) * len(tokens), given)
             state.path = joined_paths(state.path, more, state.frame)
             state.peaks += tuple(peaks[spoken].tolist())
+            loud = np.flatnonzero(log_probs[:, self._head.blank] <= np.log(SILENT))
+            state.silence = len(labels) - 1 - int(loud[-1]) if len(loud) else state.silence + len(labels)
             state.last, state.frame = int(labels[-1]), state.frame + len(labels)
 
     def restart(self, state: CtcState) -> None:

@@ -1,0 +1,1 @@
+"""Live transcription held against its oracles."""

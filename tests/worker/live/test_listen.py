@@ -1,0 +1,63 @@
+"""`spool-worker listen`: what it prints, and that it equals `spool-worker transcribe --no-chunk`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spool.errors import AudioUnreadable, InvalidRequest
+from worker.cli.main import app
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "streaming"
+WAV, MODEL = str(GOLDEN / "2.flac"), str(GOLDEN / "model.nemo")
+CONTEXT = ("--model", MODEL, "--att-context", "70,6")
+
+
+def listen(*options: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(app, ["listen", WAV, *CONTEXT, *options], catch_exceptions=False)
+    assert result.exit_code == 0
+    return [json.loads(line) for line in result.output.splitlines()]
+
+
+@pytest.mark.parametrize("search", [(), ("--decoder", "beam", "--beam", "4", "--nbest", "4")])
+def test_finals_together_are_the_transcript(search: tuple[str, ...]) -> None:
+    command = ["transcribe", WAV, *CONTEXT, "--no-chunk", *search]
+    [whole] = json.loads(CliRunner().invoke(app, command, catch_exceptions=False).output)
+    lines = listen("--chunk-ms", "130", "--silence-ms", "200", *search)
+    finals = [line for line in lines if line["type"] == "final"]
+    best = whole["nbest"][0]
+    assert [token for final in finals for token in final["tokens"]] == best["tokens"]
+    assert [time for final in finals for time in final["times"]] == best["times"]
+    assert lines[-1]["type"] == "end"
+    assert lines[-1]["frames"] == whole["frames"]
+    assert lines[-1]["duration"] == pytest.approx(whole["duration"])
+    if search:
+        assert [each["tokens"] for each in lines[-1]["nbest"]] == [each["tokens"] for each in whole["nbest"]]
+    else:
+        assert " ".join(word["text"] for final in finals for word in final["words"]).replace(" ", "") == (
+            whole["text"].replace(" ", "")
+        )
+
+
+def test_partials_and_one_final_without_endpoints() -> None:
+    lines = listen("--no-endpoints", "--speech-detector")
+    kinds = [line["type"] for line in lines]
+    assert kinds.count("final") == 1
+    assert kinds[-2:] == ["final", "end"]
+    assert "partial" in kinds
+    assert "speech_started" in kinds
+    assert lines[kinds.index("speech_started")]["time"] < lines[-1]["duration"]
+
+
+def test_errors_are_those_of_the_other_commands(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.wav"
+    broken.write_bytes(b"no sound")
+    for file, options, error in (
+        (str(broken), CONTEXT, AudioUnreadable),
+        (WAV, (*CONTEXT[:3], "70,5"), InvalidRequest),
+        (WAV, ("--model", str(GOLDEN.parent / "tdt")), InvalidRequest),
+    ):
+        result = CliRunner().invoke(app, ["listen", file, *options])
+        assert isinstance(result.exception, error)

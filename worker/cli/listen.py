@@ -1,0 +1,67 @@
+"""`spool-worker listen`: a file as a live session, with no queue.
+
+Knows options and printing; `worker.local.live` does the work and states what is printed.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spool.command_options import takes_options
+from worker.cli.options import Search
+from worker.live.endpoint import EndpointRules
+from worker.machine.blas import preload_blas
+
+RULES = EndpointRules()
+
+
+@takes_options
+def listen(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Recording to send through a live session.")],
+    model: Annotated[
+        str, typer.Option(help="Folder of a model, a .nemo file, a name in the catalogue or a hub id.")
+    ],
+    search: Search,
+    chunk_ms: Annotated[
+        int, typer.Option(min=1, help="Length of the blocks the audio is sent in. Changes no result.")
+    ] = 80,
+    endpoints: Annotated[
+        bool, typer.Option(help="End utterances at silences. --no-endpoints makes the file one utterance.")
+    ] = True,
+    silence_ms: Annotated[
+        int, typer.Option(min=1, help="Silence behind a word that ends an utterance.")
+    ] = round(RULES.silence * 1000),
+    longest_ms: Annotated[
+        int, typer.Option(min=1, help="Length at which an utterance ends, wherever it is.")
+    ] = round(RULES.longest * 1000),
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help="Begin the search anew after each utterance. By default it goes on, and the finals together "
+            "are what transcribe --no-chunk finds.",
+        ),
+    ] = False,
+    speech_detector: Annotated[
+        bool,
+        typer.Option("--speech-detector", help="End utterances where nobody is heard to speak, too."),
+    ] = False,
+) -> None:
+    """Send a file through a live session and print its partial and final results as JSON lines."""
+    # The BLAS must be there before MLX, which comes in with what follows.
+    preload_blas()
+    from worker.live.session import LiveOptions
+    from worker.local.live import line_of, listen_to
+    from worker.models.load import load_model
+
+    rules = EndpointRules(silence=silence_ms / 1000, longest=longest_ms / 1000)
+    options = LiveOptions(
+        search=search.to_options(),
+        endpoints=rules if endpoints else None,
+        restarts=restart,
+        keeps=search.nbest > 1,
+    )
+    loaded = load_model(model)
+    for event in listen_to(file, loaded, options, chunk_ms / 1000, detector=speech_detector):
+        typer.echo(line_of(event, loaded.tokenizer))

@@ -1,0 +1,127 @@
+"""Live sessions of one model under one set of options: their steps, many sessions at once.
+
+Sessions of any age are in one batch, and what one says does not depend on the others. Belongs to the thread
+that loaded the model.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+from spool.errors import EngineError, InvalidRequest
+from worker.decode.live.base import LiveSearch
+from worker.decode.live.beam import LiveBeam
+from worker.decode.live.greedy import LiveCtcGreedy, LiveGreedy
+from worker.decode.search import resolve_search
+from worker.decode.types import SearchOptions
+from worker.decode.utterances import check_context
+from worker.live.events import Event
+from worker.live.session import LiveOptions, LiveSession
+from worker.live.voice import Voice
+from worker.models.base import SpeechModel
+from worker.models.streaming import require_streaming
+from worker.speech.detector import SpeechDetector
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step made of one session: events, or the error that ended it."""
+
+    session: LiveSession
+    events: tuple[Event, ...]
+    error: EngineError | None = None
+
+
+class LiveGroup:
+    """Opens sessions and steps them. detector: listens to each session, where there is one."""
+
+    def __init__(
+        self, model: SpeechModel, options: LiveOptions, detector: SpeechDetector | None = None
+    ) -> None:
+        """Raises InvalidRequest where the model or this version cannot do what is asked."""
+        self._model = require_streaming(model)
+        check_context(model, options.search)
+        self._search = live_search(model, options.search)
+        self._options, self._detector = options, detector
+        self.context = options.search.att_context or model.capabilities.att_contexts[0]
+        self.sessions: list[LiveSession] = []
+
+    @property
+    def chunk_seconds(self) -> float:
+        """Seconds of audio to a step."""
+        return self._model.chunk_frames(self.context) * self._model.info.frame_seconds
+
+    def open(self) -> LiveSession:
+        """A session at its start."""
+        session = LiveSession(
+            self._model.open_stream(self.context),
+            self._search.open(),
+            self._options,
+            self._model.tokenizer,
+            self._model.info.frame_seconds,
+            None if self._detector is None else Voice(self._detector),
+        )
+        self.sessions.append(session)
+        return session
+
+    def close(self, session: LiveSession) -> None:
+        """Give a session up, whatever of it was not heard yet."""
+        self.sessions.remove(session)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether some session can make a step."""
+        return any(session.stream.is_ready or session.stream.has_ended for session in self.sessions)
+
+    def step(self) -> list[StepResult]:
+        """One step of each session that can make one, in the order they were opened. A session that has ended
+        is in the group no more."""
+        ready = [session for session in self.sessions if session.stream.is_ready]
+        over = [session for session in self.sessions if session.stream.has_ended]
+        if not ready and not over:
+            return []
+        frames = self._model.step([session.stream for session in ready]) if ready else []
+        # Ended before its last step was asked for: the search has still to be told.
+        frames += [mx.zeros((0, 0))] * len(over)
+        stepped = ready + over
+        last = [session.stream.has_ended for session in stepped]
+        self._search.advance([session.state for session in stepped], frames, last)
+        results = [
+            self._result(session, len(new), end)
+            for session, new, end in zip(stepped, frames, last, strict=True)
+        ]
+        for result in results:
+            if result.error is not None or result.session.has_ended:
+                self.close(result.session)
+        return results
+
+    def _result(self, session: LiveSession, frames: int, last: bool) -> StepResult:
+        try:
+            events, begins_anew = session.after_step(frames, last=last)
+        except EngineError as error:
+            return StepResult(session, (), error)
+        if begins_anew:
+            self._search.restart(session.state)
+        return StepResult(session, tuple(events))
+
+
+def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
+    """The search of these options that goes on from chunk to chunk. Raises InvalidRequest."""
+    head, _, parameters = resolve_search(model, options)
+    if options.fusion is not None:
+        raise InvalidRequest("a live session takes no language model and no phrases")
+    fixed = options.scores == "fixed"
+    network = model.heads[head]
+    if head in ("tdt", "rnnt"):
+        symbols = options.max_symbols or network.max_symbols
+        if options.decoder == "greedy":
+            return LiveGreedy(network, symbols, fixed=fixed)
+        if network.ctc is None:
+            return LiveBeam(network, parameters.beam, symbols, fixed=fixed)
+    if head == "ctc" and options.decoder == "greedy":
+        return LiveCtcGreedy(network, fixed=fixed)
+    raise InvalidRequest(
+        f"decoder {options.decoder}: not with the {head} head in a live session; use greedy, or beam with a "
+        "tdt or rnnt head"
+    )
