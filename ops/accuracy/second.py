@@ -1,4 +1,4 @@
-"""Does a second model's attention decoder help? Words wrong of a beam's best hypothesis, by the reader's weight.
+"""Does a second model's attention decoder help? Words wrong of a beam's best hypothesis, by its weight.
 
     python -m ops.accuracy.second --model models/demo --reader whisper-tiny.en [--samples samples/demo-tdt]
 
@@ -25,7 +25,6 @@ from worker.decode.types import SearchOptions  # noqa: E402
 from worker.decode.words import text_of  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
 
-WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0)
 LONGEST = 25.0
 
 
@@ -35,6 +34,7 @@ def main() -> None:
     parser.add_argument("--reader", default="whisper-tiny.en")
     parser.add_argument("--samples", type=Path, default=Path("samples/demo-tdt"))
     parser.add_argument("--beam", type=int, default=8)
+    parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.5, 1.0])
     options = parser.parse_args()
     model, reader = load_model(options.model), load_model(options.reader)
     asked = SearchOptions("beam", options.beam, options.beam)
@@ -56,7 +56,7 @@ def main() -> None:
         for text, answer in zip(texts, answers, strict=True)
     )
     print(f"{len(audio)} recordings, fewest words wrong in the lists: {100 * best.rate:.1f} %")
-    for weight in WEIGHTS:
+    for weight in options.weights:
         ordered = SecondReader(reader, weight).order(audio, answers, model.tokenizer)
         errors = total_errors(
             word_errors(text, text_of(each.hypotheses[0], model.tokenizer))
