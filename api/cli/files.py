@@ -1,4 +1,4 @@
-"""Which files are recordings, and what was said in them where a manifest tells. Opens no audio."""
+"""Which files are recordings, and their reference texts where a manifest has them. Opens no audio."""
 
 import json
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ def file_name(name: str, suffix: str) -> Path:
 
 
 def references_of(folder: Path) -> dict[Path, str]:
-    """What was said, by file, as `manifest.jsonl` in the folder has it; empty without one.
+    """Reference texts by file, from `manifest.jsonl` in the folder; empty without one.
 
     Raises `InvalidRequest` that names the line which cannot be read.
     """

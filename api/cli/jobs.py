@@ -11,6 +11,7 @@ from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import recordings_under
 from api.cli.options import (
+    Diarizer,
     LeastSpeakers,
     MostSpeakers,
     Place,
@@ -206,12 +207,13 @@ def find_speakers(
     min_speakers: LeastSpeakers = None,
     max_speakers: MostSpeakers = None,
     within_channels: WithinChannels = False,
+    diarizer: Diarizer = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Find out who speaks in a job that is done, without transcribing it again."""
-    asked = diarization_of(count, min_speakers, max_speakers, within=within_channels)
+    asked = diarization_of(count, min_speakers, max_speakers, within=within_channels, model=diarizer)
     with connected(url) as (spool, _):
         jobs: list[JobOut] = [spool.diarize(job_id, **asked)]
         if wait:

@@ -29,6 +29,13 @@ LeastSpeakers = Annotated[
 MostSpeakers = Annotated[
     int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.")
 ]
+Diarizer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="What tells speakers apart: default, or sortformer for up to four speakers, overlap too.",
+    ),
+]
 WithinChannels = Annotated[
     bool,
     typer.Option(
@@ -159,6 +166,7 @@ class Search:
     min_speakers: LeastSpeakers = None
     max_speakers: MostSpeakers = None
     within_channels: WithinChannels = False
+    diarizer: Diarizer = None
 
     def to_request(self) -> dict[str, Any]:
         """The `options` of the request, as far as they were given. Raises InvalidRequest."""
@@ -169,9 +177,9 @@ class Search:
         chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
         chosen["graph"] = self.graph and {"name": self.graph}
         counts = [chosen.pop(name) for name in ("speakers", "min_speakers", "max_speakers")]
-        within = chosen.pop("within_channels")
-        asked = chosen.pop("diarize") or within or any(counts)
-        chosen["diarization"] = diarization_of(*counts, within=within) if asked else None
+        within, diarizer = chosen.pop("within_channels"), chosen.pop("diarizer")
+        asked = chosen.pop("diarize") or within or diarizer or any(counts)
+        chosen["diarization"] = diarization_of(*counts, within=within, model=diarizer) if asked else None
         return {name: value for name, value in chosen.items() if value is not None}
 
 
@@ -229,13 +237,14 @@ def _requirement(text: str) -> dict[str, str | int]:
 
 
 def diarization_of(
-    speakers: int | None, least: int | None, most: int | None, *, within: bool
+    speakers: int | None, least: int | None, most: int | None, *, within: bool, model: str | None = None
 ) -> dict[str, Any]:
     """The request's `diarization`. Raises InvalidRequest for options that contradict each other."""
     if speakers is not None and (least, most) != (None, None):
         raise InvalidRequest("--speakers is the exact number: leave --min-speakers and --max-speakers out.")
     bounds = {name: value for name, value in (("min", least), ("max", most)) if value is not None}
     asked: dict[str, Any] = {"speakers": speakers or bounds or None, "within_channels": within or None}
+    asked["model"] = model
     return {name: value for name, value in asked.items() if value is not None}
 
 

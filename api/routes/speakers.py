@@ -14,6 +14,8 @@ from api.presenters.jobs import shown_speakers
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
 from api.submission.jobs import IdempotencyKey, detail_of
+from spool.catalogue import diarization_places
+from spool.errors import InvalidRequest
 from spool.schemas.examples import jobs
 from spool.schemas.jobs import DiarizeRequest, JobDetail, SpeakerNames, SpeakersOut, inline_schema
 from spool.store.transcripts import speakers as store
@@ -83,6 +85,11 @@ async def diarize(
 def _queue(
     services: Services, caller: Principal, job_id: str, asked: DiarizeRequest, key: str | None
 ) -> tuple[JobDetail, bool]:
+    known = diarization_places(services.settings.diarization_models)
+    if asked.model != "default" and asked.model not in known:
+        raise InvalidRequest(
+            f"model: there is no such diarization model; known here: default, {', '.join(known)}"
+        )
     with services.database.begin() as tx:
         get_visible_job(tx, caller, job_id)
         job, done = store.diarize_job_once(tx, job_id, asked.plain, key)

@@ -25,6 +25,7 @@ from api.services import Services
 from api.submission.bodies import SUBMISSION, parse_json
 from api.submission.sources import checked_source, source_name
 from api.submission.uploads import Upload
+from spool.catalogue import diarization_places
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import NOTHING
@@ -204,5 +205,9 @@ def resolve_options(settings: Settings, default_model: str, *layers: Mapping[str
     }
     for layer in layers:
         merged |= layer
-    known = {"language_models": sorted(settings.language_models), "graphs": sorted(settings.graphs)}
+    known = {
+        "language_models": sorted(settings.language_models),
+        "graphs": sorted(settings.graphs),
+        "diarization_models": sorted(diarization_places(settings.diarization_models)),
+    }
     return AskedOptions.model_validate(merged, context=known)

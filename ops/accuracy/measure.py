@@ -40,7 +40,7 @@ class Heard:
     words: list[list[Word]]
 
     def text(self, number: int) -> str:
-        """What was heard in utterance `number`."""
+        """The words recognized in utterance `number`."""
         return " ".join(word.text for word in self.words[number])
 
 

@@ -42,7 +42,8 @@ def sampled(speech: Path, synthetic: Path | None, most: int) -> Sets:
 
 
 def training_text(speech: Path) -> list[str]:
-    """What training said: transcripts, and synthetic speech's prose where Debian's packages are."""
+    """The texts of the training set: transcripts, and synthetic speech's prose where Debian's packages
+    are."""
     rows = manifest(speech)
     told = [row["text"] for row in rows if row["split"] == "train"]
     held = {row["text"] for row in rows if row["split"] != "train"}

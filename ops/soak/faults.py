@@ -38,6 +38,7 @@ OUT_SECONDS = 10.0
 """How long a sick worker may stay ready once so many jobs have failed on it that it has to know."""
 SICK_SECONDS = 20.0
 """How long a worker stays sick that has not had so many jobs."""
+LAST_LINES = 15
 FROZEN_SECONDS = 6.0
 FOREIGN_SECONDS = 8.0
 FAKETIME = "/usr/lib/*/faketime/libfaketimeMT.so.1"
@@ -86,11 +87,18 @@ class Supervisor(threading.Thread):
         while not self._stopping.wait(LOOK_SECONDS):
             for name, process in self.workers.items():
                 if (code := process.poll()) is not None:
-                    self.deaths.append(Death(name, process.pid, code))
+                    self._note(Death(name, process.pid, code))
                     self.workers[name] = self._stack.launch(name, **self._environment(name))
             if (code := self._stack.api.poll()) is not None:
-                self.deaths.append(Death("api", self._stack.api.pid, code))
+                self._note(Death("api", self._stack.api.pid, code))
                 self._stack.launch_api(port=self._port, **self._environment("api"))
+
+    def _note(self, death: Death) -> None:
+        """Count it; of one that no fault asked for, print what the log said last."""
+        self.deaths.append(death)
+        if death.code not in ALLOWED and self._stack.log is not None:
+            last = self._stack.log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+            print(f"{death.name} ended with {death.code}:", *last, sep="\n  ", flush=True)
 
     def replace(self, name: str, **own: str) -> None:
         """Kill the worker, or `api`; what comes in its place has these variables."""

@@ -1,6 +1,8 @@
 """A worker's inside without Celery, for tests of one job: a real engine process, SQLite and a folder."""
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import soundfile
 from numpy.typing import NDArray
 from sqlalchemy import func, select
 
-from ops.testbed.fake_models import RATE
+from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.rows import registered
 from ops.testbed.waiting import DEADLINE
 from spool.domain.jobs import Job, Source
@@ -27,13 +29,29 @@ from spool.store.queue.leases import claim_job
 from spool.tables import cost_lines, workers
 from worker.decode.types import SearchOptions
 from worker.engine.client import Engine
+from worker.engine.protocol import EngineOptions
+from worker.engine.scheduler import BatchLimits
 from worker.jobs.retry import RetryPolicy
 from worker.jobs.runner import JobServices, run_claimed
 from worker.service.context import WorkerContext
 from worker.service.wasted_time import WastedTime
 from worker.sources.fetch import Sources
 
+MOST_SAMPLES = 40 * RATE  # of an utterance
 RETRY = RetryPolicy(attempts=3, first_pause=0.001, longest_pause=0.001)
+
+
+@contextlib.contextmanager
+def running_engine(
+    slots: int = 4, utterances: int | None = None, loader: str = LOADER, padding: float = 0.5
+) -> Iterator[Engine]:
+    """An engine in a process of its own; utterances: how many a device batch may have."""
+    limits = BatchLimits()
+    if utterances is not None:
+        limits = BatchLimits(utterances=utterances, samples=utterances * MOST_SAMPLES, padding=padding)
+    options = EngineOptions(slots=slots, slot_samples=MOST_SAMPLES, limits=limits, loader=loader)
+    with contextlib.closing(Engine(options).start()) as engine:
+        yield engine
 
 
 def taken_in(engine: Engine) -> None:
@@ -96,7 +114,7 @@ class WorkerHarness:
             return create_job(tx, new)[0].id
 
     def run(self, job_id: str) -> str | None:
-        """Run this very job, whosever turn it is."""
+        """Run this job, whichever would be next."""
         with self.db.begin() as tx:
             claim = claim_job(tx, job_id, self.worker_id, self.settings.lease_seconds)
         return None if claim is None else run_claimed(self.services, claim)

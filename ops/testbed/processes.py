@@ -144,7 +144,7 @@ def engine_of(pid: int) -> int:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; the dead whom nobody has buried yet do not."""
+    """Whether the process runs; a zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

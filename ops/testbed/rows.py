@@ -48,7 +48,7 @@ def reread(db: Database, job_id: str) -> Job:
 
 
 def let_lapse(db: Database, job_id: str) -> None:
-    """As if the worker had said nothing for longer than its lease."""
+    """Expire the lease, as if the worker had been silent for longer."""
     with db.begin() as tx:
         lapse(tx, job_id)
 

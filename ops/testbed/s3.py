@@ -1,9 +1,4 @@
-"""Real servers as fixtures: PostgreSQL, Redis or Valkey, and an S3 server over HTTP. Each starts once a
-session.
-
-`database_url` and `db` run a test on SQLite and on PostgreSQL. Tables are emptied between tests, which is
-many times faster than making them anew.
-"""
+"""An S3 server as tests see it."""
 
 from dataclasses import dataclass
 

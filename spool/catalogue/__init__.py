@@ -3,7 +3,14 @@
 from spool.catalogue.entries import Catalogue, Entry, load_catalogue, read_catalogue
 from spool.catalogue.packages import hash_of
 from spool.catalogue.records import Installed, Progress, Verification
-from spool.catalogue.store import ModelStore, fetch_model, installed_path, loadable_models, open_store
+from spool.catalogue.store import (
+    ModelStore,
+    diarization_places,
+    fetch_model,
+    installed_path,
+    loadable_models,
+    open_store,
+)
 from spool.errors import ChecksumMismatch, ModelUnavailable
 
 __all__ = [
@@ -15,6 +22,7 @@ __all__ = [
     "ModelUnavailable",
     "Progress",
     "Verification",
+    "diarization_places",
     "fetch_model",
     "hash_of",
     "installed_path",

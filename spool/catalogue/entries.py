@@ -127,12 +127,18 @@ class Entry(_Frozen):
     family: str
     licence: str
     parameters: int = Field(gt=0)
-    languages: tuple[str, ...] = Field(min_length=1)
-    tasks: tuple[Literal["transcribe", "translate"], ...] = Field(min_length=1)
-    decoders: tuple[Literal["greedy", "beam", "ctc"], ...] = Field(min_length=1)
+    languages: tuple[str, ...] = ()
+    tasks: tuple[Literal["transcribe", "translate", "diarize"], ...] = Field(min_length=1)
+    decoders: tuple[Literal["greedy", "beam", "ctc"], ...] = ()
     good_for: str
     sources: tuple[Source, ...] = Field(min_length=1)
     """In the order in which they are tried; one that gives wrong bytes ends the attempt."""
+
+    @model_validator(mode="after")
+    def _words_have_a_language(self) -> "Entry":
+        if self.tasks != ("diarize",) and not (self.languages and self.decoders):
+            raise ValueError(f"{self.name} has to name its languages and decoders")
+        return self
 
     @property
     def known_bytes(self) -> int | None:

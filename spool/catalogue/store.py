@@ -14,7 +14,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +28,8 @@ from spool.errors import Conflict, DiskFull, ModelError, ModelUnavailable, Stora
 from spool.settings import Settings, load_settings
 
 DEFAULT_LIMIT_BYTES = 20 * 2**30
+SORTFORMER = "sortformer"
+"""The family of diarization models, and the name of the one that is usual: the catalogue's first."""
 _SPARE_BYTES = 64 * 2**20
 """What is left free on the disk beside a download."""
 
@@ -258,8 +260,21 @@ def fetch_model(model: str, settings: Settings, progress: Report = _ignore) -> s
 def loadable_models(settings: Settings) -> dict[str, str]:
     """The models that a worker with these settings takes jobs of: its own, and where it fetches models every
     one of the catalogue."""
-    named = {entry.name: entry.name for entry in load_catalogue().models} if settings.fetch_models else {}
-    return named | settings.models
+    if not settings.fetch_models:
+        return dict(settings.models)
+    entries = (entry for entry in load_catalogue().models if "transcribe" in entry.tasks)
+    return {entry.name: entry.name for entry in entries} | settings.models
+
+
+def diarization_places(places: Mapping[str, str]) -> dict[str, str]:
+    """The models beside `default` that jobs may name to tell speakers apart, each with its place: the
+    catalogue's, by name and hub id, `sortformer` for the usual one of these, and `places` of the settings."""
+    entries = [entry for entry in load_catalogue().models if entry.family == SORTFORMER]
+    names = {SORTFORMER: entries[0].name}
+    for entry in entries:
+        names[entry.name] = entry.name
+        names |= {source.id: entry.name for source in entry.sources if isinstance(source, HubSource)}
+    return names | dict(places)
 
 
 def installed_path(model: str) -> Path:

@@ -159,14 +159,16 @@ def diarize(
     *,
     speakers: int | Mapping[str, int] | None = None,
     within_channels: bool = False,
+    model: str = "default",
     idempotency_key: str | None = None,
 ) -> Flow[JobDetail]:
     """Find out who speaks in a job that is done; no word is transcribed again. Wait for the job as usual.
 
-    `speakers`: how many there are, or `{"min": 2, "max": 4}`. Raises Conflict while the job is not done.
+    `speakers`: how many there are, or `{"min": 2, "max": 4}`. `model`: what tells them apart, such as
+    `"sortformer"`. Raises Conflict while the job is not done.
     """
     asked = {"speakers": speakers if isinstance(speakers, int) or speakers is None else dict(speakers)}
-    body = asked | {"within_channels": within_channels}
+    body = asked | {"within_channels": within_channels, "model": model}
     ask = Ask("POST", f"/v1/jobs/{job_id}/diarize", json=body, key=idempotency_key or new_key())
     return (yield from read(ask, JobDetail))
 

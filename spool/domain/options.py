@@ -52,7 +52,13 @@ class Diarization(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Annotated[
-        Literal["default"], Field(description="The diarization model; `default` comes with Spool.")
+        str,
+        Field(
+            max_length=200,
+            pattern=r"^[A-Za-z0-9][\w.-]*(/[\w.-]+)?$",
+            description="The diarization model: `default`, which comes with Spool; `sortformer`, NVIDIA's, "
+            "for up to four speakers; or a name of the worker's settings or of the catalogue.",
+        ),
     ] = "default"
     speakers: Annotated[
         SpeakerNumber | SpeakerRange | None,
@@ -69,6 +75,14 @@ class Diarization(BaseModel):
             "channel is one speaker.",
         ),
     ] = False
+
+    @field_validator("model")
+    @classmethod
+    def _is_known(cls, name: str, info: ValidationInfo) -> str:
+        known = (info.context or {}).get("diarization_models")
+        if name != "default" and known is not None and name not in known:
+            raise ValueError(f"there is no such diarization model; known here: default, {', '.join(known)}")
+        return name
 
     @property
     def least(self) -> int:

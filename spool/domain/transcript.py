@@ -270,6 +270,12 @@ class ModelFacts(_Record):
     sha256: str
 
 
+class DiarizationFacts(ModelFacts):
+    """What told speakers apart; note: what has to be said of it, such as that another model took over."""
+
+    note: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+
+
 class Transcript(_Record):
     """One recording's words."""
 
@@ -298,7 +304,7 @@ class Transcript(_Record):
     """In the order in which they first speak; empty where nobody asked for them, and where nobody speaks."""
     turns: Annotated[tuple[Turn, ...], Field(exclude_if=lambda value: not value)] = ()
     """Who speaks when, by start."""
-    diarization: Annotated[ModelFacts | None, Field(exclude_if=lambda value: value is None)] = None
+    diarization: Annotated[DiarizationFacts | None, Field(exclude_if=lambda value: value is None)] = None
     """What told the speakers apart; absent where nobody asked for them."""
 
     def named(self, names: Mapping[str, str]) -> "Transcript":

@@ -170,6 +170,9 @@ class Settings(BaseModel):
     """Memory for the weights of loaded models. Default: a quarter of the machine's memory."""
     model_stay_seconds: float = Field(20.0, ge=0)
     """How long a model with work stays loaded while jobs of a model without room wait."""
+    diarization_models: dict[str, str] = Field(default_factory=dict)
+    """Sortformers that jobs may name to tell speakers apart, each a `.nemo` file or a name of the catalogue;
+    `sortformer` here is what jobs get that ask for it."""
     language_models: dict[str, str] = Field(default_factory=dict)
     """Language models that jobs may ask for, each an ARPA file over the acoustic model's tokens."""
     graphs: dict[str, str] = Field(default_factory=dict)
@@ -294,6 +297,7 @@ class Settings(BaseModel):
 
     @field_validator(
         "models",
+        "diarization_models",
         "language_models",
         "graphs",
         "model_requires",

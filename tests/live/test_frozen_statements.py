@@ -14,12 +14,13 @@ from sqlalchemy import Connection, event, func, select
 from ops.testbed.rows import bill, chunk, claimed, queued, registered, reread
 from spool.domain.jobs import JobState
 from spool.domain.priority import Rules
+from spool.domain.quotas import Quota
 from spool.errors import StorageError
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.chunks import save_chunk
 from spool.store.database import IDLE_IN_TRANSACTION_S
-from spool.store.queue import locks, outbox
+from spool.store.queue import locks, outbox, quotas
 from spool.store.queue.leases import Claim, Outcome, finish_job
 from spool.store.queue.outbox import SweepLimits
 from spool.store.queue.scheduler import ClaimRequest, claim_next
@@ -32,13 +33,24 @@ BACK_SECONDS = 30.0 - (Settings().lease_seconds - LEASE_SECONDS)
 CLAIMERS = 3
 LEAST_CLAIMS = 3 * CLAIMERS
 """How often others have to come round while one is frozen: where they waited, each would end one claim."""
+METERED = "metered"
+"""A project with a quota; the others' claims of the default project are not to wait for its row."""
+RULES = Rules(quotas={METERED: Quota(jobs_in_flight=10_000)})
 OUTCOME = Outcome(60.0, "jobs/t.json", "0" * 64, 1.0, 12)
+
+EACH = {"claim under a quota": 5}
+"""Every so many statements the process is frozen: after its first few it holds the row until its end."""
 
 Operation = Callable[[Connection, Claim], None]
 
 
 def _claim(tx: Connection, _: Claim) -> None:
-    assert isinstance(claim_next(tx, _request("frozen"), Rules()), Claim)
+    assert isinstance(claim_next(tx, _request("frozen"), RULES), Claim)
+
+
+def _metered_claim(tx: Connection, _: Claim) -> None:
+    assert quotas.still_free(tx, RULES.quotas, METERED)
+    assert isinstance(claim_next(tx, _request("frozen"), RULES), Claim)
 
 
 def _chunk(tx: Connection, claim: Claim) -> None:
@@ -57,6 +69,7 @@ def _relay(tx: Connection, _: Claim) -> None:
 
 OPERATIONS: dict[str, Operation] = {
     "claim": _claim,
+    "claim under a quota": _metered_claim,
     "chunk": _chunk,
     "finish": lambda tx, claim: finish_job(tx, claim, OUTCOME),
     "sweep": _sweep,
@@ -101,10 +114,12 @@ class Freezer:
 
 
 class Others:
-    """The rest of the fleet: workers that claim and finish, and a sweeper."""
+    """The rest of the fleet: workers that claim and finish, and a sweeper. `supplied`: for each job that is
+    done another is submitted, so that nobody has to wait for those of the project with a quota."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, supplied: bool = False) -> None:
         self.db = Database(url)
+        self._supplied = supplied
         self.waits: list[float] = []
         self.errors: list[Exception] = []
         self._stopping = threading.Event()
@@ -132,11 +147,13 @@ class Others:
     def _work(self, number: int) -> None:
         began = time.monotonic()
         with self.db.begin() as tx:
-            claim = claim_next(tx, _request(f"w{number}"), Rules())
+            claim = claim_next(tx, _request(f"w{number}"), RULES)
         self.waits.append(time.monotonic() - began)
         if isinstance(claim, Claim):
             with self.db.begin() as tx:
                 finish_job(tx, claim, OUTCOME)
+            if self._supplied:
+                queued(self.db)
 
     def _sweep(self) -> None:
         with self.db.begin() as tx:
@@ -158,15 +175,15 @@ def test_nobody_waits_for_a_process_that_froze(name: str, freezer: Freezer, post
     worker = registered(db)
 
     def prepared() -> Claim:
-        for _ in range(20):
-            queued(db)
+        for number in range(20):
+            queued(db, **({"project": METERED} if number % 4 == 0 else {}))
         return claimed(db, worker_id=worker, lease=LEASE_SECONDS)
 
     after, is_frozen = 0, True
     while is_frozen:
-        after += 1
+        after += EACH.get(name, 1)
         claim = prepared()
-        with Others(postgres_url) as others:
+        with Others(postgres_url, supplied=True) as others:
             freezer.waits = others.waits
             began = time.monotonic()
             is_frozen = freezer.freezes(operation, claim, after)

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from ops.testbed.running_api import Live, transcript_of
 from spool.domain.jobs import JobSpeaker, Source
 from spool.domain.options import Diarization, JobOptions
-from spool.domain.transcript import ModelFacts, Segment, Speaker, Transcript, Turn
+from spool.domain.transcript import DiarizationFacts, Segment, Speaker, Transcript, Turn
 from spool.formats import render
 from spool.ids import new_id
 from spool.store.jobs import NewJob, create_job
@@ -54,7 +54,7 @@ def conversation(job_id: str) -> Transcript:
     )
     spoken = {"words": tuple(words), "segments": tuple(segments), "turns": tuple(turns)}
     return record.model_copy(
-        update=spoken | {"speakers": speakers, "diarization": ModelFacts(name="default", sha256="0")}
+        update=spoken | {"speakers": speakers, "diarization": DiarizationFacts(name="default", sha256="0")}
     )
 
 

@@ -76,7 +76,7 @@ def at_time(frame: int, rate: int) -> str:
 def source_error(name: str, error: OSError) -> SourceError | StorageError:
     """The error of ours for what the operating system said about the file called `name`."""
     if error.errno in (errno.ENOENT, errno.ESTALE, errno.ENOTDIR):
-        return SourceMissing(f"{name}: the recording is not there (any more)")
+        return SourceMissing(f"{name}: the recording does not exist (any more)")
     if error.errno in (errno.EACCES, errno.EPERM):
         return SourceForbidden(f"{name}: the recording cannot be opened: permission denied")
     return StorageError(f"{name}: reading failed: {error.strerror or error}")

@@ -61,18 +61,18 @@ def confirm(
     steps = [
         Step("machine", "an Apple GPU; nothing fails", lambda: confirm_steps.machine(settings)),
         Step("kernels", "every kernel compiles and equals its reference", confirm_steps.kernels),
-        Step("parity", "MLX gives what NeMo gave on the golden files", confirm_steps.parity),
-        Step("samples", "the stored words, to half a word in a hundred", lambda: confirm_steps.samples(demo)),
+        Step("parity", "on the golden files, MLX agrees with NeMo", confirm_steps.parity),
+        Step("samples", "the stored words, but for one in two hundred", lambda: confirm_steps.samples(demo)),
         Step(
             "speed", "between a twentieth and all of the roofline", lambda: confirm_steps.speed(place, rounds)
         ),
         Step("memory", "flat", lambda: engine.memory(settings, place, minutes)),
         Step(
             "crashes",
-            "one restart each, every utterance answered",
+            "one restart for each crash, every utterance answered",
             lambda: engine.crashes(settings, place),
         ),
-        Step("sleep", "the same words after it", asleep),
+        Step("sleep", "the same words afterwards", asleep),
     ]
     unknown = sorted(set(only or ()) - {step.name for step in steps})
     if unknown:
@@ -82,7 +82,7 @@ def confirm(
     report = new_report()
     for state in run_steps(report, [step for step in steps if not only or step.name in only]):
         if isinstance(state, Result):
-            typer.echo(f"{state.verdict:<17} {state.name:<8} {state.found} ({state.seconds:.0f} s)")
+            typer.echo(f"{state.verdict:<17} {state.name:<8} {state.actual} ({state.seconds:.0f} s)")
         else:
             typer.echo(f"{'…':<17} {state.name:<8} {state.expected}", err=True)
     written = write_report(report, folder)
@@ -103,7 +103,7 @@ def _measure_quality(settings: "Settings", name: str, place: str, against: str, 
     except InvalidRequest as error:
         typer.echo(error.message, err=True)
         raise typer.Exit(1) from error
-    typer.echo(f"{name}: {outcome.found}")
+    typer.echo(f"{name}: {outcome.actual}")
     for detail in outcome.details:
         typer.echo(f"  {detail}")
     if name in settings.models and dtype == "default":

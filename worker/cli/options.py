@@ -178,6 +178,14 @@ class Speakers:
         bool,
         typer.Option("--diarize", help="Tell speakers apart. --speakers and --format rttm imply it."),
     ] = False
+    diarizer: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="What tells speakers apart: default, or a Sortformer (sortformer, a name of the catalogue, "
+            "or a .nemo file). Implies --diarize.",
+        ),
+    ] = "default"
     speakers: SpeakerCount = None
     min_speakers: LeastSpeakers = None
     max_speakers: MostSpeakers = None
@@ -185,7 +193,8 @@ class Speakers:
     def to_diarization(self, form: Form) -> Diarization | None:
         """What is asked, None where nothing is. Raises InvalidRequest."""
         counts = (self.speakers, self.min_speakers, self.max_speakers)
-        return diarization_of(*counts) if self.diarize or form == "rttm" or any(counts) else None
+        asked = self.diarize or form == "rttm" or any(counts) or self.diarizer != "default"
+        return diarization_of(*counts) if asked else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ def transcribe(
         detector=speech_detector,
         diarization=speakers.to_diarization(output.form),
         rescore=None if rescore_model is None else (rescore_model, rescore_weight),
+        diarizer=speakers.diarizer,
     )
     typer.echo(render_results(results, output.form, output.lattice))
     for result in results:

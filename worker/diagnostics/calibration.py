@@ -1,8 +1,8 @@
 """Times single batches of a model, as input for a plan (`spool.planning.throughput`).
 
 Runs in this process and not through the engine's queue, so that each batch is exactly the one asked for.
-Every round times all batches in turn, and each batch keeps its shortest time: what else the machine did
-meanwhile is not its speed.
+Every round times all batches in turn, and the shortest time of each batch counts, since other load
+on the machine only adds to it.
 """
 
 import time
@@ -32,7 +32,7 @@ BATCHES = (
     Batch(3, 16),
     Batch(20, 2, "beam", 16),
 )
-"""Different enough to separate all terms of a throughput."""
+"""Varied enough to separate all terms of a throughput."""
 
 
 def measure(

@@ -196,7 +196,7 @@ def _models(settings: Settings, loader: str) -> Iterator[Finding]:
     try:
         engine = Engine(engine_options(settings, loader)).start()
     except SpoolError as error:
-        yield Finding("engine", "fail", error.message, "See its message above.")
+        yield Finding("engine", "fail", error.message, "See the message above.")
         return
     try:
         yield Finding("engine", "ok", f"the process starts ({settings.engine_slots} slots)")
@@ -214,6 +214,6 @@ def _model(engine: Engine, place: str) -> str:
 
 
 def _self_test(engine: Engine, place: str) -> str:
-    """The test that a sick worker has to pass before it takes jobs again."""
+    """The test that an unwell worker must pass before it takes jobs again."""
     engine.probe(place).result(MODEL_SECONDS)
     return f"{place} decodes a test sound"

@@ -25,7 +25,7 @@ def macos(output: str) -> Finding:
     """`sw_vers -productVersion`."""
     major = output.strip().partition(".")[0]
     if not major.isdigit():
-        return Finding("macos", "warn", "its version is unknown", "Run sw_vers.")
+        return Finding("macos", "warn", "the version is unknown", "Run sw_vers.")
     if int(major) < OLDEST_MACOS:
         return Finding(
             "macos", "fail", f"macOS {output.strip()}", f"MLX needs macOS {OLDEST_MACOS} or newer."
@@ -68,9 +68,9 @@ def sleep(output: str) -> Finding:
         return Finding("sleep", "warn", "pmset does not report when the Mac sleeps", "Run pmset -g.")
     minutes = int(match[1])
     if minutes == 0 or "caffeinate" in output:
-        return Finding("sleep", "ok", "it does not sleep by itself")
+        return Finding("sleep", "ok", "the Mac does not sleep by itself")
     advice = "Install the worker as a service (ops/mac/install.sh), or: sudo pmset -a sleep 0"
-    return Finding("sleep", "warn", f"it sleeps after {minutes} idle minutes", advice)
+    return Finding("sleep", "warn", f"the Mac sleeps after {minutes} idle minutes", advice)
 
 
 def _output_of(*command: str) -> str:

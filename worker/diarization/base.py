@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.domain.options import MOST_SPEAKERS
+from spool.errors import AudioTooLong
 
 Floats = NDArray[np.float32]
 Blocks = Iterable[Floats]
@@ -39,6 +40,15 @@ class SpeakerBounds:
 
     least: int = 1
     most: int = MOST_SPEAKERS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpeechHeard:
+    """What the speech detector heard in all of a channel: its probabilities, float32 `[T]` of 32 ms each, and
+    the channel's samples at 16 kHz."""
+
+    probabilities: Floats
+    samples: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,8 +85,16 @@ class Network(Protocol):
         """Bytes of the weights and of what a step takes in memory; 0 where that is not known."""
 
 
+class TooLongAtOnce(AudioTooLong):
+    """The recording is longer than a model takes at once."""
+
+
 class DiarizationModel(Protocol):
     """The side of a model that follows the recording. Safe to share."""
+
+    @property
+    def most_speakers(self) -> int | None:
+        """How many speakers it can tell apart; None for any number."""
 
     @property
     def path(self) -> str:
@@ -87,10 +105,15 @@ class DiarizationModel(Protocol):
         """SHA-256 (hex) of the weights and of all other values that decide the segments."""
 
     def diarize(
-        self, read: Callable[[], Blocks], run: RunSteps[Any, Any], bounds: SpeakerBounds
+        self,
+        read: Callable[[], Blocks],
+        run: RunSteps[Any, Any],
+        bounds: SpeakerBounds,
+        speech: SpeechHeard | None = None,
     ) -> Diarization:
         """Who speaks when in one channel; `read()` gives its blocks (float32 `[n]` at 16 kHz) anew each
-        time. Raises AudioNotFinite, and whatever `read` and `run` raise."""
+        time. speech: spares a model that needs the speech detector to run it. Raises TooLongAtOnce, and
+        whatever `read` and `run` raise."""
 
 
 def run_here(network: Network) -> RunSteps[Any, Any]:

@@ -21,6 +21,7 @@ from worker.diarization.base import (
     Floats,
     RunSteps,
     SpeakerBounds,
+    SpeechHeard,
     run_here,
 )
 from worker.diarization.clustering import ClusterOptions, cluster_prints
@@ -71,6 +72,8 @@ class VoiceNetwork:
 class DefaultDiarizer:
     """The detector, the windows and the clustering; safe to share. The encoder is elsewhere."""
 
+    most_speakers = None
+
     def __init__(self, path: str = "", detector: SpeechDetector | None = None) -> None:
         """`path` is what the engine loads the encoder by. Raises ModelError."""
         self.path = path
@@ -85,17 +88,27 @@ class DefaultDiarizer:
         return digest.hexdigest()
 
     def diarize(
-        self, read: Callable[[], Blocks], run: RunSteps[Any, Any], bounds: SpeakerBounds
+        self,
+        read: Callable[[], Blocks],
+        run: RunSteps[Any, Any],
+        bounds: SpeakerBounds,
+        speech: SpeechHeard | None = None,
     ) -> Diarization:
         """As `DiarizationModel.diarize`."""
         clusters = ClusterOptions(min_speakers=bounds.least, max_speakers=bounds.most)
-        return self.follow(read, run, DiarizeOptions(clusters=clusters))
+        return self.follow(read, run, DiarizeOptions(clusters=clusters), speech)
 
     def follow(
-        self, read: Callable[[], Blocks], run: RunSteps[EncodeVoices, Floats], options: DiarizeOptions
+        self,
+        read: Callable[[], Blocks],
+        run: RunSteps[EncodeVoices, Floats],
+        options: DiarizeOptions,
+        heard: SpeechHeard | None = None,
     ) -> Diarization:
         """The same by options."""
-        probabilities, samples = self._detector.follow(read())
+        if heard is None:
+            heard = SpeechHeard(*self._detector.follow(read()))
+        probabilities, samples = heard.probabilities, heard.samples
         stretches = speech_stretches(probabilities, samples, options.speech)
         spans = plan_windows(stretches, options.windows)
         prints = voice_prints(read(), spans, run) if spans else np.zeros((0, 1), np.float32)

@@ -1,15 +1,15 @@
 """The diarization models there are, by the names that jobs use.
 
-A name is one of `MODELS`, whose two sides are as `worker.diarization.base` describes them, or names a file of
-a Sortformer: a `.nemo`, or a model of the catalogue (`spool models list`).
+A name is one of `MODELS`, whose two sides are as `worker.diarization.base` describes them, or names a
+Sortformer: of the catalogue (`spool models list`), or of the settings.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from spool.catalogue import installed_path, load_catalogue
+from spool.catalogue import diarization_places, installed_path, load_catalogue
 from spool.errors import UnknownModel
 from worker.diarization.base import DiarizationModel, Network
 from worker.diarization.diarizer import DefaultDiarizer, VoiceNetwork
@@ -24,13 +24,31 @@ class _Sides(NamedTuple):
     network: Callable[[], Network]
 
 
-MODELS: dict[str, _Sides] = {"default": _Sides(DefaultDiarizer, VoiceNetwork)}
+DEFAULT = "default"
+MODELS: dict[str, _Sides] = {DEFAULT: _Sides(DefaultDiarizer, VoiceNetwork)}
+
+
+def place_of(name: str, places: Mapping[str, str]) -> str:
+    """What the name that a job uses stands for: one of `MODELS`, or a Sortformer's place in `places` (of the
+    settings) or name in the catalogue. Raises UnknownModel; a file of anywhere else is no model of a job."""
+    if name in MODELS:
+        return name
+    known = diarization_places(places)
+    if name in known:
+        return known[name]
+    names = ", ".join([*MODELS, *known])
+    raise UnknownModel(f"There is no diarization model {name!r} here; this worker knows {names}.")
+
+
+def path_of(place: str) -> str:
+    """What the engine loads the network at a place by."""
+    return _PREFIX + place
 
 
 def load_diarization(name: str) -> DiarizationModel:
     """The side of a model that follows the recording; imports no MLX and downloads nothing. `name` is one of
     `MODELS`, a `.nemo` file, or a model of the catalogue. Raises ModelError."""
-    return _built_in(name) if name in MODELS else load_sortformer_model(sortformer_file(name), _PREFIX + name)
+    return _built_in(name) if name in MODELS else load_sortformer_model(sortformer_file(name), path_of(name))
 
 
 @cache

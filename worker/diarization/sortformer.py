@@ -15,10 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from spool.errors import AudioTooLong, InvalidRequest
+from spool.errors import InvalidRequest
 from worker.audio.resample import SAMPLE_RATE
-from worker.diarization.activity import active_segments
-from worker.diarization.base import Blocks, Diarization, Floats, RunSteps, SpeakerBounds
+from worker.diarization.activity import PLAIN, active_segments
+from worker.diarization.base import (
+    Blocks,
+    Diarization,
+    Floats,
+    RunSteps,
+    SpeakerBounds,
+    SpeechHeard,
+    TooLongAtOnce,
+)
 from worker.models.artifacts.nemo_files import CONFIG_NAME, config_of
 from worker.models.sortformer.cache import SpeakerCache
 from worker.models.sortformer.config import PRESETS, SortformerConfig, StreamingOptions, parse_sortformer
@@ -70,23 +78,35 @@ class Sortformer:
         return digest.hexdigest()
 
     @property
+    def most_speakers(self) -> int:
+        """As `DiarizationModel.most_speakers`."""
+        return self.config.speakers
+
+    @property
     def frame_seconds(self) -> float:
         """Seconds from one probability to the next."""
         return self.config.frame_seconds
 
     def diarize(
-        self, read: Callable[[], Blocks], run: RunSteps[Any, Any], bounds: SpeakerBounds
+        self,
+        read: Callable[[], Blocks],
+        run: RunSteps[Any, Any],
+        bounds: SpeakerBounds,
+        speech: SpeechHeard | None = None,  # noqa: ARG002 - it hears speech itself
     ) -> Diarization:
-        """As `DiarizationModel.diarize`. Of no more speakers than the network has columns."""
-        del bounds
+        """As `DiarizationModel.diarize`. Of no more speakers than the network has columns; where fewer are
+        allowed, those with most frames stay."""
         heard = self.follow(read, run, OFFLINE if self.config.streaming is None else ARCHIVE)
+        spoken = (heard.probabilities > PLAIN.onset).sum(0)
+        kept = set(np.argsort(-spoken, kind="stable")[: bounds.most].tolist())
         segments = active_segments(heard.probabilities, self.frame_seconds)
+        segments = [segment for segment in segments if segment.speaker in kept]
         return Diarization(segments, heard.probabilities, heard.samples)
 
     def follow(self, read: Callable[[], Blocks], run: RunSteps[Any, Any], setting: str = DEFAULT) -> Followed:
         """The probabilities under one of `SETTINGS`; `default` is the file's own.
 
-        Raises InvalidRequest for a streaming setting of a model without a speaker cache, AudioTooLong for a
+        Raises InvalidRequest for a streaming setting of a model without a speaker cache, TooLongAtOnce for a
         recording that is too long to be taken at once, and whatever `read` and `run` raise.
         """
         options = self._streaming(setting)
@@ -262,12 +282,12 @@ class _Reader:
 
 
 def _limited(blocks: Blocks) -> Iterator[Floats]:
-    """The blocks of a recording that is to be taken at once. Raises AudioTooLong."""
+    """The blocks of a recording that is to be taken at once. Raises TooLongAtOnce."""
     total = 0
     for block in blocks:
         total += len(block)
         if total > OFFLINE_SECONDS * SAMPLE_RATE:
-            raise AudioTooLong(
+            raise TooLongAtOnce(
                 f"The recording is longer than {OFFLINE_SECONDS} s, the longest that a Sortformer takes "
                 "at once; use a streaming model and setting."
             )

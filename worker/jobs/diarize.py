@@ -5,20 +5,22 @@ channel twice (law 4). What a channel took whose turns were not kept is billed a
 get their speakers is in `worker.jobs.speakers`.
 """
 
+import contextlib
 import hashlib
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import structlog
 
 from spool.domain.options import Diarization as Asked
-from spool.domain.transcript import ModelFacts, Transcript, Turn
+from spool.domain.transcript import DiarizationFacts, Transcript, Turn
 from spool.errors import JobCancelled, LeaseLost, SpoolError, StorageError
 from spool.failpoints import failpoint
 from spool.store.ledger.charges import Charge
@@ -27,8 +29,17 @@ from spool.store.transcripts.speakers import SavedTurns, save_turns, saved_turns
 from worker.audio import open_audio
 from worker.audio.stream import Channels
 from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult
-from worker.diarization.base import Blocks, DiarizationModel, Floats, SpeakerBounds, SpeakerSegment
-from worker.diarization.registry import load_diarization
+from worker.diarization.base import (
+    Blocks,
+    DiarizationModel,
+    Floats,
+    RunSteps,
+    SpeakerBounds,
+    SpeakerSegment,
+    SpeechHeard,
+)
+from worker.diarization.registry import DEFAULT, load_diarization, path_of, place_of
+from worker.diarization.takeover import Reason, hear
 from worker.jobs.attempt import Attempt
 from worker.jobs.decoding import WAIT_SECONDS
 from worker.jobs.retry import retry_storage
@@ -39,10 +50,48 @@ log = structlog.get_logger(__name__)
 STEPS_AHEAD = 4
 
 
-def speakers_mark(of_words: str, asked: Asked) -> str:
-    """The fingerprint of a transcript with speakers, from that of its words."""
-    inputs = [of_words, asked.model_dump(mode="json"), load_diarization(asked.model).digest]
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+class SpeakerModels(NamedTuple):
+    """What a job asked for, the model of that name, and the one that takes over from it."""
+
+    asked: Asked
+    model: DiarizationModel
+    default: DiarizationModel
+
+    @classmethod
+    def ready(cls, attempt: Attempt, asked: Asked) -> Self:
+        """The models, fetched and loaded by the engine where that takes long. Raises ModelError, and what
+        stops the attempt."""
+        context, default = attempt.context, load_diarization(DEFAULT)
+        place = place_of(asked.model, context.settings.diarization_models)
+        if place == DEFAULT:
+            return cls(asked, default, default)
+        answer = context.engine.describe(path_of(place))
+        while True:
+            with contextlib.suppress(NotYet):
+                answer.result(WAIT_SECONDS)
+                return cls(asked, load_diarization(place), default)
+            attempt.check()
+
+    def transcript_mark(self, of_words: str) -> str:
+        """The fingerprint of a transcript with speakers, from that of its words."""
+        return self._hash(of_words, self.model.digest, self.default.digest)
+
+    def turns_mark(self, model: DiarizationModel, reason: Reason | None) -> str:
+        """The fingerprint of one channel's turns: by which model, and why."""
+        return self._hash(model.digest, *([] if reason is None else [reason.name]))
+
+    def _hash(self, *inputs: str) -> str:
+        facts = [*inputs, self.asked.model_dump(mode="json")]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Channel:
+    """Who speaks in one channel, by which model, and why not by the one that was asked for."""
+
+    segments: list[SpeakerSegment]
+    model: DiarizationModel
+    reason: Reason | None
 
 
 @dataclass(slots=True)
@@ -77,19 +126,10 @@ class SpeakerPass:
     """Finds the speakers of one claimed job's recording."""
 
     attempt: Attempt
-    asked: Asked
-    _model: DiarizationModel = field(init=False)
+    models: SpeakerModels
     _spent_ns: int = 0
+    _reading_ns: int = 0
     _flying: deque[Future[UtteranceResult]] = field(default_factory=deque)
-
-    def __post_init__(self) -> None:
-        """Raises ModelError."""
-        self._model = load_diarization(self.asked.model)
-
-    @property
-    def engine_path(self) -> str:
-        """What the engine loads the network by."""
-        return self._model.path
 
     def add_speakers(self, transcript: Transcript, path: Path) -> Transcript:
         """The transcript of the recording at `path` with its speakers.
@@ -99,70 +139,116 @@ class SpeakerPass:
         failpoint("speakers.begun")
         options = self.attempt.claim.job.options
         channels = transcript.audio.channels if options.channels == "separate" else 1
-        if has_speaker_per_channel(self.asked, channels):
+        if has_speaker_per_channel(self.models.asked, channels):
             return with_channels_as_speakers(transcript)
-        mark = self._mark()
+        known = self._known()
+        for channel in range(channels):
+            if channel not in known:
+                known[channel] = self._listened(path, channel, options.channels)
+        failpoint("speakers.done")
+        segments = {channel: known[channel].segments for channel in range(channels)}
+        return with_speakers(transcript, segments, self._facts([known[each] for each in range(channels)]))
+
+    def _known(self) -> dict[int, _Channel]:
+        """The channels whose turns were saved by an attempt with the same models."""
+        models = self.models
         with self.attempt.context.db.read() as tx:
             saved = saved_turns(tx, self.attempt.claim.job.id)
-        known = {each.channel: each.turns for each in saved if each.fingerprint == mark}
-        segments = {
-            channel: _segments(known[channel])
-            if channel in known
-            else self._listened(path, channel, options.channels, mark)
-            for channel in range(channels)
+        ways = [(models.model, None), *((models.default, reason) for reason in Reason)]
+        by_mark = {models.turns_mark(*way): way for way in ways}
+        return {
+            each.channel: _Channel(_segments(each.turns), *by_mark[each.fingerprint])
+            for each in saved
+            if each.fingerprint in by_mark
         }
-        failpoint("speakers.done")
-        return with_speakers(
-            transcript, segments, ModelFacts(name=self.asked.model, sha256=self._model.digest)
-        )
 
-    def _mark(self) -> str:
-        inputs = [self.asked.model_dump(mode="json"), self._model.digest]
-        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+    def _facts(self, channels: list[_Channel]) -> DiarizationFacts:
+        """What told the speakers apart; where channels differ, the model that was asked for."""
+        asked, models = self.models.asked.model, self.models
+        reasons = {channel: each.reason for channel, each in enumerate(channels) if each.reason is not None}
+        if not reasons:
+            return DiarizationFacts(name=asked, sha256=models.model.digest)
+        everywhere = len(reasons) == len(channels)
+        notes = [
+            reason.sentence(asked)
+            if everywhere and len(channels) == 1
+            else f"channel {channel}: {reason.sentence(asked)}"
+            for channel, reason in reasons.items()
+        ]
+        name, model = (DEFAULT, models.default) if everywhere else (asked, models.model)
+        return DiarizationFacts(name=name, sha256=model.digest, note="; ".join(notes))
 
-    def _listened(self, path: Path, channel: int, mode: Channels, mark: str) -> list[SpeakerSegment]:
-        self._spent_ns = 0
+    def _listened(self, path: Path, channel: int, mode: Channels) -> _Channel:
+        self._spent_ns = self._reading_ns = 0
+        models, read = self.models, self._reader(path, channel, mode)
+        bounds = SpeakerBounds(models.asked.least, models.asked.most)
+        begun = time.thread_time_ns()
         try:
-            result = self._model.diarize(
-                self._reader(path, channel, mode), self._run, SpeakerBounds(self.asked.least, self.asked.most)
-            )
+            speech = self._speech(channel)
+            heard = hear(models.model, models.default, read, self._runs_of, bounds, speech)
         except BaseException:
+            self._count_own(begun)
             self._abandon()
             raise
-        log.info("speakers", channel=channel, speakers=result.speakers)
-        self._save(channel, result.segments, mark)
-        return result.segments
+        self._count_own(begun)
+        segments = heard.diarization.segments
+        log.info("speakers", channel=channel, speakers=heard.diarization.speakers)
+        if heard.reason is not None:
+            log.warning(heard.reason.sentence(models.asked.model), channel=channel)
+        self._save(channel, segments, models.turns_mark(heard.model, heard.reason))
+        return _Channel(segments, heard.model, heard.reason)
 
     def _reader(self, path: Path, channel: int, mode: Channels) -> Callable[[], Blocks]:
         settings, name = self.attempt.context.settings, self.attempt.claim.job.name
 
         def read() -> Iterator[Floats]:
             most = settings.max_audio_seconds
+            begun = time.thread_time_ns()
             with open_audio(path, channels=mode, name=name, max_seconds=most) as audio:
                 for block in audio.blocks():
                     self.attempt.check()
+                    self._reading_ns += time.thread_time_ns() - begun
                     yield block[:, channel]
+                    begun = time.thread_time_ns()
+            self._reading_ns += time.thread_time_ns() - begun
 
         return read
 
+    def _speech(self, channel: int) -> SpeechHeard | None:
+        """What the speech detector heard while this attempt decoded the words, if it did."""
+        if channel >= len(self.attempt.listeners) or not self.attempt.listeners[channel].has_ended:
+            return None
+        listener = self.attempt.listeners[channel]
+        return SpeechHeard(listener.probabilities, listener.samples)
+
+    def _count_own(self, begun: int) -> None:
+        """Count the processor time of this thread since `begun`, without reading, as the engine's."""
+        own_ns = max(0, time.thread_time_ns() - begun - self._reading_ns)
+        self.attempt.context.engine.add_busy(own_ns)
+        self._spent_ns += own_ns
+
     # --- steps ----------------------------------------------------------------------------------------------
 
-    def _run(self, steps: Iterator[tuple[Floats, Any]]) -> Iterator[Any]:
-        """Runs steps in the engine, a few ahead, and counts their time."""
-        for samples, step in steps:
-            self._submit(samples, step)
-            if len(self._flying) == STEPS_AHEAD:
-                yield self._landed()
-        while self._flying:
-            yield self._landed()
+    def _runs_of(self, model: DiarizationModel) -> RunSteps[Any, Any]:
+        """Runs a model's steps in the engine, a few ahead, and counts their time."""
 
-    def _submit(self, samples: Floats, step: Any) -> None:  # noqa: ANN401 - the model's own
+        def run(steps: Iterator[tuple[Floats, Any]]) -> Iterator[Any]:
+            for samples, step in steps:
+                self._submit(model.path, samples, step)
+                if len(self._flying) == STEPS_AHEAD:
+                    yield self._landed()
+            while self._flying:
+                yield self._landed()
+
+        return run
+
+    def _submit(self, path: str, samples: Floats, step: Any) -> None:  # noqa: ANN401 - the model's own
         attempt = self.attempt
         attempt.check()
         ask = DecodeRequest(step=step)
         try:
             future = attempt.context.engine.submit(
-                attempt.engine_name, samples, self._model.path, SearchOptions(), attempt.lease.stop, ask
+                attempt.engine_name, samples, path, SearchOptions(), attempt.lease.stop, ask
             )
         except JobCancelled:
             attempt.lease.check()  # says which of the two it was

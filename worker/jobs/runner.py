@@ -48,7 +48,7 @@ from worker.audio import open_audio
 from worker.jobs.attempt import Attempt, GiveBack, TurnOver
 from worker.jobs.claim import claimed_next
 from worker.jobs.decoding import WAIT_SECONDS
-from worker.jobs.diarize import SpeakerPass, speakers_mark
+from worker.jobs.diarize import SpeakerModels, SpeakerPass
 from worker.jobs.lease import Lease
 from worker.jobs.output import attempt_of, deliver, withdraw
 from worker.jobs.request import JobRequest, job_request_of
@@ -149,8 +149,9 @@ class JobRunner:
         mark = fingerprint(self._job.options, (*info.makers, detector))
         attempt.begin(info, mark)
         diarization = self._job.options.diarization
-        if diarization is not None:
-            mark = speakers_mark(mark, diarization)
+        models = None if diarization is None else SpeakerModels.ready(attempt, diarization)
+        if models is not None:
+            mark = models.transcript_mark(mark)
         reuse = Reuse(context.settings, context.db, self._services.objects, self._job, mark)
         transcript = reuse.before_fetch()
         if transcript is None:
@@ -161,8 +162,8 @@ class JobRunner:
                 if transcript is None:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
                     refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
-                    if diarization is not None:
-                        transcript = SpeakerPass(attempt, diarization).add_speakers(transcript, path)
+                    if models is not None:
+                        transcript = SpeakerPass(attempt, models).add_speakers(transcript, path)
                     reuse.confirm(path, attempt.check)
         refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
         return transcript, reuse.facts()
@@ -174,17 +175,17 @@ class JobRunner:
         self._record = before
         # That of the words is known where nobody asked for speakers before.
         of_words = None if before.diarization is not None else job.fingerprint
-        mark = None if of_words is None else speakers_mark(of_words, asked)
+        models = SpeakerModels.ready(attempt, asked)
+        mark = None if of_words is None else models.transcript_mark(of_words)
         reuse = Reuse(
             self._context.settings, self._context.db, objects, replace(job, reuse=False), mark or ""
         )
-        speaker_pass = SpeakerPass(attempt, asked)
-        attempt.model = speaker_pass.engine_path
+        attempt.model = models.model.path
         with self._context.db.read() as tx:
             hashes = hashes_of_source(tx, job.id)
         with self._services.sources.fetched(reuse.source, job.name, attempt.check, hashes) as path:
             reuse.after_fetch(path, attempt.check)
-            transcript = speaker_pass.add_speakers(before, path)
+            transcript = SpeakerPass(attempt, models).add_speakers(before, path)
             reuse.confirm(path, attempt.check)
         facts = reuse.facts()
         facts["fingerprint"], facts["reused_from"] = mark, job.reused_from

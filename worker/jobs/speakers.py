@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from spool.domain.options import Diarization
-from spool.domain.transcript import ModelFacts, Speaker, Transcript, Turn, Word
+from spool.domain.transcript import DiarizationFacts, Speaker, Transcript, Turn, Word
 from worker.diarization.base import SpeakerSegment
 from worker.diarization.words import label_words
 from worker.segmentation.segments import segments_of
 
-CHANNELS = ModelFacts(name="channels", sha256="")
+CHANNELS = DiarizationFacts(name="channels", sha256="")
 """What tells speakers apart where each channel is one."""
 _PAUSE = 0.8
 """Seconds of silence that end a turn where a channel is one speaker."""
@@ -26,7 +26,7 @@ def has_speaker_per_channel(options: Diarization, channels: int) -> bool:
 
 
 def with_speakers(
-    transcript: Transcript, segments: Mapping[int, Sequence[SpeakerSegment]], model: ModelFacts
+    transcript: Transcript, segments: Mapping[int, Sequence[SpeakerSegment]], model: DiarizationFacts
 ) -> Transcript:
     """The transcript with the speakers of `segments` (by channel). Speakers of two channels are never one."""
     texts: list[Word] = []
@@ -60,7 +60,7 @@ def with_channels_as_speakers(transcript: Transcript) -> Transcript:
 
 
 def _assembled(
-    transcript: Transcript, words: list[Word], turns: list[Turn], model: ModelFacts, *, channels: bool
+    transcript: Transcript, words: list[Word], turns: list[Turn], model: DiarizationFacts, *, channels: bool
 ) -> Transcript:
     talk = Counter[str]()
     for turn in turns:

@@ -11,21 +11,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from spool.domain.options import Diarization
-from spool.domain.transcript import ModelFacts
+from spool.domain.transcript import DiarizationFacts
 from spool.errors import SpoolError
+from spool.settings import load_settings
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
 from worker.decode.attention.second import SecondReader
 from worker.decode.search import resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.words import text_of
-from worker.diarization.base import SpeakerBounds, run_here
-from worker.diarization.registry import load_diarization, load_network
+from worker.diarization.base import DiarizationModel, RunSteps, SpeakerBounds, run_here
+from worker.diarization.registry import DEFAULT, load_diarization, load_network, place_of
+from worker.diarization.takeover import RunsOf, hear
 from worker.engine.protocol import NOTHING, Failure, Recognition
 from worker.engine.recognizer import ModelRecognizer
 from worker.jobs.decoding import ChunkDecoder
@@ -52,19 +55,34 @@ def transcribe_files(
     detector: bool = True,
     diarization: Diarization | None = None,
     rescore: tuple[str, float] | None = None,
+    diarizer: str = DEFAULT,
 ) -> list[FileResult]:
     """Each file's result, in order; `ask` goes for all. A file that cannot be read or decoded fails alone.
 
     carries: language model and phrases go on from chunk to chunk, which are then decoded one after another.
     detector: in chunks, the speech detector listens as it does to jobs. diarization: add who speaks, as jobs
-    do. Raises ModelError where a model cannot be loaded and InvalidRequest where it cannot be searched so.
+    do; diarizer: by which model, a name or a `.nemo` file. rescore: a model whose attention decoder orders the
+    hypotheses, and its weight. Raises ModelError where a model cannot be loaded
+    and InvalidRequest where it cannot be searched so.
     """
     loaded = load_model(model)
     second = None if rescore is None else SecondReader(load_model(rescore[0]), rescore[1], ask.speech)
     results = transcribe_with(
         loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector, second=second
     )
-    return results if diarization is None else [_with_speakers(each, diarization) for each in results]
+    if diarization is None:
+        return results
+    is_file = diarizer.endswith(".nemo")
+    place = diarizer if is_file else place_of(diarizer, load_settings().diarization_models)
+    speaker_model, name = load_diarization(place), Path(diarizer).stem if is_file else diarizer
+    loaded_runs: dict[str, RunSteps[Any, Any]] = {}
+
+    def runs(each: DiarizationModel) -> RunSteps[Any, Any]:
+        if each.path not in loaded_runs:
+            loaded_runs[each.path] = run_here(load_network(each.path))
+        return loaded_runs[each.path]
+
+    return [_with_speakers(each, diarization, name, speaker_model, runs) for each in results]
 
 
 def transcribe_with(
@@ -89,12 +107,12 @@ def transcribe_with(
     return [decoder.result(model) for decoder in decoders]
 
 
-def _with_speakers(result: FileResult, asked: Diarization) -> FileResult:
+def _with_speakers(
+    result: FileResult, asked: Diarization, name: str, model: DiarizationModel, runs: RunsOf
+) -> FileResult:
     """The result with its speakers; a file that cannot be read once more fails alone."""
     if result.transcript is None:
         return result
-    model = load_diarization(asked.model)
-    run = run_here(load_network(model.path))
 
     def read() -> Iterator[NDArray[np.float32]]:
         with open_audio(Path(result.file)) as stream:
@@ -102,11 +120,13 @@ def _with_speakers(result: FileResult, asked: Diarization) -> FileResult:
                 yield block[:, 0]
 
     try:
-        heard = model.diarize(read, run, SpeakerBounds(asked.least, asked.most))
+        heard = hear(model, load_diarization(DEFAULT), read, runs, SpeakerBounds(asked.least, asked.most))
     except SpoolError as error:
         return FileResult(result.file, error=error)
-    facts = ModelFacts(name=asked.model, sha256=model.digest)
-    return replace(result, transcript=with_speakers(result.transcript, {0: heard.segments}, facts))
+    note = "" if heard.reason is None else heard.reason.sentence(name)
+    facts = DiarizationFacts(name=DEFAULT if note else name, sha256=heard.model.digest, note=note)
+    segments = {0: heard.diarization.segments}
+    return replace(result, transcript=with_speakers(result.transcript, segments, facts))
 
 
 class _LocalEngine:

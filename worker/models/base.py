@@ -23,7 +23,7 @@ HeadName = Literal["tdt", "rnnt", "ctc", "attention", "ctc+attention"]
 Task = Literal["transcribe", "translate"]
 Timestamps = Literal["auto", "on", "off"]
 
-DECODER_VERSION = 2
+DECODER_VERSION = 3
 """Raised with every change after which a search or a model may answer otherwise: transcripts that were begun
 before are begun anew."""
 MAX_UTTERANCE_SECONDS = 40.0

@@ -1,7 +1,7 @@
 """From a job's source to a file on this machine that the audio reader can open.
 
-Owns the four kinds of source and how each may fail: what is missing, forbidden or changed fails the job at
-once; a store or a server that does not answer is worth a retry. Knows no audio and no state of a job.
+Owns the four kinds of source and how each may fail: a source that is missing, forbidden or changed fails the
+job at once; a store or server that does not answer is retried. Knows no audio and no state of a job.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Sources:
-    """Fetches sources into `folder`, a directory of this worker's own on a disk with room."""
+    """Fetches sources into `folder`, a directory of this worker."""
 
     def __init__(
         self, settings: Settings, objects: ObjectStore, folder: Path, limits: PaceLimits | None = None
@@ -61,19 +61,19 @@ class Sources:
     ) -> Iterator[Path]:
         """The source as a local file while the block runs; what was copied is removed after it.
 
-        `name` is what messages call it; `check` is called twice a second and with every block that arrives,
-        and may raise to stop; `hashes` are those of an upload's blocks. Raises SourceMissing,
-        SourceForbidden, SourceChanged, SourceError, and StorageError (DiskFull, ObjectDamaged), which may
-        pass.
+        `name` is the recording's in messages; `check` is called twice a second and with every block that
+        arrives, and may raise to stop; `hashes` are those of an upload's blocks. Raises SourceMissing,
+        SourceForbidden, SourceChanged, SourceError, and StorageError (DiskFull, ObjectDamaged), which is
+        worth a retry.
         """
         if source.kind == "file":
             yield self._file(source, name)
             return
-        with _full_disk_is_named(self._folder):
+        with _naming_a_full_disk(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="source-") as own:
             target = Path(own) / "source"
-            with _full_disk_is_named(self._folder):
+            with _naming_a_full_disk(self._folder):
                 floor = self._settings.disk_floor_bytes
                 copy = _Copy(target, name, check, self._limit(source), floor, self._limits)
                 copy.refuse_size(source.size)
@@ -97,7 +97,7 @@ class Sources:
         try:
             real = path.resolve(strict=True)
         except FileNotFoundError:
-            raise SourceMissing(f"{name}: {path} is not there (any more).") from None
+            raise SourceMissing(f"{name}: {path} does not exist (any more).") from None
         except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
             raise SourceForbidden(f"{name}: {path} cannot be reached: {_reason(error)}.") from error
         if not any(real.is_relative_to(root) for root in self._settings.source_roots):
@@ -160,7 +160,7 @@ class Sources:
 def _refuse_bad_answer(response: httpx.Response, name: str, address: str) -> None:
     status = response.status_code
     if status in {404, 410}:
-        raise SourceMissing(f"{name}: {address} is not there (HTTP {status}).")
+        raise SourceMissing(f"{name}: {address} does not exist (HTTP {status}).")
     if status in {401, 403}:
         raise SourceForbidden(f"{name}: {address} refuses access (HTTP {status}).")
     if status == 429 or status >= 500:
@@ -171,7 +171,7 @@ def _refuse_bad_answer(response: httpx.Response, name: str, address: str) -> Non
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A recording on its way to `target`: at most `limit` bytes whatever anybody announced, and never the
+    """Copies a recording to `target`: at most `limit` bytes, whatever size was announced, and never into the
     last `floor` bytes of the disk."""
 
     target: Path
@@ -190,7 +190,7 @@ class _Copy:
         self._refuse_full_disk(size)
 
     def object(self, store: ObjectStore, key: str, etag: str | None, hashes: bytes | None = None) -> None:
-        """Copy an object, its blocks held against `hashes`. Raises NotFound, SourceChanged, ObjectDamaged."""
+        """Copy an object and verify its blocks by `hashes`. Raises NotFound, SourceChanged, ObjectDamaged."""
         blocks = read_watched(lambda: store.open(key, etag), self.check, self._pace())
         with self.target.open("wb") as file, contextlib.closing(blocks):
             for block in blocks if hashes is None else verified_blocks(blocks, hashes, key):
@@ -203,7 +203,7 @@ class _Copy:
         each_request: Callable[[httpx.Request], None],
         check_answer: Callable[[httpx.Response], None],
     ) -> None:
-        """Copy the body of what `address` answers, all that it announced."""
+        """Copy the body of the response from `address`, which must be as long as announced."""
         announced = ""
 
         def answer(response: httpx.Response) -> None:
@@ -244,7 +244,7 @@ def _too_large(name: str, limit: int) -> SourceTooLarge:
 
 
 @contextlib.contextmanager
-def _full_disk_is_named(folder: Path) -> Iterator[None]:
+def _naming_a_full_disk(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""A download by https that ends when it has to, whatever the server does.
+"""Downloads over HTTPS that can be stopped whatever the server does.
 
-It runs in an event loop of its own in the job's thread: name, connection, TLS, headers and body are awaits,
-and while they wait the job is asked twice a second whether it should stop. Redirects stay with https; to
-which addresses connections go is `spool.net.pinned_http`'s business. Knows no job.
+A download runs in an event loop of its own in the job's thread: name lookup, connection, TLS, headers and
+body are awaited, and twice a second the caller may stop them. Redirects must stay with https; which addresses
+may be connected to is decided by `spool.net.pinned_http`. Knows no job.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ REDIRECTS = 5
 
 
 def web_client(rules: AddressRules, read_seconds: float) -> httpx.AsyncClient:
-    """A client for https:// alone that follows redirects; `HostRefused` is raised besides httpx's errors."""
+    """A client for https:// only, which follows redirects; raises `HostRefused` besides httpx's errors."""
     return httpx.AsyncClient(
         transport=PinnedTransport(rules),
         timeout=httpx.Timeout(read_seconds, connect=CONNECT_SECONDS),

@@ -1,4 +1,4 @@
-"""How long a source may take, and reading one that blocks without being blocked by it.
+"""Limits on how slow a source may be, and reading from one that may block.
 
 Law 10: a source that sends a byte a second is as dead as one that sends nothing, and holds a slot of the
 worker for days. Knows bytes and time; no protocol and no job.
@@ -15,7 +15,7 @@ from typing import BinaryIO
 from spool.errors import StorageError
 
 POLL_SECONDS = 0.5
-"""How often whoever waits for bytes asks whether to stop."""
+"""How often a reader that waits for bytes checks whether to stop."""
 BLOCK_BYTES = 64 << 10
 _BLOCKS_AHEAD = 16
 
@@ -27,7 +27,7 @@ class PaceLimits:
     first_byte_seconds: float = 60.0
     window_seconds: float = 30.0
     bytes_per_second: int = 2048  # speech in Opus; averaged over each window
-    whole_seconds: float = 6 * 3600.0
+    total_seconds: float = 6 * 3600.0
 
 
 @dataclass(slots=True)
@@ -50,9 +50,9 @@ class Pace:
     def check(self) -> None:
         """Raise StorageError once the source is too slow."""
         limits, now = self.limits, time.monotonic()
-        if now - self._begun > limits.whole_seconds:
+        if now - self._begun > limits.total_seconds:
             raise StorageError(
-                f"{self.name}: the recording did not arrive within {limits.whole_seconds / 3600:g} hours."
+                f"{self.name}: the recording did not arrive within {limits.total_seconds / 3600:g} hours."
             )
         if self._window is None:
             if now - self._begun > limits.first_byte_seconds:
@@ -72,10 +72,10 @@ class Pace:
 
 
 def read_watched(opened: Callable[[], BinaryIO], check: Callable[[], None], pace: Pace) -> Generator[bytes]:
-    """The blocks of what `opened` gives, opened and read in a thread of its own.
+    """The blocks of the stream that `opened` returns, opened and read in a thread of its own.
 
     `check` is called twice a second meanwhile and may raise to stop; then a stream with a method `interrupt`
-    is interrupted, and the thread left to end by itself. Raises StorageError where the source is too slow,
+    is interrupted, and the thread ends by itself. Raises StorageError where the source is too slow,
     and what opening and reading raise.
     """
     reading = _Reading(opened)
@@ -122,7 +122,7 @@ class _Reading:
                 return
 
     def stop(self) -> None:
-        """Nobody reads on. A stream that opens later is not read at all."""
+        """Stop reading. A stream that opens later is not read at all."""
         self._stopped.set()
         interrupt = getattr(self._stream, "interrupt", None)
         if interrupt is not None:

@@ -34,6 +34,11 @@ class SpeechListener:
         return self._probabilities[: self.frames]
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it heard the channel to its end."""
+        return self._ended
+
+    @property
     def samples(self) -> int:
         """How many came in."""
         return self._stream.samples

@@ -10,12 +10,13 @@ encoder and logits. Prints a line a dump and the counts; exits 1 where anything 
 import argparse
 import hashlib
 import json
+import math
 import sys
 import types
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from ops.accuracy.agreement import Agreement
 from worker.machine.blas import preload_blas
 
 preload_blas()
@@ -74,14 +75,13 @@ def unpadded(array: np.ndarray) -> list[tuple[int, ...]]:
     return [tuple(row[row >= 0].tolist()) for row in array]
 
 
-class Oracle:
+class Oracle(Agreement):
     """Everything that the dumps of one model say, searched in batches."""
 
     def __init__(self, model: WhisperModel, dumps: dict[str, Dump], speech: Path, width: int) -> None:
+        super().__init__()
         self.model, self.dumps, self.width = model, dumps, width
         self.options = {name: json.loads(str(dump["options"])) for name, dump in dumps.items()}
-        self.counts: Counter[str] = Counter()
-        self.gaps: dict[str, float] = {}
         self.samples = {}
         for name, dump in dumps.items():
             samples = read_recording(speech, str(dump["recording"]))
@@ -91,15 +91,6 @@ class Oracle:
         self.encoded = {
             name: encode(model, samples, self.options[name]["pad"]) for name, samples in self.samples.items()
         }
-
-    def note(self, what: str, passed: bool, name: str) -> None:
-        self.counts[what] += 1
-        self.counts[f"{what} equal"] += passed
-        if not passed:
-            print(f"  DIFFERS {name}: {what}")
-
-    def gap(self, what: str, value: float) -> None:
-        self.gaps[what] = max(self.gaps.get(what, 0.0), value)
 
     def numbers(self) -> None:
         for name, dump in self.dumps.items():
@@ -209,13 +200,8 @@ def main(arguments: list[str] | None = None) -> int:
         oracle.numbers()
         oracle.searches()
         oracle.times()
-        tested = [what for what in oracle.counts if not what.endswith(" equal")]
-        print(f"{name}, {len(own)} dumps, batches of up to {options.width}")
-        for what in tested:
-            print(f"  {what}: {oracle.counts[what + ' equal']} of {oracle.counts[what]} equal")
-            failed |= oracle.counts[what + " equal"] < oracle.counts[what]
-        print("  largest gaps: " + ", ".join(f"{what} {gap:.1e}" for what, gap in oracle.gaps.items()))
-        failed |= oracle.gaps.get("score", 0.0) > SCORE_TOLERANCE
+        print(f"{name}, {len(own)} dumps, batches of up to {options.width}: {oracle}")
+        failed |= oracle.fails({**dict.fromkeys(oracle.gaps, math.inf), "score": SCORE_TOLERANCE})
     return int(failed)
 
 

@@ -1,7 +1,7 @@
 """Word error rates of a Whisper through Spool's own chunks and engine, by domain and in all.
 
     pip install whisper-normalizer
-    python -m ops.accuracy.whisper.wer MODEL MANIFEST --speech FOLDER [--beam N] [--no-detector] [--each]
+    python -m ops.accuracy.whisper.wer MODEL MANIFEST --speech FOLDER [--beam N] [--language en] …
 
 A line of the manifest is JSON: `recording` (`a.flac` or `a.flac@12.5-40.25` in seconds, 16 kHz mono, within
 FOLDER), `text` and `domain`. Words are compared as Whisper's English normaliser writes them, each digit a
@@ -26,8 +26,9 @@ import numpy as np
 import soundfile
 
 from ops.accuracy.whisper.oracle import RATE, read_recording
-from worker.decode.types import SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.local.transcribe import transcribe_with
+from worker.models.base import SpeechOptions
 from worker.models.load import load_model
 
 try:
@@ -60,10 +61,12 @@ def main() -> None:
     parser.add_argument("manifest", type=Path)
     parser.add_argument("--speech", type=Path, required=True, help="folder of the recordings")
     parser.add_argument("--beam", type=int, default=1, help="hypotheses; 1 is greedy")
+    parser.add_argument("--language", help="of all recordings; detected in each chunk unless given")
     parser.add_argument("--no-detector", action="store_true", help="leave the speech detector out")
     parser.add_argument("--each", action="store_true", help="print every recording that has errors")
     options = parser.parse_args()
     search = SearchOptions("beam", options.beam) if options.beam > 1 else SearchOptions("greedy")
+    ask = DecodeRequest(speech=SpeechOptions(language=options.language))
     lines = [json.loads(line) for line in options.manifest.read_text().splitlines() if line.strip()]
     model, normalise = load_model(options.model), EnglishTextNormalizer()
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +77,7 @@ def main() -> None:
             files.append(Path(folder) / f"{index}.wav")
             soundfile.write(files[-1], samples, RATE, subtype="FLOAT")
         before = resource.getrusage(resource.RUSAGE_SELF)
-        results = transcribe_with(model, files, search, detector=not options.no_detector)
+        results = transcribe_with(model, files, search, ask=ask, detector=not options.no_detector)
         after = resource.getrusage(resource.RUSAGE_SELF)
     busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     totals: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(4, int))

@@ -4,13 +4,13 @@ The same phrases in any order are one list with one digest, so that many jobs sh
 """
 
 import hashlib
-import unicodedata
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, field_validator
 
 MOST_PHRASES = 10_000
 LONGEST_PHRASE = 200
@@ -31,9 +31,12 @@ def phrase_list(texts: Iterable[str]) -> PhraseList:
     return PhraseList(phrases, hashlib.sha256("\n".join(phrases).encode()).hexdigest())
 
 
+# Categories Cc and Cs without white space. Joiners between letters belong to the words of many languages.
+_CONTROL = re.compile("[\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f\\ud800-\\udfff]")
+
+
 def _writable(text: str) -> str:
-    # Joiners between letters belong to the words of many languages and are not control characters.
-    if any(unicodedata.category(char) in ("Cc", "Cs") for char in text if not char.isspace()):
+    if _CONTROL.search(text):
         raise ValueError("must not contain control characters")
     return text
 
@@ -52,6 +55,7 @@ class Boost(BaseModel):
 
     phrases: Annotated[
         tuple[Phrase, ...],
+        FailFast(),  # listing ten thousand faults takes a tenth of a second
         Field(
             max_length=MOST_PHRASES,
             description="Words and phrases as they are spoken; their order does not matter.",

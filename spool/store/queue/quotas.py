@@ -29,15 +29,34 @@ def find_holds(tx: Connection, quotas: Mapping[str, Quota], projects: Iterable[s
     return {project: hold for project, hold in by_project.items() if hold is not None}
 
 
-def still_free(tx: Connection, quotas: Mapping[str, Quota], project: str) -> bool:
+def still_free(
+    tx: Connection, quotas: Mapping[str, Quota], project: str, *, wait: bool = True
+) -> bool | None:
     """Whether the project may have one more job, with nobody else taking one of it before this transaction
-    has ended."""
+    has ended. None where somebody is taking one just now, who may be frozen, unless we are to `wait`."""
     if quota_of(quotas, project) is None:
         return True
+    own = select(quota_use.c.project).where(quota_use.c.project == project)
+    if tx.scalar(own) is None and not _enter(tx, project, wait=wait):
+        return None
+    if tx.scalar(own.with_for_update(skip_locked=not wait)) is None:
+        return None
+    return project not in find_holds(tx, quotas, [project])
+
+
+def _enter(tx: Connection, project: str, *, wait: bool) -> bool:
+    """Make the project's row; False where somebody is just making it and we are not to `wait`."""
+    if (
+        tx.dialect.name == "postgresql"
+    ):  # where an insert waits for another one of the same key to be committed
+        key = func.hashtextextended(f"quota_use {project}", 0)
+        if wait:
+            tx.execute(select(func.pg_advisory_xact_lock(key)))
+        elif not tx.scalar(select(func.pg_try_advisory_xact_lock(key))):
+            return False
     stale = {"project": project, "day": today_utc(), "updated_at": seconds_from_now(-BEFORE_SECONDS)}
     upsert(tx, quota_use, stale)
-    tx.execute(select(quota_use.c.project).where(quota_use.c.project == project).with_for_update())
-    return project not in find_holds(tx, quotas, [project])
+    return True
 
 
 def refresh_use(tx: Connection, quotas: Mapping[str, Quota]) -> None:

@@ -138,20 +138,36 @@ def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | N
         return None
     held = find_holds(tx, rules.quotas, waiting)
     free = {project: queues for project, queues in waiting.items() if project not in held}
-    for turn in fair_order(tx, request.pool, free, rules.shares):
-        if not still_free(tx, rules.quotas, turn.project):
+    order, busy = fair_order(tx, request.pool, free, rules.shares), []
+    for turn in order:
+        is_free = still_free(tx, rules.quotas, turn.project, wait=False)
+        if is_free is None:
+            busy.append(turn)
+        elif is_free and (claim := _next_of(tx, turn, free[turn.project], rules, request)) is not None:
+            return claim
+    for turn in busy:  # nobody else has work: whoever claims for these projects ends soon, or is ended
+        if still_free(tx, rules.quotas, turn.project):
+            claim = _next_of(tx, turn, free[turn.project], rules, request)
+            if claim is not None:
+                return claim
+    return None
+
+
+def _next_of(
+    tx: Connection, turn: Turn, queues: list[str], rules: Rules, request: ClaimRequest
+) -> Claim | NeedsAlone | None:
+    """The project's best job, claimed; None when it has none that may run now."""
+    while (best := _best(tx, turn, queues, rules, request)) is not None:
+        row, passed = best
+        if row.crashes >= request.max_crashes:
+            set_aside(tx, row.id, request.max_crashes)
             continue
-        while (best := _best(tx, turn, free[turn.project], rules, request)) is not None:
-            row, passed = best
-            if row.crashes >= request.max_crashes:
-                set_aside(tx, row.id, request.max_crashes)
-                continue
-            if not request.alone and is_last_chance(row.crashes, request.max_crashes):
-                pause = seconds_from_now(request.lease_seconds)
-                tx.execute(update(jobs).where(jobs.c.id == row.id).values(not_before=pause))
-                return NeedsAlone(row.id)
-            claim = _claimed(tx, request, turn, row)
-            return claim and replace(claim, passed=passed)
+        if not request.alone and is_last_chance(row.crashes, request.max_crashes):
+            pause = seconds_from_now(request.lease_seconds)
+            tx.execute(update(jobs).where(jobs.c.id == row.id).values(not_before=pause))
+            return NeedsAlone(row.id)
+        claim = _claimed(tx, request, turn, row)
+        return claim and replace(claim, passed=passed)
     return None
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from ops.testbed.running_api import Live, file_job, problem, transcript_of
 from spool.client import Conflict, Spool
-from spool.domain.transcript import ModelFacts, Speaker, Transcript, Turn
+from spool.domain.options import Diarization
+from spool.domain.transcript import DiarizationFacts, Speaker, Transcript, Turn
 from spool.formats import render
 from spool.store.queue import leases
 
@@ -37,7 +38,7 @@ def spoken(job_id: str) -> Transcript:
                 Turn(start=0, end=0.9, speaker="speaker_0"),
                 Turn(start=1.0, end=1.9, speaker="speaker_1"),
             ),
-            "diarization": ModelFacts(name="default", sha256="0"),
+            "diarization": DiarizationFacts(name="default", sha256="0"),
         }
     )
 
@@ -112,6 +113,7 @@ def test_speakers_are_asked_for_again_and_the_transcript_stays(
 ) -> None:
     path = f"/v1/jobs/{job_id}"
     problem(http.post(f"{path}/diarize", json={"speakers": 0}), 422, "invalid_request")
+    problem(http.post(f"{path}/diarize", json={"model": "none"}), 422, "invalid_request")
     asked = http.post(f"{path}/diarize", json={"speakers": {"min": 2, "max": 4}}, headers=KEY)
     assert asked.status_code == 202, asked.text
     job = asked.json()
@@ -133,7 +135,11 @@ def test_the_client_names_speakers(live: Live, job_id: str) -> None:
         assert spool.name_speakers(job_id, {"speaker_1": "Bo"}).items[1].name == "Bo"
         assert "Bo: light burning" in spool.transcript(job_id)
         assert spool.words(job_id).speakers[1].name == "Bo"
-        assert spool.diarize(job_id, speakers=2, within_channels=True).state == "queued"
+        again = spool.diarize(job_id, speakers=2, within_channels=True, model="sortformer")
+        assert (again.state, again.options.diarization) == (
+            "queued",
+            Diarization(model="sortformer", speakers=2, within_channels=True),
+        )
 
 
 @pytest.mark.parametrize(

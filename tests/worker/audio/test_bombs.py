@@ -10,13 +10,12 @@ import pytest
 import soundfile
 
 from ops.testbed.bad_audio import babble, pcm16, wav_bytes, write_av
-from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import WorkerHarness
+from ops.testbed.fake_models import RATE
+from ops.testbed.jobs import WorkerHarness, running_engine
 from spool.domain.jobs import JobState
 from spool.settings import Settings
 from spool.store.database import Database
 from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
 
 pytestmark = pytest.mark.integration
 
@@ -27,9 +26,8 @@ ALLOWED = {"done", "failed"}
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, loader=LOADER)).start()
-    yield engine
-    engine.close()
+    with running_engine() as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -63,18 +63,18 @@ def test_a_contract_notices_a_kernel_that_is_wrong() -> None:
 
 @pytest.mark.integration
 def test_a_child_that_dies_is_replaced(fake_engine: None, make_settings: Callable[..., Settings]) -> None:
-    found = engine.crashes(make_settings(), "plain")
-    assert found.verdict == "ok", found
-    assert found.found == "SIGKILL: 1 restarts, the same words; SIGABRT: 1 restarts, the same words"
+    outcome = engine.crashes(make_settings(), "plain")
+    assert outcome.verdict == "ok", outcome
+    assert outcome.actual == "SIGKILL: 1 restarts, the same words; SIGABRT: 1 restarts, the same words"
 
 
 @pytest.mark.integration
 def test_memory_is_watched_for_as_long_as_asked(
     fake_engine: None, make_settings: Callable[..., Settings]
 ) -> None:
-    found = engine.memory(make_settings(), "sleep=0.01", 0.01)
-    assert "rounds in 0.01 min" in found.found
-    assert len(found.details) >= 2
+    outcome = engine.memory(make_settings(), "sleep=0.01", 0.01)
+    assert "rounds in 0.01 min" in outcome.actual
+    assert len(outcome.details) >= 2
 
 
 @pytest.mark.integration
@@ -98,9 +98,9 @@ def test_a_cache_that_fills_in_a_short_time_says_nothing(
 ) -> None:
     sizes = iter([1 << 29, *[3 << 29] * 100])
     monkeypatch.setattr(engine, "resident_bytes", lambda _: next(sizes))
-    found = engine.memory(make_settings(), "plain", 0.005)
-    assert found.verdict == "not possible here"
-    assert "too short to tell" in found.found
+    outcome = engine.memory(make_settings(), "plain", 0.005)
+    assert outcome.verdict == "not possible here"
+    assert "too short to tell" in outcome.actual
 
 
 def test_words_are_held_against_the_stored_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,16 +112,16 @@ def test_words_are_held_against_the_stored_ones(monkeypatch: pytest.MonkeyPatch)
     assert confirm_steps.samples("demo-tdt").verdict == "ok"
     other = {**stored, listed[0]: "something else"}
     monkeypatch.setattr(confirm_steps, "hear", lambda model, names: other)
-    found = confirm_steps.samples("demo-tdt")
-    assert found.verdict == "differs"
-    assert "something else" in found.details[0]
+    outcome = confirm_steps.samples("demo-tdt")
+    assert outcome.verdict == "differs"
+    assert "something else" in outcome.details[0]
 
 
 @pytest.mark.integration
 def test_the_stored_words_are_those_of_the_stored_model() -> None:
-    found = confirm_steps.samples(str(confirm_steps.ROOT / "models/demo"))
-    assert found.verdict == "ok", found
-    assert found.details == ()
+    outcome = confirm_steps.samples(str(confirm_steps.ROOT / "models/demo"))
+    assert outcome.verdict == "ok", outcome
+    assert outcome.details == ()
 
 
 def test_what_the_check_finds_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -132,6 +132,6 @@ def test_what_the_check_finds_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp
         Finding("database", "fail", "away", "Start it."),
     ]
     monkeypatch.setattr(confirm_steps, "check_machine", lambda settings: iter(findings))
-    found = confirm_steps.machine(Settings(home=tmp_path))
-    assert found.verdict == "differs"
-    assert found.found.endswith("failing: disk"), "another machine's database is not this one's fault"
+    outcome = confirm_steps.machine(Settings(home=tmp_path))
+    assert outcome.verdict == "differs"
+    assert outcome.actual.endswith("failing: disk"), "another machine's database is not this one's fault"

@@ -22,11 +22,11 @@ def test_float32_is_no_worse_than_itself() -> None:
     assert (quality.qoi, quality.recordings) == (1.0, 1)
     assert quality.wer == quality.reference_wer
     assert quality.rtfx > 0
-    assert outcome.found.startswith("QoI 100.0 % (1 of 1 recordings no worse)")
+    assert outcome.actual.startswith("QoI 100.0 % (1 of 1 recordings no worse)")
 
 
 def test_a_model_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"in float32 cannot be heard: .*UnknownModel"):
+    with pytest.raises(InvalidRequest, match=r"cannot transcribe in float32: .*UnknownModel"):
         measure_quality(str(tmp_path), spoken={str(SAMPLES / "none.wav"): "nothing"})
 
 

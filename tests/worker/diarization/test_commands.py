@@ -79,6 +79,20 @@ def test_diarize_with_a_sortformer_prints_its_probabilities(folder: Path) -> Non
     assert np.abs(np.array(offline["probabilities"]) - probabilities).max() > 0.01
 
 
+@pytest.mark.parametrize(("most", "name"), [((), "sortformer_v21"), (("--speakers", 5), "default")])
+def test_words_get_the_speakers_of_a_sortformer(folder: Path, most: tuple[str | int, ...], name: str) -> None:
+    model = Path(__file__).parents[3] / "models" / "demo"
+    words = ("transcribe", folder / "phone.wav", "--model", model, "--diarizer", archive(STREAMING))
+    limits: tuple[str | int, ...] = most or ("--max-speakers", 4)
+    (talk,) = json.loads(run(*words, *limits, "--format", "json"))
+    assert talk["diarization"]["name"] == name
+    assert ("there are more speakers than sortformer_v21" in talk["diarization"].get("note", "")) == bool(
+        most
+    )
+    assert talk["words"]
+    assert all(word["speaker"].startswith("speaker_") for word in talk["words"])
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -143,6 +143,18 @@ def test_as_a_diarization_model_it_gives_segments_of_every_column() -> None:
     assert speech == pytest.approx((result.probabilities > 0.5).sum() * 0.08, abs=0.01 * len(result.segments))
 
 
+def test_of_fewer_speakers_those_who_speak_most_stay() -> None:
+    model = load_diarization(str(archive(STREAMING)))
+    run = run_here(load_network(model.path))
+    samples = recordings()[TALK_ROW]
+    every = model.diarize(lambda: blocks_of(samples), run, SpeakerBounds())
+    two = model.diarize(lambda: blocks_of(samples), run, SpeakerBounds(1, 2))
+    spoken = (every.probabilities > 0.5).sum(0)
+    kept = set(np.argsort(-spoken)[:2].tolist())
+    assert two.segments == [each for each in every.segments if each.speaker in kept]
+    assert two.speakers == 2
+
+
 def test_the_digest_is_of_the_files_bytes(tmp_path: Path) -> None:
     first = load_diarization(str(archive(STREAMING))).digest
     other = rewritten(STREAMING, tmp_path / "other.nemo", lambda tree: tree.update(lr=1))

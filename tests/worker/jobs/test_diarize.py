@@ -1,6 +1,6 @@
 """Speakers of jobs: real voices through the engine, on the bill, found again without decoding a word."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +23,16 @@ from spool.store.deletions import mark_deleted
 from spool.store.queue.leases import claim_job
 from spool.store.transcripts.speakers import diarize_job, name_speakers, saved_turns
 from spool.tables import speaker_turns
+from tests.worker.models.sortformer.golden import OFFLINE, STREAMING
+from tests.worker.models.sortformer.golden import archive as archive_of
 from tests.worker.speech.sounds import noise
 from tests.worker.speech.voices import OTHERS, READERS, TWO_SPEAKERS, mixed, voice
+from worker.diarization.base import SpeakerBounds, run_here
+from worker.diarization.registry import load_diarization, load_network
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.jobs.runner import run_claimed
+from worker.speech.detector import SpeechDetector
 
 pytestmark = pytest.mark.integration
 
@@ -48,6 +53,11 @@ def harness(
     archive.mkdir()
     settings = make_settings(
         models={"plain": "plain", "other": "plain+weights=/dev/null"},
+        diarization_models={
+            "sortformer": str(archive_of(STREAMING)),
+            "at-once": str(archive_of(OFFLINE)),
+            "broken": "/nowhere/gone.nemo",
+        },
         default_model="plain",
         source_roots=(archive,),
         lease_seconds=20.0,
@@ -130,6 +140,100 @@ def test_speakers_are_asked_for_a_finished_job_without_decoding_a_word(harness: 
     assert harness.job(other).reused_from == job_id
     assert transcript_of(harness, other).speakers == after.speakers
     assert harness.decoded == decoded
+
+
+@pytest.mark.parametrize("name", ["sortformer", "at-once"])
+def test_a_sortformer_hears_a_job_in_the_engine_and_on_its_bill(harness: WorkerHarness, name: str) -> None:
+    asked = {"model": name, "speakers": {"max": 4}}
+    job_id = harness.submit(two_speakers(harness), diarization=asked)
+    assert harness.run(job_id) == "done"
+    transcript = transcript_of(harness, job_id)
+    facts = transcript.diarization
+    assert facts is not None
+    assert (facts.name, facts.note) == (name, "")
+    samples, _ = soundfile.read(two_speakers(harness), dtype="float32")
+    model = load_diarization(str(archive_of(STREAMING if name == "sortformer" else OFFLINE)))
+    alone = model.diarize(
+        lambda: iter([np.asarray(samples, np.float32)]),
+        run_here(load_network(model.path)),
+        SpeakerBounds(1, 4),
+    )
+    expected = sorted((round(each.start, 3), round(each.end, 3)) for each in alone.segments)
+    assert sorted((turn.start, turn.end) for turn in transcript.turns) == expected
+    assert all(word.speaker for word in transcript.words)
+    with harness.db.read() as tx:
+        (turns,) = saved_turns(tx, job_id)
+    assert turns.engine_ns > 0
+    assert_lawful(harness)
+
+
+def test_more_than_four_speakers_are_the_default_diarizers(harness: WorkerHarness) -> None:
+    job_id = harness.submit(two_speakers(harness), diarization={"model": "sortformer", "speakers": 5})
+    assert harness.run(job_id) == "done"
+    facts = transcript_of(harness, job_id).diarization
+    assert facts is not None
+    assert facts.name == "default"
+    assert facts.note.startswith("the default diarizer took over: there are more speakers than sortformer")
+    before = transcript_of(harness, job_id)
+    ask_again(harness, job_id, model="default", speakers=5)
+    assert harness.run(job_id) == "done"
+    assert transcript_of(harness, job_id).turns == before.turns
+    assert_lawful(harness)
+
+
+@pytest.mark.parametrize("name", ["broken", "nobody"])
+def test_a_diarization_model_that_is_not_here_fails_before_a_word_is_decoded(
+    harness: WorkerHarness, name: str
+) -> None:
+    decoded = harness.decoded
+    job_id = harness.submit(two_speakers(harness), diarization={"model": name})
+    harness.run(job_id)
+    job = harness.job(job_id)
+    assert harness.decoded == decoded
+    assert name in (job.error_message or "") or "gone.nemo" in (job.error_message or ""), job
+
+
+def test_the_detector_that_heard_the_words_is_not_run_again(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    follow = SpeechDetector.follow
+
+    def counted(self: SpeechDetector, blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, int]:
+        runs.append(self)
+        return follow(self, blocks)
+
+    monkeypatch.setattr(SpeechDetector, "follow", counted)
+    job_id = harness.submit(two_speakers(harness), diarization={}, speech_detector=True)
+    assert harness.run(job_id) == "done"
+    assert not runs
+    first = transcript_of(harness, job_id)
+    ask_again(harness, job_id, speakers={"min": 1})  # other options, so that saved turns are not taken
+    assert harness.run(job_id) == "done"
+    assert len(runs) == 1
+    assert transcript_of(harness, job_id).turns == first.turns
+    assert_lawful(harness)
+
+
+def test_the_diarizers_own_time_is_on_the_bill(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[int] = []
+    add_busy = Engine.add_busy
+
+    def counted(self: Engine, ns: int) -> None:
+        added.append(ns)
+        add_busy(self, ns)
+
+    monkeypatch.setattr(Engine, "add_busy", counted)
+    job_id = harness.submit(two_speakers(harness), diarization={})
+    assert harness.run(job_id) == "done"
+    with harness.db.read() as tx:
+        (turns,) = saved_turns(tx, job_id)
+    assert 0 < sum(added) < turns.engine_ns, "the speech detector's and the clustering's, beside the engine's"
+    saved_ns = sum(chunk.engine_ns for chunk in harness.chunks(job_id))
+    assert round(harness.cost(job_id).engine_seconds * 1e9) == saved_ns + turns.engine_ns
+    assert_lawful(harness)
 
 
 def test_names_stay_when_speakers_are_found_anew(harness: WorkerHarness) -> None:

@@ -1,23 +1,19 @@
 """The language of a recording from its chunks', and jobs that ask for one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ops.testbed.fake_models import RATE
-from ops.testbed.jobs import WorkerHarness
+from ops.testbed.jobs import WorkerHarness, running_engine
 from spool.domain.jobs import Job
 from spool.domain.transcript import ChunkLanguage, Transcript
 from spool.formats import render
-from spool.settings import Settings
-from spool.store.database import Database
 from tests.worker.models.toy_family import spell, write_toy
 from tests.worker.speech.sounds import Floats
 from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-from worker.engine.scheduler import BatchLimits
 from worker.jobs.languages import language_spans, main_language
 from worker.segmentation.spans import ChunkSpan
 
@@ -67,24 +63,16 @@ def test_channels_are_apart_and_a_pin_is_as_it_is() -> None:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    limits = BatchLimits(utterances=4, samples=4 * 40 * RATE, padding=0.5)
-    loader = "tests.worker.models.toy_family:load_with_toy"
-    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, limits=limits, loader=loader)).start()
-    yield engine
-    engine.close()
+    with running_engine(utterances=4, loader="tests.worker.models.toy_family:load_with_toy") as engine:
+        yield engine
 
 
 @pytest.fixture
-def harness(
-    sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[WorkerHarness]:
-    models = {"many": write_toy(tmp_path / "many", "polyglot"), "one": write_toy(tmp_path / "one")}
-    archive = tmp_path / "archive"
-    archive.mkdir()
-    db = Database(sqlite_url)
-    settings = make_settings(models=models, default_model="many", source_roots=(archive,))
-    yield WorkerHarness(settings, db, engine, archive)
-    db.close()
+def worker_settings(tmp_path: Path) -> dict[str, object]:
+    return {
+        "models": {"many": write_toy(tmp_path / "many", "polyglot"), "one": write_toy(tmp_path / "one")},
+        "default_model": "many",
+    }
 
 
 def spoken(*texts: str) -> Floats:

@@ -1,25 +1,21 @@
 """Lattices and alternatives of a job, from its options to its transcript, by the demo model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ops.testbed.fake_models import RATE
-from ops.testbed.jobs import WorkerHarness
+from ops.testbed.jobs import WorkerHarness, running_engine
 from ops.testbed.waiting import until
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript
 from spool.formats import render
-from spool.settings import Settings
-from spool.store.database import Database
 from tests.worker.engine.gated_models import LOADER
 from tests.worker.engine.test_requests import DEMO, speech
 from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-from worker.engine.scheduler import BatchLimits
 
 pytestmark = pytest.mark.integration
 
@@ -28,34 +24,13 @@ ASKED = {"decoder": "beam", "beam": 4, "alternatives": 3, "lattice": 8.0}
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    limits = BatchLimits(utterances=1, samples=40 * RATE, padding=0.9)
-    engine = Engine(EngineOptions(slots=8, slot_samples=40 * RATE, limits=limits, loader=LOADER)).start()
-    yield engine
-    engine.close()
+    with running_engine(slots=8, utterances=1, loader=LOADER, padding=0.9) as engine:
+        yield engine
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Path]:
-    gate = tmp_path / "gate"
-    yield gate
-    gate.touch()
-
-
-@pytest.fixture
-def harness(
-    sqlite_url: str,
-    tmp_path: Path,
-    gate: Path,
-    engine: Engine,
-    make_settings: Callable[..., Settings],
-) -> Iterator[WorkerHarness]:
-    archive = tmp_path / "archive"
-    archive.mkdir()
-    models = {"demo-tdt": DEMO, "demo-gated": f"{gate}|{DEMO}"}
-    settings = make_settings(models=models, default_model="demo-tdt", source_roots=(archive,))
-    db = Database(sqlite_url)
-    yield WorkerHarness(settings, db, engine, archive)
-    db.close()
+def worker_settings(gate: Path) -> dict[str, object]:
+    return {"models": {"demo-tdt": DEMO, "demo-gated": f"{gate}|{DEMO}"}, "default_model": "demo-tdt"}
 
 
 def recording(harness: WorkerHarness) -> Path:

@@ -9,50 +9,22 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import update
 
-from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import RETRY, WorkerHarness, speechlike
+from ops.testbed.jobs import RETRY, WorkerHarness, running_engine, speechlike
 from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
 from spool.errors import StorageError
-from spool.settings import Settings
-from spool.store.database import Database
 from spool.store.jobs import retry_job
 from spool.tables import jobs
 from tests.worker.jobs.test_runner import RefusingStore
 from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-from worker.engine.scheduler import BatchLimits
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    limits = BatchLimits(utterances=2, samples=2 * 40 * RATE, padding=0.5)
-    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, limits=limits, loader=LOADER)).start()
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def make_harness(
-    sqlite_url: str, tmp_path: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[Callable[..., WorkerHarness]]:
-    db = Database(sqlite_url)
-    (tmp_path / "archive").mkdir()
-    gate = tmp_path / "gate"
-
-    def make(**settings: object) -> WorkerHarness:
-        told: dict[str, object] = {
-            "models": {"plain": "plain", "gated": f"gate={gate}"},
-            "default_model": "plain",
-            "source_roots": (tmp_path / "archive",),
-        }
-        return WorkerHarness(make_settings(**{**told, **settings}), db, engine, tmp_path / "archive")
-
-    yield make
-    gate.touch()
-    db.close()
+    with running_engine(utterances=2) as engine:
+        yield engine
 
 
 def test_a_persons_retry_starts_the_count_of_passing_errors_anew(

@@ -2,21 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import WorkerHarness, speechlike
+from ops.testbed.jobs import WorkerHarness, running_engine, speechlike
 from ops.testbed.waiting import until
 from spool.domain.jobs import JobState
-from spool.settings import Settings
-from spool.store.database import Database
 from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-from worker.engine.scheduler import BatchLimits
 from worker.models.base import ModelInfo
 from worker.models.load import load_model
 
@@ -26,30 +21,8 @@ DEMO = Path(__file__).parents[3] / "models" / "demo"
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    limits = BatchLimits(utterances=2, samples=4 * 40 * RATE, padding=0.5)
-    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, limits=limits, loader=LOADER)).start()
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Path]:
-    gate = tmp_path / "gate"
-    yield gate
-    gate.touch()
-
-
-@pytest.fixture
-def harness(
-    sqlite_url: str, tmp_path: Path, gate: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[WorkerHarness]:
-    archive = tmp_path / "archive"
-    archive.mkdir()
-    db = Database(sqlite_url)
-    models = {"plain": "plain", "gated": f"gate={gate}"}
-    settings = make_settings(models=models, default_model="plain", source_roots=(archive,))
-    yield WorkerHarness(settings, db, engine, archive)
-    db.close()
+    with running_engine(slots=4, utterances=2) as engine:
+        yield engine
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import mlx.core as mx
@@ -10,14 +11,12 @@ import numpy as np
 import pytest
 
 from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import WorkerHarness, speechlike
+from ops.testbed.jobs import WorkerHarness, running_engine, speechlike
 from ops.testbed.waiting import until
 from spool.audit.runner import audit
 from spool.domain.jobs import JobState
 from spool.domain.transcript import Transcript
 from spool.errors import WeightsChanged
-from spool.settings import Settings
-from spool.store.database import Database
 from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.engine.gated_models import LOADER as REAL
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
@@ -25,8 +24,6 @@ from worker.decode.search import search
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.decode.words import SCORE_DIGITS, text_of
 from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-from worker.engine.scheduler import BatchLimits
 from worker.models.load import load_model
 from worker.models.tokenizer import Tokenizer
 from worker.segmentation.chunker import plan_chunks
@@ -37,60 +34,33 @@ BEAM = {"decoder": "beam", "beam": 4}
 U2 = Path(__file__).parents[2] / "golden" / "wenet" / "rnnt"
 
 
-def started(loader: str = LOADER) -> Engine:
-    limits = BatchLimits(utterances=8, samples=8 * 40 * RATE, padding=0.9)
-    return Engine(EngineOptions(slots=16, slot_samples=40 * RATE, limits=limits, loader=loader)).start()
+def started(loader: str = LOADER) -> AbstractContextManager[Engine]:
+    return running_engine(slots=16, utterances=8, loader=loader, padding=0.9)
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    engine = started()
-    yield engine
-    engine.close()
+    with started() as engine:
+        yield engine
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Path]:
-    gate = tmp_path / "gate"
-    yield gate
-    gate.touch()
-
-
-@pytest.fixture
-def make_harness(
-    sqlite_url: str, tmp_path: Path, gate: Path, make_settings: Callable[..., Settings]
-) -> Iterator[Callable[[Engine], WorkerHarness]]:
-    archive, opened = tmp_path / "archive", []
-    archive.mkdir()
+def worker_settings(tmp_path: Path, archive: Path, gate: Path) -> dict[str, object]:
     (archive / "town.arpa").write_text("a town's words")
-
-    def make(engine: Engine) -> WorkerHarness:
-        told = make_settings(
-            models={
-                "plain": "plain",
-                "asks": "asks",
-                "gated": f"asks+gate={gate}",
-                "files": f"asks+weights={tmp_path / 'weights'}",
-                "demo-tdt": DEMO,
-                "demo-gated": f"{gate}|{DEMO}",
-                "u2": str(U2),
-            },
-            default_model="plain",
-            language_models={"town": str(archive / "town.arpa")},
-            graphs={"words": str(tmp_path / "graph.npz")},
-            source_roots=(archive,),
-        )
-        opened.append(Database(sqlite_url))
-        return WorkerHarness(told, opened[-1], engine, archive)
-
-    yield make
-    for db in opened:
-        db.close()
-
-
-@pytest.fixture
-def harness(make_harness: Callable[[Engine], WorkerHarness], engine: Engine) -> WorkerHarness:
-    return make_harness(engine)
+    return {
+        "models": {
+            "plain": "plain",
+            "asks": "asks",
+            "gated": f"asks+gate={gate}",
+            "files": f"asks+weights={tmp_path / 'weights'}",
+            "demo-tdt": DEMO,
+            "demo-gated": f"{gate}|{DEMO}",
+            "u2": str(U2),
+        },
+        "default_model": "plain",
+        "language_models": {"town": str(archive / "town.arpa")},
+        "graphs": {"words": str(tmp_path / "graph.npz")},
+    }
 
 
 def transcript_of(harness: WorkerHarness, job_id: str) -> Transcript:
@@ -120,9 +90,8 @@ def test_phrases_and_the_language_model_reach_the_search_and_the_transcript(harn
     assert audit(harness.db, harness.objects).breaches == []
 
 
-def test_a_job_chooses_head_and_rescoring(make_harness: Callable[[Engine], WorkerHarness]) -> None:
-    engine = started(REAL)
-    try:
+def test_a_job_chooses_head_and_rescoring(make_harness: Callable[..., WorkerHarness]) -> None:
+    with started(REAL) as engine:
         harness = make_harness(engine)
         dump = np.load(U2.with_suffix(".npz"))
         told = json.loads(str(dump["answers"]))["utterances"][1]["search"]
@@ -144,20 +113,15 @@ def test_a_job_chooses_head_and_rescoring(make_harness: Callable[[Engine], Worke
         job = harness.job(refused)
         assert job.state is JobState.FAILED
         assert "the model has no tdt head; it has: ctc, ctc+attention, rnnt" in (job.error_message or "")
-    finally:
-        engine.close()
 
 
-def test_a_job_searches_a_decoding_graph(
-    make_harness: Callable[[Engine], WorkerHarness], tmp_path: Path
-) -> None:
+def test_a_job_searches_a_decoding_graph(make_harness: Callable[..., WorkerHarness], tmp_path: Path) -> None:
     model = load_model(U2)
     path = made_graph(model.tokenizer.pieces, tmp_path)
     samples = np.load(U2.with_suffix(".npz"))["u1.wav"].astype(np.float32) / 32768
     options = SearchOptions("wfst", 4, 3, graph=str(path), max_active=500, length_penalty=0.25)
     (expected,) = search(model, model.encode([samples]), options)
-    engine = started(REAL)
-    try:
+    with started(REAL) as engine:
         harness = make_harness(engine)
         recording = harness.record("a.wav", samples)
         graph = {"name": "words", "max_active": 500, "unit_penalty": 0.25}
@@ -172,8 +136,6 @@ def test_a_job_searches_a_decoding_graph(
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         assert (told.language_model.name, told.language_model.sha256) == ("words", digest)
         assert audit(harness.db, harness.objects).breaches == []
-    finally:
-        engine.close()
 
 
 def test_jobs_with_other_phrases_share_a_batch(harness: WorkerHarness, gate: Path) -> None:
@@ -206,18 +168,15 @@ def test_what_cannot_be_asked_fails_its_job_before_the_recording_is_fetched(harn
 
 
 def test_a_broken_language_model_fails_its_job_by_its_line(
-    make_harness: Callable[[Engine], WorkerHarness],
+    make_harness: Callable[..., WorkerHarness],
 ) -> None:
-    engine = started(REAL)
-    try:
+    with started(REAL) as engine:
         harness = make_harness(engine)
         path = harness.record("a.wav", speech()[0])
         job_id = harness.submit(path, "demo-tdt", language_model="town")
         assert harness.run(job_id) == "failed"
         assert "town.arpa: ends at line 1" in (harness.job(job_id).error_message or "")
         assert harness.run(harness.submit(path, "demo-tdt")) == "done"
-    finally:
-        engine.close()
 
 
 def test_a_job_goes_on_in_its_context_and_no_retry_tells(harness: WorkerHarness, gate: Path) -> None:
@@ -252,15 +211,14 @@ def test_a_job_goes_on_in_its_context_and_no_retry_tells(harness: WorkerHarness,
 
 
 def test_a_context_is_the_state_of_the_search_before_it(
-    make_harness: Callable[[Engine], WorkerHarness],
+    make_harness: Callable[..., WorkerHarness],
 ) -> None:
     # Given a recording of several chunks that are cut in silence, and a language model
     clips = speech() * 3
     pause = np.zeros(RATE // 2, np.float32)
     samples = np.concatenate([part for clip in clips for part in (clip, pause)])
     model = load_model(DEMO, mx.float32)
-    engine = started(REAL)
-    try:
+    with started(REAL) as engine:
         harness = make_harness(engine)
         lm = harness.folder / "town.arpa"
         write_lm(lm, Tokenizer.from_file(Path(DEMO) / "tokenizer.model").pieces, 3)
@@ -271,8 +229,6 @@ def test_a_context_is_the_state_of_the_search_before_it(
         told = transcript_of(harness, job_id)
         apart = harness.submit(path, "demo-tdt", boost={"phrases": ["seven four"]}, **asked)
         assert harness.run(apart) == "done"
-    finally:
-        engine.close()
 
     # When the search itself goes through the same chunks, each with what it carries from the one before
     options = SearchOptions("beam", 4, 3, fusion=FusionOptions(weighted=True))
@@ -297,12 +253,11 @@ def test_a_context_is_the_state_of_the_search_before_it(
 
 
 def test_chunks_of_weights_that_have_changed_are_decoded_again(
-    make_harness: Callable[[Engine], WorkerHarness], tmp_path: Path
+    make_harness: Callable[..., WorkerHarness], tmp_path: Path
 ) -> None:
     weights = tmp_path / "weights"
     weights.write_text("old")
-    engine = started()
-    try:
+    with started() as engine:
         harness = make_harness(engine)
         path = harness.record("a.wav", speechlike(130))
         job_id = harness.submit(path, "files")
@@ -314,12 +269,9 @@ def test_chunks_of_weights_that_have_changed_are_decoded_again(
         assert running.end() == "handed back"
         before = harness.chunks(job_id)
         assert before
-    finally:
-        engine.close()
 
     weights.write_text("new")
-    heir = started()
-    try:
+    with started() as heir:
         later = make_harness(heir)
         assert later.run(job_id) == "done"
         chunks = later.chunks(job_id)
@@ -332,16 +284,13 @@ def test_chunks_of_weights_that_have_changed_are_decoded_again(
         assert cost.billable_ns == sum(chunk.engine_ns for chunk in chunks)
         assert cost.audio_seconds == 130.0
         assert audit(later.db, later.objects).breaches == []
-    finally:
-        heir.close()
 
 
 def test_weights_that_change_while_a_job_runs_send_it_back(
-    make_harness: Callable[[Engine], WorkerHarness], tmp_path: Path, gate: Path
+    make_harness: Callable[..., WorkerHarness], tmp_path: Path, gate: Path
 ) -> None:
     # Given a job whose language model is written anew while its first batch is on the device
-    engine = started()
-    try:
+    with started() as engine:
         harness = make_harness(engine)
         job_id = harness.submit(harness.record("a.wav", speechlike(60)), "gated", language_model="town")
         running = harness.start(job_id)
@@ -358,5 +307,3 @@ def test_weights_that_change_while_a_job_runs_send_it_back(
         assert harness.cost(job_id).wasted_ns > 0
         harness.assert_bills_equal_busy_time()
         assert audit(harness.db, harness.objects).breaches == []
-    finally:
-        engine.close()

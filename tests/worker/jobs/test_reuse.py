@@ -4,14 +4,13 @@ S3 sources come from a real S3 server over HTTP.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.s3 import S3Server
 from spool.audit.runner import audit
@@ -20,43 +19,18 @@ from spool.domain.ledger import NOTHING
 from spool.domain.options import JobOptions
 from spool.domain.transcript import Transcript
 from spool.formats import STORED
-from spool.settings import Settings
-from spool.store.database import Database
 from spool.store.jobs import NewJob, create_job
-from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, loader=LOADER)).start()
-    yield engine
-    engine.close()
 
 
 @pytest.fixture
-def harness(
-    sqlite_url: str,
-    tmp_path: Path,
-    engine: Engine,
-    s3_server: S3Server,
-    make_settings: Callable[..., Settings],
-) -> Iterator[WorkerHarness]:
-    db = Database(sqlite_url)
-    archive = tmp_path / "archive"
-    archive.mkdir()
-    gate = tmp_path / "gate"
-    settings = make_settings(
-        models={"plain": "plain", "gated": f"gate={gate}"},
-        default_model="plain",
-        source_roots=(archive,),
-        s3_endpoint_url=s3_server.endpoint,
-        s3_access_key_id=s3_server.access_key,
-        s3_secret_access_key=s3_server.secret_key,
-    )
-    yield WorkerHarness(settings, db, engine, archive)
-    gate.touch()
-    db.close()
+def worker_settings(gate: Path, s3_server: S3Server) -> dict[str, object]:
+    return {
+        "models": {"plain": "plain", "gated": f"gate={gate}"},
+        "default_model": "plain",
+        "s3_endpoint_url": s3_server.endpoint,
+        "s3_access_key_id": s3_server.access_key,
+        "s3_secret_access_key": s3_server.secret_key,
+    }
 
 
 def file_source(path: Path) -> Source:

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ops.testbed.fake_models import ABORT, LOADER, RAISE, RATE, poisoned
-from ops.testbed.jobs import RETRY, WorkerHarness, speechlike
+from ops.testbed.fake_models import ABORT, RAISE, RATE, poisoned
+from ops.testbed.jobs import RETRY, WorkerHarness, running_engine, speechlike
 from ops.testbed.rows import let_lapse, new_job, registered
 from ops.testbed.waiting import until
 from spool.domain.jobs import JobState, Source
@@ -21,13 +21,9 @@ from spool.domain.transcript import Transcript
 from spool.errors import Conflict, DiskFull, StorageError
 from spool.formats import STORED
 from spool.objects import FolderStore, ObjectInfo
-from spool.settings import Settings
-from spool.store.database import Database
 from spool.store.jobs import cancel_job, create_job, retry_job
 from spool.store.queue.leases import claim_job
 from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-from worker.engine.scheduler import BatchLimits
 from worker.jobs.retry import RetryPolicy
 from worker.jobs.runner import JobServices
 
@@ -36,51 +32,24 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    limits = BatchLimits(utterances=4, samples=4 * 40 * RATE, padding=0.5)
-    engine = Engine(EngineOptions(slots=8, slot_samples=40 * RATE, limits=limits, loader=LOADER)).start()
-    yield engine
-    engine.close()
+    with running_engine(slots=8, utterances=4) as engine:
+        yield engine
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Path]:
-    """A batch of the model `gated` waits until this exists; it opens at the latest when the test ends."""
-    gate = tmp_path / "gate"
-    yield gate
-    gate.touch()
-
-
-@pytest.fixture
-def make_harness(
-    sqlite_url: str, tmp_path: Path, gate: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[Callable[..., WorkerHarness]]:
-    db = Database(sqlite_url)
-    archive = tmp_path / "archive"
-    archive.mkdir()
-
-    def make(**settings: object) -> WorkerHarness:
-        told: dict[str, object] = {
-            "models": {
-                "plain": "plain",
-                "gated": f"gate={gate}",
-                "slow": "sleep=0.05",
-                "missing": "load-fails",
-                "broken": "load-aborts",
-            },
-            "default_model": "plain",
-            "source_roots": (archive,),
-            "lease_seconds": 3.0,
-            "heartbeat_seconds": 1.0,
-        }
-        return WorkerHarness(make_settings(**{**told, **settings}), db, engine, archive)
-
-    yield make
-    db.close()
-
-
-@pytest.fixture
-def harness(make_harness: Callable[..., WorkerHarness]) -> WorkerHarness:
-    return make_harness()
+def worker_settings(gate: Path) -> dict[str, object]:
+    return {
+        "models": {
+            "plain": "plain",
+            "gated": f"gate={gate}",
+            "slow": "sleep=0.05",
+            "missing": "load-fails",
+            "broken": "load-aborts",
+        },
+        "default_model": "plain",
+        "lease_seconds": 3.0,
+        "heartbeat_seconds": 1.0,
+    }
 
 
 def reached(gate: Path) -> None:

@@ -1,52 +1,25 @@
 """The speech detector in jobs: what is decoded, what is dropped, what it costs, and what an attempt more
 changes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ops.testbed.fake_models import LOADER, RATE
-from ops.testbed.jobs import WorkerHarness
+from ops.testbed.jobs import WorkerHarness, running_engine
 from ops.testbed.waiting import until
 from spool.domain.transcript import Transcript
-from spool.settings import Settings
-from spool.store.database import Database
 from tests.worker.speech.sounds import Floats, conversation, music, noise
 from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
-from worker.engine.scheduler import BatchLimits
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    limits = BatchLimits(utterances=1, samples=4 * 40 * RATE, padding=0.5)
-    engine = Engine(EngineOptions(slots=2, slot_samples=40 * RATE, limits=limits, loader=LOADER)).start()
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Path]:
-    gate = tmp_path / "gate"
-    yield gate
-    gate.touch()
-
-
-@pytest.fixture
-def harness(
-    sqlite_url: str, tmp_path: Path, gate: Path, engine: Engine, make_settings: Callable[..., Settings]
-) -> Iterator[WorkerHarness]:
-    db = Database(sqlite_url)
-    archive = tmp_path / "archive"
-    archive.mkdir()
-    models = {"plain": "plain", "gated": f"gate={gate}"}
-    settings = make_settings(models=models, default_model="plain", source_roots=(archive,))
-    yield WorkerHarness(settings, db, engine, archive)
-    db.close()
+    with running_engine(slots=2, utterances=1) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")

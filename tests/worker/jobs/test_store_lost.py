@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from ops.testbed.fake_models import LOADER, RATE
 from ops.testbed.jobs import WorkerHarness, speechlike
 from ops.testbed.rows import claimed, let_lapse, queued, registered
 from ops.testbed.waiting import until
@@ -19,7 +18,6 @@ from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.ledger.charges import Charge
 from worker.engine.client import Engine
-from worker.engine.protocol import EngineOptions
 from worker.jobs.lease import Lease
 from worker.jobs.retry import retry_storage
 from worker.service.wasted_time import WastedTime
@@ -56,13 +54,6 @@ def db(sqlite_url: str) -> Iterator[ForgetfulDatabase]:
     database = ForgetfulDatabase(sqlite_url)
     yield database
     database.close()
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    engine = Engine(EngineOptions(slots=4, slot_samples=40 * RATE, loader=LOADER)).start()
-    yield engine
-    engine.close()
 
 
 @pytest.fixture

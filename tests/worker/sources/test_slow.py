@@ -24,7 +24,7 @@ from worker.sources.fetch import Sources
 from worker.sources.pace import PaceLimits
 
 STOP_SECONDS = 5.0
-LIMITS = PaceLimits(first_byte_seconds=1.0, window_seconds=1.0, whole_seconds=30.0)
+LIMITS = PaceLimits(first_byte_seconds=1.0, window_seconds=1.0, total_seconds=30.0)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_name_that_nobody_answers_for_does_not_hold_a_cancel(
 @pytest.mark.integration
 def test_the_whole_transfer_has_an_end(drip: DripServer, make_sources: Callable[..., Sources]) -> None:
     drip.sent_at_once = len(HEADERS)
-    limits = PaceLimits(bytes_per_second=0, window_seconds=0.5, whole_seconds=2.0)
+    limits = PaceLimits(bytes_per_second=0, window_seconds=0.5, total_seconds=2.0)
     with pytest.raises(StorageError, match="did not arrive within"):
         fetch(make_sources(limits), "https", f"https://localhost:{drip.port}/a.wav")
 

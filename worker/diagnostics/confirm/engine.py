@@ -1,6 +1,6 @@
-"""The steps that live with a running engine: memory over a time, a child that dies, a Mac that sleeps.
+"""The steps that need a running engine: memory over time, a crash of the child, sleep of the Mac.
 
-Knows the engine from outside, as a job's thread does, and its process by psutil.
+Uses the engine from outside, as a job's thread does, and psutil for its process.
 """
 
 import os
@@ -22,9 +22,9 @@ from worker.engine.memory_budget import CACHE_BYTES, engine_options
 from worker.machine.hardware import this_machine
 
 GROWTH = 1.1
-"""More than this against the first fifth of the time is a leak."""
+"""Growth since the first fifth of the time beyond this factor is a leak."""
 SETTLING_MINUTES = 15.0
-"""Before that, growth may be MLX's cache of freed buffers, which has a limit."""
+"""Until then, growth may be MLX's cache of freed buffers, which has a limit."""
 SLEPT_SECONDS = 30.0
 SLEEP_WAIT_SECONDS = 900.0
 ANSWER_SECONDS = 600.0
@@ -36,7 +36,7 @@ SEARCHES = (SearchOptions(), SearchOptions(decoder="beam", beam=4))
 
 @contextmanager
 def running(settings: Settings) -> Iterator[Engine]:
-    """An engine as a worker has it."""
+    """An engine with the options of a worker."""
     engine = Engine(engine_options(settings)).start()
     try:
         yield engine
@@ -52,7 +52,10 @@ def memory(settings: Settings, model: str, minutes: float) -> Outcome:
     batches = 0
     with running(settings) as engine:
         engine.describe(model).result(ANSWER_SECONDS)
-        for search in (*SEARCHES, *SEARCHES):  # the largest there will be, so that what follows adds nothing
+        for search in (
+            *SEARCHES,
+            *SEARCHES,
+        ):  # the largest batches first: later ones need no new buffers
             _round(engine, model, search, [speech[: 30 * RATE]] * LARGEST)
         begun = last = time.monotonic()
         pause = max(0.5, minutes * 60 / 100)
@@ -84,13 +87,12 @@ def _round(engine: Engine, model: str, search: SearchOptions, utterances: list[N
 
 
 def resident_bytes(pid: int | None) -> int:
-    """The resident memory of a process. Raises psutil.NoSuchProcess for one that is gone."""
+    """The resident memory of a process. Raises psutil.NoSuchProcess once it has ended."""
     return int(psutil.Process(pid).memory_info().rss)
 
 
 def crashes(settings: Settings, model: str) -> Outcome:
-    """The engine's child is killed, then made to abort, with work in it: every utterance is answered as
-    before."""
+    """Kill the engine's child while it works, then abort it: every utterance must be answered as before."""
     utterances = [synthetic_speech(seconds) for seconds in (3.0, 5.0, 8.0, 4.0)]
     lines = []
     with running(settings) as engine:
@@ -116,25 +118,26 @@ def _until_restarted(engine: Engine, restarts: int) -> None:
 
 
 def sleep(settings: Settings, model: str, tell: Callable[[str], None]) -> Outcome:
-    """A person lets the Mac sleep with the engine loaded; after it, the same words come back."""
+    """Ask a person to let the Mac sleep while the engine is loaded; the words afterwards must be the same."""
     if not this_machine().apple_gpu:
-        return Outcome("not possible here", "no Mac")
+        return Outcome("not possible here", "not a Mac")
     utterances = [synthetic_speech(5.0)]
     with running(settings) as engine:
         before = [_words(result) for result in _answers(engine, model, utterances)]
-        tell("Now let this Mac sleep for two minutes (Apple menu), then wake it. There are 15 minutes.")
+        tell("Within the next 15 minutes, put this Mac to sleep (Apple menu) for two minutes, then wake it.")
         slept = _wait_for_sleep(SLEEP_WAIT_SECONDS)
         if slept is None:
-            return Outcome("not possible here", "it did not sleep within 15 minutes")
+            return Outcome("not possible here", "the Mac did not sleep within 15 minutes")
         after = [_words(result) for result in _answers(engine, model, utterances)]
         restarts = engine.stats.restarts
     words = "the same" if after == before else "other"
-    summary = f"slept {slept:.0f} s; {words} words after it, {restarts} restarts"
+    summary = f"slept {slept:.0f} s; {words} words afterwards, {restarts} restarts"
     return Outcome("ok" if after == before else "differs", summary)
 
 
 def _wait_for_sleep(seconds: float) -> float | None:
-    """How long the machine slept: the wall clock went on and the monotonic one stood still."""
+    """How long the machine slept, by how far the wall clock ran ahead of the monotonic one; None if it did
+    not."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         wall, steady = time.time(), time.monotonic()

@@ -1,5 +1,5 @@
-"""Holds every kernel against its reference on this machine's device, in a process of its own: one that aborts
-ends this process and not the confirmation.
+"""Compares every kernel with its reference on this machine's device, in a process of its own, so that a
+kernel that aborts does not end the confirmation.
 
     python -m worker.diagnostics.confirm.kernels        prints one JSON object a line
 """
@@ -11,31 +11,31 @@ from worker.machine.blas import preload_blas
 
 
 def main() -> None:
-    """Each case in float32 and bfloat16; exit code 0, whatever was found."""
+    """Each case in float32 and bfloat16; exit code 0 even if some differ."""
     preload_blas()
     from kernels.contracts.case import TOLERANCE, kept
     from kernels.contracts.nn import CASES
     from kernels.runtime.device import backend
 
     name = str(backend())
-    _tell({"backend": name, "cases": len(CASES)})
+    _print({"backend": name, "cases": len(CASES)})
     if name == "reference":
         return
     for case in CASES:
         for dtype in ("float32", "bfloat16"):
             try:
                 distance, same = kept(case, dtype, name)
-            except Exception as error:  # noqa: BLE001 - whatever a compiler says is what was found
-                _tell(
+            except Exception as error:  # noqa: BLE001 - whatever a compiler raises is the result
+                _print(
                     {"kernel": case.name, "dtype": dtype, "error": f"{type(error).__name__}: {error}"[:500]}
                 )
                 continue
             allowed = max(TOLERANCE[dtype], case.slack)
             ok = distance <= allowed and same
-            _tell({"kernel": case.name, "dtype": dtype, "ok": ok, "distance": distance, "same_bits": same})
+            _print({"kernel": case.name, "dtype": dtype, "ok": ok, "distance": distance, "same_bits": same})
 
 
-def _tell(line: dict[str, object]) -> None:
+def _print(line: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

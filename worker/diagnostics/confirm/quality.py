@@ -32,8 +32,8 @@ def spoken_words(folder: Path = RECORDINGS) -> dict[str, str]:
 def compare_words(
     spoken: Mapping[str, str], heard: Mapping[str, str], reference: Mapping[str, str]
 ) -> tuple[int, WordErrors, WordErrors, list[str]]:
-    """How many recordings are no worse than the reference, the errors of both, and the names of those that
-    are worse. spoken: each recording's true words; what is missing in `heard` counts as silence."""
+    """How many recordings have no more errors than the reference, the errors of both, and the names of those
+    that have more. spoken: each recording's true words; what is missing in `heard` counts as silence."""
     no_worse, total, known, worse = 0, WordErrors(0, 0), WordErrors(0, 0), []
     for name, words in spoken.items():
         errors = word_errors(words, heard.get(name, ""))
@@ -51,7 +51,7 @@ def measure_quality(
     """The model's quality here in `dtype`, and the same in words for a report.
 
     against: the model whose float32 words are the reference, `model` itself unless named (for quantised
-    weights: the ones they were made of). Raises InvalidRequest where a model cannot be heard, and where
+    weights: the ones they were made of). Raises InvalidRequest where a model cannot transcribe, and where
     quantised weights have nothing to be compared with.
     """
     spoken = spoken_words() if spoken is None else spoken
@@ -80,7 +80,9 @@ def measure_quality(
         f"{100 * quality.wer:.1f} %, float32's {100 * quality.reference_wer:.1f} %, RTFx {quality.rtfx:.1f} "
         f"in {quality.dtype} on {quality.device}"
     )
-    energy = "the machine does not tell its energy" if joules is None else f"{joules:.2f} J a second of audio"
+    energy = (
+        "this machine does not report its energy" if joules is None else f"{joules:.2f} J a second of audio"
+    )
     details = [energy]
     for name in worse:
         ours, theirs = heard["words"].get(name, ""), reference["words"][name]
@@ -94,7 +96,7 @@ def _listen(model: str, dtype: str, device: str, spoken: Mapping[str, str]) -> d
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LISTEN_SECONDS
     )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
-        raise InvalidRequest(f"{model} in {dtype} cannot be heard: {last}")
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise InvalidRequest(f"{model} cannot transcribe in {dtype}: {last}")
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer

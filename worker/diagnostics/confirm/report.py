@@ -1,7 +1,7 @@
-"""What a machine has to confirm, as steps with an expected and a found outcome, and the report of them.
+"""The steps that confirm a machine, each with an expected and an actual outcome, and the report of them.
 
-Knows what an outcome is, the order of the steps and how the report is written; what is measured stands in
-`confirm_steps` and `confirm_engine`. A step that fails by itself is an outcome, not the end.
+Knows what an outcome is, the order of the steps and how the report is written; the steps themselves are in
+`steps`, `engine` and `quality` beside it. A step that raises is an outcome, not the end.
 """
 
 import json
@@ -21,16 +21,16 @@ Verdict = Literal["ok", "differs", "not possible here"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was expected and found; `details` line by line for whoever reads the report."""
+    """What came of a step; `details` line by line for whoever reads the report."""
 
     verdict: Verdict
-    found: str
+    actual: str
     details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something to confirm. `run` answers, or raises: then it differs."""
+    """Something to confirm. `run` gives the outcome; if it raises, the outcome is that it differs."""
 
     name: str
     expected: str
@@ -44,14 +44,14 @@ class Result:
     name: str
     expected: str
     verdict: Verdict
-    found: str
+    actual: str
     seconds: float
     details: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Report:
-    """Everything that was found on one machine."""
+    """The results of one machine."""
 
     machine: str
     system: str
@@ -61,7 +61,7 @@ class Report:
 
     @property
     def differs(self) -> bool:
-        """Whether anything is otherwise than expected."""
+        """Whether anything differs from what was expected."""
         return any(result.verdict == "differs" for result in self.results)
 
     def as_json(self) -> str:
@@ -69,17 +69,17 @@ class Report:
         return json.dumps(asdict(self), indent=2)
 
     def as_markdown(self) -> str:
-        """For people: a table, and what lies behind it."""
+        """For people: a table, and the details below it."""
         lines = [
             "# What this machine confirms",
             "",
             f"{self.machine}; {self.system}; Spool {self.version}; {self.began}",
             "",
-            "| step | expected | found | | seconds |",
+            "| step | expected | actual | | seconds |",
             "|---|---|---|---|---|",
         ]
         for result in self.results:
-            cells = (result.name, result.expected, result.found, f"**{result.verdict}**")
+            cells = (result.name, result.expected, result.actual, f"**{result.verdict}**")
             row = " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
             lines.append(f"| {row} | {result.seconds:.1f} |")
         for result in self.results:
@@ -100,16 +100,17 @@ def new_report() -> Report:
 
 
 def confirm(report: Report, steps: list[Step]) -> Iterator[Result | Step]:
-    """Run the steps in order: each is given before it begins, and its result, which is then in the report."""
+    """Run the steps in order; yields each one before it begins, then its result, which is also in the
+    report."""
     for step in steps:
         yield step
         begun = time.monotonic()
         try:
             outcome = step.run()
-        except Exception as error:  # noqa: BLE001 - whatever breaks a step is what was found
+        except Exception as error:  # noqa: BLE001 - whatever breaks a step is its outcome
             outcome = Outcome("differs", f"{type(error).__name__}: {error}")
         seconds = time.monotonic() - begun
-        result = Result(step.name, step.expected, outcome.verdict, outcome.found, seconds, outcome.details)
+        result = Result(step.name, step.expected, outcome.verdict, outcome.actual, seconds, outcome.details)
         report.results.append(result)
         yield result
 

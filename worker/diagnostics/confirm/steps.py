@@ -1,6 +1,6 @@
 """The steps that look at the machine, its kernels, the golden files, the samples and its speed.
 
-What touches the device runs in a process of its own. Knows commands and what they should say.
+What touches the device runs in a process of its own. Knows commands and their expected output.
 """
 
 import json
@@ -24,15 +24,15 @@ WORDS = SAMPLES / "words.json"
 PARITY = ("tests/worker/models/test_parity.py", "tests/worker/decode/test_golden_search.py")
 STEP_SECONDS = 1800
 SERVERS = frozenset({"database", "broker", "clock", "object store"})
-"""What the check asks of other machines: no fault of this one."""
+"""Findings about other machines: no fault of this one."""
 MOST_WER = 0.005
-"""bfloat16 instead of float32 may turn a word in two hundred."""
+"""bfloat16 instead of float32 may change one word in two hundred."""
 LEAST_SHARE = 0.05
-"""Of the roofline: less was not seen of any engine."""
+"""Of the roofline; no engine has been seen below it."""
 
 
 def machine(settings: Settings) -> Outcome:
-    """What `spool-worker check` finds, and whether there is an Apple GPU at all."""
+    """The findings of `spool-worker check`, and whether there is an Apple GPU."""
     findings = list(check_machine(settings))
     details = tuple(f"{finding.level:<4}  {finding.name:<14} {finding.text}" for finding in findings)
     failed = [each.name for each in findings if each.level == "fail" and each.name not in SERVERS]
@@ -50,7 +50,7 @@ def kernels() -> Outcome:
         return Outcome("differs", f"the process ended with {done.returncode}", _tail(done.stderr))
     backend, results = lines[0]["backend"], lines[1:]
     if backend == "reference":
-        return Outcome("not possible here", "no GPU and no C++ compiler: plain MLX runs", ())
+        return Outcome("not possible here", "no GPU and no C++ compiler, so plain MLX is used", ())
     wrong = [line for line in results if not line.get("ok")]
     complete = len(results) == 2 * lines[0]["cases"]
     text = f"{len(results) - len(wrong)} of {2 * lines[0]['cases']} contracts kept on the backend {backend}"
@@ -64,21 +64,21 @@ def kernels() -> Outcome:
 def parity() -> Outcome:
     """The tests that hold MLX on this device against NeMo's stored answers."""
     if not (ROOT / PARITY[0]).exists():
-        return Outcome("not possible here", "no source checkout: the golden files are not here")
+        return Outcome("not possible here", "no source checkout, so no golden files")
     if _run(sys.executable, "-c", "import pytest, hypothesis").returncode:
         return Outcome("not possible here", "this environment has no pytest: make env-dev")
     options = ("-q", "-n", "0", "-p", "no:cacheprovider", "-o", "timeout=0")
     done = _run(sys.executable, "-m", "pytest", *options, *PARITY)
-    last = (done.stdout.strip().splitlines() or ["nothing was said"])[-1]
+    last = (done.stdout.strip().splitlines() or ["no output"])[-1]
     return Outcome(
         "ok" if done.returncode == 0 else "differs", last, _tail(done.stdout, 60) if done.returncode else ()
     )
 
 
 def samples(model: str) -> Outcome:
-    """The words of the samples against those that the demo model gave where Spool was built."""
+    """The words of the samples against the stored ones of the demo model."""
     if not WORDS.exists():
-        return Outcome("not possible here", "no source checkout: the samples are not here")
+        return Outcome("not possible here", "no source checkout, so no samples")
     stored: dict[str, str] = json.loads(WORDS.read_text(encoding="utf-8"))
     heard = hear(model, list(stored))
     total = WordErrors(0, 0)
@@ -106,7 +106,7 @@ def hear(model: str, names: list[str]) -> dict[str, str]:
 
 
 def speed(model: str, rounds: int) -> Outcome:
-    """RTFx over lengths, batch sizes and beams, beside what the chip could do at best."""
+    """RTFx over lengths, batch sizes and beams, as a share of what the chip could do at best."""
     command = (
         "-m",
         "worker.cli.main",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import mlx.core as mx
 
 from kernels.nn.activations import gelu
-from worker.models.attention.layers import attend_full, join_heads, split_heads
+from worker.models.attention.layers import attend_full, by_rows, join_heads, split_heads
 from worker.models.whisper.config import WhisperDims
 from worker.models.whisper.layers import Tensors
 
@@ -56,7 +56,7 @@ class WhisperEncoder:
             fused = attention.fused(attention.norm(x))
             queries, keys, values = (split_heads(part, heads) for part in mx.split(fused, 3, axis=-1))
             x = x + attention.out(join_heads(attend_full(queries, keys, values)))
-            x = x + mlp(x)
+            x = x + by_rows(mlp, x)
         return self.norm(x)
 
 

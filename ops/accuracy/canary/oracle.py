@@ -1,6 +1,6 @@
 """Holds this Canary against what NeMo (repaired) answered with small models of its shapes.
 
-    python -m ops.accuracy.canary_oracle --models FOLDER --dumps FOLDER --audio FOLDER [--width N]
+    python -m ops.accuracy.canary.oracle --models FOLDER --dumps FOLDER --audio FOLDER [--width N]
 
 FOLDER of models holds `NAME.nemo`; each dump (NAME.npz) holds encoder frames, decoder layers,
 log-probabilities, greedy tokens, n-best lists for several prompts, texts, word stamps and forced alignments
@@ -13,10 +13,10 @@ import argparse
 import json
 import re
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from ops.accuracy.agreement import Agreement
 from worker.machine.blas import preload_blas
 
 preload_blas()
@@ -48,32 +48,22 @@ SPECIAL = re.compile(r"<\|[^|]*\|>")
 Dump = Any
 
 
-class Oracle:
+class Oracle(Agreement):
     """One model and its dump."""
 
     def __init__(self, model: CanaryModel, dump: Dump, audio: Path, width: int) -> None:
+        super().__init__()
         self.model, self.dump, self.width = model, dump, width
         self.prompts = json.loads(str(dump["prompts"]))
         self.samples = [_read(audio / f"{name}.wav") for name in dump["wavs"]]
         self.encoded = model.encode(self.samples)
         self.given = [self._window(dump[f"dec_in.{row}"]) for row in range(len(self.samples))]
-        self.counts: Counter[str] = Counter()
-        self.gaps: dict[str, float] = {}
 
     def _window(self, frames: np.ndarray) -> EncodedWindow:
         """NeMo's own frames behind the projection."""
         rows = mx.array(frames)[None]
         length = np.array([len(frames)], np.int32)
         return EncodedWindow(EncodedBatch(rows, length, self.model.head.cross_memory(rows), masked=True), 0)
-
-    def note(self, what: str, passed: bool, name: str) -> None:
-        self.counts[what] += 1
-        self.counts[f"{what} equal"] += passed
-        if not passed:
-            print(f"  DIFFERS {name}: {what}")
-
-    def gap(self, what: str, value: float) -> None:
-        self.gaps[what] = max(self.gaps.get(what, 0.0), value)
 
     def numbers(self) -> None:
         dump, head = self.dump, self.model.head
@@ -218,14 +208,8 @@ def main(arguments: list[str] | None = None) -> int:
         oracle.searches(oracle.given, "scores")
         oracle.times()
         compared += 1
-        tested = [what for what in oracle.counts if not what.endswith(" equal")]
-        equal = ", ".join(
-            f"{what} {oracle.counts[what + ' equal']} of {oracle.counts[what]}" for what in tested
-        )
-        print(f"{path.stem}: {equal}")
-        print("  largest gaps: " + ", ".join(f"{what} {gap:.1e}" for what, gap in oracle.gaps.items()))
-        failed |= any(oracle.counts[f"{what} equal"] < oracle.counts[what] for what in tested)
-        failed |= any(gap > TOLERANCES[what] for what, gap in oracle.gaps.items())
+        print(f"{path.stem}: {oracle}")
+        failed |= oracle.fails(TOLERANCES)
     return int(failed or not compared)
 
 

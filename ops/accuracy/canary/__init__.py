@@ -1,0 +1,1 @@
+"""NeMo's own answers against this family's."""
