@@ -61,9 +61,9 @@ def transcribe_files(
 
     carries: language model and phrases go on from chunk to chunk, which are then decoded one after another.
     detector: in chunks, the speech detector listens as it does to jobs. diarization: add who speaks, as jobs
-    do; diarizer: by which model, a name or a `.nemo` file. rescore: a model whose attention decoder orders the
-    hypotheses, and its weight. Raises ModelError where a model cannot be loaded
-    and InvalidRequest where it cannot be searched so.
+    do; diarizer: by which model, a name or a `.nemo` file. rescore: a model whose attention decoder orders
+    the hypotheses, and its weight. Raises ModelError where a model cannot be loaded and InvalidRequest where
+    it cannot be searched so.
     """
     loaded = load_model(model)
     second = None if rescore is None else SecondReader(load_model(rescore[0]), rescore[1], ask.speech)
