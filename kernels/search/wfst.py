@@ -194,18 +194,18 @@ def wfst_links(
     if report[:, 0].max(initial=0) > room:
         room = min(most, int(report[:, 0].max()))
         report, links = _links(costs, lengths, graph, tokens, reach, limits, room)
-    found = []
+    lattices = []
     for row, (count, best, final, _) in enumerate(report.tolist()):
         if count <= room:
             frames, arcs, behind = links[row, :count].T
             order = np.lexsort((arcs, frames))
-            found.append(WfstLinks(frames[order], arcs[order], behind[order], best, bool(final)))
+            lattices.append(WfstLinks(frames[order], arcs[order], behind[order], best, bool(final)))
             continue
         one = WfstTokens(*(each[row : row + 1] for each in tokens))
-        found += wfst_links(
+        lattices += wfst_links(
             costs[row : row + 1], lengths[row : row + 1], graph, one, reach // 2, limits, most
         )
-    return found
+    return lattices
 
 
 def _links(
