@@ -82,6 +82,12 @@ def status(
     batch: Annotated[
         str | None, typer.Option(autocompletion=complete_batch, help="List only jobs of this batch.")
     ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="List only recordings with this in their name, in any case.")
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option(metavar="KEY[=VALUE]", help="List only jobs with this tag.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Number of jobs to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
@@ -92,7 +98,7 @@ def status(
             job = spool.job(job_id)
             print_json(job) if as_json else out.print(job_sheet(job))
             return
-        page = spool.job_page(state=state, project=project, batch=batch, limit=limit)
+        page = spool.job_page(state=state, project=project, batch=batch, name=name, tag=tag, limit=limit)
     if as_json:
         print_json(page)
     elif page.items:

@@ -12,6 +12,7 @@ import { showOverview } from "./overview.js";
 import { listenForDrops, openSubmit } from "./submit.js";
 
 const REFRESH_MS = 2000;
+const ANSWER_MS = 6000; // a server that answers later than this is said not to answer
 const CALM_BEATS = 5; // with a live stream, what events do not carry (such as the time left) is polled less often
 const VIEWS = [
   [/^\/$/, showOverview, "Overview"],
@@ -23,6 +24,7 @@ const VIEWS = [
 ];
 
 const main = document.getElementById("main");
+const gone = document.getElementById("gone");
 let drawn = 0;
 let view = null;
 let stream = null;
@@ -64,12 +66,16 @@ async function draw(moved) {
   }
 }
 
+const unanswered = () => new Promise((_, reject) => setTimeout(() => reject(new TypeError("no answer")), ANSWER_MS));
+
 async function beat() {
   if (!document.hidden && view?.refresh && (!stream?.isLive() || ++beats % CALM_BEATS === 0)) {
     try {
-      await view.refresh();
+      await Promise.race([view.refresh(), unanswered()]);
+      gone.hidden = true;
     } catch (error) {
-      if (!(error instanceof TypeError)) notice(error.message, true);
+      if (error instanceof TypeError) gone.hidden = false; // what fetch throws where nobody answers
+      else notice(error.message, true);
     }
   }
   setTimeout(beat, REFRESH_MS);

@@ -2,6 +2,7 @@
 
 import { bar, fill, h, hours, moment, money, notice, number, span, state, table } from "./dom.js";
 import { get, save, send } from "./http.js";
+import { jobTable } from "./jobs.js";
 
 const ENDED = ["done", "failed", "cancelled"];
 const total = (counts, states) => states.reduce((all, one) => all + (counts[one] ?? 0), 0);
@@ -19,7 +20,7 @@ export async function showBatches(root) {
       const ended = total(one.counts, ENDED);
       return [h("a", { href: `#/batches/${one.id}` }, one.name), state(one.state),
         [bar(all ? ended / all : 0, `${one.name}: ended`), h("span", { class: "small quiet" }, `${number(ended)} of ${number(all)}`)],
-        number(one.counts.failed), moment(one.times.created_at), one.project];
+        one.counts.failed ? h("a", { href: failedOf(one) }, number(one.counts.failed)) : "0", moment(one.times.created_at), one.project];
     })) : h("p", { class: "quiet" }, "No batches yet. Submit one with ", h("code", {}, "spool batch submit FOLDER"), "."));
   }
   await refresh();
@@ -28,6 +29,7 @@ export async function showBatches(root) {
 
 export async function showBatch(root, id) {
   let last = null;
+  let ended = false;
   async function act(question, method, path, message) {
     if (question && !confirm(question)) return;
     await send(method, path);
@@ -35,26 +37,27 @@ export async function showBatch(root, id) {
     await refresh();
   }
   async function refresh() {
-    const one = await get(`/v1/batches/${id}`);
-    if (JSON.stringify(one) === last) return;
-    last = JSON.stringify(one);
+    const [one, latest] = await Promise.all([get(`/v1/batches/${id}`), get(`/v1/jobs?batch=${id}&limit=20`)]);
+    if (JSON.stringify([one, latest]) === last) return;
+    last = JSON.stringify([one, latest]);
+    ended = one.state === "ended";
     const all = one.lines.accepted;
-    const ended = total(one.counts, ENDED);
+    const finished = total(one.counts, ENDED);
     fill(root,
       h("h1", {}, one.name),
-      h("p", { class: "row" }, state(one.state), h("span", { class: "quiet" }, `${number(ended)} of ${number(all)} jobs ended`)),
-      h("p", {}, bar(all ? ended / all : 0, "Jobs ended")),
+      h("p", { class: "row" }, state(one.state), h("span", { class: "quiet" }, `${number(finished)} of ${number(all)} jobs ended`)),
+      h("p", {}, bar(all ? finished / all : 0, "Jobs ended")),
       one.held ? h("p", { class: "card" }, h("strong", {}, "Held. "), one.held.reason,
         one.held.until ? [" Resumes at ", moment(one.held.until), "."] : null) : null,
       one.deadline ? h("p", {}, "Deadline ", moment(one.deadline.at), `: ${one.deadline.state.replace("_", " ")}. `,
         h("span", { class: "quiet" }, one.deadline.basis)) : null,
       h("div", { class: "tiles" },
         tile(hours(one.audio.done_seconds), "of audio done"),
-        tile(one.audio.left_seconds === null ? "–" : hours(one.audio.left_seconds), "of audio left", one.audio.basis),
-        tile(one.speed.rtfx_now === null ? "–" : `${number(one.speed.rtfx_now)}×`, "RTFx now"),
-        tile(span(one.time.left_seconds), "remaining", one.time.basis),
+        ended ? null : tile(one.audio.left_seconds === null ? "–" : hours(one.audio.left_seconds), "of audio left", one.audio.basis),
+        ended ? null : tile(one.speed.rtfx_now === null ? "–" : `${number(one.speed.rtfx_now)}×`, "RTFx now"),
+        ended ? null : tile(span(one.time.left_seconds), "remaining", one.time.basis),
         tile(money(one.cost.billable, one.cost.currency), "cost so far"),
-        tile(money(one.cost.expected, one.cost.currency), "expected in total", one.cost.basis)),
+        ended ? null : tile(money(one.cost.expected, one.cost.currency), "expected in total", one.cost.basis)),
       h("ul", { class: "quiet small" }, [...new Set([one.audio.basis, one.time.basis, one.cost.basis])].map((basis) => h("li", {}, basis))),
       h("p", { class: "row" },
         h("button", { type: "button", onclick: () => save(`/v1/batches/${id}/results`, `${id}.jsonl`) }, "Download results (JSONL)"),
@@ -64,21 +67,26 @@ export async function showBatch(root, id) {
         h("button", { type: "button", class: "danger", disabled: one.state === "ended",
           onclick: () => act("Cancel every unfinished job of this batch?", "DELETE", `/v1/batches/${id}`, "The batch is cancelled.") },
         "Cancel")),
-      facts(one));
+      facts(one, latest));
   }
   await refresh();
-  return { refresh, live: JSON.parse(last).state === "ended" ? null : `/v1/batches/${id}/events` };
+  return { refresh, live: ended ? null : `/v1/batches/${id}/events` };
 }
+
+const failedOf = (batch) => `#/jobs?batch=${batch.id}&state=failed`;
 
 const tile = (value, label, title) =>
   h("div", { class: "tile", title }, h("b", {}, value), h("span", { class: "quiet small" }, label));
 
-function facts(one) {
+function facts(one, latest) {
   const columns = [{ title: "Line", number: true }, { title: "custom_id" }, { title: "Error", class: "name" }];
   columns.label = "Invalid lines";
   return [
     h("h2", {}, "Jobs"),
-    h("p", { class: "row" }, Object.entries(one.counts).map(([name, count]) => [state(name), number(count)])),
+    h("p", { class: "row" }, Object.entries(one.counts).map(([name, jobs]) => [state(name),
+      jobs ? h("a", { href: `#/jobs?batch=${one.id}&state=${name}` }, number(jobs)) : "0"])),
+    latest.items.length ? jobTable(latest.items) : null,
+    latest.next_cursor ? h("p", {}, h("a", { href: `#/jobs?batch=${one.id}` }, "All jobs of this batch")) : null,
     one.reused ? h("p", { class: "quiet" }, `${number(one.reused)} jobs were free of charge: reused from earlier transcripts.`) : null,
     one.incomplete ? h("p", { class: "card error" }, h("strong", {}, `${number(one.incomplete)} recordings were cut off. `),
       "What was there is transcribed; the results say what is missing.") : null,

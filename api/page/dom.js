@@ -66,7 +66,9 @@ export function moment(text) {
 export const state = (name) => h("span", { class: `state ${name}` }, name);
 
 export function table(columns, rows, foot = null) {
-  const cell = (kind, column, value) => h(kind, { class: column.class ?? (column.number ? "number" : null) }, value);
+  // On a phone each row becomes a card, and a cell says itself what it is.
+  const cell = (kind, column, value) =>
+    h(kind, { class: column.class ?? (column.number ? "number" : null), "data-title": column.title }, value);
   const line = (values, kind = "td") => h("tr", {}, values.map((value, at) => cell(kind, columns[at], value)));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": columns.label ?? "Table" },
     h("table", {},

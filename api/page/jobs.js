@@ -1,4 +1,4 @@
-// The list of jobs, by state, a page at a time.
+// The list of jobs, filtered, a page at a time. The filters are in the address.
 
 import { bar, clock, count, h, moment, span, state, table } from "./dom.js";
 import { get } from "./http.js";
@@ -40,27 +40,53 @@ export function lengthOf(job) {
   return job.missing_seconds === null ? "cut off" : `cut off, ${span(job.missing_seconds)} missing`;
 }
 
+const FILTERS = {
+  name: ["Name", { type: "search", maxlength: "200" }],
+  project: ["Project", { maxlength: "64" }],
+  batch: ["Batch", { maxlength: "64" }],
+  tag: ["Tag", { maxlength: "300", placeholder: "key or key=value" }],
+  created_from: ["From", { type: "date" }],
+  created_to: ["To", { type: "date" }],
+};
+
+// Days as the reader's clock has them; the last one belongs to the range.
+function momentOf(name, day) {
+  const midnight = new Date(`${day}T00:00`);
+  if (name === "created_to") midnight.setDate(midnight.getDate() + 1);
+  return midnight.toISOString();
+}
+
 export async function showJobs(root, query) {
   const chosen = STATES.includes(query.get("state") ?? "") ? query.get("state") ?? "" : "";
   const cursors = [""];
-  const chooser = h("select", { id: "state", onchange: (event) => {
-    location.hash = event.target.value ? `#/jobs?state=${event.target.value}` : "#/jobs";
-  } }, STATES.map((name) => h("option", { value: name, selected: name === chosen }, name || "all")));
+  const filters = h("form", { class: "filters", role: "search", onsubmit: (event) => {
+    event.preventDefault();
+    const wanted = new URLSearchParams([...new FormData(filters)].filter(([, value]) => value));
+    location.hash = `#/jobs${wanted.size ? "?" : ""}${wanted}`;
+  }, onchange: () => filters.requestSubmit() },
+  h("label", {}, "State", h("select", { name: "state" },
+    STATES.map((name) => h("option", { value: name, selected: name === chosen }, name || "all")))),
+  Object.entries(FILTERS).map(([name, [title, given]]) => h("label", {}, title, h("input", { name, ...given, value: query.get(name) }))),
+  h("button", {}, "Show"), h("a", { href: "#/jobs" }, "Clear"));
   const list = h("div");
   const newer = h("button", { type: "button", onclick: () => { cursors.pop(); refresh(); } }, "Newer");
   const older = h("button", { type: "button" }, "Older");
   async function refresh() {
     const parameters = new URLSearchParams({ limit: "50" });
     if (chosen) parameters.set("state", chosen);
+    for (const name of Object.keys(FILTERS)) {
+      const value = query.get(name);
+      if (value) parameters.set(name, name.startsWith("created") ? momentOf(name, value) : value);
+    }
     if (cursors.at(-1)) parameters.set("cursor", cursors.at(-1));
     const page = await get(`/v1/jobs?${parameters}`);
-    list.replaceChildren(page.items.length ? jobTable(page.items) : h("p", { class: "quiet" }, "No jobs."));
+    list.replaceChildren(page.items.length ? jobTable(page.items)
+      : h("p", { class: "quiet" }, query.size ? "No job matches these filters." : "No jobs."));
     newer.disabled = cursors.length === 1;
     older.disabled = !page.next_cursor;
     older.onclick = () => { cursors.push(page.next_cursor); refresh(); };
   }
-  root.append(h("h1", {}, "Jobs"),
-    h("p", { class: "row" }, h("label", { class: "inline" }, "State", chooser)), list, h("p", { class: "row" }, newer, older));
+  root.append(h("h1", {}, "Jobs"), filters, list, h("p", { class: "row" }, newer, older));
   await refresh();
   return { refresh };
 }

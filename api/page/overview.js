@@ -13,6 +13,8 @@ async function workers() {
   }
 }
 
+const reasonOf = (ended) => (ended.error || "unknown reason").replaceAll("_", " ");
+
 const tile = (value, label, href) =>
   h(href ? "a" : "div", { class: "tile", href }, h("b", {}, value), h("span", { class: "quiet small" }, label));
 
@@ -34,10 +36,10 @@ export async function showOverview(root) {
         tile(number(sum("done")), "done", "#/jobs?state=done"),
         tile(number(failed), "failed", "#/jobs?state=failed"),
         tile(hours(now.today.audio_seconds), "transcribed today"),
-        tile(now.today.rtfx === null ? "–" : `${number(now.today.rtfx)}×`, "RTFx today (audio time per engine time)"),
+        tile(now.today.rtfx === null ? "–" : `${number(now.today.rtfx, now.today.rtfx < 10 ? 1 : 0)}×`, "RTFx today (audio time per engine time)"),
         tile(money(now.today.billable, now.today.currency), "spent today", "#/costs")),
       now.ended.some((one) => one.state === "failed" && one.jobs) ? h("p", { class: "quiet small" }, "Failed: ",
-        now.ended.filter((one) => one.state === "failed").map((one) => `${one.error || "unknown"} ${one.jobs}`).join(", ")) : null,
+        now.ended.filter((one) => one.state === "failed").map((one) => `${reasonOf(one)} (${number(one.jobs)})`).join(", ")) : null,
       now.unserved.map((one) => h("p", { class: "card error" }, h("strong", {}, `${number(one.jobs)} waiting in vain. `),
         `They wait for ${one.waiting_for}.`)),
       h("h2", {}, "Workers"),

@@ -72,6 +72,12 @@ def listed(
     pool: Pool | None = None,
     worker: WorkerName | None = None,
     batch: Annotated[str | None, Query(max_length=64, description="Only jobs of this batch.")] = None,
+    name: Annotated[
+        str | None, Query(max_length=200, description="Only recordings with this in their name, in any case.")
+    ] = None,
+    tag: Annotated[
+        str | None, Query(max_length=300, description="Only jobs with this tag: `key` or `key=value`.")
+    ] = None,
     created_from: Annotated[
         Moment | None, Query(description="Created at this time or later (ISO 8601).")
     ] = None,
@@ -90,6 +96,8 @@ def listed(
         pool=pool,
         worker=worker,
         batch=batch,
+        name=name or None,
+        tag=_tag_of(tag) if tag else None,
         created_from=to_utc(created_from),
         created_to=to_utc(created_to),
     )
@@ -99,6 +107,11 @@ def listed(
     waiting = services.fleet.waiting_for(page.items)
     items = [shown_job(job, held, waiting.get(job.id)) for job in page.items]
     return json_response(JobPage(items=items, next_cursor=page.next_cursor))
+
+
+def _tag_of(text: str) -> tuple[str, str | None]:
+    key, equals, value = text.partition("=")
+    return key, value if equals else None
 
 
 def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:

@@ -40,6 +40,7 @@ _MOST = 0x7FFFFFFF
 _DEAREST = 8000.0  # natural logarithm; a label's cost at most, so that sums stay within 32 bits
 WIDEST = 10_000.0  # beam at most
 _USUAL = 2048  # states a frame that there is room for at first
+_ROOM = 1 << 25  # states of all frames and utterances that there is room for at first
 LINKS = 64  # links a frame likewise
 _LANES = 256  # states that may be one too many at once
 FULL, DEAD = 1, 2
@@ -110,14 +111,17 @@ def grid_costs(log_probs: mx.array, scale: float = 1.0) -> mx.array:
     return mx.where(mx.isfinite(log_probs), units, NEVER).astype(mx.int32)
 
 
-def wfst_tokens(costs: mx.array, lengths: mx.array, graph: WfstGraph, limits: WfstLimits) -> WfstTokens:
-    """Search int32 costs [B, T, V] (`grid_costs`), lengths int32 [B], 0 to T each."""
+def wfst_tokens(
+    costs: mx.array, lengths: mx.array, graph: WfstGraph, limits: WfstLimits, room: int | None = None
+) -> WfstTokens:
+    """Search int32 costs [B, T, V] (`grid_costs`), lengths int32 [B], 0 to T each. room: for how many tokens
+    of an utterance there is room at first; what needs more is searched again."""
     costs, lengths = _at_least_a_frame(costs), lengths.astype(mx.int32)
     batch, frames = costs.shape[:2]
     limit = min(limits.limit, graph.finals.size)
     places = 1 << (2 * limit + _LANES).bit_length()
     most = (frames + 1) * limit
-    room = min(most, (frames + 1) * _USUAL)
+    room = min(most, room or min((frames + 1) * _USUAL, max(_ROOM // max(batch, 1), frames + 1)))
     while True:
         knobs = [graph.start, limits.beam, limits.most_active, limits.penalty, limit, room, places - 1]
         outputs = launch(
@@ -136,9 +140,41 @@ def wfst_tokens(costs: mx.array, lengths: mx.array, graph: WfstGraph, limits: Wf
             return wfst_tokens_reference(costs, lengths, graph, limits)
         tokens = WfstTokens(*outputs[:5])
         mx.eval(tokens)
-        if room == most or not (np.array(tokens.report[:, 0]) == FULL).any():
+        full = np.flatnonzero(np.array(tokens.report[:, 0]) == FULL)
+        if room == most or len(full) == 0:
             return tokens
+        if batch > 1:
+            return _replaced(tokens, full, costs, lengths, graph, limits, room)
         room = min(most, 4 * room)
+
+
+def _replaced(
+    tokens: WfstTokens,
+    full: NDArray[np.int64],
+    costs: mx.array,
+    lengths: mx.array,
+    graph: WfstGraph,
+    limits: WfstLimits,
+    room: int,
+) -> WfstTokens:
+    """The batch's tokens with the utterances that found no room searched once more, each by itself, in the
+    room that the largest of them took."""
+    alone = {
+        row: wfst_tokens(costs[row : row + 1], lengths[row : row + 1], graph, limits, 4 * room)
+        for row in full.tolist()
+    }
+    rows = [
+        alone.get(row) or WfstTokens(*(each[row : row + 1] for each in tokens)) for row in range(len(costs))
+    ]
+    taken = max(int(np.array(each.report[0, 1])) for each in rows)
+    columns = []
+    for name in WfstTokens._fields:
+        parts = [getattr(each, name) for each in rows]
+        if name in ("states", "costs"):
+            parts = [mx.pad(each[:, :taken], [(0, 0), (0, max(taken - each.shape[1], 0))]) for each in parts]
+        columns.append(mx.concatenate(parts))
+    mx.eval(columns)
+    return WfstTokens(*columns)
 
 
 def wfst_links(
@@ -158,18 +194,18 @@ def wfst_links(
     if report[:, 0].max(initial=0) > room:
         room = min(most, int(report[:, 0].max()))
         report, links = _links(costs, lengths, graph, tokens, reach, limits, room)
-    found = []
+    lattices = []
     for row, (count, best, final, _) in enumerate(report.tolist()):
         if count <= room:
             frames, arcs, behind = links[row, :count].T
             order = np.lexsort((arcs, frames))
-            found.append(WfstLinks(frames[order], arcs[order], behind[order], best, bool(final)))
+            lattices.append(WfstLinks(frames[order], arcs[order], behind[order], best, bool(final)))
             continue
         one = WfstTokens(*(each[row : row + 1] for each in tokens))
-        found += wfst_links(
+        lattices += wfst_links(
             costs[row : row + 1], lengths[row : row + 1], graph, one, reach // 2, limits, most
         )
-    return found
+    return lattices
 
 
 def _links(

@@ -83,8 +83,8 @@ for (int f = best == MOST ? -1 : length; f >= 0; f--) {  // the same in every la
         if (e < total) {
           const int heard = row[labels[arc] - 1];
           const int target = targets[arc];
-          const int found = find_place(next_keys, mask, target);
-          const int left = found < 0 ? MOST : next_betas[found];
+          const int slot = find_place(next_keys, mask, target);
+          const int left = slot < 0 ? MOST : next_betas[slot];
           if (heard != NEVER && left != MOST) {
             const int go = weights[arc] + heard + (target != source ? penalty : 0) - step + left;
             const int behind = paid + go - best;
@@ -129,8 +129,8 @@ for (int f = best == MOST ? -1 : length; f >= 0; f--) {  // the same in every la
         const int arc = simd_shuffle(begin, by) + e - before;
         const int paid = simd_shuffle(alpha, by), at = simd_shuffle(place, by);
         if (e < total) {
-          const int found = find_place(keys, mask, targets[arc]);
-          const int left = found < 0 ? MOST : load_at(betas + found);
+          const int slot = find_place(keys, mask, targets[arc]);
+          const int left = slot < 0 ? MOST : load_at(betas + slot);
           if (left != MOST) {
             const int go = weights[arc] + left;
             const int behind = paid + go - best;

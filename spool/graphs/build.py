@@ -179,8 +179,10 @@ def _grammar(arpa: Path, names: Sequence[str]) -> Any:  # noqa: ANN401
         command = [sys.executable, "-c", _ARPA_TO_TEXT, str(arpa), str(symbols)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if "line" in line] or done.stderr.splitlines()[-1:]
-        raise InvalidRequest(f"{arpa}: not an ARPA language model: {' '.join(said[:1])[:300]}")
+        errors = [line for line in done.stderr.splitlines() if "line" in line] or done.stderr.splitlines()[
+            -1:
+        ]
+        raise InvalidRequest(f"{arpa}: not an ARPA language model: {' '.join(errors[:1])[:300]}")
     grammar = kaldifst.compile(done.stdout, acceptor=False)
     kaldifst.arcsort(grammar, sort_type="ilabel")
     return grammar
@@ -247,7 +249,7 @@ def _arrays(
         first.append(len(rows))
         final.append(float(graph.final(state).value))
     labels = np.array([row[:3] for row in rows], np.int32).reshape(-1, 3)
-    made = GraphArrays(
+    arrays = GraphArrays(
         first=np.array(first, np.int32),
         emitting=np.array(emitting, np.int32),
         ilabel=labels[:, 0].copy(),
@@ -261,4 +263,4 @@ def _arrays(
         lexicon=lexicon,
         facts=facts,
     )
-    return with_levels(made, "the graph")
+    return with_levels(arrays, "the graph")

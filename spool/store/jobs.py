@@ -68,7 +68,8 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs to list; None means any. `created_from` (inclusive) and `created_to` (exclusive) are aware
+    """Which jobs to list; None means any. `name` is a part of the recording's name in any case, `tag` a tag's
+    key and its value (None: any). `created_from` (inclusive) and `created_to` (exclusive) are aware
     datetimes."""
 
     state: JobState | None = None
@@ -76,6 +77,8 @@ class JobFilter:
     pool: str | None = None
     worker: str | None = None
     batch: str | None = None
+    name: str | None = None
+    tag: tuple[str, str | None] | None = None
     created_from: datetime | None = None
     created_to: datetime | None = None
 
@@ -274,6 +277,12 @@ def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
         jobs.c.batch_id: wanted.batch,
     }
     conditions: list[ColumnElement[bool]] = [c == value for c, value in equal.items() if value is not None]
+    if wanted.name is not None:
+        conditions.append(jobs.c.name.icontains(wanted.name, autoescape=True))
+    if wanted.tag is not None:
+        key, value = wanted.tag
+        tag = jobs.c.tags[key].as_string()
+        conditions.append(tag.is_not(None) if value is None else tag == value)
     if wanted.created_from is not None:
         conditions.append(jobs.c.created_at >= wanted.created_from)
     if wanted.created_to is not None:

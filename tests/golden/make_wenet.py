@@ -16,6 +16,7 @@ import numpy as np
 
 OUT = Path(__file__).with_name("wenet")
 MODELS = ("offline", "rnnt")
+CHUNKED = ("chunk4.left2", "chunk7.left1")
 UTTERANCES = (2, 0)  # the shortest and the middle one
 
 
@@ -31,7 +32,8 @@ def main(folder: str) -> None:
         answers = json.loads(str(dump[key]))
         made = {"answers": np.array(json.dumps(_kept(answers), ensure_ascii=False))}
         for index, row in enumerate(UTTERANCES):
-            for part in ("wav", "feats", "encoder", "ctc"):
+            chunked = [f"encoder.{each}" for each in CHUNKED if f"u{row}.encoder.{each}" in dump]
+            for part in ("wav", "feats", "encoder", "ctc", *chunked):
                 made[f"u{index}.{part}"] = dump[f"u{row}.{part}"]
         np.savez_compressed(OUT / f"{name}.npz", **made)
     size = sum(path.stat().st_size for path in OUT.rglob("*") if path.is_file())

@@ -199,6 +199,7 @@ def test_an_open_batch_follows_its_jobs_and_without_a_stream_it_asks(page: Page,
     expect(page.get_by_text("0 of 2 jobs ended")).to_be_visible()
     live.work().finish(first)
     expect(page.get_by_text("1 of 2 jobs ended")).to_be_visible()
+    expect(page.locator("main td.name a")).to_have_count(2)  # its jobs, each with a link
 
     # A tab of its own, where the clock runs and no stream comes through
     asking = page.context.browser.new_page(base_url=live.url)
@@ -243,6 +244,35 @@ def test_a_server_with_keys_asks_for_one(page: Page, live: Live) -> None:
     assert text not in page.evaluate("document.querySelector('audio').src")
     page.goto("/#/")
     expect(page.get_by_text("Your key may not list workers")).to_be_visible()
+
+
+def test_jobs_are_found_by_their_name(page: Page, live: Live) -> None:
+    done_job(live, "Harbour 1961.wav")
+    done_job(live, "Council.wav")
+    page.goto("/#/jobs")
+    names = page.locator("main td.name a")
+    expect(names).to_have_text(["Council.wav", "Harbour 1961.wav"])
+    page.get_by_label("Name").fill("harbour")
+    page.keyboard.press("Enter")
+    expect(names).to_have_text(["Harbour 1961.wav"])
+    assert page.url.endswith("#/jobs?name=harbour")
+    page.get_by_label("State").select_option("failed")
+    expect(page.get_by_text("No job matches these filters.")).to_be_visible()
+    page.get_by_role("link", name="Clear").click()
+    expect(names).to_have_count(2)
+
+
+def test_a_server_that_is_gone_is_said(
+    page: Page, start_api: Callable[[Settings], Live], settings: Settings
+) -> None:
+    live = start_api(settings)
+    page.goto(f"{live.url}/#/jobs")
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(page.get_by_role("alert")).to_be_hidden()
+    page.context.set_offline(True)
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer.")
+    page.context.set_offline(False)
+    expect(page.get_by_role("alert")).to_be_hidden()
 
 
 def test_nothing_comes_from_elsewhere_and_a_phone_need_not_scroll_sideways(page: Page, live: Live) -> None:

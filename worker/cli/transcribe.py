@@ -32,6 +32,15 @@ def transcribe(
         bool,
         typer.Option(help="Split at silences. --no-chunk decodes each file whole, all files as one batch."),
     ] = True,
+    rescore_model: Annotated[
+        str | None,
+        typer.Option(
+            help="Model whose attention decoder orders the beam's hypotheses (Whisper, Canary, U2++)."
+        ),
+    ] = None,
+    rescore_weight: Annotated[
+        float, typer.Option(help="Weight of that decoder's log-probability beside the hypothesis's score.")
+    ] = 0.5,
     speech_detector: Annotated[
         bool,
         typer.Option(
@@ -66,6 +75,7 @@ def transcribe(
         carries=fusion.context == "job",
         detector=speech_detector,
         diarization=speakers.to_diarization(output.form),
+        rescore=None if rescore_model is None else (rescore_model, rescore_weight),
         diarizer=speakers.diarizer,
     )
     typer.echo(render_results(results, output.form, output.lattice))

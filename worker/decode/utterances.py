@@ -35,7 +35,12 @@ def check_context(model: SpeechModel, options: SearchOptions) -> None:
     known = model.capabilities.att_contexts
     if options.att_context is None or options.att_context in known:
         return
+    left, right = options.att_context
+    if model.capabilities.any_context and left >= -1 and right >= 0:
+        return
     asked = f"att_context {options.att_context[0]},{options.att_context[1]}"
+    if model.capabilities.any_context:
+        raise InvalidRequest(f"{asked}: neither may be negative, but for a left of -1, which is all frames")
     if not known:
         raise InvalidRequest(f"{asked}: {model.info.name} has no choice of attention contexts")
     names = " ".join(f"{left},{right}" for left, right in known)

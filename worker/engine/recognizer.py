@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import EngineError, InvalidRequest
+from worker.decode.attention.second import SecondReader
 from worker.decode.result import Answer
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
@@ -29,8 +30,9 @@ from worker.models.load import load_model
 class ModelRecognizer:
     """Runs one acoustic model. Belongs to the thread that made it, as everything of MLX does."""
 
-    def __init__(self, model: SpeechModel) -> None:
-        self._model = model
+    def __init__(self, model: SpeechModel, second: SecondReader | None = None) -> None:
+        """second: orders the hypotheses of every utterance."""
+        self._model, self._second = model, second
         can = model.capabilities
         languages, tasks = tuple(sorted(can.languages)), tuple(sorted(can.tasks))
         self.info = replace(model.info, family=can.family, languages=languages, tasks=tasks)
@@ -55,12 +57,25 @@ class ModelRecognizer:
 
         Raises InvalidRequest for a search the model cannot do.
         """
-        answers = decode_utterances(self._model, utterances, options, asks)
+        answers = self._decoded(utterances, options, asks)
         seconds = [len(samples) / SAMPLE_RATE for samples in utterances]
         return [
             self._recognition(answer, length, options, ask)
             for answer, length, ask in zip(answers, seconds, asks, strict=True)
         ]
+
+    def _decoded(
+        self,
+        utterances: Sequence[NDArray[np.float32]],
+        options: SearchOptions,
+        asks: Sequence[DecodeRequest],
+    ) -> list[Answer]:
+        if self._second is None:
+            return decode_utterances(self._model, utterances, options, asks)
+        whole = replace(options, nbest=max(options.beam, options.nbest))
+        answers = decode_utterances(self._model, utterances, whole, asks)
+        ordered = self._second.order(utterances, answers, self._model.tokenizer)
+        return [replace(each, hypotheses=each.hypotheses[: options.nbest]) for each in ordered]
 
     def _recognition(
         self, answer: Answer, seconds: float, options: SearchOptions, ask: DecodeRequest

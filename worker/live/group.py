@@ -12,8 +12,10 @@ import mlx.core as mx
 from spool.errors import EngineError, InvalidRequest
 from worker.decode.live.base import LiveSearch
 from worker.decode.live.beam import LiveBeam
+from worker.decode.live.ctc_beam import LiveCtcBeam
 from worker.decode.live.greedy import LiveCtcGreedy, LiveGreedy
 from worker.decode.search import resolve_search
+from worker.decode.searchers import CTC_PREFIX
 from worker.decode.types import SearchOptions
 from worker.decode.utterances import check_context
 from worker.live.events import Event
@@ -44,13 +46,14 @@ class LiveGroup:
         check_context(model, options.search)
         self._search = live_search(model, options.search)
         self._options, self._detector = options, detector
-        self.context = options.search.att_context or model.capabilities.att_contexts[0]
+        # None is the model's default, which a stream names.
+        self.context = self._model.open_stream(options.search.att_context).context
         self.sessions: list[LiveSession] = []
 
     @property
     def chunk_seconds(self) -> float:
         """Seconds of audio to a step."""
-        return self._model.chunk_frames(self.context) * self._model.info.frame_seconds
+        return (self.context[1] + 1) * self._model.info.frame_seconds
 
     def open(self) -> LiveSession:
         """A session at its start."""
@@ -108,7 +111,7 @@ class LiveGroup:
 
 def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
     """The search of these options that goes on from chunk to chunk. Raises InvalidRequest."""
-    head, _, parameters = resolve_search(model, options)
+    head, searcher, parameters = resolve_search(model, options)
     if options.fusion is not None:
         raise InvalidRequest("a live session takes no language model and no phrases")
     fixed = options.scores == "fixed"
@@ -121,7 +124,9 @@ def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
             return LiveBeam(network, parameters.beam, symbols, fixed=fixed)
     if head == "ctc" and options.decoder == "greedy":
         return LiveCtcGreedy(network, fixed=fixed)
+    if head == "ctc" and searcher is not CTC_PREFIX:
+        return LiveCtcBeam(network, parameters.beam, parameters.beta, fixed=fixed)
     raise InvalidRequest(
-        f"decoder {options.decoder}: not with the {head} head in a live session; use greedy, or beam with a "
-        "tdt or rnnt head"
+        f"decoder {options.decoder}: not with this model's {head} head in a live session; use greedy"
+        + (", or beam with alignments best" if head == "ctc" else "")
     )

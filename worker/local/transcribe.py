@@ -22,6 +22,7 @@ from spool.domain.transcript import DiarizationFacts
 from spool.errors import SpoolError
 from spool.settings import load_settings
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
+from worker.decode.attention.second import SecondReader
 from worker.decode.search import resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.words import text_of
@@ -53,18 +54,21 @@ def transcribe_files(
     carries: bool = False,
     detector: bool = True,
     diarization: Diarization | None = None,
+    rescore: tuple[str, float] | None = None,
     diarizer: str = DEFAULT,
 ) -> list[FileResult]:
     """Each file's result, in order; `ask` goes for all. A file that cannot be read or decoded fails alone.
 
     carries: language model and phrases go on from chunk to chunk, which are then decoded one after another.
     detector: in chunks, the speech detector listens as it does to jobs. diarization: add who speaks, as jobs
-    do; diarizer: by which model, a name or a `.nemo` file. Raises ModelError where a model cannot be loaded
-    and InvalidRequest where it cannot be searched so.
+    do; diarizer: by which model, a name or a `.nemo` file. rescore: a model whose attention decoder orders
+    the hypotheses, and its weight. Raises ModelError where a model cannot be loaded and InvalidRequest where
+    it cannot be searched so.
     """
     loaded = load_model(model)
+    second = None if rescore is None else SecondReader(load_model(rescore[0]), rescore[1], ask.speech)
     results = transcribe_with(
-        loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector
+        loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector, second=second
     )
     if diarization is None:
         return results
@@ -90,11 +94,12 @@ def transcribe_with(
     ask: DecodeRequest = NOTHING,
     carries: bool = False,
     detector: bool = True,
+    second: SecondReader | None = None,
 ) -> list[FileResult]:
-    """As `transcribe_files`, with a model that is loaded already."""
+    """As `transcribe_files`, with models that are loaded already."""
     if not chunk:
         ask = replace(ask, speech=replace(ask.speech, single=True))
-    engine = _LocalEngine(model, options, ask, CHUNKS_AT_ONCE if chunk else None)
+    engine = _LocalEngine(model, options, ask, CHUNKS_AT_ONCE if chunk else None, second)
     request = JobRequest(options, ask, carries)
     decoders = [_FileDecoder(path, engine, chunk, request=request, info=model.info) for path in files]
     for decoder in decoders:
@@ -128,9 +133,14 @@ class _LocalEngine:
     """Decodes what was submitted in this thread, `at_once` chunks as one batch; None: all of them."""
 
     def __init__(
-        self, model: SpeechModel, options: SearchOptions, ask: DecodeRequest, at_once: int | None
+        self,
+        model: SpeechModel,
+        options: SearchOptions,
+        ask: DecodeRequest,
+        at_once: int | None,
+        second: SecondReader | None = None,
     ) -> None:
-        self._recognizer, self._options, self._at_once = ModelRecognizer(model), options, at_once
+        self._recognizer, self._options, self._at_once = ModelRecognizer(model, second), options, at_once
         self._recognizer.prepare(options, ask)
         self._waiting: list[tuple[NDArray[np.float32], DecodeRequest, Future[Recognition]]] = []
 

@@ -105,8 +105,8 @@ class Capabilities:
     options: names of `SpeechOptions` and of `FUSION`, `LATTICES` that it takes; anything else is refused by
     name. replay_seconds: how much history rebuilds a lost session's state. att_contexts: the
     attention contexts (encoder frames left, right) that a cache-aware model may be run with, its default
-    first. family: as the catalogue calls it. detects: whether it finds out which language is spoken. streams:
-    whether it is a `worker.models.streaming.StreamingModel`."""
+    first. any_context: it may be run with any. family: as the catalogue calls it. detects: whether it finds
+    out which language is spoken. streams: whether it is a `worker.models.streaming.StreamingModel`."""
 
     decoders: frozenset[str]
     languages: frozenset[str]
@@ -119,6 +119,7 @@ class Capabilities:
     att_contexts: tuple[tuple[int, int], ...] = ()
     family: str = ""
     streams: bool = False
+    any_context: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,14 +56,12 @@ class StreamingModel(SpeechModel, Protocol):
         depend on its neighbours.
         """
 
-    def chunk_frames(self, att_context: AttContext) -> int:
-        """How many encoder frames a step gives."""
-
 
 def require_streaming(model: SpeechModel) -> StreamingModel:
     """The model, where it can hear a recording while it comes in. Raises InvalidRequest."""
     if not model.capabilities.streams:
         raise InvalidRequest(
-            f"{model.info.name} cannot be run chunk by chunk; live transcription needs a cache-aware model"
+            f"{model.info.name} cannot be run chunk by chunk; it takes a cache-aware model, or one "
+            "of WeNet's that was trained in chunks"
         )
     return model  # type: ignore[return-value]

@@ -12,7 +12,6 @@ context; exits 1 where a list differs or a number is off by more than its tolera
 import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ import numpy as np  # noqa: E402
 import soundfile  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
+from ops.accuracy.agreement import Agreement  # noqa: E402
 from worker.decode.types import Hypothesis, SearchOptions  # noqa: E402
 from worker.live.endpoint import EndpointRules  # noqa: E402
 from worker.live.events import End, Final  # noqa: E402
@@ -37,7 +37,7 @@ from worker.models.nemo.model import NemoModel  # noqa: E402
 BLOCKS = (1280, 517, 8000, 3200)
 BETWEEN = 16_000
 """Samples that every session hears before the next one is opened."""
-FRAMES, SCORES = 1e-5, 2e-3
+TOLERANCES = {"frames": 1e-5, "whole": 1e-5, "keys and values": 1e-5, "convolution": 1e-5, "scores": 2e-3}
 RULES = EndpointRules(silence=0.3, longest=3.0)
 """Endpoints at every turn: they must change no token."""
 
@@ -45,23 +45,15 @@ Context = tuple[int, int]
 Samples = NDArray[np.float32]
 
 
-class Oracle:
+class Oracle(Agreement):
     """The answers for one model under one context."""
 
     def __init__(self, model: NemoModel, dump: Any, context: Context, audio: list[Samples]) -> None:  # noqa: ANN401 - an npz
+        super().__init__()
         self.model, self.dump, self.context, self.audio = model, dump, context, audio
-        self.counts: Counter[str] = Counter()
-        self.gaps: dict[str, float] = {}
 
     def key(self, kind: str, utterance: int) -> str:
         return f"{kind}.{self.context[1]}.{utterance}"
-
-    def count(self, kind: str, *, same: bool) -> None:
-        self.counts[kind] += same
-        self.counts[f"of {kind}"] += 1
-
-    def gap(self, kind: str, value: float) -> None:
-        self.gaps[kind] = max(self.gaps.get(kind, 0.0), value)
 
     def check_steps(self) -> None:
         """Frames of every step, and the caches of those that were kept."""
@@ -77,7 +69,7 @@ class Oracle:
                 given.append(np.array(self.model.step([stream])[0]))
                 self._check_caches(utterance, len(given) - 1, stream)
             counts = self.dump[self.key("step_frames", utterance)].tolist()
-            self.count("steps", same=[len(each) for each in given] == counts)
+            self.note("steps", [len(each) for each in given] == counts)
             expected, frames = self.dump[self.key("enc", utterance)], np.concatenate(given)
             self.gap("frames", float(np.abs(frames - expected).max() / np.abs(expected).max()))
             whole = np.array(self.model.encode([samples], self.context).frames[0])
@@ -88,7 +80,7 @@ class Oracle:
         if utterance or stream.has_ended or key not in self.dump:
             return
         filled = int(self.dump[key][0])
-        self.count("filled", same=filled == stream.past.filled)
+        self.note("filled", filled == stream.past.filled)
         if channel not in self.dump or not filled:
             return
         layers = zip(
@@ -121,17 +113,17 @@ class Oracle:
             tokens = [token for final in finals for token in final.tokens]
             times = [time for final in finals for time in final.times]
             if head == "ctc":
-                self.count("ctc", same=tokens == self.dump[self.key("ctc", utterance)].tolist())
+                self.note("ctc", tokens == self.dump[self.key("ctc", utterance)].tolist())
                 continue
             if beam is None:
                 expected = [
                     self.dump[f"{self.key('greedy', utterance)}.{each}"].tolist() for each in ("tok", "time")
                 ]
-                self.count("greedy", same=[tokens, times] == expected)
+                self.note("greedy", [tokens, times] == expected)
                 continue
             lists = self._lists(utterance, beam)
-            self.count(f"beam {beam}", same=[each[:2] for each in lists] == _shown(end.nbest))
-            self.count("finals", same=(tuple(tokens), tuple(times)) == lists[0][:2])
+            self.note(f"beam {beam}", [each[:2] for each in lists] == _shown(end.nbest))
+            self.note("finals", (tuple(tokens), tuple(times)) == lists[0][:2])
             scores = [abs(a.score - b[2]) for a, b in zip(end.nbest, lists, strict=False)]
             self.gap("scores", max(scores, default=0.0))
 
@@ -146,17 +138,6 @@ class Oracle:
             )
             for rank in range(int(self.dump[f"{key}.n"]))
         ]
-
-    def report(self, name: str) -> bool:
-        """Print how it went; whether all is well."""
-        lists = [kind for kind in self.counts if not kind.startswith("of ")]
-        parts = [f"{kind} {self.counts[kind]} of {self.counts[f'of {kind}']}" for kind in lists]
-        parts += [f"{kind} {gap:.1e}" for kind, gap in self.gaps.items()]
-        sys.stdout.write(f"{name} {self.context[0]},{self.context[1]}: {', '.join(parts)}\n")
-        same = all(self.counts[kind] == self.counts[f"of {kind}"] for kind in lists)
-        return same and all(
-            gap <= (SCORES if kind == "scores" else FRAMES) for kind, gap in self.gaps.items()
-        )
 
 
 def _shown(hypotheses: Sequence[Hypothesis]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -217,7 +198,8 @@ def main() -> None:
                 oracle.check_search(beam)
             if "ctc" in model.heads:
                 oracle.check_search(None, "ctc")
-            good &= oracle.report(name)
+            print(f"{name} {left},{right}: {oracle}")
+            good &= not oracle.fails(TOLERANCES)
     sys.exit(0 if good else 1)
 
 

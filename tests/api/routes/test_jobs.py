@@ -228,6 +228,10 @@ def test_lists_are_filtered_and_paged_newest_first(live: Live, http: httpx.Clien
     assert listed(pool="metal") == [ids[4]]
     assert listed(worker="studio-2") == [ids[4]]
     assert listed(project="a", state="done") == []
+    tagged = submit(http, recordings, name="Tape of 1961", tags={"series": "harbour"})["id"]
+    assert listed(name="tape") == listed(tag="series=harbour") == listed(tag="series") == [tagged]
+    assert listed(tag="series=radio") == []
+    ids.append(tagged)
     middle = http.get(f"/v1/jobs/{ids[2]}").json()["times"]["created_at"]
     assert listed(created_from=middle) == ids[:1:-1]
     assert listed(created_to=middle) == ids[1::-1]

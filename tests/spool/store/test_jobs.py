@@ -200,6 +200,30 @@ def test_jobs_that_come_in_between_do_not_shift_a_page(db: Database) -> None:
     assert [job.id for job in second.items] == [made[1], made[0]]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
+        (JobFilter(name="reel"), [1, 0]),
+        (JobFilter(name="50%"), [2]),
+        (JobFilter(name="_"), []),
+        (JobFilter(tag=("series", None)), [2, 0]),
+        (JobFilter(tag=("series", "harbour")), [0]),
+        (JobFilter(tag=('se"ries', "x")), []),
+        (JobFilter(name="REEL", tag=("year", "1961")), [1]),
+    ],
+    ids=str,
+)
+def test_a_part_of_the_name_and_a_tag_choose(db: Database, wanted: JobFilter, chosen: list[int]) -> None:
+    made = [
+        queued(db, name="Reel 1.wav", tags={"series": "harbour"}).id,
+        queued(db, name="reel 2.wav", tags={"year": "1961"}).id,
+        queued(db, name="50% of it.wav", tags={"series": "radio"}).id,
+        queued(db, name="talk.wav", tags=None).id,
+    ]
+    with db.read() as tx:
+        assert [job.id for job in list_jobs(tx, wanted).items] == [made[n] for n in chosen]
+
+
 def test_filters_choose(db: Database) -> None:
     plain = queued(db)
     other = queued(db, project="radio", pool="metal", worker="mini")

@@ -202,7 +202,7 @@ def test_what_cannot_be_heard_live_is_refused() -> None:
         LiveGroup(load_model(str(GOLDEN.parent / "tdt")), LiveOptions())
     with pytest.raises(InvalidRequest, match="70,5"):
         LiveGroup(model(), LiveOptions(SearchOptions(att_context=(70, 5))))
-    with pytest.raises(InvalidRequest, match="ctc head"):
-        LiveGroup(model(), LiveOptions(SearchOptions("beam", head="ctc")))
+    with pytest.raises(InvalidRequest, match="alignments best"):
+        LiveGroup(model(), LiveOptions(SearchOptions("beam", head="ctc", alignments="all")))
     with pytest.raises(InvalidRequest, match="anew"):
         LiveOptions(restarts=True, keeps=True)

@@ -89,9 +89,14 @@ class LiveBeamState:
         self.search = self.search._replace(beam=moved)
 
     def next_frame(self) -> int:
-        """The next frame of the best hypothesis, counted from `frame`."""
+        """The first frame that the best hypothesis has not read, counted from `frame`."""
         ranked = self._ranked()
-        return int(self._next_frames()[ranked[0][1]]) if ranked else 0
+        if not ranked:
+            return 0
+        slot = ranked[0][1]
+        # A frame that gave a label was read, even if it may give another.
+        has_spoken = np.array(self.search.beam.slots[Field.HELD])[0, slot] > 0
+        return int(self._next_frames()[slot]) + int(has_spoken)
 
     def _alive(self) -> list[int]:
         return [int(slot) for slot in np.flatnonzero(np.array(self.search.beam.scores)[0] > -np.inf)]

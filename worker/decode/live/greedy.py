@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 from kernels.search.fixed_point import grid_sum
 from worker.decode.backtrace import Path
@@ -155,6 +156,12 @@ class CtcState:
         self.path, self.peaks = behind(self.path, tokens), ()
 
 
+def silent_frames(blank: NDArray[np.float32], before: int) -> int:
+    """The silent frames at the end, by blank's log-probabilities [n] in a chunk; `before` stood before it."""
+    loud = np.flatnonzero(blank <= np.log(SILENT))
+    return len(blank) - 1 - int(loud[-1]) if len(loud) else before + len(blank)
+
+
 class LiveCtcGreedy:
     """As `LiveSearch`, over a CTC head."""
 
@@ -182,8 +189,7 @@ class LiveCtcGreedy:
             more = Path(tokens, tuple(fresh.tolist()), (0,) * len(tokens), given)
             state.path = joined_paths(state.path, more, state.frame)
             state.peaks += tuple(peaks[spoken].tolist())
-            loud = np.flatnonzero(log_probs[:, self._head.blank] <= np.log(SILENT))
-            state.silence = len(labels) - 1 - int(loud[-1]) if len(loud) else state.silence + len(labels)
+            state.silence = silent_frames(log_probs[:, self._head.blank], state.silence)
             state.last, state.frame = int(labels[-1]), state.frame + len(labels)
 
     def restart(self, state: CtcState) -> None:

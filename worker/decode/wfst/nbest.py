@@ -68,16 +68,16 @@ def word_nbest(
     kept: list[WordPath] = []
     while True:
         # A path within `near` of the best has no link further behind: a smaller lattice has them all.
-        whole = near >= reach
-        part = _Part(_within(links, reach if whole else near), graph, utterance)
+        complete = near >= reach
+        part = _Part(_within(links, reach if complete else near), graph, utterance)
         kept = []
         for path in part.sequences():
-            if not whole and path.cost > part.best + near:
+            if not complete and path.cost > part.best + near:
                 break
             kept.append(path)
             if len(kept) == count:
                 return kept
-        if whole:
+        if complete:
             return kept
         near *= 2
 

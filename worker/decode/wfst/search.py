@@ -83,8 +83,8 @@ def wfst_search(
             answers.append([])
             continue
         size = len(frames)
-        told = Utterance(dear[row, :size].astype(np.int64), base[row, : size + 1], limits.penalty)
-        paths = word_nbest(lattices[row], graph, told, count, reach)
+        utterance = Utterance(dear[row, :size].astype(np.int64), base[row, : size + 1], limits.penalty)
+        paths = word_nbest(lattices[row], graph, utterance, count, reach)
         answers.append([_hypothesis(path, graph, rows[row], frames, columns) for path in paths])
     return answers
 
@@ -126,8 +126,8 @@ def _hypothesis(
     units = spoken[new] - 1
     confidences = np.exp(np.minimum(log_probs[times, units], 0))
     loops = (graph.sources[arcs] == arrays.next[arcs])[labels > 0] if len(arcs) else np.zeros(0, bool)
-    said = (spoken != 1) & ~loops  # every unit as the lexicon spells it, a repeated one too
-    words = _words(path, graph, spoken[said] - 1, frames[said], log_probs)
+    is_word_unit = (spoken != 1) & ~loops  # every unit as the lexicon spells it, a repeated one too
+    words = _words(path, graph, spoken[is_word_unit] - 1, frames[is_word_unit], log_probs)
     return Hypothesis(
         tokens=tuple(columns[units].tolist()),
         score=-path.cost / ONE,

@@ -185,7 +185,3 @@ class NemoModel:
     def step(self, streams: Sequence[EncoderStream]) -> list[mx.array]:
         """As `StreamingModel.step`."""
         return self._steps.step(streams)
-
-    def chunk_frames(self, att_context: AttContext) -> int:
-        """As `StreamingModel.chunk_frames`."""
-        return att_context[1] + 1

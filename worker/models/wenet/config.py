@@ -38,6 +38,7 @@ class EncoderSizes:
     relative: bool
     convolutions: tuple[tuple[int, int], ...]
     has_cmvn: bool
+    chunked: bool = False
 
     @property
     def is_conformer(self) -> bool:
@@ -246,6 +247,7 @@ def _encoder(tree: Tree, shapes: Mapping[str, Shape]) -> EncoderSizes:
         relative=relative,
         convolutions=SUBSAMPLINGS[str(config.get("input_layer", "conv2d"))],
         has_cmvn="encoder.global_cmvn.mean" in shapes,
+        chunked=relative and bool(config.get("causal")) and bool(config.get("use_dynamic_chunk")),
     )
 
 

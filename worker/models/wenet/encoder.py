@@ -5,6 +5,8 @@ the keys are k + p, and a bias of the keys u·k + v·p. A causal convolution mod
 pointwise convolution, whose bias fills them. Frames behind an utterance's end reach none before it.
 """
 
+from typing import NamedTuple
+
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ from worker.models.wenet.config import FEATURES, EncoderSizes
 from worker.models.wenet.layers import Reader, attend, sinusoids
 from worker.models.wenet.weights import subsampling_linear
 
+_LEAST = -1e30  # of a bias: a padded frame may see no key at all, and its softmax must be a number
 BUCKET = 16  # encoder frames: a GPU's allocator keeps one buffer of every size
 
 
@@ -61,6 +64,23 @@ def _convolved(x: mx.array, weight: mx.array, kernel: int, stride: int) -> mx.ar
     return patches.reshape(batch, rows, columns, -1) @ weight.reshape(weight.shape[0], -1).T
 
 
+class PastKeys(NamedTuple):
+    """What attention keeps of the P frames before a chunk, the newest last. keys, values: [B, heads, P, D],
+    keys with their positions. own: float32 [B, heads, 1, P], what each key adds of its own."""
+
+    keys: mx.array
+    values: mx.array
+    own: mx.array
+
+
+class LayerPast(NamedTuple):
+    """What a layer keeps: `opened` [B, kernel - 1, 2d] are the last outputs of the first pointwise
+    convolution."""
+
+    attention: PastKeys
+    opened: mx.array
+
+
 class SelfAttention:
     """Attention over an utterance's frames."""
 
@@ -87,6 +107,24 @@ class SelfAttention:
             keys = keys + table
         return self._out(join_heads(attend(queries, keys, values, bias)))
 
+    def step(
+        self, x: mx.array, past: PastKeys, positions: mx.array, hidden: mx.array
+    ) -> tuple[mx.array, PastKeys]:
+        """One chunk x [B, C, d] behind its past; positions [B, C, d] are the chunk's own, hidden [B, 1, 1,
+        P + C]. [B, C, d], and the past of the next chunk. For relative attention."""
+        queries, keys, values = (
+            split_heads(part, self._heads) for part in mx.split(self._fused(x), 3, axis=-1)
+        )
+        table = split_heads(positions @ self._positions, self._heads)
+        own = keys @ self._of_keys[None, :, :, None] + table @ self._of_positions[None, :, :, None]
+        own = own.swapaxes(2, 3).astype(mx.float32) * float(queries.shape[-1] ** -0.5)
+        keys = mx.concatenate([past.keys, keys + table], axis=2)
+        values = mx.concatenate([past.values, values], axis=2)
+        own = mx.concatenate([past.own, own], axis=3)
+        out = self._out(join_heads(attend(queries, keys, values, own + hidden)))
+        count = x.shape[1]
+        return out, PastKeys(keys[:, :, count:], values[:, :, count:], own[..., count:])
+
 
 class Convolution:
     """Pointwise convolution and gate, depthwise convolution, norm, SiLU, pointwise convolution."""
@@ -105,6 +143,20 @@ class Convolution:
         self._taps, self._shift = reader.kept(taps), reader.kept(shift)
         self._before = sizes.kernel - 1 if sizes.causal else 0
         self._lead = sizes.kernel - 1 if sizes.causal else sizes.kernel // 2
+
+    def begin(self) -> mx.array:
+        """What stands before the first frame of a causal convolution, [1, kernel - 1, 2d]: what the first
+        convolution makes of zeros, its bias."""
+        return mx.broadcast_to(self._first.bias, (1, self._before, self._first.bias.shape[0]))
+
+    def step(self, x: mx.array, opened: mx.array) -> tuple[mx.array, mx.array]:
+        """One chunk [B, C, d] behind `opened`, as `LayerPast` has it: [B, C, d], and the newest of these."""
+        opened = mx.concatenate([opened, self._first(x)], axis=1)
+        lengths = mx.full((x.shape[0],), opened.shape[1], dtype=mx.int32)
+        taps, shift, lead = self._taps, self._shift, self._lead
+        mixed = glu_conv(opened, taps, shift, lengths, lead, activates=self._norm is None)[:, self._before :]
+        out = self._second(mixed if self._norm is None else silu(self._norm(mixed)))
+        return out, opened[:, x.shape[1] :]
 
     def __call__(self, x: mx.array, lengths: mx.array) -> mx.array:
         """x [B, T, d], lengths int32 [B]. Behind an utterance's end the depthwise convolution sees zeros."""
@@ -152,6 +204,21 @@ class ConformerLayer:
         x = x + self._convolution(self._convolution_norm(x), lengths)
         return self._norm(x + 0.5 * self._feed_forward2(x))
 
+    def begin(self) -> mx.array:
+        """As `Convolution.begin`."""
+        return self._convolution.begin()
+
+    def step(
+        self, x: mx.array, past: LayerPast, positions: mx.array, hidden: mx.array
+    ) -> tuple[mx.array, LayerPast]:
+        """As `SelfAttention.step` and `Convolution.step` have it."""
+        x = x + 0.5 * self._feed_forward1(x)
+        attended, attention = self._attention.step(self._attention_norm(x), past.attention, positions, hidden)
+        x = x + attended
+        convolved, opened = self._convolution.step(self._convolution_norm(x), past.opened)
+        x = x + convolved
+        return self._norm(x + 0.5 * self._feed_forward2(x)), LayerPast(attention, opened)
+
 
 class TransformerLayer:
     """Attention and a feed-forward, a norm before each."""
@@ -187,13 +254,15 @@ class WenetEncoder:
             self._cmvn = (reader.raw("encoder.global_cmvn.mean"), reader.raw("encoder.global_cmvn.istd"))
         self._subsampling = Subsampling(sizes, reader)
         kind = ConformerLayer if sizes.is_conformer else TransformerLayer
-        self._layers = [kind(f"encoder.encoders.{layer}", sizes, reader) for layer in range(sizes.layers)]
+        self.layers = [kind(f"encoder.encoders.{layer}", sizes, reader) for layer in range(sizes.layers)]
         self._norm = reader.norm("encoder.after_norm")
         self._dtype = self._norm.weight.dtype
 
-    def __call__(self, features: list[NDArray[np.float32]]) -> tuple[mx.array, NDArray[np.int32]]:
+    def __call__(
+        self, features: list[NDArray[np.float32]], context: tuple[int, int] | None = None
+    ) -> tuple[mx.array, NDArray[np.int32]]:
         """Features [T, 80] of each utterance -> frames [B, T', d], zero past each utterance's length, and the
-        lengths [B]."""
+        lengths [B]. context: attention is kept to chunks, as `chunk_mask` has it."""
         counts = np.array([self.sizes.frames_of(len(row)) for row in features], np.int32)
         longest = int(counts.max(initial=0))
         if longest == 0:
@@ -204,7 +273,7 @@ class WenetEncoder:
             padded = np.zeros((len(features), room, FEATURES), np.float32)
             for row, each in enumerate(features):
                 padded[row, : len(each)] = each
-            frames = self._run(mx.array(padded), mx.array(counts), longest)
+            frames = self._run(mx.array(padded), mx.array(counts), longest, context)
             inside = mx.arange(frames.shape[1]) < mx.array(counts)[:, None]
             return mx.where(inside[..., None], frames, mx.zeros((), frames.dtype)), counts
         rows = []
@@ -212,16 +281,30 @@ class WenetEncoder:
             if count == 0:
                 rows.append(mx.zeros((longest, self.sizes.width), self._dtype))
                 continue
-            frames = self._run(mx.array(each)[None], mx.array([count], mx.int32), None)[0]
+            frames = self._run(mx.array(each)[None], mx.array([count], mx.int32), None, context)[0]
             mx.eval(frames)
             rows.append(mx.pad(frames, [(0, longest - count), (0, 0)]))
         return mx.stack(rows), counts
 
-    def _run(self, features: mx.array, counts: mx.array, longest: int | None) -> mx.array:
-        """features [B, T, 80] float32; `longest` cuts the frames, and says that utterances are padded."""
+    def subsample(self, features: mx.array) -> mx.array:
+        """Features [B, T, 80] float32 -> what enters the first layer, [B, frames_of(T), d]."""
         if self._cmvn is not None:
             features = (features - self._cmvn[0]) * self._cmvn[1]
-        x = self._subsampling(features.astype(self._dtype))[:, :longest]
+        return self._subsampling(features.astype(self._dtype))
+
+    def finish(self, x: mx.array) -> mx.array:
+        """What the last layer gave, normed."""
+        return self._norm(x)
+
+    def _run(
+        self,
+        features: mx.array,
+        counts: mx.array,
+        longest: int | None,
+        context: tuple[int, int] | None,
+    ) -> mx.array:
+        """features [B, T, 80] float32; `longest` cuts the frames, and says that utterances are padded."""
+        x = self.subsample(features)[:, :longest]
         count = x.shape[1]
         positions = sinusoids(mx.arange(count), self.sizes.width).astype(self._dtype)
         if not self.sizes.relative:
@@ -231,6 +314,18 @@ class WenetEncoder:
             # A row of no frames sees one key, so that its softmax is a number; nobody reads it.
             seen = mx.arange(count) < mx.maximum(counts, 1)[:, None]
             hidden = mx.where(seen, 0.0, -mx.inf)[:, None, None].astype(mx.float32)
-        for layer in self._layers:
+        if context is not None:
+            chunks = mx.where(chunk_mask(count, context), 0.0, -mx.inf)[None, None].astype(mx.float32)
+            hidden = chunks if hidden is None else mx.maximum(hidden + chunks, _LEAST)
+        for layer in self.layers:
             x = layer(x, positions, hidden, counts)
         return self._norm(x)
+
+
+def chunk_mask(frames: int, context: tuple[int, int]) -> mx.array:
+    """bool [T, T]: frame i sees its own chunk of right + 1 frames, and left // (right + 1) chunks before it;
+    all of them where left is negative."""
+    left, chunk = context[0], context[1] + 1
+    behind = mx.arange(frames)[:, None] // chunk - mx.arange(frames)[None] // chunk
+    seen = behind >= 0
+    return seen & (behind <= left // chunk) if left >= 0 else seen

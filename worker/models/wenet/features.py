@@ -68,3 +68,17 @@ def mel_filters() -> Float64:
 def _mel(hertz: NDArray[np.floating[Any]]) -> Float64:
     scaled: Float64 = 1127.0 * np.log(1.0 + hertz / 700.0)
     return scaled
+
+
+class FilterBankStream:
+    """The frames of `filter_bank` of a recording that is still coming in."""
+
+    def __init__(self) -> None:
+        self._held = np.zeros(0, np.float32)
+
+    def push(self, samples: Float32) -> Float32:
+        """The next samples, [N] -> the frames that they complete, [n, 80]."""
+        self._held = np.concatenate([self._held, np.asarray(samples, np.float32)])
+        frames = filter_bank(self._held)
+        self._held = self._held[len(frames) * HOP :]
+        return frames

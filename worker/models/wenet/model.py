@@ -28,6 +28,7 @@ from worker.models.wenet.encoder import WenetEncoder
 from worker.models.wenet.features import feature_frames, filter_bank
 from worker.models.wenet.heads import ctc_head, transducer_head
 from worker.models.wenet.layers import Reader
+from worker.models.wenet.streaming import LIVE_CONTEXT, WenetSteps, WenetStream
 
 if TYPE_CHECKING:
     from worker.models.registry import ModelFiles
@@ -82,7 +83,10 @@ class WenetModel:
             timing="frames",
             options=OPTIONS,
             chunking=self.info.chunking,
+            any_context=config.encoder.chunked,
+            streams=config.encoder.chunked,
         )
+        self._steps = WenetSteps(self.encoder, dtype)
 
     def prepare(self, options: SpeechOptions) -> PreparedRequest:
         """As `SpeechModel.prepare`: there is nothing that one may ask of this family itself."""
@@ -104,10 +108,21 @@ class WenetModel:
         """The filter bank of each utterance, [T, 80]."""
         return [filter_bank(np.asarray(row, np.float32)) for row in samples]
 
-    def encode(self, samples: Sequence[NDArray[np.float32]]) -> Encoded:
+    def encode(
+        self, samples: Sequence[NDArray[np.float32]], att_context: tuple[int, int] | None = None
+    ) -> Encoded:
         """Utterances of any lengths, each [N] float32 at 16 kHz in -1 ... 1. An utterance too short for a
-        frame has length 0."""
-        return Encoded(*self.encoder(self.features(samples)))
+        frame has length 0. att_context: attention is kept to chunks of right + 1 encoder frames and left //
+        (right + 1) chunks before them."""
+        return Encoded(*self.encoder(self.features(samples), att_context))
+
+    def open_stream(self, att_context: tuple[int, int] | None = None) -> WenetStream:
+        """As `StreamingModel.open_stream`."""
+        return self._steps.open(att_context or LIVE_CONTEXT)
+
+    def step(self, streams: Sequence[WenetStream]) -> list[mx.array]:
+        """As `StreamingModel.step`."""
+        return self._steps.step(streams)
 
 
 class Wenet:

@@ -1,0 +1,84 @@
+"""A second model's decoder orders the first one's list; U2's own must give what its rescoring gives."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spool.errors import InvalidRequest
+from worker.decode.attention.rescore import RescoringWeights, rescore
+from worker.decode.attention.second import SecondReader
+from worker.decode.result import Answer
+from worker.decode.search import search
+from worker.decode.types import Hypothesis, SearchOptions
+from worker.engine.protocol import NOTHING, Recognition
+from worker.engine.recognizer import ModelRecognizer
+from worker.models.load import load_model
+
+GOLDEN = Path(__file__).parents[3] / "golden"
+WEIGHT = 0.8
+
+
+def samples() -> list[np.ndarray]:
+    dump = np.load(GOLDEN / "wenet" / "rnnt.npz")
+    whole = [dump[f"u{index}.wav"].astype(np.float32) / 32768 for index in range(2)]
+    return [*whole, whole[0][:100]]
+
+
+def test_a_models_own_decoder_gives_what_rescoring_gives() -> None:
+    model = load_model(GOLDEN / "wenet" / "rnnt")
+    encoded, tokenizer = model.encode(samples()), model.tokenizer
+    answers = []
+    for hypotheses in search(model, encoded, SearchOptions("beam", 8, 8, "ctc")):
+        # Without what has no text of its own, such as <unk>, so that text and tokens say the same.
+        spoken = {
+            tuple(token for token in each.tokens if tokenizer.decode([token])): each.score
+            for each in hypotheses
+        }
+        kept = [Hypothesis(tokens, score, tokens, tokens) for tokens, score in spoken.items()]
+        answers.append(Answer(tuple(kept), None))
+    assert [len(each.hypotheses) for each in answers[:2]] > [2, 2]
+    ordered = SecondReader(model, WEIGHT).order(samples(), answers, tokenizer)
+    head, lists = model.heads["ctc+attention"], [list(each.hypotheses) for each in answers]
+    expected = rescore(head, encoded.frames, encoded.lengths, lists, RescoringWeights(ctc=1 / WEIGHT))
+    for before, answer, theirs in zip(answers, ordered, expected, strict=True):
+        if len(before.hypotheses) < 2:
+            assert answer == before
+            continue
+        assert [each.score for each in answer.hypotheses] == pytest.approx(
+            [WEIGHT * each.score for each in theirs], abs=1e-3
+        )
+        assert answer.hypotheses[0].tokens == theirs[0].tokens
+
+
+def test_the_recognizer_orders_a_transducers_list_and_then_cuts_it() -> None:
+    first, reader = load_model(GOLDEN / "ctc.nemo"), load_model(GOLDEN / "wenet" / "rnnt")
+
+    class Reversed(SecondReader):
+        def log_probabilities(self, samples: object, texts: object) -> list[np.ndarray]:
+            return [np.arange(len(each), dtype=np.float32) * 1e3 for each in texts]  # type: ignore[attr-defined]
+
+    options, asks = SearchOptions("beam", 4, 2), [NOTHING, NOTHING]
+    audio = samples()[:2]
+    alone = ModelRecognizer(first).recognize(audio, SearchOptions("beam", 4, 4), asks)
+    ordered = ModelRecognizer(first, Reversed(reader, 1.0)).recognize(audio, options, asks)
+    for before, after in zip(alone, ordered, strict=True):
+        assert isinstance(before, Recognition)
+        assert isinstance(after, Recognition)
+        tokens = [each.tokens for each in before.hypotheses]
+        assert [each.tokens for each in after.hypotheses] == tokens[::-1][:2]
+        spoken = [word.text for word in after.words]
+        assert spoken == [span.text.strip() for span in first.tokenizer.words(after.hypotheses[0].tokens)]
+
+
+def test_a_model_without_attention_decoder_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="has no attention decoder"):
+        SecondReader(load_model(GOLDEN / "ctc.nemo"), 1.0)
+    with pytest.raises(InvalidRequest, match="must be a finite number"):
+        SecondReader(load_model(GOLDEN / "wenet" / "rnnt"), float("nan"))
+
+
+def test_one_hypothesis_is_not_read() -> None:
+    model = load_model(GOLDEN / "wenet" / "rnnt")
+    only = Answer((Hypothesis((5,), -1.0, (3,), (0,)),), None)
+    assert SecondReader(model, 1.0).order(samples()[:1], [only], model.tokenizer) == [only]
