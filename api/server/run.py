@@ -39,8 +39,9 @@ log = structlog.get_logger(__name__)
 _CONNECTIONS = 4000
 _OTHER_FILES = 200  # descriptors for databases, logs, uploads and recordings
 _GRACE_S = 20  # how long a request may go on after SIGTERM
-# How long a thread that parses may keep the interpreter from the event loop: a fifth of Python's own limit.
-_SWITCH_S = 0.001
+# How long a thread that parses may keep the interpreter from the event loop, which asks for it many times
+# for each request.
+_SWITCH_S = 0.0002
 _TICKS_A_SECOND = 10  # uvicorn's
 
 
