@@ -218,7 +218,12 @@ def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> 
     # As they lie there: over the proxy and its server each of thousands takes 20 ms.
     objects = stored_objects(stack.home / "stored") if faults.s3 else stack.objects
     submitted = Submitted(load.submitted, load.twins, load.served)
-    own = breaches(stack.db.engine, submitted, lambda key: objects.open(key).read())
+
+    def read(key: str) -> bytes:
+        with objects.open(key) as stream:
+            return stream.read()
+
+    own = breaches(stack.db.engine, submitted, read)
     # What an API left that died between an upload and its row is no breach for an hour; here it is time now.
     swept = audit(stack.db, objects, Grace(upload_seconds=-60.0), remove_orphans=True)
     report = audit(stack.db, objects, Grace(upload_seconds=-60.0)) if swept.removed else swept
