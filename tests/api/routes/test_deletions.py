@@ -75,7 +75,6 @@ def test_what_has_not_ended_is_left_alone(http: httpx.Client, live: Live, record
 
 
 def test_a_failed_job_and_its_batch_after_deletion(http: httpx.Client, live: Live, recordings: Path) -> None:
-    (recordings / "reel 2.wav").write_bytes(b"RIFF")
     batch = http.post("/v1/batches", json={"source": recordings.as_uri() + "/"}).json()["id"]
     (job,) = http.get("/v1/jobs", params={"batch": batch}).json()["items"]
     live.work().fail(job["id"], "audio_empty", "There is nothing in it.")
@@ -159,6 +158,7 @@ def test_a_batch_is_deleted_by_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    (recordings / "reel 2.wav").write_bytes(b"RIFF")
     batch = http.post("/v1/batches", json={"source": recordings.as_uri() + "/"}).json()
     done, waiting = [job["id"] for job in http.get("/v1/jobs", params={"batch": batch["id"]}).json()["items"]]
     live.work().finish(done)
