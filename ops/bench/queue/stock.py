@@ -40,9 +40,9 @@ _FILL = (
     """INSERT INTO api_keys (id, name, project, scopes, sha256, created_at)
        SELECT {key}, 'key ' || n, 'project' || n % 20, '["read"]', md5(n::text) || md5(n::text), now()
        FROM generate_series(1, 30) n""",
-    """INSERT INTO batches (id, project, name, source, reuse, accepted, lines, bad_lines, request_hash,
-         created_at, updated_at, closed_at)
-       SELECT {batch}, 'project' || n % 20, 'batch ' || n, 'manifest', false, 0, 0, '[]',
+    """INSERT INTO batches (id, project, name, source, reuse, accepted, lines, bad_lines, skipped_files,
+         request_hash, created_at, updated_at, closed_at)
+       SELECT {batch}, 'project' || n % 20, 'batch ' || n, 'manifest', false, 0, 0, '[]', '[]',
          md5(n::text), now(), now(), now() FROM generate_series(1, 200) n""",
     """INSERT INTO jobs (id, project, state, name, source_kind, source_uri, options, pool, queue, attempt,
          lease_owner, lease_until, audio_seconds, done_seconds, created_at, queued_at, hinted_at,
