@@ -77,8 +77,8 @@ class ModelRecognizer:
     ) -> list[Answer]:
         if self._second is None:
             return decode_utterances(self._model, utterances, options, asks)
-        whole = replace(options, nbest=max(options.beam, options.nbest))
-        answers = decode_utterances(self._model, utterances, whole, asks)
+        listing = replace(options, nbest=max(options.beam, options.nbest))
+        answers = decode_utterances(self._model, utterances, listing, asks)
         ordered = self._second.order(utterances, answers, self._model.tokenizer)
         return [replace(each, hypotheses=each.hypotheses[: options.nbest]) for each in ordered]
 

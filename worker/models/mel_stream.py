@@ -46,9 +46,9 @@ class MelStream:
 
     def take(self) -> mx.array:
         """The frames that are final and were not given yet, [n, mels] float32."""
-        whole = self._samples // self._hop
+        total = self._samples // self._hop
         known = max(0, self._samples - self._behind + self._hop) // self._hop
-        count = (whole if self._ended else known) - self.frames
+        count = (total if self._ended else known) - self.frames
         if count <= 0:
             return mx.zeros((0, self._extractor.config.features))
         length = (count - 1) * self._hop + self._size

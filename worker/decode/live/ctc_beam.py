@@ -132,8 +132,8 @@ class LiveCtcBeam:
                 scores, base = rebase(beam.scores, base)
                 beam = beam._replace(scores=scores)
             still = mx.zeros(step.labels.shape, mx.int32)
-            said = mx.take_along_axis(row, mx.maximum(step.labels, 0), axis=1)
-            backtrace.append(Emission(step.labels, still + frame, still, said, step.parents))
+            log_prob = mx.take_along_axis(row, mx.maximum(step.labels, 0), axis=1)
+            backtrace.append(Emission(step.labels, still + frame, still, log_prob, step.parents))
         mx.eval(beam, base, backtrace.latest(log_probs.shape[1]))
         return beam, base, backtrace
 

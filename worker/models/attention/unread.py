@@ -56,8 +56,8 @@ def sounds(samples: NDArray[np.float32]) -> list[Span]:
 def pause_spans(samples: NDArray[np.float32], shortest: float) -> list[Span]:
     """The pauses of so many seconds at least, in seconds."""
     step = FRAME / SAMPLE_RATE
-    found = pauses(levels_of(frame_moments(samples)), round(shortest / step))
-    return [(first * step, last * step) for first, last in found]
+    level = levels_of(frame_moments(samples))
+    return [(first * step, last * step) for first, last in pauses(level, round(shortest / step))]
 
 
 def unread_spans(heard: Sequence[Span], starts: Sequence[float], seconds: float) -> list[Span]:
