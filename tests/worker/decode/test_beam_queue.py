@@ -8,7 +8,7 @@ from kernels.runtime.device import use_backend
 from kernels.search.recombine import Beam, Field
 from tests.worker.decode.reference import Network, beam_reference, random_frames, tiny_transducer
 from worker.decode.transducer import beam
-from worker.decode.transducer.beam import CHECK_EVERY, TOKEN_BLOCK, BeamSearch, beam_search
+from worker.decode.transducer.beam import CHECK_EVERY, TOKEN_BLOCK, BeamSearch, BeamState, beam_search
 from worker.decode.types import Hypothesis
 
 
@@ -17,7 +17,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Beam | None]]:
     seen: list[tuple[int, Beam | None]] = []
     step, longest = BeamSearch._step, beam._longest
 
-    def counted(search: BeamSearch, state: beam._State) -> beam._State:
+    def counted(search: BeamSearch, state: BeamState) -> BeamState:
         seen.append((sum(asked is None for _, asked in seen) + 1, None))
         return step(search, state)
 
