@@ -8,6 +8,8 @@ SAMPLES ?= samples/open
 MINUTES ?= 60
 HOURS ?= 0.5
 PROCESSES ?= 1
+# The tests of a file share what they start: servers, workers, models.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 
 .PHONY: help run up down test test-all faults soak check test-train train lock vulnerabilities clean env env-dev
 
@@ -24,11 +26,11 @@ down: env  ## stop what `make up` started
 	@$(BIN)/spool down
 
 test: check  ## format, lint, types, and the tests that need no server and no other process (two minutes)
-	@$(BIN)/python -m pytest -q -n logical -m "not integration and not long"
+	@$(BIN)/python -m pytest -q -n logical $(BY_FILE) -m "not integration and not long"
 
 # More processes than cores: tests with servers wait for others' processes half of their time.
 test-all: check  ## all of `make test`, and the tests with servers and processes (started on free ports; 15 minutes)
-	@$(BIN)/python -m pytest -q -n 4 -m "not long"
+	@$(BIN)/python -m pytest -q -n 4 $(BY_FILE) -m "not long"
 
 faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a line each in docs/faults.md
 	@mkdir -p var && rm -f var/faults.jsonl

@@ -48,8 +48,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by these marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a server or a process of their own."""
+    """Mark the tests that need a server or a process of their own; files with such tests, the storms first of
+    all, begin before the others, which fill the gaps at the end."""
     integration.mark(items)
+    starting = {item.path for item in items if item.get_closest_marker("integration")}
+    items.sort(key=lambda item: ("faults" not in item.path.parts, item.path not in starting))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

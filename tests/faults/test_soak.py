@@ -129,7 +129,7 @@ def test_two_minutes_of_a_storm_hold(
 ) -> None:
     seed = secrets.randbelow(1_000_000)
     record_property("drawn", f"seed {seed}")  # the processes that run tests in parallel print nothing
-    code = main(["--hours", str(2 / 60), "--seed", str(seed)])
+    code = main(["--hours", str(2 / 60), "--seed", str(seed), "--rate", "1"])  # beside other tests
 
     output = capsys.readouterr().out
     assert code == 0, output
