@@ -11,7 +11,7 @@ PROCESSES ?= 1
 # The tests of a file share what they start: servers, workers, models.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run up down test test-all faults soak check test-train train lock vulnerabilities clean env env-dev
+.PHONY: help run up down test test-all test-long faults soak check test-train train lock vulnerabilities clean env env-dev
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort | expand -t 14
@@ -31,6 +31,9 @@ test: check  ## format, lint, types, and the tests that need no server and no ot
 # More processes than cores: tests with servers wait for others' processes half of their time.
 test-all: check  ## all of `make test`, and the tests with servers and processes (started on free ports; 15 minutes)
 	@$(BIN)/python -m pytest -q -n 4 $(BY_FILE) -m "not long"
+
+test-long: env-dev  ## the tests that are left out of `make test-all`, but for the faults: sanitizers, more widths and freezes
+	@$(BIN)/python -m pytest -q -n 4 $(BY_FILE) -m long --ignore tests/faults
 
 faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a line each in docs/faults.md
 	@mkdir -p var && rm -f var/faults.jsonl

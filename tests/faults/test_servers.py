@@ -18,6 +18,7 @@ from spool.domain.jobs import queue_name
 long = pytest.mark.long
 
 
+@long
 def test_redis_emptied(stack: Stack) -> None:
     stack.worker()
     with stack.fault("FLUSHALL, with jobs running and jobs waiting") as fault:
@@ -43,6 +44,7 @@ def test_redis_killed_and_restarted(stack: Stack) -> None:
     assert fault.repeated == 0
 
 
+@long
 def test_what_waits_in_redis_is_in_its_file(stack: Stack) -> None:
     stack.stop_workers()
     stack.serve()  # relays; the worker comes later

@@ -124,6 +124,7 @@ def test_a_worker_that_takes_its_own_job_back_does_not_hurt_itself(stack: Stack)
     assert stack.job(job_id).attempt == 2
 
 
+@long
 def test_the_same_message_five_times_at_once(stack: Stack) -> None:
     stack.stop_workers()
     for name in ("alpha", "beta"):

@@ -168,8 +168,13 @@ def freezer(postgres_url: str) -> Iterator[Freezer]:
     freezer.db.close()
 
 
+OFTEN = ("claim under a quota", "finish", "heartbeat")  # the others take minutes together
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize(
+    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.long) for name in OPERATIONS]
+)
 def test_nobody_waits_for_a_process_that_froze(name: str, freezer: Freezer, postgres_url: str) -> None:
     operation, db = OPERATIONS[name], Database(postgres_url)
     worker = registered(db)

@@ -182,6 +182,7 @@ def test_a_demo_with_a_job_that_fails_says_so_and_keeps_its_logs(tmp_path: Path)
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.long
 def test_a_demo_that_is_interrupted_stops_what_it_started(tmp_path: Path) -> None:
     commands = Commands(tmp_path / "home", {})
     log = tmp_path / "demo.log"

@@ -20,7 +20,7 @@ from kernels.runtime.device import use_backend
 from kernels.runtime.source import Kernel, cpu_text
 from ops.testbed.kernel_cases import Launched, recorded
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]  # a build of each kernel for each sanitizer
 
 SANITIZERS = {"thread": "-fsanitize=thread", "address": "-fsanitize=address,undefined"}
 FLAGS = ["-std=c++17", "-O1", "-g", "-march=native", "-ffp-contract=off", "-pthread", "-Wno-tsan"]

@@ -26,7 +26,7 @@ TRANSDUCERS = ("tdt", "rnnt", "hybrid", "causal")
 FRAMES = (*TRANSDUCERS, "hybrid_local")
 WEIGHTS = {"hybrid_local": "hybrid"}
 CTC = ("ctc", "hybrid", "hybrid_local")
-BEAMS = (1, 2, 4, 8, 16)
+BEAMS = (1, pytest.param(2, marks=pytest.mark.long), 4, 8, pytest.param(16, marks=pytest.mark.long))
 ARPA, ALPHA = str(GOLDEN / "lm.arpa"), 0.3
 BETA = 1.5  # a token
 

@@ -105,7 +105,7 @@ def test_speech_is_told_from_silence() -> None:
     assert shares.tolist() == pytest.approx([each["no_speech"] for each in RECORDINGS], abs=1e-4)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_batch_of_32_in_any_order_is_each_alone(beam: int) -> None:
     ids, files = model().ids, (SPOKEN, *(each["file"] for each in RECORDINGS))
     previous = model().tokenizer.previous("He said that it was late.")
