@@ -98,7 +98,8 @@ def test_others_claim_while_a_claim_is_frozen_after_it_took_its_turn(db: Databas
             assert reading.scalar(select(func.count()).select_from(turn_charges)), "put aside, and not lost"
         for thread in threads:
             thread.join(60)
-    assert sorted(waits)[int(0.99 * len(waits))] <= 1.0, "nobody waited for the frozen one"
+    # Whoever waited for it would have waited until the server gave up its silent transaction.
+    assert sorted(waits)[int(0.99 * len(waits))] < IDLE_IN_TRANSACTION_S, "nobody waited for the frozen one"
     assert len(set(claimed)) == JOBS
     assert frozen.job.id in claimed, "its job is free again"
     with db.read() as tx:

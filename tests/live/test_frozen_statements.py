@@ -78,8 +78,8 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-def _request(name: str) -> ClaimRequest:
-    return ClaimRequest(f"wrk_{name}", "cpu", name, LEASE_SECONDS, alone=False)
+def _request(name: str, lease: float = LEASE_SECONDS) -> ClaimRequest:
+    return ClaimRequest(f"wrk_{name}", "cpu", name, lease, alone=False)
 
 
 class Freezer:
@@ -147,7 +147,7 @@ class Others:
     def _work(self, number: int) -> None:
         began = time.monotonic()
         with self.db.begin() as tx:
-            claim = claim_next(tx, _request(f"w{number}"), RULES)
+            claim = claim_next(tx, _request(f"w{number}", 60.0), RULES)
         self.waits.append(time.monotonic() - began)
         if isinstance(claim, Claim):
             with self.db.begin() as tx:
