@@ -48,6 +48,8 @@ PAGE = 200
 KEPT = 1000
 BLOCK = 1024 * 1024
 JOBS = "jobs/"
+# What streams by is judged between two statements, and a reader holds no row that others need.
+IDLE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -118,7 +120,7 @@ def _pages(
     number of channels that it has chunks of."""
     last = ""
     while True:
-        with db.read() as tx:
+        with db.read(IDLE_SECONDS) as tx:
             sweeping = facts.is_swept(tx, SWEEP_LOCK, grace.grace_seconds)
             page = facts.jobs_after(tx, last, PAGE)
             ids = [job.id for job in page]
@@ -159,7 +161,7 @@ def _chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport) -> Co
 
 
 def _ledger(db: Database, grace: Grace, report: AuditReport) -> None:
-    with db.read() as tx:
+    with db.read(IDLE_SECONDS) as tx:
         for line in facts.lines(tx):
             report.lines += 1
             report.add(line_holds(line))
@@ -218,7 +220,7 @@ def _orphans(db: Database, objects: ObjectStore, grace: Grace, report: AuditRepo
     oldest = datetime.now(UTC).timestamp() - grace.upload_seconds
     listing = objects.list(JOBS)
     while page := list(islice(listing, PAGE)):
-        with db.read() as tx:
+        with db.read(IDLE_SECONDS) as tx:
             known = facts.known_jobs(tx, {_job_of(item.key) for item in page}, grace.grace_seconds)
         for item in page:
             report.objects += 1
