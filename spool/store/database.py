@@ -82,8 +82,8 @@ class Database:
         statement_seconds: float = STATEMENT_TIMEOUT_S,
         idle_seconds: float = IDLE_IN_TRANSACTION_S,
     ) -> None:
-        """PostgreSQL alone: `statement_seconds`, how long one statement or commit may take; `idle_seconds`, how
-        long a transaction may wait for its own process before the server ends it."""
+        """PostgreSQL alone: `statement_seconds`, how long one statement or commit may take; `idle_seconds`,
+        how long a transaction may wait for its own process before the server ends it."""
         parsed = driver_url(url)
         self.dialect = "sqlite" if parsed.drivername.startswith("sqlite") else "postgresql"
         if self.dialect == "sqlite":
