@@ -15,6 +15,7 @@ from spool.schemas.jobs import JobDeletion
 MANIFEST = "manifest.jsonl"
 SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
     "paragraphs": ".paragraphs.txt",
+    "textgrid": ".TextGrid",
     "lattice": ".lattice.json",
     "kaldi": ".ark",
 }

@@ -8,6 +8,7 @@ from typing import Any
 from api.openapi.lattices import KALDI, LATTICE
 from api.problems import MEDIA_TYPE
 from spool.domain.transcript import Lattice, Transcript
+from spool.formats import CONTENT_TYPES
 from spool.schemas.costs import CostReportOut
 from spool.schemas.examples import costs, jobs
 from spool.schemas.fleet import DefaultModel, Health, ModelList, ProblemOut, Readiness, WorkerList
@@ -238,6 +239,7 @@ TRANSCRIPT: Words = {
                 },
                 "application/x-subrip": {"schema": {"type": "string"}, "example": jobs.SRT},
                 "text/vtt": {"schema": {"type": "string"}, "example": jobs.VTT},
+                CONTENT_TYPES["docx"]: {"schema": {"type": "string", "format": "binary"}},
             },
         },
         **problems("not_found", "not_done", "deleted"),
