@@ -15,6 +15,7 @@ import pytest
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
 from spool.domain.api_keys import key_id_of
+from spool.schemas.events import JobEvent, JobProgress
 from spool.settings import Settings
 from spool.store.api_keys import revoke_key
 from spool.store.batches import batch_jobs
@@ -107,6 +108,8 @@ def test_a_job_is_followed_to_its_end(live: Live, recordings: Path) -> None:
     failed = rest[-2]
     assert failed.data["error"]["code"] == "audio_unreadable"
     assert failed.data["project"] == "default"
+    JobEvent.model_validate(failed.data)
+    JobProgress.model_validate(first.data)
 
     # What is resumed goes on there; after the end there is nothing to come again for
     with opened(live, path, headers={"Last-Event-ID": "0"}, params={"after": 10**9}) as told:
@@ -118,7 +121,9 @@ def test_a_job_is_followed_to_its_end(live: Live, recordings: Path) -> None:
     ended = get(f"{live.url}{path}", headers={"Last-Event-ID": str(failed.number)})
     assert (ended.status_code, ended.content) == (204, b"")
     with opened(live, path) as told:
-        assert [one.kind for one in told] == ["job.progress", "end"]
+        ending = list(told)
+    assert [(one.kind, one.number) for one in ending] == [("job.failed", failed.number), ("end", None)]
+    assert ending[0].data == failed.data
 
 
 def test_a_stream_that_is_cut_goes_on_with_nothing_lost_or_doubled(
