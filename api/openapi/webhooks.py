@@ -114,7 +114,7 @@ def _words(summary: str) -> Words:
     kinds = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in EVENTS]
     schema = {
         "type": "string",
-        "description": "Server-sent events. Each `data` is JSON of one of these schemas; that of `end` is {}.",
+        "description": "Server-sent events. Each `data` is JSON as below; that of `end` is {}.",
         "contentMediaType": "text/event-stream",
         "contentSchema": {"oneOf": kinds},
     }

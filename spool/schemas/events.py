@@ -53,9 +53,7 @@ class BatchEvent(BaseModel):
     custom_id: None
     at: datetime
     name: str | None = Field(None, description="Of `batch.created`.")
-    read: int | None = Field(
-        None, description="Of `batch.received`, like the next ones: lines of the manifest."
-    )
+    lines: int | None = Field(None, description="Of `batch.received`, like the next ones.")
     accepted: int | None = None
     bad: int | None = None
     skipped: int | None = None
