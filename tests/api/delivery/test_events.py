@@ -16,7 +16,7 @@ from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
 from spool.domain.api_keys import key_id_of
 from spool.domain.jobs import JobState
-from spool.schemas.events import JobEvent, JobProgress
+from spool.schemas.events import BatchEvent, BatchProgress, JobEvent, JobProgress
 from spool.settings import Settings
 from spool.store.api_keys import revoke_key
 from spool.store.batches import batch_jobs
