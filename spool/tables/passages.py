@@ -69,7 +69,7 @@ Index("ix_passages_terms", passages.c.terms, postgresql_using="gin").ddl_if(dial
 
 FTS5 = (
     "CREATE VIRTUAL TABLE passage_index USING fts5(terms, content='passages', content_rowid='id', "
-    "columnsize=0, tokenize=\"unicode61 remove_diacritics 0 tokenchars '~'\")",
+    "columnsize=0, prefix=3, tokenize=\"unicode61 remove_diacritics 0 tokenchars '~'\")",
     "CREATE TRIGGER passages_inserted AFTER INSERT ON passages BEGIN "
     "INSERT INTO passage_index(rowid, terms) VALUES (new.id, new.terms); END",
     "CREATE TRIGGER passages_deleted AFTER DELETE ON passages BEGIN "

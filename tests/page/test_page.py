@@ -120,7 +120,7 @@ def test_a_search_leads_to_the_words_in_their_recording(page: Page, live: Live) 
     expect(page.get_by_text("Nothing found.")).to_be_visible()
     page.get_by_role("searchbox", name="Words").fill("a*")
     page.keyboard.press("Enter")
-    expect(page.locator(".card.error")).to_contain_text("at least 2 letters")
+    expect(page.locator(".card.error")).to_contain_text("at least 3 letters")
 
 
 def test_every_format_is_a_download(page: Page, live: Live) -> None:

@@ -50,7 +50,10 @@ def search(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Find words in every transcript, the newest recording first."""
+    """Find words in every transcript.
+
+    The newest recording comes first.
+    """
     with connected(url) as (spool, _):
         hits = list(
             islice(

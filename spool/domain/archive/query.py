@@ -21,7 +21,7 @@ from spool.errors import InvalidRequest
 
 MOST_TERMS = 20
 NEAR = 5
-LEAST_PREFIX = 2
+LEAST_PREFIX = 3
 
 _PARTS = re.compile(r'-?"[^"]*"[*~]?|\S+')
 _NEAR = re.compile(r"NEAR(?:/(\d{1,2}))?")

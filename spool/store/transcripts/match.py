@@ -6,13 +6,23 @@ and is no parameter: PostgreSQL plans by how frequent its words are.
 
 from collections.abc import Sequence
 
-from sqlalchemy import BindParameter, ColumnElement, bindparam, cast, column, literal_column, select, table
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    FromClause,
+    Integer,
+    bindparam,
+    cast,
+    column,
+    literal_column,
+    table,
+)
 from sqlalchemy.dialects.postgresql import TSQUERY
 
 from spool.domain.archive.query import Near, Query, Term
 from spool.tables import passages
 
-_INDEX = table("passage_index", column("rowid"))
+_INDEX = table("passage_index", column("rowid", Integer))
 _ANY = "~"
 """A token that no passage has: a word without a known spelling is nowhere."""
 
@@ -37,8 +47,19 @@ def _condition(dialect: str, expression: str) -> ColumnElement[bool]:
     written: BindParameter[str] = bindparam("terms", expression, unique=True, literal_execute=True)
     if dialect == "postgresql":
         return passages.c.terms.bool_op("@@")(cast(written, TSQUERY))
-    hits = select(_INDEX.c.rowid).where(literal_column("passage_index").bool_op("MATCH")(written))
-    return passages.c.id.in_(hits)
+    return literal_column("passage_index").bool_op("MATCH")(written)
+
+
+def indexed_passages(dialect: str) -> tuple[FromClause, ColumnElement[int], ColumnElement[str]]:
+    """What `matching` and `sounding` are conditions on, and its columns of the passage's number and project.
+
+    SQLite's index gives its numbers in order, so that a page reads no more than it shows; a condition on the
+    project must not make it begin with an index of `passages` instead.
+    """
+    if dialect == "postgresql":
+        return passages, passages.c.id, passages.c.project
+    joined = _INDEX.join(passages, passages.c.id == _INDEX.c.rowid)
+    return joined, _INDEX.c.rowid, literal_column("+passages.project")
 
 
 def _tsquery(query: Query) -> str:

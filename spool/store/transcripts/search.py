@@ -18,7 +18,7 @@ from spool.errors import InvalidRequest
 from spool.store.jobs import JobFilter, filter_conditions
 from spool.store.rows import JOB_COLUMNS, job_of
 from spool.store.sql import Page, cursor_of, position_of
-from spool.store.transcripts.match import matching, sounding
+from spool.store.transcripts.match import indexed_passages, matching, sounding
 from spool.store.transcripts.passages import passage_of
 from spool.tables import jobs, passages
 from spool.wer import edit_distance
@@ -32,7 +32,6 @@ ALIKE, ALIKE_NEAR = 0.5, 0.65
 """How alike two spellings are at least: the share of letters that need no edit. The second one for words
 whose sounds differ."""
 
-_FROM = passages.join(jobs, jobs.c.id == passages.c.job_id)
 _COLUMNS = [column for column in passages.c if column.name not in {"terms", "project"}]
 
 
@@ -86,25 +85,32 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
 
 
 def _rows(tx: Connection, wanted: Search, query: Query, before: int | None, limit: int) -> Select[Any]:
-    rows = select(*_COLUMNS).select_from(_FROM if _needs_jobs(wanted) else passages)
+    source, number, _ = indexed_passages(tx.dialect.name)
+    rows = select(*_COLUMNS).select_from(source)
     rows = rows.where(matching(tx.dialect.name, query), *_conditions(tx, wanted))
     if before is not None:
-        rows = rows.where(passages.c.id < before)
-    return rows.order_by(passages.c.id.desc()).limit(limit)
-
-
-def _needs_jobs(wanted: Search) -> bool:
-    return wanted.speaker is not None or wanted.jobs != JobFilter(project=wanted.jobs.project)
+        rows = rows.where(number < before)
+    if fuzzy_terms(query) and tx.dialect.name == "postgresql":
+        # Not in the order of an index: PostgreSQL takes rare spellings for so frequent that it would read on
+        # until it has met enough of them.
+        number = number + 0
+    return rows.order_by(number.desc()).limit(limit)
 
 
 def _conditions(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:
     """Beside the words: the project from the passage itself, so that its index serves; the rest from jobs."""
-    conditions = filter_conditions(wanted.jobs) if _needs_jobs(wanted) else []
-    if wanted.jobs.project is not None:
-        conditions.append(passages.c.project == wanted.jobs.project)
-    if wanted.speaker is not None:
-        conditions.append(_speaks(tx.dialect.name, wanted.speaker))
+    conditions = _of_project(tx, wanted)
+    if wanted.speaker is not None or wanted.jobs != JobFilter(project=wanted.jobs.project):
+        of_jobs = [jobs.c.id == passages.c.job_id, *filter_conditions(wanted.jobs)]
+        if wanted.speaker is not None:
+            of_jobs.append(_speaks(tx.dialect.name, wanted.speaker))
+        conditions.append(exists(select(jobs.c.id).where(*of_jobs).correlate(passages)))
     return conditions
+
+
+def _of_project(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:
+    project = indexed_passages(tx.dialect.name)[2]
+    return [] if wanted.jobs.project is None else [project == wanted.jobs.project]
 
 
 def _speaks(dialect: str, speaker: str) -> ColumnElement[bool]:
@@ -117,7 +123,11 @@ def _speaks(dialect: str, speaker: str) -> ColumnElement[bool]:
     else:
         known = func.json_each(jobs.c.speakers).table_valued("value")
         label, name = (func.json_extract(known.c.value, f"$.{key}") for key in ("label", "name"))
-    called = select(known.c.value).where(label == passages.c.speaker, func.lower(name) == func.lower(speaker))
+    called = (
+        select(known.c.value)
+        .correlate(passages, jobs)
+        .where(label == passages.c.speaker, func.lower(name) == func.lower(speaker))
+    )
     return or_(passages.c.speaker == speaker, and_(jobs.c.speakers.is_not(None), exists(called)))
 
 
@@ -149,9 +159,8 @@ def _spellings_of(tx: Connection, term: Term, wanted: Search) -> tuple[str, ...]
     sounds = dict.fromkeys(sounds_near(term.sound or ""))
     seen: dict[str, float] = {}
     for _ in range(LOOKS):
-        look = select(passages.c.text).where(sounding(tx.dialect.name, list(sounds), list(seen)))
-        if wanted.jobs.project is not None:
-            look = look.where(passages.c.project == wanted.jobs.project)
+        look = select(passages.c.text).select_from(indexed_passages(tx.dialect.name)[0])
+        look = look.where(sounding(tx.dialect.name, list(sounds), list(seen)), *_of_project(tx, wanted))
         texts = list(tx.scalars(look.limit(LOOKED_UP)))
         words = {word for text in texts for word in text.split(" ")}
         others = {token for word in words for token in tokens_of(word) if sound_of(token) in sounds}

@@ -50,7 +50,7 @@ def test_words_are_found_over_http_python_and_the_command_line(
 
 def test_a_query_that_cannot_be_read_is_refused(http: httpx.Client) -> None:
     answer = problem(http.get("/v1/search", params={"q": "a*"}), 422, "invalid_request")
-    assert "at least 2 letters" in str(answer["detail"])
+    assert "at least 3 letters" in str(answer["detail"])
     problem(http.get("/v1/search"), 422, "invalid_request")
     problem(http.get("/v1/search", params={"q": "light", "cursor": "e30"}), 422, "invalid_request")
 

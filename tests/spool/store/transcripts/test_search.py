@@ -61,7 +61,7 @@ def words_of(hit: Hit) -> list[str]:
         ("cafe", ["café"]),
         ('"fog horn"', ["fog horn"]),
         ('"horn fog"', None),
-        ('"kept the li"*', ["kept the light."]),
+        ('"kept the lig"*', ["kept the light."]),
         ("lig*", ["light."]),
         ("storm -fog", None),
         ("storm -snow", ["storm"]),
@@ -150,14 +150,14 @@ def test_a_speaker_is_found_by_label_and_by_name(db: Database) -> None:
 
 
 def test_a_confidence_floor_holds_for_the_words_found(db: Database) -> None:
-    for at in range(60):
+    for at in range(8):
         job = queued(db)
         transcript = transcript_of(job.id, ("keep", "the", "light"))
         sure = [word.model_copy(update={"confidence": 0.2}) for word in transcript.words]
         words = tuple(sure) if at else transcript.words
         finish(db, job.id, transcript.model_copy(update={"words": words}))
-    assert len(found(db, "light", confidence=0.1)) == 60
-    assert len(found(db, "light", confidence=0.9)) == 1
+    assert len(found(db, "light", confidence=0.1, limit=2)) == 8
+    assert len(found(db, "light", confidence=0.9, limit=2)) == 1
     assert found(db, "light", confidence=0.91) == []
 
 
@@ -175,7 +175,7 @@ def test_a_deleted_transcript_is_not_found(db: Database) -> None:
         ("", "Nothing to search for"),
         ("-storm", "Nothing to search for"),
         ("?! …", "Nothing to search for"),
-        ("a*", "at least 2 letters"),
+        ("a*", "at least 3 letters"),
         ("NEAR light", "needs a word"),
         ("light NEAR", "both sides"),
         ("light NEAR/99 fog", "at most 9"),
@@ -201,7 +201,7 @@ def test_nothing_that_a_person_types_breaks_the_database(db: Database) -> None:
         "late)",
         "(late",
         "東京",
-        "xy:*",
+        "xyz:*",
         "%_ late",
     ):
         found(db, text)
