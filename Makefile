@@ -41,7 +41,7 @@ faults: env-dev  ## every fault there is: kills, cuts, freezes; minutes, and a l
 		$(BIN)/python -m pytest -q -s --show-capture=no -m "long or not long" tests/faults
 	@$(BIN)/python -m tests.faults.table var/faults.jsonl docs/faults.md
 
-soak: env-dev  ## a storm of faults over a real stack, [SEED=a new one] [HOURS=0.5]; needs libfaketime (Debian)
+soak: env-dev  ## a storm of faults over a real stack, [SEED=a new one] [HOURS=0.5]
 	@$(BIN)/python -m ops.soak.run --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 check: env-dev  ## format, lint and types alone

@@ -24,6 +24,7 @@ import mlx.core as mx
 from ops.accuracy import sections
 from ops.accuracy.ways import BASE, ORDER, all_ways, language_model, sampled, training_text
 from worker.models.load import load_model
+from worker.models.nemo.model import NemoModel
 
 MARK = "<!-- From here on written by `python -m ops.accuracy`. -->"
 
@@ -41,7 +42,9 @@ def arguments() -> argparse.Namespace:
 def figures(asked: argparse.Namespace, work: Path) -> tuple[str, str]:
     """The document's figures and the plot."""
     began, clock = time.monotonic(), time.process_time()
-    model = load_model(asked.model, mx.float32)
+    model, half = load_model(asked.model, mx.float32), load_model(asked.model, mx.bfloat16)
+    if not isinstance(model, NemoModel) or not isinstance(half, NemoModel):
+        raise SystemExit(f"{asked.model} is no FastConformer model")
     sets = sampled(asked.speech, asked.synthetic, asked.most)
     lines, lm = training_text(asked.speech), work / "lm.arpa"
     grams = language_model(lm, lines, model.tokenizer.encode, model.tokenizer.pieces)
@@ -53,7 +56,7 @@ def figures(asked: argparse.Namespace, work: Path) -> tuple[str, str]:
         f"\nModel `{model.name}`, SHA-256 `{model.sha256[:12]}`; at most {asked.most} utterances of a set,",
         f"{count} in all. LM: {grams} n-grams of pieces (order {ORDER}) of {len(lines)} training lines.",
         *sections.decoding(found, sets),
-        *sections.sameness(model, load_model(asked.model, mx.bfloat16), found, sets),
+        *sections.sameness(model, half, found, sets),
         *sections.long_ones(model, asked.speech),
         *words,
     ]

@@ -6,7 +6,7 @@ and references; knows no engine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +69,7 @@ SIZE, EDGE = 360, 50
 COLOURS = ["#1f6fb2", "#c2571a", "#2e7d32"]
 
 
-def reliability_plot(curves: dict[str, Sequence[Bin]]) -> str:
+def reliability_plot(curves: Mapping[str, Sequence[Bin]]) -> str:
     """An SVG: share right over confidence, a curve a set; dots grow with words; the diagonal is ideal."""
     body = [_axes()]
     for (name, found), colour in zip(curves.items(), COLOURS, strict=False):

@@ -48,7 +48,7 @@ def decoding(found: Found, sets: Sets) -> list[str]:
             pairs = [
                 [[e for n in names for e in errors[w][n]] for w in (way, BASE)] for names in kinds.values()
             ]
-            rows.append([way, *(tables.points(difference(*pair)) for pair in pairs)])
+            rows.append([way, *(tables.points(difference(ours, base)) for ours, base in pairs)])
     return [
         "\n## Ways of decoding\n",
         tables.by_way(errors, list(errors), list(sets)),
@@ -75,8 +75,10 @@ def sameness(model: NemoModel, half: NemoModel, found: Found, sets: Sets) -> lis
     shifts = []
     for way in (BASE, "TDT beam 4"):
         rows.append([f"bfloat16 against float32, {way}", _different(halved[way], found[way], few)])
-        pair = [[e for n in few for e in errors_of(each[way][n], few[n])] for each in (halved, found)]
-        shifts.append([f"bfloat16 less float32, {way}", tables.points(difference(*pair))])
+        half_errors, full_errors = (
+            [e for n in few for e in errors_of(each[way][n], few[n])] for each in (halved, found)
+        )
+        shifts.append([f"bfloat16 less float32, {way}", tables.points(difference(half_errors, full_errors))])
     return [
         "\n## What should change nothing\n",
         tables.table(["", "utterances with other words"], rows),

@@ -5,7 +5,6 @@ sees to it that what it broke comes back; it knows nothing of jobs, and no law.
 """
 
 import contextlib
-import glob
 import os
 import signal
 import sqlite3
@@ -22,6 +21,7 @@ import psycopg
 
 from ops.soak.half_open import HalfOpenProxy
 from ops.soak.schedule import ABSENT, ROWS, Planned
+from ops.soak.wrong_clock import wrong_clock
 from ops.testbed.faulty_s3 import FaultyS3, Rule
 from ops.testbed.postgres import PostgresServer
 from ops.testbed.stack import Stack
@@ -41,7 +41,6 @@ SICK_SECONDS = 20.0
 LAST_LINES = 15
 FROZEN_SECONDS = 6.0
 FOREIGN_SECONDS = 8.0
-FAKETIME = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 ALLOWED = (-signal.SIGKILL, 0)
 """How a process may end while a soak goes on: killed by us, or drained."""
 JUNK = (
@@ -247,12 +246,8 @@ class Faults:
     def _clock_skew(self, planned: Planned) -> str:
         api, _, offset = planned.variant.rpartition(" ")
         name = api or planned.worker
-        library = next(iter(glob.glob(FAKETIME)), None)
-        if library is None:
-            raise RuntimeError("libfaketime is not installed (Debian: libfaketime)")
         own = {} if api else self._healthy(name)
-        skewed = own | {"LD_PRELOAD": library, "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-        self.supervisor.replace(name, **skewed)
+        self.supervisor.replace(name, **own, **wrong_clock(offset))
         if not api:
             self._ready(lambda: self._status(name) is not None)
         time.sleep(8.0)

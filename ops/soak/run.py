@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import func, select
 
@@ -143,7 +144,7 @@ def servers(database: str, objects: str, lease: float) -> Iterator[tuple[Stack, 
         redis = EmbeddedRedis(redis_home)
         redis.start()
         stop.callback(redis.stop)
-        environment: dict[str, str] = {}
+        environment: dict[str, Any] = {}
         parts: dict[str, object] = {}
         if database == "postgresql":
             postgres = PostgresServer()
@@ -189,7 +190,7 @@ def _proxy(postgres: PostgresServer) -> Iterator[HalfOpenProxy]:
 def soaked(args: argparse.Namespace, stack: Stack, parts: dict[str, object]) -> Outcome:
     """Run it all, drain the workers, verify; what came of it."""
     proxies: dict[str, HalfOpenProxy] = parts.get("proxies", {})  # type: ignore[assignment]
-    behind = {
+    behind: dict[str, dict[str, Any]] = {
         name: {"SPOOL_DATABASE_URL": PostgresServer.url_in(proxy.folder, "soak")}
         for name, proxy in proxies.items()
     }

@@ -5,6 +5,7 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -71,7 +72,7 @@ def write_av(path: Path, container: str, codec: str, samples: Samples, rate: int
     data = samples.reshape(len(samples), -1)
     layout = "mono" if data.shape[1] == 1 else "stereo"
     with av.open(str(path), "w", format=container, options=options) as out:
-        stream = out.add_stream(codec, rate=rate, layout=layout)
+        stream: Any = out.add_stream(codec, rate=rate, layout=layout)
         if codec == "wmav2":
             stream.bit_rate = 64_000  # its default suits no rate of ours
         kind = stream.codec_context.format.name
@@ -86,7 +87,7 @@ def write_av(path: Path, container: str, codec: str, samples: Samples, rate: int
     return path
 
 
-def _as_kind(piece: Samples, kind: str) -> NDArray[np.generic]:
+def _as_kind(piece: Samples, kind: str) -> NDArray[Any]:
     """`[channels, n]` float32 as FFmpeg's sample format `kind` wants it."""
     base = kind.removesuffix("p")
     shaped = piece if kind.endswith("p") else np.ascontiguousarray(piece.T).reshape(1, -1)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ops.testbed.fake_models import FakeRecognizer
 from worker.diarization.registry import is_diarization
 from worker.engine.diarization import StepRecognizer
-from worker.engine.protocol import Recognition, Recognizer
+from worker.engine.protocol import Failure, Recognition, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 
 LOADER = "ops.testbed.counting_model:load"
@@ -52,7 +52,9 @@ class CountingRecognizer:
     def cost(self, *asked: Any) -> BatchCost:
         return self._inner.cost(*asked)
 
-    def recognize(self, utterances: Sequence[NDArray[np.float32]], *asked: Any) -> list[Recognition]:
+    def recognize(
+        self, utterances: Sequence[NDArray[np.float32]], *asked: Any
+    ) -> list[Recognition | Failure]:
         ending = f"{os.getpid()} {time.monotonic_ns()}\n"
         maker = self.info.sha256.encode()
         lines = [f"{hashlib.sha256(maker + u.tobytes()).hexdigest()} {len(u)} {ending}" for u in utterances]

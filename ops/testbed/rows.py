@@ -20,16 +20,16 @@ from spool.tables import cost_lines, jobs, workers
 LEASE = 60.0
 
 
-def new_job(**fields) -> NewJob:  # noqa: ANN003
-    fields_of_job = {
+def new_job(**fields: Any) -> NewJob:
+    usual: dict[str, Any] = {
         "source": Source("file", "file:///archive/a.wav"),
         "options": JobOptions(model="demo-tdt"),
         "name": "a.wav",
     }
-    return NewJob(**(fields_of_job | fields))
+    return NewJob(**(usual | fields))
 
 
-def queued(db: Database, **fields) -> Job:  # noqa: ANN003
+def queued(db: Database, **fields: Any) -> Job:
     with db.begin() as tx:
         return create_job(tx, new_job(**fields))[0]
 

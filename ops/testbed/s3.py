@@ -1,6 +1,7 @@
 """An S3 server as tests see it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import boto3
 
@@ -14,7 +15,7 @@ class S3Server:
     secret_key: str = "test-secret-key"
     region: str = "us-east-1"
 
-    def client(self):  # noqa: ANN201 - boto3 makes its clients at run time
+    def client(self) -> Any:
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -160,15 +161,16 @@ class Stack(Fleet):
     def _name_of(self, process: "subprocess.Popen[bytes]") -> str:
         return next((w.info.name for w in self.workers() if w.info.pid == process.pid), "")
 
+    def _known_or_gone(self, process: "subprocess.Popen[bytes]") -> bool:
+        return process.poll() is not None or bool(self._name_of(process))
+
     def stop_workers(self) -> None:
         """Drain every worker that still runs."""
         running = [process for process in self._workers if process.poll() is None]
         for process in running:
             process.send_signal(signal.SIGCONT)
             # One that was launched a moment ago cannot drain before it listens to signals.
-            until(
-                lambda process=process: process.poll() is not None or self._name_of(process), "a worker known"
-            )
+            until(partial(self._known_or_gone, process), "a worker known")
             process.send_signal(signal.SIGTERM)
         for process in running:
             assert process.wait(PATIENCE) == 0, "a worker drains with 0"

@@ -96,7 +96,8 @@ class SwiftServer:
         for kind, port in self._ports.items():
             self._configure(kind, port)
             with (self._folder / f"{kind}.log").open("wb") as log:
-                command = [self._programs / f"swift-{kind}-server", self._folder / f"{kind}.conf", "-v"]
+                program = self._programs / f"swift-{kind}-server"
+                command = [str(program), str(self._folder / f"{kind}.conf"), "-v"]
                 environ = {**os.environ, "SWIFT_DIR": str(self._folder)}
                 self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environ))
         self._wait_until_it_answers()

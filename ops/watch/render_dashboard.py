@@ -75,7 +75,12 @@ class Source:
     def series(self, target: Mapping[str, Any]) -> list[Series]:
         """What the target's expression gives."""
         step = max(1.0, (self.end - self.start) / POINTS)
-        asked = {"query": filled(target["expr"]), "start": self.start, "end": self.end, "step": step}
+        asked: dict[str, str | float] = {
+            "query": filled(target["expr"]),
+            "start": self.start,
+            "end": self.end,
+            "step": step,
+        }
         answer = self._http.get("/api/v1/query_range", params=asked).json()
         if answer["status"] != "success":
             self.refused.append(f"{target['expr']}: {answer['error']}")

@@ -51,6 +51,8 @@ KEPT = 1000
 BLOCK = 1024 * 1024
 JOBS = "jobs/"
 _NOTHING = digest_of(())
+# What streams by is judged between two statements, and a reader holds no row that others need.
+IDLE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -106,7 +108,7 @@ def audit(
     report = AuditReport()
     for page in _pages(db, grace, report, retention or {}):
         if objects is not None:
-            with db.read() as tx:
+            with db.read(IDLE_SECONDS) as tx:
                 indexed = dict(facts.indexed(tx, [job.id for job, _ in page]))
             for job, channels in page:
                 report.add(_objects_of(objects, job, channels, indexed.get(job.id, _NOTHING)))
@@ -123,7 +125,7 @@ def _pages(
     number of channels that it has chunks of."""
     last = ""
     while True:
-        with db.read() as tx:
+        with db.read(IDLE_SECONDS) as tx:
             sweeping = facts.is_swept(tx, SWEEP_LOCK, grace.grace_seconds)
             page = facts.jobs_after(tx, last, PAGE)
             ids = [job.id for job in page]
@@ -165,7 +167,7 @@ def _chunks(tx: Connection, page: Sequence[JobFacts], report: AuditReport) -> Co
 
 
 def _ledger(db: Database, grace: Grace, report: AuditReport) -> None:
-    with db.read() as tx:
+    with db.read(IDLE_SECONDS) as tx:
         for line in facts.lines(tx):
             report.lines += 1
             report.add(line_holds(line))
@@ -227,7 +229,7 @@ def _orphans(db: Database, objects: ObjectStore, grace: Grace, report: AuditRepo
     oldest = datetime.now(UTC).timestamp() - grace.upload_seconds
     listing = objects.list(JOBS)
     while page := list(islice(listing, PAGE)):
-        with db.read() as tx:
+        with db.read(IDLE_SECONDS) as tx:
             known = facts.known_jobs(tx, {_job_of(item.key) for item in page}, grace.grace_seconds)
         for item in page:
             report.objects += 1

@@ -71,7 +71,9 @@ class ModelStore:
     @contextmanager
     def in_use(self, name: str) -> Iterator[Path]:
         """`path_of`, and no other process evicts or replaces the model before this ends."""
-        self.catalogue.find(name)
+        if self.catalogue.find(name).bundled is not None:
+            yield self.path_of(name)
+            return
         with hold_lock(self._lock(name), shared=True, seconds=self._seconds):
             yield self.path_of(name)
 
@@ -255,6 +257,16 @@ def fetch_model(model: str, settings: Settings, progress: Report = _ignore) -> s
     if Path(model).expanduser().exists() or not load_catalogue().has(model):
         return model
     return str(open_store(settings).get(model, progress))
+
+
+@contextmanager
+def hold_model(model: str, settings: Settings) -> Iterator[None]:
+    """No other process evicts or replaces `model` before this ends, where it is a name of the catalogue."""
+    if Path(model).expanduser().exists() or not load_catalogue().has(model):
+        yield
+        return
+    with open_store(settings).in_use(model):
+        yield
 
 
 def loadable_models(settings: Settings) -> dict[str, str]:

@@ -75,9 +75,15 @@ class Database:
     """Connections to one database. Safe to share between threads; not to be carried over a fork."""
 
     def __init__(
-        self, url: str, *, pool_size: int = 20, statement_seconds: float = STATEMENT_TIMEOUT_S
+        self,
+        url: str,
+        *,
+        pool_size: int = 20,
+        statement_seconds: float = STATEMENT_TIMEOUT_S,
+        idle_seconds: float = IDLE_IN_TRANSACTION_S,
     ) -> None:
-        """`statement_seconds`: PostgreSQL alone, how long one statement or commit may take."""
+        """PostgreSQL alone: `statement_seconds`, how long one statement or commit may take; `idle_seconds`,
+        how long a transaction may wait for its own process before the server ends it."""
         parsed = driver_url(url)
         self.dialect = "sqlite" if parsed.drivername.startswith("sqlite") else "postgresql"
         if self.dialect == "sqlite":
@@ -85,17 +91,18 @@ class Database:
             file.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             make_private_file(file)  # it holds transcripts; SQLite's log beside it gets its mode
         pooled = POOLER in parsed.query
+        limits = _limits(statement_seconds, idle_seconds)
         self.engine: Engine = create_engine(
             parsed.difference_update_query([POOLER]),
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=POOL_TIMEOUT_S,
-            connect_args=_connect_args(self.dialect, pooled, statement_seconds),
+            connect_args=_connect_args(self.dialect, pooled, limits),
         )
         self._watchdog = _Watchdog(statement_seconds + WATCHDOG_GRACE_S)
         if pooled:
             event.listen(self.engine, "connect", _pooled_connect)
-            event.listen(self.engine, "begin", partial(_limit_transaction, statement_seconds))
+            event.listen(self.engine, "begin", partial(_limit_transaction, limits))
         self._single = self.engine
         if self.dialect == "sqlite":
             event.listen(self.engine, "connect", _sqlite_connect)
@@ -230,30 +237,30 @@ def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
     record.info["used"] = time.monotonic()
 
 
-def _connect_args(dialect: str, pooled: bool, statement_seconds: float) -> dict[str, Any]:
+def _connect_args(dialect: str, pooled: bool, limits: dict[str, str]) -> dict[str, Any]:
     if dialect == "sqlite":
         return {"timeout": BUSY_TIMEOUT_S}
     arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "spool", **KEEPALIVE}
     if pooled:
         # The next transaction may come to another session, without what was prepared or set in this one.
         return arguments | {"prepare_threshold": None}
-    limits = " ".join(f"-c {name}={value}" for name, value in _limits(statement_seconds).items())
-    return arguments | {"options": f"{limits} -c timezone=UTC"}
+    options = " ".join(f"-c {name}={value}" for name, value in limits.items())
+    return arguments | {"options": f"{options} -c timezone=UTC"}
 
 
-def _limits(statement_seconds: float) -> dict[str, str]:
+def _limits(statement_seconds: float, idle_seconds: float) -> dict[str, str]:
     return {
         "statement_timeout": f"{round(1000 * statement_seconds)}ms",
         "lock_timeout": f"{LOCK_TIMEOUT_S}s",
-        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_S}s",
+        "idle_in_transaction_session_timeout": f"{round(1000 * idle_seconds)}ms",
     }
 
 
-def _limit_transaction(statement_seconds: float, connection: Connection) -> None:
+def _limit_transaction(limits: dict[str, str], connection: Connection) -> None:
     """For one transaction, since the session may be another's in the next."""
     if connection.get_isolation_level() == "AUTOCOMMIT":
         return
-    settings = ", ".join(f"set_config('{k}', '{v}', true)" for k, v in _limits(statement_seconds).items())
+    settings = ", ".join(f"set_config('{k}', '{v}', true)" for k, v in limits.items())
     connection.exec_driver_sql(f"SELECT {settings}")
 
 

@@ -3,7 +3,11 @@ minutes of a storm with a new seed hold."""
 
 import hashlib
 import json
+import os
 import secrets
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
@@ -15,6 +19,7 @@ from ops.soak.report import repeated_decodings
 from ops.soak.run import main
 from ops.soak.schedule import VARIANTS, meanings, schedule
 from ops.soak.verify import Submitted, breaches
+from ops.soak.wrong_clock import wrong_clock
 from ops.testbed.counting_model import Decoding
 from ops.testbed.rows import bill, chunk, claimed, queued, registered
 from spool.store import Database
@@ -37,6 +42,20 @@ def test_the_faults_are_the_same_for_the_same_seed() -> None:
     assert {one[1] for one in first(7, len(faults))} == set(faults), "each kind comes about as often"
     met = {(one[1], one[3]) for one in first(7, 40 * len(faults))}
     assert met >= {(fault, variant) for fault, variants in VARIANTS.items() for variant in variants}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("offset", "seconds"), [("+4h", 14_400), ("-10m", -600)])
+def test_a_wrong_clock_is_wrong_about_the_time_of_day_alone(offset: str, seconds: int) -> None:
+    code = (
+        "import threading, time; began = time.monotonic(); time.sleep(0.05); threading.Event().wait(0.05);"
+        "print(time.time(), time.monotonic() - began)"
+    )
+    env = os.environ | wrong_clock(offset)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True, timeout=60)
+    now, waited = map(float, done.stdout.split())
+    assert abs(now - time.time() - seconds) < 30
+    assert 0.1 <= waited < 30, "sleeps and waits are not off"
 
 
 class _Within:

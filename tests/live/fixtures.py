@@ -80,7 +80,8 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def db(database_url: str) -> Iterator[Database]:
-    database = Database(database_url)
+    # A test's process may stand still for seconds on a crowded machine.
+    database = Database(database_url, idle_seconds=60)
     yield database
     database.close()
 

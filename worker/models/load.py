@@ -12,7 +12,7 @@ import mlx.core as mx
 import structlog
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-from spool.catalogue import Progress, fetch_model, load_catalogue
+from spool.catalogue import Progress, fetch_model, hold_model, load_catalogue
 from spool.errors import UnknownModel
 from spool.settings import load_settings
 from worker.models.base import SpeechModel
@@ -31,7 +31,9 @@ def load_model(path: str | Path, dtype: mx.Dtype | None = None) -> SpeechModel:
     Raises UnknownModel when nothing is there, ModelUnreadable when its files cannot be read, WeightsMismatch
     when the weights are not those of its configuration.
     """
-    return load_files(model_files(path), dtype)
+    files = model_files(path)
+    with hold_model(str(path), load_settings()):
+        return load_files(files, dtype)
 
 
 def model_files(path: str | Path) -> ModelFiles:

@@ -13,6 +13,7 @@ import json
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -49,7 +50,9 @@ class Comparison:
 
 def graph_of(dump: NpzFile, prefix: str) -> DecodingGraph:
     with tempfile.TemporaryDirectory() as folder:
-        arrays = {key.removeprefix(prefix): dump[key] for key in dump.files if key.startswith(prefix)}
+        arrays: dict[str, Any] = {
+            key.removeprefix(prefix): dump[key] for key in dump.files if key.startswith(prefix)
+        }
         np.savez(Path(folder, "graph.npz"), **arrays)
         return load_graph(str(Path(folder, "graph.npz")))
 

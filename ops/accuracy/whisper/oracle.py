@@ -14,7 +14,7 @@ import math
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ops.accuracy.agreement import Agreement
 from worker.machine.blas import preload_blas
@@ -137,14 +137,15 @@ class Oracle(Agreement):
                 for index in order
             ]
             for answer in search.run(requests):
-                self.compare(*answer.key, answer.hypotheses)
+                name, beam = cast("tuple[str, int]", answer.key)
+                self.compare(name, beam, answer.hypotheses)
 
     def compare(self, name: str, beam: int, hypotheses: tuple[ScoredTokens, ...]) -> None:
         dump = self.dumps[name]
         if beam == 0:
-            expected = tuple(dump["greedy.tokens"].tolist())
-            self.note("greedy", hypotheses[0].tokens == expected, name)
-            if hypotheses[0].tokens == expected:
+            same = hypotheses[0].tokens == tuple(dump["greedy.tokens"].tolist())
+            self.note("greedy", same, name)
+            if same:
                 self.gap("score", abs(hypotheses[0].score - float(dump["greedy.score"])))
             return
         expected_lists = unpadded(dump[f"openai.k{beam}.tokens"])

@@ -13,7 +13,7 @@ texts. --span leaves out the rest of the recording, --worst prints the words tha
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -78,8 +78,12 @@ def main() -> None:
         raise SystemExit(f"{name} could not be transcribed")
     pairs = pair_words(known, [(word.text, word.start, word.end) for word in transcript.words])
     print(f"{len(known)} words, {len(pairs)} of them heard")
-    for edge, at in (("starts", 1), ("ends", 2)):
-        off = np.array([heard[at] - word[at] for word, heard in pairs])
+    edges: dict[str, Callable[[TimedWord], float]] = {
+        "starts": lambda word: word[1],
+        "ends": lambda word: word[2],
+    }
+    for edge, at in edges.items():
+        off = np.array([at(heard) - at(word) for word, heard in pairs])
         print(
             f"{edge:7s} off by {np.median(np.abs(off)):.3f} s in the median, 90 % within "
             f"{np.quantile(np.abs(off), 0.9):.3f} s, bias {np.median(off):+.3f} s"

@@ -91,13 +91,12 @@ def _rules(vocabulary: int) -> Row:
         best = mx.argpartition(-log_probs, BEAM, axis=-1)[:, : BEAM + 1]
         return mx.take_along_axis(log_probs, best, axis=-1)
 
-    options = {"first_time": first, "count": BEAM + 1}
     arguments = (logits, rules, forbidden)
     return Row(
         f"rules and top {BEAM + 1} of {vocabulary} (mlx: no times)",
         plain,
-        partial(rules_topk_reference, *arguments, **options),
-        partial(rules_topk, *arguments, **options),
+        partial(rules_topk_reference, *arguments, first_time=first, count=BEAM + 1),
+        partial(rules_topk, *arguments, first_time=first, count=BEAM + 1),
     )
 
 

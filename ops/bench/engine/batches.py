@@ -151,7 +151,7 @@ def measure(
 ) -> None:
     """Greedy, then each beam, then each beam with every kind of fusion where there is a model for it."""
     audio = float(encoded.lengths.sum()) * FRAME_SECONDS
-    rows = [("greedy", SearchOptions(), None)]
+    rows: list[tuple[str, SearchOptions, list[DecodeRequest] | None]] = [("greedy", SearchOptions(), None)]
     rows += [(f"beam {beam}", SearchOptions("beam", beam=beam), None) for beam in beams]
     if lm is not None:
         favoured = asks(len(encoded.lengths))

@@ -21,6 +21,7 @@ import sys
 import time
 import venv
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -81,7 +82,7 @@ class GpuBench:
         side = 256 if tiny else 8192
         a = mx.random.normal((side, side)).astype(self.dtype)
         self.rate = 2 * side**3 / fastest(rounds, lambda: mx.eval(a @ a))
-        print(*kernel_status(), f"{mx.default_device()}, MLX {mx.__version__}", sep="; ")
+        print(*kernel_status(), f"{mx.default_device()}, MLX {version('mlx')}", sep="; ")
         print(f"product of {dtype_name(self.dtype)}, {side} square: {self.rate / 1e12:.2f} TFLOP/s")
         self.encoder = random_encoder(self.size.encoder, self.dtype)
         self.head = random_head(self.size, dtype=self.dtype)

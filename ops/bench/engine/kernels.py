@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
@@ -131,7 +132,6 @@ def _convolutions(s: Shape) -> list[Row]:
     features, feature_full = random(2, 8 * s.frames, s.mels), mx.full((2,), 8 * s.frames, mx.int32)
     pair = (random(9, s.channels), random(s.channels))
     kernel2d = mx.contiguous(pair[0].T.reshape(s.channels, 3, 3, 1))
-    relu = {"relu": True, "lead": 1}
 
     def plain_depthwise(given: mx.array) -> mx.array:
         return mx.conv2d(mx.maximum(given, 0), kernel2d, stride=2, padding=1, groups=s.channels) + pair[1]
@@ -146,8 +146,8 @@ def _convolutions(s: Shape) -> list[Row]:
         Row(
             "depthwise 3x3 /2 (2 utterances)",
             lambda: plain_depthwise(images),
-            lambda: convolution.depthwise_stride2_reference(images, *pair, image_full, **relu),
-            lambda: convolution.depthwise_stride2(images, *pair, image_full, **relu),
+            lambda: convolution.depthwise_stride2_reference(images, *pair, image_full, relu=True, lead=1),
+            lambda: convolution.depthwise_stride2(images, *pair, image_full, relu=True, lead=1),
         ),
         Row(
             "conv 1->C and depthwise (2 utt.)",
@@ -172,8 +172,8 @@ def _beam(batch: int, beam: int, width: int) -> list[Row]:
     for what, bonus in (("expand", None), ("fused ", elementwise)):
         plain = partial(expand_reference, *arguments, bonus)
         rows.append(Row(f"{what} {name}", plain, plain, partial(search_expand.expand, *arguments, bonus)))
-    plain = partial(settle_reference, grown, state, limits)
-    return [*rows, Row(f"settle {name}", plain, plain, partial(recombine.recombine, grown, state, limits))]
+    settle = partial(settle_reference, grown, state, limits)
+    return [*rows, Row(f"settle {name}", settle, settle, partial(recombine.recombine, grown, state, limits))]
 
 
 def milliseconds(call: Callable[[], object], seconds: float) -> float:
@@ -198,7 +198,7 @@ def main() -> None:
     for beam, batch in ((4, 64), (8, 16), (8, 64), (16, 64), (32, 16)):
         rows += _beam(batch, beam, 129 if options.small else 1025)
     with use_backend("cpu"):
-        print("\n".join(kernel_status()), f"numpy {np.__version__}, mlx {mx.__version__}", shape, sep="\n")
+        print("\n".join(kernel_status()), f"numpy {np.__version__}, mlx {version('mlx')}", shape, sep="\n")
         print(f"{'operation':34}{'mlx':>10}{'reference':>11}{'kernel':>9}{'mlx/kernel':>12}   (ms)")
         for row in rows:
             mlx, reference, kernel = (

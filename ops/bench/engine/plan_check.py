@@ -16,6 +16,15 @@ import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # MLX is imported once the number of threads is set
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from spool.planning.model_size import Shape
+    from spool.planning.roofline import Batch
+    from worker.engine.protocol import Recognizer
 
 TOLERANCE = 0.15
 FACTOR = 1.5
@@ -46,7 +55,7 @@ class Check:
         others = self._others()
         calibration = [replace(each, seconds=1) for each in BATCHES] if self._tiny else list(BATCHES)
         # One after the other in each round, so that a busier minute is everybody's.
-        measured = measure(recognizer, speech, [*calibration, *others], self._rounds)  # type: ignore[arg-type]
+        measured = measure(recognizer, speech, [*calibration, *others], self._rounds)
         runs = [
             replace(run, seconds=run.processor_seconds) if self._clock == "processor" else run
             for run in measured
@@ -75,7 +84,7 @@ class Check:
         print(f"largest error of {len(errors)} predictions {worst:.1%}, mean {mean:.1%}")
         return worst
 
-    def _others(self) -> list[object]:
+    def _others(self) -> "list[Batch]":
         from spool.planning.roofline import Batch
 
         if self._tiny:
@@ -92,7 +101,7 @@ class Check:
             Batch(28, 4, "beam", 16),
         ]
 
-    def _model(self, name: str) -> tuple[object, object, object]:
+    def _model(self, name: str) -> "tuple[Recognizer, Shape, NDArray[np.float32]]":
         """A recognizer, its shape and what it hears."""
         from ops.bench.engine.random_model import SMALL, TINY, random_model
         from spool.planning.model_size import ModelShape, read_shape

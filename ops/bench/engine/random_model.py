@@ -5,6 +5,7 @@ that greedy search emits 0.3 tokens a frame of noise, as it does of speech.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -40,17 +41,21 @@ class Size:
     vocabulary: int = 1024
 
 
-_SUBSAMPLING = {"subsampling": "dw_striding", "subsampling_factor": 8, "subsampling_conv_channels": 256}
-SMALL = Size(EncoderConfig(80, 17, 512, n_heads=8, conv_kernel_size=9, **_SUBSAMPLING))  # type: ignore[arg-type]
+_SUBSAMPLING: dict[str, Any] = {
+    "subsampling": "dw_striding",
+    "subsampling_factor": 8,
+    "subsampling_conv_channels": 256,
+}
+SMALL = Size(EncoderConfig(80, 17, 512, n_heads=8, conv_kernel_size=9, **_SUBSAMPLING))
 LARGE = Size(
     EncoderConfig(
         128, 24, 1024, n_heads=8, conv_kernel_size=9, use_bias=False, xscaling=False, **_SUBSAMPLING
-    ),  # type: ignore[arg-type]
+    ),
     lstm_layers=2,
 )
 TINY = Size(
     EncoderConfig(80, 2, 64, n_heads=4, conv_kernel_size=9, **_SUBSAMPLING), hidden=64, vocabulary=128
-)  # type: ignore[arg-type]
+)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -60,7 +61,7 @@ def make(path: Path, kind: str, seconds: int) -> None:
 
 def encode(path: Path, codec: str, rate: int) -> None:
     with av.open(str(path), "w", format="ipod" if codec == "aac" else "matroska") as out:
-        stream = out.add_stream(codec, rate=rate, layout="mono")
+        stream: Any = out.add_stream(codec, rate=rate, layout="mono")
         kind = "flt" if codec == "libopus" else "fltp"
         stream.codec_context.format = kind
         samples = noise(rate)
@@ -75,7 +76,7 @@ def encode(path: Path, codec: str, rate: int) -> None:
 
 def repeat(source: Path, target: Path, container: str, seconds: int) -> None:
     with av.open(str(source)) as given:
-        stream = given.streams.audio[0]
+        stream: Any = given.streams.audio[0]
         packets = [(bytes(p), p.duration) for p in given.demux(stream) if p.size and p.duration]
         with av.open(str(target), "w", format=container) as out:
             copy = out.add_stream_from_template(stream)

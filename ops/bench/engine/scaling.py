@@ -14,7 +14,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:  # MLX is imported once the number of threads is set
+    from worker.decode.types import Head
 
 Made = TypeVar("Made")
 
@@ -62,7 +65,8 @@ class Tables:
     def beam(self) -> None:
         """Search alone, 8 utterances, over the beam."""
         print("\nbeam: search, 8 utterances; cpu ms a second of audio (tokens a frame)")
-        for kind in ("tdt", "rnnt"):
+        kinds: tuple[Head, ...] = ("tdt", "rnnt")
+        for kind in kinds:
             frames, head = self._frames(8, self.seconds), self._head(kind)
             cells = [self._search(frames, head, beam, kind) for beam in (None, *BEAMS)]
             _row(kind, dict(zip(["greedy", *map(str, BEAMS)], cells, strict=True)))
@@ -135,7 +139,7 @@ class Tables:
 
         return (mx.get_peak_memory() - self._held) / 1e6
 
-    def _search(self, frames: object, head: object, beam: int | None, kind: str = "tdt") -> str:
+    def _search(self, frames: object, head: object, beam: int | None, kind: "Head" = "tdt") -> str:
         from ops.bench.engine.random_model import FRAME_SECONDS, tokens_a_frame
         from worker.decode.search import search
         from worker.decode.types import SearchOptions

@@ -146,7 +146,7 @@ def table(peers: Mapping[str, Peer], audio: float) -> list[str]:
     """Stage by stage: processor seconds (wall seconds), RTFx, and how Spool's compares; an engine without a
     search has dots there."""
     searches = peers["spool"].searches
-    rows = {stage: (stage,) for stage in ("features", "encoder", *searches)}
+    rows: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in ("features", "encoder", *searches)}
     rows |= {f"whole, {search}": ("features", "encoder", search) for search in searches}
     lines = [f"{'':16}" + "".join(f"{name:>32}" for name in peers)]
     lines.append(f"{'':16}" + f"{'cpu (wall) s    RTFx   ratio':>32}" * len(peers))

@@ -1,5 +1,7 @@
 """Spool's engine for `peers.py`: the model and the searches as a worker runs them."""
 
+from typing import Any
+
 from worker.machine.blas import preload_blas
 
 preload_blas()
@@ -19,7 +21,7 @@ class SpoolEngine:
     """See `child.Engine`."""
 
     def __init__(self, path: str) -> None:
-        self.model = load_model(path)
+        self.model: Any = load_model(path)
 
     def features(self, samples: list[Samples]) -> Made:
         features, lengths = self.model.features(samples)

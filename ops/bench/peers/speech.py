@@ -48,7 +48,7 @@ def read_speech(folders: Sequence[Path], seconds: float, seed: int = 0) -> list[
     files = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in SUFFIXES)
     if not files:
         raise SystemExit(f"no recording under {', '.join(map(str, folders))}")
-    np.random.default_rng(seed).shuffle(files)  # type: ignore[arg-type]
+    np.random.default_rng(seed).shuffle(files)
     found: list[NDArray[np.float32]] = []
     for path in files:
         found.append(_read(path))

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import migrations
 from ops.testbed.counting_model import Decoding, decodings
@@ -87,7 +88,11 @@ def one_machine(models: dict[str, str]) -> Iterator[Stack]:
     migrations.upgrade(url)
     try:
         with EmbeddedRedis(redis_home) as redis:
-            limits = {"SPOOL_MAX_CRASHES": "100", "SPOOL_MAX_BATCH": "64", "SPOOL_LEASE_SECONDS": "3"}
+            limits: dict[str, Any] = {
+                "SPOOL_MAX_CRASHES": "100",
+                "SPOOL_MAX_BATCH": "64",
+                "SPOOL_LEASE_SECONDS": "3",
+            }
             stack = Stack(home, url, redis, models=models, **limits)
             stack.log = home / "log"
             try:

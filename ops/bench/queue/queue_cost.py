@@ -51,7 +51,9 @@ class Watch:
     def look(self, db: Database) -> int:
         """How many jobs have not ended."""
         with db.read() as tx:
-            states = dict(tx.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state)).all())
+            states: dict[str, int] = dict(
+                tx.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state)).all()
+            )
             rows = tx.execute(
                 select(workers.c.name, workers.c.seen_at, workers.c.engine_busy_ns + workers.c.unbilled_ns)
             ).all()

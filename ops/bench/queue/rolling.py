@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -101,9 +102,9 @@ class Site:
             job_ids.append(str(answer.json()["id"]))
         return job_ids
 
-    def ask(self, query: str, *values: object) -> list[tuple[object, ...]]:
+    def ask(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self.postgres.connect(DATABASE) as connection:
-            return connection.execute(query, values).fetchall()  # type: ignore[call-overload, no-any-return]
+            return connection.execute(query, values).fetchall()
 
     def finished(self, jobs: list[str]) -> bool:
         (row,) = self.ask("SELECT count(*) FROM jobs WHERE id = ANY(%s) AND state = 'done'", jobs)
@@ -204,7 +205,7 @@ class Rolling:
         print(f"{step}: {len(jobs)} done ({shared}) in {time.monotonic() - began:.0f} s", flush=True)
 
     def _audit(self) -> int:
-        states = dict(self._site.ask("SELECT state, count(*) FROM jobs GROUP BY state"))
+        states: dict[str, int] = dict(self._site.ask("SELECT state, count(*) FROM jobs GROUP BY state"))
         lost = len(self._jobs) - int(str(states.get("done", 0)))
         print(f"{len(self._jobs)} jobs, {states}, {lost} lost", flush=True)
         self._site.stop("old", "worker")

@@ -107,12 +107,14 @@ def main(arguments: list[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     model, samples = random_model(asked.model), recordings(asked.seconds)
     calibrated(model, samples[:4])
-    beam, both = asked.beam, {"ctc_weight": 0.5, "reverse_weight": 0.3}
+    beam = asked.beam
     searches = {
         "greedy": SearchOptions(),
         f"beam {beam}": SearchOptions("beam", beam, beam),
         f"beam {beam}, rescored from the left": SearchOptions("rescore", beam, beam),
-        f"beam {beam}, rescored both ways": SearchOptions("rescore", beam, beam, **both),
+        f"beam {beam}, rescored both ways": SearchOptions(
+            "rescore", beam, beam, ctc_weight=0.5, reverse_weight=0.3
+        ),
     }
     times: dict[str, list[float]] = {name: [] for name in searches}
     for turn in range(asked.rounds + 1):

@@ -4,7 +4,6 @@
 """
 
 import os
-import sys
 
 from ops.testbed.run.faulty_worker import shift_clock
 
@@ -19,4 +18,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,7 +11,12 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # nothing of the worker is imported before its BLAS
+    from worker.audio.base import Samples
 
 
 def break_readers() -> None:
@@ -20,7 +25,7 @@ def break_readers() -> None:
 
     read = stream.AudioStream.blocks
 
-    def blocks(self: stream.AudioStream) -> "stream.Iterator[stream.Samples]":
+    def blocks(self: stream.AudioStream) -> "Iterator[Samples]":
         if self._name == os.environ.get("TEST_HANGS"):
             threading.Event().wait()
         if self._name == os.environ.get("TEST_SEGFAULT"):
@@ -38,7 +43,7 @@ def set_clock() -> None:
     from worker.service.schedule import OffHours
 
     clock = Path(os.environ["TEST_CLOCK"])
-    app.OffHours = lambda hours: OffHours(hours, lambda: float(clock.read_text()))  # type: ignore[misc,assignment]
+    vars(app)["OffHours"] = lambda hours: OffHours(hours, lambda: float(clock.read_text()))
 
 
 def main() -> int:

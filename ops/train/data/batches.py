@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -118,7 +118,7 @@ def batches(
     round_: int = 0,
     within: int = 0,
     every: int = 1,
-) -> Iterator[tuple[int, int, Batch]]:
+) -> Generator[tuple[int, int, Batch], None, None]:
     """Without end, from that round and place: round, place in it, batch. The next round is made ahead.
 
     every: how far apart the rounds are, for processes that take turns.

@@ -58,7 +58,9 @@ def say_pico(text: str, voice: str, rng: Rng) -> Audio | None:
     sound = importlib.import_module("ttspico").TtsEngine(voice).speak(marked)
     if not sound:
         return None
-    return _spaced(np.frombuffer(sound, "<i2").astype(np.float32) / 32768, RATE, rng, rng.uniform(0.88, 1.14))
+    return _spaced(
+        np.frombuffer(sound, "<i2").astype(np.float32) / np.float32(32768), RATE, rng, rng.uniform(0.88, 1.14)
+    )
 
 
 def _heard(sound: bytes, rng: Rng, size: float = 1.0) -> Audio | None:

@@ -20,7 +20,7 @@ def silence(count: int, rng: Rng) -> Audio:
     if kind == 0:
         return np.zeros(count, np.float32)
     level = 1 / 32768 if kind == 1 else 10.0 ** rng.uniform(-4.3, -3.0)
-    return np.round(rng.normal(0.0, level * 32768, count)).astype(np.float32) / 32768
+    return np.round(rng.normal(0.0, level * 32768, count)).astype(np.float32) / np.float32(32768)
 
 
 def noise(count: int, rng: Rng) -> Audio:

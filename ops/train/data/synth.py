@@ -12,9 +12,11 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
 from ops.train.data import cache, engines, noises
 from ops.train.data.engines import say
@@ -38,7 +40,7 @@ PICO_FOREIGN_SHARE = 0.6  # of the languages that Pico speaks
 HELD_SEED = 7  # of the test set, which stays the same whatever training's seed
 
 
-def placed(samples: Audio, rng: Rng) -> Audio:
+def placed(samples: NDArray[np.floating[Any]], rng: Rng) -> Audio:
     """In a room, at times, and over a faint floor."""
     if rng.random() < 0.4:
         size = int(rng.uniform(0.05, 0.5) * RATE)

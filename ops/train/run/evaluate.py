@@ -209,6 +209,8 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="the long recordings too")
     asked = parser.parse_args()
     model = load_model(asked.model)
+    if not isinstance(model, NemoModel):
+        parser.error(f"{asked.model} is no FastConformer model")
     options = SearchOptions(decoder=asked.decoder, beam=asked.beam, head=asked.head)
     sets = recorded(asked.speech)
     if asked.synthetic:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -23,12 +24,15 @@ def write_layouts(model: Path, folder: Path) -> dict[str, Path]:
         return folders
     artifacts = open_folder(model)
     dims = json.dumps(asdict(artifacts.dims))
-    arrays = {name: np.array(value.astype(mx.float32)) for name, value in artifacts.tensors.items()}
+    arrays: dict[str, Any] = {
+        name: np.array(value.astype(mx.float32)) for name, value in artifacts.tensors.items()
+    }
     for part, name in (("openai", "dims.json"), ("mlx", "config.json")):
         (folder / part).mkdir(parents=True, exist_ok=True)
         (folder / part / name).write_text(dims)
     np.savez(folder / "openai" / "weights.npz", **arrays)
-    np.savez(folder / "mlx" / "weights.npz", **_mlx_names(arrays))
+    mlx_arrays: dict[str, Any] = _mlx_names(arrays)
+    np.savez(folder / "mlx" / "weights.npz", **mlx_arrays)
     (folder / "finished").touch()
     return folders
 

@@ -14,15 +14,18 @@ import pytest
 import soundfile
 
 from ops.accuracy.whisper.sounds import SOUNDS
+from spool.catalogue import ModelStore
 from spool.catalogue.store import fetch_model
-from spool.errors import AudioTooLong
+from spool.errors import AudioTooLong, Conflict
 from spool.settings import load_settings
 from worker.decode.attention.beam import BeamSettings, ScoredTokens
 from worker.decode.attention.loop import AttentionSearch, SearchRequest
 from worker.decode.attention.reading import read_utterances
 from worker.decode.types import DecodeRequest, SearchOptions
+from worker.models import load
 from worker.models.attention.state import EncodedWindow
 from worker.models.base import SpeechOptions
+from worker.models.registry import ModelFiles
 from worker.models.whisper.model import WhisperModel, load_whisper
 from worker.models.whisper.rules import WhisperOptions
 
@@ -59,6 +62,22 @@ def search(requests: list[SearchRequest], settings: BeamSettings, width: int = 3
 
 def request(file: str, prompt: list[int], *, timestamps: bool, key: object = None) -> SearchRequest:
     return SearchRequest(key or file, encoded(file), tuple(prompt), WhisperOptions(timestamps))
+
+
+def test_nobody_replaces_a_model_while_its_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    model()  # fetched
+    hasty = ModelStore(load_settings().model_store, fetch_seconds=0.1)
+    read: list[Path] = []
+
+    def replacing(files: ModelFiles, _: mx.Dtype | None) -> WhisperModel:
+        with pytest.raises(Conflict, match="another process has held this lock"):
+            hasty.get("whisper-tiny.en", force=True)
+        read.append(files.path)
+        return model()
+
+    monkeypatch.setattr(load, "load_files", replacing)
+    assert load.load_model("whisper-tiny.en") is model()
+    assert read == [hasty.path_of("whisper-tiny.en")]
 
 
 def test_greedy_answers_are_openais() -> None:
