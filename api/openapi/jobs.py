@@ -238,6 +238,14 @@ TRANSCRIPT: Words = {
                 },
                 "application/x-subrip": {"schema": {"type": "string"}, "example": jobs.SRT},
                 "text/vtt": {"schema": {"type": "string"}, "example": jobs.VTT},
+                "text/tab-separated-values": {
+                    "schema": {"type": "string"},
+                    "example": "start\tend\ttext\n160\t1200\tkeep the light\n",
+                },
+                "application/ttml+xml": {
+                    "schema": {"type": "string"},
+                    "example": '<tt xmlns="http://www.w3.org/ns/ttml" xml:lang="en"><body/></tt>',
+                },
             },
         },
         **problems("not_found", "not_done", "deleted"),

@@ -18,7 +18,7 @@ from spool.client import search as of_search
 from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
-from spool.client.exchange import Ask, Flow, Lines, Pages, Pause, Retries, insistent
+from spool.client.exchange import Ask, Blocks, Flow, Lines, Pages, Pause, Retries, insistent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,6 +48,16 @@ def _streamed(call: Callable[P, Lines[T]]) -> Callable[Concatenate["Spool", P], 
     return as_method(method)
 
 
+def _downloaded(
+    call: Callable[P, Blocks],
+) -> Callable[Concatenate["Spool", P], Iterator[bytes]]:
+    @wraps(call)
+    def method(self: "Spool", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[bytes]:
+        return self._blocks(call(*args, **kwargs))
+
+    return as_method(method)
+
+
 class Spool(Session):
     """A client that blocks. Use it as a context manager, or close it; one thread at a time."""
 
@@ -70,6 +80,7 @@ class Spool(Session):
     wait_batch = _now(of_batches.wait_batch)
     results = _streamed(of_batches.results)
     result_lines = _streamed(of_batches.result_lines)
+    batch_transcripts = _downloaded(of_batches.transcripts)
     retry_failed = _now(of_batches.retry_failed)
     cancel_batch = _now(of_batches.cancel_batch)
     batches = _listed(of_batches.batches)
@@ -149,6 +160,15 @@ class Spool(Session):
         try:
             for line in response.iter_lines():
                 yield lines.read(line)
+        except httpx.TransportError as error:
+            raise Unreachable(self.url, error) from error
+        finally:
+            response.close()
+
+    def _blocks(self, blocks: Blocks) -> Iterator[bytes]:
+        response = self._run(answer(blocks.ask))
+        try:
+            yield from response.iter_bytes()
         except httpx.TransportError as error:
             raise Unreachable(self.url, error) from error
         finally:

@@ -51,6 +51,7 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/batches/{batch_id}",
         "GET /v1/batches/{batch_id}/events",
         "GET /v1/batches/{batch_id}/results",
+        "GET /v1/batches/{batch_id}/transcripts",
         "GET /v1/costs",
         "GET /v1/jobs",
         "GET /v1/jobs/{job_id}",
