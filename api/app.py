@@ -18,6 +18,7 @@ from api.middleware.load import InFlight, LoadShedding
 from api.middleware.local_origin import LocalOriginGuard
 from api.middleware.slow_requests import SlowBody
 from api.openapi import jobs as described
+from api.openapi.webhooks import add_event_schemas
 from api.routes.metrics import Metrics
 from api.routing import add_routes
 from api.services import Services, open_services
@@ -32,6 +33,7 @@ class _App(FastAPI):
         if self.openapi_schema is None:
             page = super().openapi()
             described.add_problem_schema(page)
+            add_event_schemas(page)
             if not must_ask(self.state.settings):
                 described.make_keys_optional(page)
         return super().openapi()

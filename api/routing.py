@@ -24,6 +24,7 @@ from api.routes import (
     jobs,
     metrics,
     openai,
+    search,
     speakers,
     transcripts,
     webhooks,
@@ -64,6 +65,7 @@ ROUTES = (
     Route("GET", f"{_JOB}/phrases", jobs.phrases, READ, jobs.PHRASES),
     Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
     Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
+    Route("GET", "/search", search.search, READ, search.SEARCH),
     Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
     # The scope submit is enough here, though the answer is a transcript.
     Route("POST", "/audio/transcriptions", openai.transcribe, SUBMIT, page_docs.TRANSCRIBE),
@@ -73,6 +75,7 @@ ROUTES = (
     Route("GET", _BATCH, batches.one, READ, batch_docs.ONE),
     Route("DELETE", _BATCH, batches.cancel, SUBMIT, batch_docs.CANCEL),
     Route("GET", f"{_BATCH}/results", batches.results, READ, batch_docs.RESULTS),
+    Route("GET", f"{_BATCH}/transcripts", batches.transcripts, READ, batch_docs.TRANSCRIPTS),
     Route("POST", f"{_BATCH}/retry-failed", batches.retry_failed, SUBMIT, batch_docs.RETRY),
     Route("GET", f"{_BATCH}/events", events.of_batch, READ, webhook_docs.OF_BATCH),
     # Reading needs the scope submit too: a webhook's address may contain a secret of its receiver.

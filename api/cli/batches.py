@@ -1,4 +1,7 @@
-"""`spool batch`: submit, status, results, transcripts, retry-failed, cancel, delete. Clients of the API."""
+"""`spool batch`: submit, status, results, transcripts, download, retry-failed, cancel, delete.
+
+Clients of the API.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +13,7 @@ from rich.text import Text
 
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
-from api.cli.files import SUFFIXES, file_name, print_copies, print_skipped
+from api.cli.files import print_copies, print_skipped
 from api.cli.jobs import submit_recordings
 from api.cli.options import DELETED, Copies, Place, Search, Yes
 from api.cli.progress import follow_batch, sending
@@ -21,6 +24,7 @@ from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
 from spool.formats import Format
+from spool.formats.file_names import SUFFIXES, file_name
 from spool.schemas.batches import BatchDetail, BatchOut
 from spool.schemas.jobs import JobDeletion
 
@@ -156,6 +160,30 @@ def transcripts(
             path.write_bytes(spool.transcript_file(job.id, form))
             written.add(path)
     out.print(f"{len(written)} transcripts written to {output}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def download(
+    batch_id: BatchId,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Zip to write. Default: the batch's id and format.")
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="Format of the transcripts.")] = "txt",
+    url: Url = None,
+) -> None:
+    """Save the transcripts of all finished jobs as one zip.
+
+    `missing.tsv` in it names the jobs without a transcript, with the reason.
+    """
+    zipped = output or Path(f"{batch_id}.{form}.zip")
+    partial = zipped.with_name(f"{zipped.name}.part")
+    with connected(url) as (spool, _):
+        blocks = spool.batch_transcripts(batch_id, form)
+        with partial.open("wb") as file:
+            for block in blocks:
+                file.write(block)
+    partial.replace(zipped)
+    out.print(f"Transcripts saved to {zipped}", markup=False, soft_wrap=True)
 
 
 @app.command("retry-failed")

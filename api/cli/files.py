@@ -2,27 +2,16 @@
 
 import json
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from rich.text import Text
 
 from api.cli.connection import err
 from spool.errors import InvalidRequest
-from spool.formats import FORMATS, Format
 from spool.recordings.folder import walk
 from spool.schemas.jobs import JobDeletion
 
 MANIFEST = "manifest.jsonl"
-SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
-    "paragraphs": ".paragraphs.txt",
-    "textgrid": ".TextGrid",
-    "lattice": ".lattice.json",
-    "kaldi": ".ark",
-}
-_LONGEST_NAME = 80
-"""Characters; in UTF-8 with a suffix they fit in what file systems take."""
-
-
 Skipped = list[tuple[str, str]]
 """Paths, each with the reason why it is no recording."""
 _SHOWN = 20
@@ -55,13 +44,6 @@ def print_skipped(skipped: Skipped, total: int | None = None) -> None:
     more = (total or len(skipped)) - len(skipped[:_SHOWN])
     if more:
         err.print(f"and {more} more files skipped", style="yellow")
-
-
-def file_name(name: str, suffix: str) -> Path:
-    """Where a transcript of this name goes, below a folder and never out of it, whatever the name is."""
-    parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in {"/", "..", "."}]
-    *folders, last = [part[:_LONGEST_NAME] for part in parts] or ["transcript"]
-    return Path(*folders, f"{last}{suffix}")
 
 
 def references_of(folder: Path) -> dict[Path, str]:

@@ -113,12 +113,18 @@ class Beginning:
     state: Progress | None
     ended: bool
     """Whether nothing more will happen."""
+    ending: Event | None = None
+    """The event that ended it, if it has ended and the event is still kept."""
 
 
 async def stream_text(database: Database, stream: Stream, begin: Beginning) -> AsyncIterator[str]:
     """The text of a stream, until what it follows has ended or it is closed."""
     seen = begin.seen
     yield _RETRY
+    if begin.ending is not None:
+        yield _text(begin.ending.type, begin.ending.document(), begin.ending.id)
+        yield _END
+        return
     if begin.state is not None:
         yield _text(begin.state.kind, begin.state.data, seen)
         if begin.ended:

@@ -9,13 +9,20 @@ from api.openapi.jobs import Words, answer, problems, submission
 from spool.schemas.batches import BatchDetail, BatchPage, BatchRequest, BatchRetried, BatchUploadRequest
 from spool.schemas.examples import batches as examples
 
+_LINES: Words = {
+    "schema": {"type": "string", "description": "One source per line, as JSON."},
+    "example": examples.MANIFEST,
+}
+
 _BODY: Words = {
     "requestBody": {
         "required": True,
         "content": {
-            NDJSON: {
-                "schema": {"type": "string", "description": "One source per line, as JSON."},
-                "example": examples.MANIFEST,
+            NDJSON: _LINES,
+            **dict.fromkeys(("application/jsonl", "application/jsonlines", "application/json-lines"), _LINES),
+            "text/csv": {
+                "schema": {"type": "string", "description": "One source per row, under a line of names."},
+                "example": "source,custom_id,tags.box\ns3://archive/1974/reel-0042.flac,reel-42,7\n",
             },
             "application/json": {
                 "schema": BatchRequest.model_json_schema(),
@@ -77,6 +84,21 @@ RESULTS: Words = {
         **problems("not_found"),
     },
 }
+TRANSCRIPTS: Words = {
+    "summary": "Fetch a batch's transcripts as a zip",
+    "response_model": None,
+    "response_class": StreamingResponse,
+    "responses": {
+        200: {
+            "description": "One file per finished job, and `missing.tsv` with the jobs that have none.",
+            "content": {
+                "application/zip": {"schema": {"type": "string", "format": "binary"}, "example": "PK…"}
+            },
+        },
+        **problems("not_found"),
+    },
+}
+
 RETRY: Words = {
     "summary": "Retry a batch's failed jobs",
     "status_code": 202,

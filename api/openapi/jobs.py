@@ -239,7 +239,16 @@ TRANSCRIPT: Words = {
                 },
                 "application/x-subrip": {"schema": {"type": "string"}, "example": jobs.SRT},
                 "text/vtt": {"schema": {"type": "string"}, "example": jobs.VTT},
-                CONTENT_TYPES["docx"]: {"schema": {"type": "string", "format": "binary"}},
+                "text/tab-separated-values": {
+                    "schema": {"type": "string"},
+                    "example": "start\tend\ttext\n160\t1200\tkeep the light\n",
+                },
+                "application/ttml+xml": {
+                    "schema": {"type": "string"},
+                    "example": '<tt xmlns="http://www.w3.org/ns/ttml" xml:lang="en"><body/></tt>',
+                },
+                CONTENT_TYPES["docx"]: {"schema": {"type": "string", "format": "binary"}, "example": "PK…"},
+                "application/xml": {"schema": {"type": "string"}, "example": "<ANNOTATION_DOCUMENT/>"},
             },
         },
         **problems("not_found", "not_done", "deleted"),

@@ -3,6 +3,7 @@
 from fastapi.responses import StreamingResponse
 
 from api.openapi.jobs import Answers, Words, answer, problems
+from spool.schemas.events import EVENTS
 from spool.schemas.examples import webhooks as examples
 from spool.schemas.webhooks import (
     DeliveryOut,
@@ -83,6 +84,14 @@ REPLAY: Words = {
     "responses": _SENT | problems("not_found", "conflict"),
 }
 
+
+def add_event_schemas(page: Words) -> None:
+    """Add the schemas of what streams and webhooks send; no route's model names them."""
+    for model in EVENTS:
+        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        page["components"]["schemas"] |= schema.pop("$defs", {}) | {model.__name__: schema}
+
+
 _STREAM = """retry: 2000
 
 id: 4711
@@ -102,7 +111,14 @@ data: {}
 
 
 def _words(summary: str) -> Words:
-    stream = {"text/event-stream": {"schema": {"type": "string"}, "example": _STREAM}}
+    kinds = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in EVENTS]
+    schema = {
+        "type": "string",
+        "description": "Server-sent events. Each `data` is JSON as below; that of `end` is {}.",
+        "contentMediaType": "text/event-stream",
+        "contentSchema": {"oneOf": kinds},
+    }
+    stream = {"text/event-stream": {"schema": schema, "example": _STREAM}}
     return {
         "summary": summary,
         "response_class": StreamingResponse,

@@ -7,6 +7,8 @@ import { jobTable } from "./jobs.js";
 const ENDED = ["done", "failed", "cancelled"];
 const total = (counts, states) => states.reduce((all, one) => all + (counts[one] ?? 0), 0);
 
+const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "tsv", "ctm", "json", "rttm", "lattice", "kaldi"];
+
 export async function showBatches(root) {
   async function refresh() {
     const { items } = await get("/v1/batches?limit=50");
@@ -30,6 +32,7 @@ export async function showBatches(root) {
 export async function showBatch(root, id) {
   let last = null;
   let ended = false;
+  const form = h("select", { "aria-label": "Format of the transcripts" }, FORMATS.map((name) => h("option", {}, name)));
   async function act(question, method, path, message) {
     if (question && !confirm(question)) return;
     await send(method, path);
@@ -60,7 +63,12 @@ export async function showBatch(root, id) {
         ended ? null : tile(money(one.cost.expected, one.cost.currency), "expected in total", one.cost.basis)),
       h("ul", { class: "quiet small" }, [...new Set([one.audio.basis, one.time.basis, one.cost.basis])].map((basis) => h("li", {}, basis))),
       h("p", { class: "row" },
-        h("button", { type: "button", onclick: () => save(`/v1/batches/${id}/results`, `${id}.jsonl`) }, "Download results (JSONL)"),
+        h("button", { type: "button", onclick: () => save(`/v1/batches/${id}/results`, `${id}.jsonl`)
+          .catch((error) => notice(error.message, true)) }, "Download results (JSONL)"),
+        h("button", { type: "button", disabled: !one.counts.done,
+          onclick: () => save(`/v1/batches/${id}/transcripts?format=${form.value}`, `${id}.${form.value}.zip`)
+            .catch((error) => notice(error.message, true)) }, "Download transcripts (zip)"),
+        h("label", { class: "inline" }, "as", form),
         h("button", { type: "button", disabled: !one.counts.failed,
           onclick: () => act(null, "POST", `/v1/batches/${id}/retry-failed`, "The failed jobs are queued again.") },
         `Retry ${number(one.counts.failed)} failed`),

@@ -8,7 +8,7 @@ import { showTranscript } from "./transcript.js";
 
 const ENDED = ["done", "failed", "cancelled"];
 
-export async function showJob(root, id) {
+export async function showJob(root, id, query) {
   let last = null;
   let words = null;
   const head = h("div");
@@ -56,7 +56,8 @@ export async function showJob(root, id) {
       job.state === "running" ? h("p", {}, bar(job.progress.fraction ?? 0, "Progress")) : null,
       job.held ? h("p", { class: "card" }, h("strong", {}, "Held. "), job.held.reason) : null,
       job.waiting_for ? h("p", { class: "card" }, h("strong", {}, "No worker can take it now. "), `It waits for ${job.waiting_for}.`) : null,
-      job.error ? h("p", { class: "card error" }, h("strong", {}, job.error.code), " ", job.error.message) : null,
+      job.error ? h("p", { class: "card error" }, h("strong", {}, job.state === "failed" ? "Failed. " : "Cancelled. "), job.error.message) : null,
+      job.deleted ? h("p", { class: "card" }, deletedWords(job.deleted)) : null,
       job.complete === false ? h("p", { class: "card error" }, h("strong", {}, "The recording was cut off. "),
         job.missing_seconds === null ? "How much is missing is not stated by the file. "
           : `Its header states ${clock(job.expected_seconds)}; ${clock(job.missing_seconds)} of it are missing. `,
@@ -64,12 +65,18 @@ export async function showJob(root, id) {
       job.warnings.length ? h("ul", { class: "card" }, job.warnings.map((warning) => h("li", {}, warning))) : null,
       h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
     );
-    if (job.state === "done" && words === null) {
-      words = await showTranscript(body, job);
+    if (job.state === "done" && words === null && !job.deleted?.transcript) {
+      words = await showTranscript(body, job, query.get("t"));
     }
   }
   await refresh();
   return { refresh, leave: () => words?.leave(), live: ENDED.includes(last.state) ? null : `/v1/jobs/${id}/events` };
+}
+
+// What was deleted on purpose; the job's name, figures and costs stay.
+function deletedWords(deleted) {
+  return [["recording", deleted.source], ["transcript", deleted.transcript]].filter(([, at]) => at)
+    .map(([what, at]) => [`The ${what} was deleted on `, moment(at), ". "]);
 }
 
 function summary(job) {

@@ -1,6 +1,7 @@
-// Submitting recordings: a dialog, or files dropped anywhere. Each file becomes a job; uploads run one at a time.
+// Submitting recordings: a dialog, or files and folders dropped anywhere. Each file becomes a job; uploads run one at a
+// time. Hidden files of a folder are left out, and said to be; what is no audio fails as a job, with the reason.
 
-import { bar, h, notice } from "./dom.js";
+import { bar, count, h, notice } from "./dom.js";
 import { get, upload } from "./http.js";
 
 export function listenForDrops() {
@@ -15,15 +16,46 @@ export function listenForDrops() {
     event.preventDefault();
     depth = 0;
     shade.hidden = true;
-    openSubmit([...event.dataTransfer.files]);
+    // The entries are gone once this handler has returned; the files can be read later.
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+    const plain = [...event.dataTransfer.files];
+    (entries.some((entry) => entry.isDirectory) ? filesBelow(entries) : Promise.resolve(plain))
+      .then((files) => (files.length ? openSubmit(files) : notice("There is no file in this folder.", true)))
+      .catch((error) => notice(error.message, true));
   });
+}
+
+// Every file of the entries and of the folders among them, named by its path; in order of the paths.
+async function filesBelow(entries) {
+  const files = [];
+  let hidden = 0;
+  const waiting = [...entries];
+  while (waiting.length) {
+    const entry = waiting.pop();
+    if (entry.name.startsWith(".")) hidden++;
+    else if (entry.isFile) {
+      const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
+      files.push(new File([file], entry.fullPath.replace(/^\//, ""), { type: file.type }));
+    } else {
+      const reader = entry.createReader();
+      // A reader gives some entries at a time, and none at the end.
+      for (let some = null; !some || some.length;) {
+        some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+        waiting.push(...some);
+      }
+    }
+  }
+  if (hidden) notice(`${count(hidden, "hidden file was", "hidden files were")} left out.`);
+  return files.sort((one, other) => (one.name < other.name ? -1 : 1));
 }
 
 export async function openSubmit(given) {
   if (document.querySelector("dialog[open]")) return;
   const models = (await get("/v1/models")).items;
   const chosen = h("input", { type: "file", multiple: true, id: "files", accept: "audio/*,video/*" });
-  const listed = h("p", { class: "small" }, given.map((file) => file.name).join(", "));
+  const whole = h("input", { type: "checkbox", onchange: () => { chosen.webkitdirectory = whole.checked; } });
+  const listed = h("p", { class: "small" }, given.length > 20 ? `${count(given.length, "file", "files")}: ${given.slice(0, 20).map((file) => file.name).join(", ")}, …`
+    : given.map((file) => file.name).join(", "));
   const project = h("input", { name: "project", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", placeholder: "default: the key's project" });
   const model = h("select", { name: "model" }, models.map((entry) => h("option", { value: entry.name, selected: entry.default }, entry.name)));
   const decoder = h("select", { name: "decoder" }, ["greedy", "beam"].map((name) => h("option", { value: name }, name)));
@@ -37,7 +69,7 @@ export async function openSubmit(given) {
   const progress = h("div", { role: "status" });
   const form = h("form", { onsubmit: (event) => { event.preventDefault(); start(); } },
     h("h2", { id: "submit-title" }, "Submit recordings"),
-    given.length ? listed : h("label", {}, "Recordings", chosen),
+    given.length ? listed : [h("label", {}, "Recordings", chosen), h("label", { class: "inline" }, whole, "a whole folder")],
     h("label", {}, "Project", project),
     h("div", { class: "row" }, h("label", {}, "Model", model), h("label", {}, "Decoder", decoder), h("label", {}, "Channels", channels), h("label", {}, "Speakers", speakers)),
     progress, h("div", { class: "row" }, go, close));
@@ -47,7 +79,7 @@ export async function openSubmit(given) {
   dialog.showModal();
 
   async function start() {
-    const files = given.length ? given : [...chosen.files];
+    const files = given.length ? given : [...chosen.files].filter((file) => !/(^|\/)\./.test(file.webkitRelativePath));
     if (!files.length) return notice("Choose a recording first.", true);
     go.disabled = true;
     let only = null;
@@ -57,6 +89,9 @@ export async function openSubmit(given) {
       progress.append(line);
       const request = { options: { model: model.value, decoder: decoder.value, channels: channels.value } };
       if (speakers.value) request.options.diarization = speakers.value === "any" ? {} : { speakers: Number(speakers.value) };
+      // The path inside a folder: without it, two `side-a.wav` would read the same.
+      const path = file.webkitRelativePath || file.name;
+      if (path.includes("/")) request.name = path.slice(-200);
       if (project.value) request.project = project.value;
       try {
         only = await upload(file, request, (share) => { meter.value = share; });

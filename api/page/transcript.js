@@ -7,8 +7,13 @@ import { badge, speakersOf } from "./speakers.js";
 
 const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "docx", "eaf", "textgrid", "tsv", "ctm", "json"];
 const DOUBT = 0.5;
+const PAUSE_S = 2; // as in the format `paragraphs`
+const PARAGRAPH_CHARACTERS = 700;
+const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3];
+const KEYS = "Keys: space plays and pauses, J and L go 5 s back and on, < and > change the speed, D goes to the next "
+  + "doubtful word (Shift+D to the one before), arrows go from word to word, Enter plays from the word.";
 
-export async function showTranscript(root, job) {
+export async function showTranscript(root, job, from = null) {
   const transcript = await get(`/v1/jobs/${job.id}/transcript`);
   const link = await audioLink(job.id);
   const audio = typeof link === "string" ? h("audio", { controls: true, preload: "metadata", src: link }) : null;
@@ -18,11 +23,11 @@ export async function showTranscript(root, job) {
   const speakers = speakersOf(transcript, job, play, () => rename(), (only) => filter(only));
   const many = !speakers.any && transcript.segments.some((segment) => segment.channel);
   const page = h("div", { class: "transcript", tabindex: "0", role: "group",
-    "aria-label": "Transcript. Arrow keys move from word to word, Enter plays from the word." },
-  transcript.segments.map((segment, at) => h("div", { class: "segment", "data-speaker": segment.speaker },
-    h("button", { type: "button", "data-at": String(segment.start), "aria-label": `Play from ${clock(segment.start)}` },
+    "aria-label": `Transcript. ${KEYS}` },
+  paragraphsOf(transcript.segments).map((segment, at, all) => h("div", { class: "segment", "data-speaker": segment.speaker },
+    h("button", { type: "button", tabindex: "-1", "data-at": String(segment.start), "aria-label": `Play from ${clock(segment.start)}` },
       clock(segment.start), many ? h("span", { class: "small" }, ` ch ${segment.channel + 1}`) : null),
-    h("p", {}, speakers.any && segment.speaker && segment.speaker !== transcript.segments[at - 1]?.speaker
+    h("p", {}, speakers.any && segment.speaker && segment.speaker !== all[at - 1]?.speaker
       ? [h("strong", { class: "who" }, badge(speakers.at(segment.speaker)), h("span", { "data-who": segment.speaker }, speakers.name(segment.speaker))), " "]
       : null, spans(words, segment, shown)))));
   if (!words.length) page.append(h("p", { class: "quiet" }, "No words were found in this recording."));
@@ -43,6 +48,12 @@ export async function showTranscript(root, job) {
     audio.currentTime = seconds;
     audio.play().catch(() => {});
   }
+  // Where the address names a time. A browser that refuses to play unasked leaves the recording there.
+  function begin(seconds) {
+    play(seconds);
+    go(Math.max(0, last(starts, seconds + 0.001)));
+    shown[order[current]]?.scrollIntoView({ block: "center" });
+  }
   function light() {
     const now = audio.currentTime;
     speakers.bar?.move(now);
@@ -62,6 +73,37 @@ export async function showTranscript(root, job) {
     word?.classList.add("here");
     word?.scrollIntoView({ block: "nearest" });
   }
+  // The keys that work anywhere on the page of a job, except where text is typed.
+  function control(key) {
+    if (!audio) return false;
+    if (key === " ") audio.paused ? audio.play().catch(() => {}) : audio.pause();
+    else if (key.toLowerCase() === "j") audio.currentTime = Math.max(0, audio.currentTime - 5);
+    else if (key.toLowerCase() === "l") audio.currentTime = Math.min(audio.duration || Infinity, audio.currentTime + 5);
+    else if (key === "<" || key === ">") faster(key === ">" ? 1 : -1);
+    else return false;
+    return true;
+  }
+  function faster(step) {
+    const at = SPEEDS.findIndex((one) => one >= audio.playbackRate);
+    audio.playbackRate = SPEEDS[Math.min(Math.max(at + step, 0), SPEEDS.length - 1)];
+  }
+  function doubtful(step) {
+    let at = current < 0 && step < 0 ? order.length : current;
+    do at += step; while (order[at] !== undefined && words[order[at]].confidence >= DOUBT);
+    if (order[at] === undefined) return notice(step > 0 ? "No doubtful word follows." : "No doubtful word comes before.");
+    go(at);
+  }
+  function anywhere(event) {
+    const typing = event.target.closest?.("input, select, textarea, button, a, audio, dialog, summary, [role=region]");
+    if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key.toLowerCase() === "d") doubtful(event.key === "d" ? 1 : -1);
+    else if (!control(event.key)) return;
+    event.preventDefault();
+  }
+  document.addEventListener("keydown", anywhere);
+  const speed = h("select", { "aria-label": "Speed", onchange: () => { audio.playbackRate = Number(speed.value); } },
+    SPEEDS.map((one) => h("option", { value: String(one), selected: one === 1 }, `${one}×`)));
+  audio?.addEventListener("ratechange", () => { speed.value = String(audio.playbackRate); });
   page.addEventListener("click", (event) => {
     const target = event.target.closest("[data-at],[data-word]");
     if (!target) return;
@@ -70,14 +112,14 @@ export async function showTranscript(root, job) {
     play(words[Number(target.dataset.word)].start);
   });
   page.addEventListener("keydown", (event) => {
-    if (event.target !== page) return;
+    if (event.target !== page || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "ArrowRight") go(current + 1);
     else if (event.key === "ArrowLeft") go(current - 1);
     else if (event.key === "Home") go(0);
     else if (event.key === "End") go(order.length - 1);
     else if (event.key === "Enter" && current >= 0) play(starts[current]);
-    else if (event.key === " " && audio) audio.paused ? audio.play() : audio.pause();
-    else return;
+    else if (event.key.toLowerCase() === "d") doubtful(event.key === "d" ? 1 : -1);
+    else if (!control(event.key)) return;
     event.preventDefault();
   });
   let ticking = 0;
@@ -86,15 +128,33 @@ export async function showTranscript(root, job) {
   audio?.addEventListener("seeked", light);
 
   root.append(
-    h("div", { class: "player" }, audio ?? h("p", { class: "quiet" }, link.message), speakers.bar?.element, searchBar(words, shown, order, go)),
-    speakers.any ? speakers.chips : null,
+    h("div", { class: "player" }, audio ?? h("p", { class: "quiet" }, link.message), speakers.bar?.element, searchBar(words, shown, order, go, audio ? h("label", { class: "inline" }, "Speed", speed) : null)),
+    speakers.any ? speakers.chips : "",
     h("p", { class: "row small" }, "Download", forms(transcript).map((form) => h("button", { type: "button", class: "small",
       onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}`, fileName(job.name, form))
         .catch((error) => notice(error.message, true)) }, form))),
     h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), ".",
-      words.some((word) => word.overlap) ? " Over words with a dotted underline another speaker speaks too." : null),
+      words.some((word) => word.overlap) ? " Over words with a dotted underline another speaker speaks too." : null, ` ${KEYS}`),
     page);
-  return { leave: () => { cancelAnimationFrame(ticking); audio?.pause(); } };
+  if (from !== null && Number.isFinite(Number(from)) && words.length) requestAnimationFrame(() => begin(Number(from)));
+  return { leave: () => {
+    document.removeEventListener("keydown", anywhere);
+    cancelAnimationFrame(ticking);
+    audio?.pause();
+  } };
+}
+
+// Segments joined as in the format `paragraphs`: until a pause, another channel or speaker, or a long text's sentence end.
+function paragraphsOf(segments) {
+  const joined = [];
+  for (const segment of segments) {
+    const last = joined.at(-1);
+    const turns = !last || segment.channel !== last.channel || segment.speaker !== last.speaker
+      || segment.start - last.end >= PAUSE_S || (last.text.length + 1 >= PARAGRAPH_CHARACTERS && /[.?!…]$/.test(last.text));
+    if (turns) joined.push({ ...segment });
+    else Object.assign(last, { end: segment.end, last_word: segment.last_word, text: `${last.text} ${segment.text}` });
+  }
+  return joined;
 }
 
 function forms(transcript) {
@@ -113,7 +173,7 @@ function spans(words, segment, shown) {
   return line;
 }
 
-function searchBar(words, shown, order, go) {
+function searchBar(words, shown, order, go, more) {
   let matches = [];
   let at = -1;
   const status = h("span", { class: "quiet small", role: "status" });
@@ -146,11 +206,11 @@ function searchBar(words, shown, order, go) {
   input.addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
     event.preventDefault();
-    next(event.shiftKey ? -1 : at === -1 ? 1 : 1);
+    next(event.shiftKey ? -1 : 1);
   });
   return h("div", { class: "row" }, input,
     h("button", { type: "button", "aria-label": "Previous match", onclick: () => next(-1) }, "↑"),
-    h("button", { type: "button", "aria-label": "Next match", onclick: () => next(1) }, "↓"), status);
+    h("button", { type: "button", "aria-label": "Next match", onclick: () => next(1) }, "↓"), status, more);
 }
 
 function last(starts, now) {

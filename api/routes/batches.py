@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_batch
+from api.delivery.batch_archive import archive_blocks
 from api.delivery.batch_results import NDJSON, result_lines
 from api.presenters.batches import shown_batch
 from api.problems import Problem
@@ -24,6 +25,7 @@ from api.submission.bodies import SMALL, SUBMISSION, parse_json, parse_off_loop,
 from api.submission.jobs import IdempotencyKey
 from api.submission.uploads import received_body, received_upload
 from spool.domain.jobs import JobState
+from spool.formats import Format
 from spool.schemas.batches import (
     BatchDetail,
     BatchPage,
@@ -132,6 +134,20 @@ def results(
     lines = result_lines(services.database, services.objects, batch.id, words=include == "words", state=state)
     headers = {"Content-Disposition": f'attachment; filename="{batch.id}.jsonl"'}
     return StreamingResponse(lines, headers=headers, media_type=NDJSON)
+
+
+def transcripts(
+    services: ServicesDep,
+    caller: CallerDep,
+    batch_id: str,
+    form: Annotated[Format, Query(alias="format", description="Format of the transcripts.")] = "txt",
+) -> StreamingResponse:
+    """The transcripts of all finished jobs as one zip; `missing.tsv` in it names the jobs without one."""
+    with services.database.read() as tx:
+        batch = get_visible_batch(tx, caller, batch_id)
+    blocks = archive_blocks(services.database, services.objects, batch.id, form)
+    headers = {"Content-Disposition": f'attachment; filename="{batch.id}.{form}.zip"'}
+    return StreamingResponse(blocks, headers=headers, media_type="application/zip")
 
 
 def retry_failed(

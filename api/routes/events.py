@@ -1,6 +1,7 @@
 """The routes of events: those of a job or batch as a resumable stream (server-sent events).
 
-A new stream begins with the present state, a resumed one with the events after `Last-Event-ID`.
+A new stream begins with the present state, or the event that ended the job or batch; a resumed one with the
+events after `Last-Event-ID`.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from api.delivery.sse import Beginning, EventResponse, Progress, Stream, stream_
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from spool.store.batch_progress import batch_counts, jobs_progress
-from spool.store.event_log import any_unplaced, batch_is_open, last_event, read_events
+from spool.store.event_log import any_unplaced, batch_is_open, last_ending, last_event, read_events
 
 _MOST = 2**63 - 1
 
@@ -107,9 +108,9 @@ def _beginning(services: Services, stream: Stream, after: int | None) -> Beginni
     with services.database.read() as tx:
         position = last_event(tx)
         state, ended = _state(tx, stream)
-        if after is None:
-            return Beginning(position, state, ended)
         ended = ended and not any_unplaced(tx, **which)
+        if after is None:
+            return Beginning(position, state, ended, last_ending(tx, **which) if ended else None)
         if ended and not read_events(tx, after, 1, **which):
             return None
     return Beginning(after, None, ended)

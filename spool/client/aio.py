@@ -14,10 +14,11 @@ import httpx
 from spool.client import batches as of_batches
 from spool.client import jobs as of_jobs
 from spool.client import reports as of_reports
+from spool.client import search as of_search
 from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
-from spool.client.exchange import Ask, Flow, Lines, Pages, Pause, Retries, insistent
+from spool.client.exchange import Ask, Blocks, Flow, Lines, Pages, Pause, Retries, insistent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +48,16 @@ def _streamed_soon(call: Callable[P, Lines[T]]) -> Callable[Concatenate["AsyncSp
     return as_method(method)
 
 
+def _downloaded_soon(
+    call: Callable[P, Blocks],
+) -> Callable[Concatenate["AsyncSpool", P], AsyncIterator[bytes]]:
+    @wraps(call)
+    def method(self: "AsyncSpool", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[bytes]:
+        return self._blocks(call(*args, **kwargs))
+
+    return as_method(method)
+
+
 class AsyncSpool(Session):
     """A client for asyncio: the methods of `Spool`, awaited. Files are read in blocks between awaits."""
 
@@ -58,6 +69,8 @@ class AsyncSpool(Session):
     transcript = _soon(of_jobs.transcript)
     transcript_file = _soon(of_jobs.transcript_file)
     words = _soon(of_jobs.words)
+    search = _listed_soon(of_search.search)
+    search_page = _soon(of_search.search_page)
     cancel = _soon(of_jobs.cancel)
     retry = _soon(of_jobs.retry)
     diarize = _soon(of_jobs.diarize)
@@ -68,6 +81,7 @@ class AsyncSpool(Session):
     wait_batch = _soon(of_batches.wait_batch)
     results = _streamed_soon(of_batches.results)
     result_lines = _streamed_soon(of_batches.result_lines)
+    batch_transcripts = _downloaded_soon(of_batches.transcripts)
     retry_failed = _soon(of_batches.retry_failed)
     cancel_batch = _soon(of_batches.cancel_batch)
     batches = _listed_soon(of_batches.batches)
@@ -147,6 +161,16 @@ class AsyncSpool(Session):
         try:
             async for line in response.aiter_lines():
                 yield lines.read(line)
+        except httpx.TransportError as error:
+            raise Unreachable(self.url, error) from error
+        finally:
+            await response.aclose()
+
+    async def _blocks(self, blocks: Blocks) -> AsyncIterator[bytes]:
+        response = await self._run(answer(blocks.ask))
+        try:
+            async for block in response.aiter_bytes():
+                yield block
         except httpx.TransportError as error:
             raise Unreachable(self.url, error) from error
         finally:

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from spool.client.exchange import Ask, Flow, Lines, Pages, Sent, Upload, read
+from spool.client.exchange import Ask, Blocks, Flow, Lines, Pages, Sent, Upload, read
 from spool.client.jobs import LONGEST_PAGE, new_key, ordered, waited
 from spool.domain.jobs import JobState
 from spool.domain.priority import PriorityName
@@ -96,6 +96,16 @@ def results(batch_id: str, *, words: bool = False, state: JobState | str | None 
 def result_lines(batch_id: str, *, words: bool = False, state: JobState | str | None = None) -> Lines[str]:
     """The same as the lines of JSON that the server sends."""
     return Lines(_results(batch_id, words=words, state=state), str)
+
+
+def transcripts(batch_id: str, format: str = "txt") -> Blocks:  # noqa: A002 - the name users know it by
+    """The transcripts of its finished jobs as the bytes of one zip, as they arrive; `missing.tsv` in it names
+    the jobs without one.
+
+    Raises Unreachable when it breaks off before its end.
+    """
+    path = f"/v1/batches/{batch_id}/transcripts"
+    return Blocks(Ask("GET", path, {"format": format}, slow=True, stream=True))
 
 
 def retry_failed(batch_id: str, *, idempotency_key: str | None = None) -> Flow[BatchRetried]:

@@ -143,6 +143,13 @@ class Pages(Generic[Item]):
 
 
 @dataclass(frozen=True, slots=True)
+class Blocks:
+    """A long answer, read as bytes as it arrives."""
+
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
 class Lines(Generic[Item]):
     """A long answer, read line by line as it arrives."""
 

@@ -14,10 +14,11 @@ import httpx
 from spool.client import batches as of_batches
 from spool.client import jobs as of_jobs
 from spool.client import reports as of_reports
+from spool.client import search as of_search
 from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
-from spool.client.exchange import Ask, Flow, Lines, Pages, Pause, Retries, insistent
+from spool.client.exchange import Ask, Blocks, Flow, Lines, Pages, Pause, Retries, insistent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +48,16 @@ def _streamed(call: Callable[P, Lines[T]]) -> Callable[Concatenate["Spool", P], 
     return as_method(method)
 
 
+def _downloaded(
+    call: Callable[P, Blocks],
+) -> Callable[Concatenate["Spool", P], Iterator[bytes]]:
+    @wraps(call)
+    def method(self: "Spool", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[bytes]:
+        return self._blocks(call(*args, **kwargs))
+
+    return as_method(method)
+
+
 class Spool(Session):
     """A client that blocks. Use it as a context manager, or close it; one thread at a time."""
 
@@ -58,6 +69,8 @@ class Spool(Session):
     transcript = _now(of_jobs.transcript)
     transcript_file = _now(of_jobs.transcript_file)
     words = _now(of_jobs.words)
+    search = _listed(of_search.search)
+    search_page = _now(of_search.search_page)
     cancel = _now(of_jobs.cancel)
     retry = _now(of_jobs.retry)
     diarize = _now(of_jobs.diarize)
@@ -68,6 +81,7 @@ class Spool(Session):
     wait_batch = _now(of_batches.wait_batch)
     results = _streamed(of_batches.results)
     result_lines = _streamed(of_batches.result_lines)
+    batch_transcripts = _downloaded(of_batches.transcripts)
     retry_failed = _now(of_batches.retry_failed)
     cancel_batch = _now(of_batches.cancel_batch)
     batches = _listed(of_batches.batches)
@@ -147,6 +161,15 @@ class Spool(Session):
         try:
             for line in response.iter_lines():
                 yield lines.read(line)
+        except httpx.TransportError as error:
+            raise Unreachable(self.url, error) from error
+        finally:
+            response.close()
+
+    def _blocks(self, blocks: Blocks) -> Iterator[bytes]:
+        response = self._run(answer(blocks.ask))
+        try:
+            yield from response.iter_bytes()
         except httpx.TransportError as error:
             raise Unreachable(self.url, error) from error
         finally:

@@ -115,6 +115,15 @@ def read_events(
     ]
 
 
+def last_ending(tx: Connection, job_id: str | None = None, batch_id: str | None = None) -> Event | None:
+    """The latest event that ended the job or batch; None if there is none, or it is no longer kept."""
+    which = [events.c.type == BATCH_DONE, events.c.batch_id == batch_id]
+    if job_id is not None:
+        which = [events.c.type.in_(sorted(JOB_ENDS)), events.c.job_id == job_id]
+    row = tx.execute(select(*events.c).where(*which).order_by(events.c.id.desc()).limit(1)).one_or_none()
+    return None if row is None else _event_of(row)
+
+
 def prune_events(tx: Connection, days: float, limit: int = 5000) -> int:
     """Delete up to `limit` events older than `days`; return how many. Call it until it returns fewer."""
     # The oldest come first by number; a condition on time alone would scan all of them to find none.

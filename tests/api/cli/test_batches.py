@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -54,6 +55,16 @@ def test_a_batch_from_first_to_last(spool: Any, live: Live, manifest: Path, tmp_
     assert "1 queued again" in spool("retry-failed", batch["id"])[0]
     cancelled = json.loads(spool("cancel", batch["id"], "--json")[0])
     assert cancelled["counts"]["cancelled"] == 2
+
+    zipped = tmp_path / "all.zip"
+    spool("download", batch["id"], "-o", str(zipped), "--format", "srt")
+    with ZipFile(zipped) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == [f"{jobs[0]['custom_id']}.srt", "missing.tsv"]
+        assert b"keep the light" in archive.read(archive.namelist()[0])
+        missing = archive.read("missing.tsv").decode().splitlines()
+    assert [line.split("\t")[1:3] for line in missing[1:]] == [[jobs[n]["job"], "cancelled"] for n in (1, 2)]
+    assert not zipped.with_name("all.zip.part").exists()
 
     kept = tmp_path / "results.jsonl"
     spool("results", batch["id"], "-o", str(kept), "--words", "--state", "done")

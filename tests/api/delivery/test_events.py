@@ -15,6 +15,8 @@ import pytest
 from ops.testbed.running_api import Live, file_job, problem
 from ops.testbed.waiting import until
 from spool.domain.api_keys import key_id_of
+from spool.domain.jobs import JobState
+from spool.schemas.events import BatchEvent, BatchProgress, JobEvent, JobProgress
 from spool.settings import Settings
 from spool.store.api_keys import revoke_key
 from spool.store.batches import batch_jobs
@@ -107,6 +109,8 @@ def test_a_job_is_followed_to_its_end(live: Live, recordings: Path) -> None:
     failed = rest[-2]
     assert failed.data["error"]["code"] == "audio_unreadable"
     assert failed.data["project"] == "default"
+    JobEvent.model_validate(failed.data)
+    JobProgress.model_validate(first.data)
 
     # What is resumed goes on there; after the end there is nothing to come again for
     with opened(live, path, headers={"Last-Event-ID": "0"}, params={"after": 10**9}) as told:
@@ -118,7 +122,9 @@ def test_a_job_is_followed_to_its_end(live: Live, recordings: Path) -> None:
     ended = get(f"{live.url}{path}", headers={"Last-Event-ID": str(failed.number)})
     assert (ended.status_code, ended.content) == (204, b"")
     with opened(live, path) as told:
-        assert [one.kind for one in told] == ["job.progress", "end"]
+        ending = list(told)
+    assert [(one.kind, one.number) for one in ending] == [("job.failed", failed.number), ("end", None)]
+    assert ending[0].data == failed.data
 
 
 def test_a_stream_that_is_cut_goes_on_with_nothing_lost_or_doubled(
@@ -151,6 +157,9 @@ def test_a_stream_that_is_cut_goes_on_with_nothing_lost_or_doubled(
     working.join()
     assert heard[-1].kind == "end"
     assert numbered(heard) == in_log(apis[0], batch_id=batch_id)
+    for one in heard:
+        if one.number and not one.kind.endswith(".progress"):
+            (BatchEvent if one.kind.startswith("batch.") else JobEvent).model_validate(one.data)
     kinds = [one.kind for one in heard if one.number]
     assert kinds.count("job.done") == 15
     assert kinds.count("batch.done") == 1
@@ -159,7 +168,8 @@ def test_a_stream_that_is_cut_goes_on_with_nothing_lost_or_doubled(
 def test_a_batch_tells_its_counts_while_it_runs(live: Live, recordings: Path) -> None:
     batch_id, (first, second) = batch_of(live, recordings, 2)
     with opened(live, f"/v1/batches/{batch_id}/events") as told:
-        assert next(told).data["jobs"]["queued"] == 2
+        first_told = next(told)
+        assert BatchProgress.model_validate(first_told.data).jobs[JobState.QUEUED] == 2
         live.work().finish(first)
         seen = [next(told)]
         while seen[-1].kind != "batch.progress" or seen[-1].data["jobs"]["done"] != 1:

@@ -1,0 +1,123 @@
+"""A batch's transcripts as one zip, produced while it is sent.
+
+No transaction is open while transcripts are fetched or the client reads slowly. In memory are a few
+transcripts and the directory of the archive, some hundred bytes a job. A job without a transcript has a line
+in `missing.tsv`. If a store stops answering, the download ends early, and the zip has no directory: no tool
+takes it for complete.
+"""
+
+import io
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from spool.domain.jobs import Job, JobState
+from spool.domain.manifest import in_blocks
+from spool.domain.transcript import Transcript
+from spool.errors import NotFound, ObjectDamaged
+from spool.formats import Format, render_bytes
+from spool.formats.file_names import SUFFIXES, file_name
+from spool.objects import ObjectStore
+from spool.objects.integrity import read_verified
+from spool.store import Database
+from spool.store.batches import batch_jobs
+
+MISSING = "missing.tsv"
+"""The file in the archive that names each job without a transcript, and why it has none."""
+
+_ROWS = 500
+_PARALLEL = 8  # transcripts fetched at once, since an object store may be far away
+_BLOCK = 64 * 1024
+
+
+class _Sink(io.RawIOBase):
+    """What the zip writes, until it is taken. It cannot seek, so sizes follow each file."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object, /) -> int:
+        block = memoryview(data)  # type: ignore[arg-type]  # whatever holds bytes, as io promises
+        self._bytes += block
+        return block.nbytes
+
+    def take(self) -> bytes:
+        taken = bytes(self._bytes)
+        self._bytes.clear()
+        return taken
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+
+class _Rendered(NamedTuple):
+    job: Job
+    data: bytes | None
+    reason: str
+
+
+def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Format) -> Iterator[bytes]:
+    """The bytes of the zip: a file a finished job, in the order of the manifest, named after its job."""
+    sink = _Sink()
+    names = {MISSING}
+    missing = ["custom_id\tjob\tstate\treason\n"]
+    with ZipFile(sink, "w", ZIP_DEFLATED) as archive:
+        for one in _rendered(db, objects, batch_id, form):
+            if one.data is None:
+                cells = (one.job.custom_id or "", one.job.id, one.job.state.value, one.reason)
+                missing.append("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
+                continue
+            archive.writestr(_entry(_free_name(one.job, SUFFIXES[form], names), one.job), one.data)
+            if len(sink) >= _BLOCK:
+                yield sink.take()
+        if len(missing) > 1:
+            archive.writestr(MISSING, "".join(missing))
+    yield sink.take()
+
+
+def _rendered(db: Database, objects: ObjectStore, batch_id: str, form: Format) -> Iterator[_Rendered]:
+    after: tuple[int, str] | None = None
+    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="archive") as pool:
+        while True:
+            with db.read() as tx:
+                page = batch_jobs(tx, batch_id, after, _ROWS, None)
+            for few in in_blocks(page, _PARALLEL):
+                yield from pool.map(lambda job: _render(objects, job, form), few)
+            if len(page) < _ROWS:
+                return
+            after = (page[-1].batch_line or 0, page[-1].id)
+
+
+def _render(objects: ObjectStore, job: Job, form: Format) -> _Rendered:
+    if job.transcript_deleted_at is not None:
+        return _Rendered(job, None, "The transcript was deleted.")
+    if job.state is not JobState.DONE or job.transcript_key is None:
+        return _Rendered(job, None, job.error_message or f"The job is {job.state}.")
+    try:
+        record = read_verified(objects, job.transcript_key, job.transcript_sha256 or "")
+        return _Rendered(
+            job, render_bytes(Transcript.model_validate_json(record).named(job.speaker_names), form), ""
+        )
+    except (ObjectDamaged, NotFound) as error:
+        return _Rendered(job, None, error.message)
+
+
+def _free_name(job: Job, suffix: str, names: set[str]) -> str:
+    """A name that no file of the archive has, in any case of its letters; adds it to `names`."""
+    path = file_name(job.custom_id or job.name, suffix)
+    if str(path).casefold() in names:
+        path = path.with_name(f"{job.id} {path.name}")
+    names.add(str(path).casefold())
+    return str(path)
+
+
+def _entry(name: str, job: Job) -> ZipInfo:
+    finished = job.finished_at or job.created_at
+    entry = ZipInfo(name, finished.timetuple()[:6])
+    entry.compress_type = ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    return entry
