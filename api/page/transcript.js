@@ -123,7 +123,7 @@ export async function showTranscript(root, job) {
 
   root.append(
     h("div", { class: "player" }, audio ?? h("p", { class: "quiet" }, link.message), speakers.bar?.element, searchBar(words, shown, order, go, audio ? h("label", { class: "inline" }, "Speed", speed) : null)),
-    speakers.any ? speakers.chips : null,
+    speakers.any ? speakers.chips : "",
     h("p", { class: "row small" }, "Download", forms(transcript).map((form) => h("button", { type: "button", class: "small",
       onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}`, fileName(job.name, form))
         .catch((error) => notice(error.message, true)) }, form))),
