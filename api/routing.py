@@ -24,6 +24,7 @@ from api.routes import (
     jobs,
     metrics,
     openai,
+    search,
     speakers,
     transcripts,
     webhooks,
@@ -64,6 +65,7 @@ ROUTES = (
     Route("GET", f"{_JOB}/phrases", jobs.phrases, READ, jobs.PHRASES),
     Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
     Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
+    Route("GET", "/search", search.search, READ, search.SEARCH),
     Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
     # The scope submit is enough here, though the answer is a transcript.
     Route("POST", "/audio/transcriptions", openai.transcribe, SUBMIT, page_docs.TRANSCRIBE),

@@ -26,7 +26,10 @@ LOCK_TIMEOUT = "10s"  # a migration gives up rather than stop the site behind it
 STATEMENT_TIMEOUT = "10min"
 ADVISORY_LOCK = 0x5350_4F4F_4C  # "SPOOL"
 
-__all__ = ["current", "downgrade", "revision", "transaction", "upgrade"]
+FTS5 = "passage_index"
+"""SQLite's full-text index: a table with tables of its own, which no metadata describes."""
+
+__all__ = ["FTS5", "current", "downgrade", "is_compared", "revision", "transaction", "upgrade"]
 
 
 def upgrade(url: str, target: str = "head") -> None:
@@ -53,6 +56,14 @@ def revision(url: str, message: str) -> None:
         config = _config(connection)
         number = len(list(ScriptDirectory.from_config(config).walk_revisions())) + 1
         command.revision(config, message, autogenerate=True, rev_id=f"{number:04d}")
+
+
+def is_compared(item: object, name: str | None, kind: str, reflected: bool, other: object) -> bool:
+    """Whether Alembic compares this table or index. Each database has its own full-text index of passages."""
+    del item, reflected
+    if kind == "index":
+        return name != "ix_passages_terms" or other is not None
+    return not (name or "").startswith(FTS5)
 
 
 @contextmanager

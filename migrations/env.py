@@ -5,6 +5,7 @@ from typing import Any, Literal
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
 
+from migrations import is_compared
 from spool.tables import metadata
 from spool.tables.base import UtcDateTime
 
@@ -25,5 +26,6 @@ context.configure(
     compare_type=True,
     compare_server_default=True,
     render_item=_render,
+    include_object=is_compared,
 )
 context.run_migrations()

@@ -21,6 +21,8 @@
     │   └── DiskFull, ObjectDamaged
     ├── EngineError         the engine could not finish an utterance
     │   ├── EngineCrashed   this utterance crashes the engine even when it runs alone
+    │   ├── StateLost       the engine no longer has a live session's state; it is rebuilt
+    │   ├── EngineFull      the engine cannot keep up with another live session (worth a retry)
     │   └── EngineStopped   the engine is shutting down (worth a retry)
     ├── TimeLimit           the job has run for longer than the settings allow
     ├── LeaseLost           another worker has the job now
@@ -234,6 +236,20 @@ class EngineCrashed(EngineError):
     """This utterance crashes the engine even when it runs alone."""
 
     code = "engine_crashed"
+
+
+class StateLost(EngineError):
+    """The engine no longer has this live session's state."""
+
+    code = "state_lost"
+    retryable = True
+
+
+class EngineFull(EngineError):
+    """The engine cannot keep up with another live session now."""
+
+    code = "engine_full"
+    retryable = True
 
 
 class EngineStopped(EngineError):

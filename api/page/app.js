@@ -9,6 +9,7 @@ import { showJob } from "./job.js";
 import { showJobs } from "./jobs.js";
 import { stayLive } from "./live.js";
 import { showOverview } from "./overview.js";
+import { showSearch } from "./search.js";
 import { listenForDrops, openSubmit } from "./submit.js";
 
 const REFRESH_MS = 2000;
@@ -21,6 +22,7 @@ const VIEWS = [
   [/^\/batches$/, showBatches, "Batches"],
   [/^\/batches\/(\w+)$/, showBatch, "Batch"],
   [/^\/costs$/, showCosts, "Costs"],
+  [/^\/search$/, showSearch, "Search"],
 ];
 
 const main = document.getElementById("main");
@@ -81,6 +83,11 @@ async function beat() {
   setTimeout(beat, REFRESH_MS);
 }
 
+document.getElementById("find").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const words = new FormData(event.target).get("q").trim();
+  if (words) location.hash = `#/search?${new URLSearchParams({ q: words })}`;
+});
 window.addEventListener("hashchange", () => draw(true));
 document.getElementById("submit").addEventListener("click", () => openSubmit([]));
 listenForDrops();

@@ -8,7 +8,7 @@ import { showTranscript } from "./transcript.js";
 
 const ENDED = ["done", "failed", "cancelled"];
 
-export async function showJob(root, id) {
+export async function showJob(root, id, query) {
   let last = null;
   let words = null;
   const head = h("div");
@@ -66,7 +66,7 @@ export async function showJob(root, id) {
       h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
     );
     if (job.state === "done" && words === null && !job.deleted?.transcript) {
-      words = await showTranscript(body, job);
+      words = await showTranscript(body, job, query.get("t"));
     }
   }
   await refresh();

@@ -50,7 +50,7 @@ const FILTERS = {
 };
 
 // Days as the reader's clock has them; the last one belongs to the range.
-function momentOf(name, day) {
+export function momentOf(name, day) {
   const midnight = new Date(`${day}T00:00`);
   if (name === "created_to") midnight.setDate(midnight.getDate() + 1);
   return midnight.toISOString();

@@ -13,7 +13,7 @@ const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3];
 const KEYS = "Keys: space plays and pauses, J and L go 5 s back and on, < and > change the speed, D goes to the next "
   + "doubtful word (Shift+D to the one before), arrows go from word to word, Enter plays from the word.";
 
-export async function showTranscript(root, job) {
+export async function showTranscript(root, job, from = null) {
   const transcript = await get(`/v1/jobs/${job.id}/transcript`);
   const link = await audioLink(job.id);
   const audio = typeof link === "string" ? h("audio", { controls: true, preload: "metadata", src: link }) : null;
@@ -47,6 +47,12 @@ export async function showTranscript(root, job) {
     if (!audio) return;
     audio.currentTime = seconds;
     audio.play().catch(() => {});
+  }
+  // Where the address names a time. A browser that refuses to play unasked leaves the recording there.
+  function begin(seconds) {
+    play(seconds);
+    go(Math.max(0, last(starts, seconds + 0.001)));
+    shown[order[current]]?.scrollIntoView({ block: "center" });
   }
   function light() {
     const now = audio.currentTime;
@@ -130,6 +136,7 @@ export async function showTranscript(root, job) {
     h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), ".",
       words.some((word) => word.overlap) ? " Over words with a dotted underline another speaker speaks too." : null, ` ${KEYS}`),
     page);
+  if (from !== null && Number.isFinite(Number(from)) && words.length) requestAnimationFrame(() => begin(Number(from)));
   return { leave: () => {
     document.removeEventListener("keydown", anywhere);
     cancelAnimationFrame(ticking);

@@ -98,7 +98,7 @@ def listed(
         worker=worker,
         batch=batch,
         name=name or None,
-        tag=_tag_of(tag) if tag else None,
+        tag=store.tag_of(tag) if tag else None,
         created_from=to_utc(created_from),
         created_to=to_utc(created_to),
     )
@@ -108,11 +108,6 @@ def listed(
     waiting = services.fleet.waiting_for(page.items)
     items = [shown_job(job, held, waiting.get(job.id)) for job in page.items]
     return json_response(JobPage(items=items, next_cursor=page.next_cursor))
-
-
-def _tag_of(text: str) -> tuple[str, str | None]:
-    key, equals, value = text.partition("=")
-    return key, value if equals else None
 
 
 def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:

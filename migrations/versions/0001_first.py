@@ -5,7 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import events, jobs
+from migrations.first import events, jobs, passages
 
 revision = "0001"
 down_revision = None
@@ -38,14 +38,17 @@ TABLES = (
     "webhooks",
     "source_hashes",
     "webhook_deliveries",
+    "passages",
 )
 
 
 def upgrade() -> None:
     jobs.create()
     events.create()
+    passages.create()
 
 
 def downgrade() -> None:
+    passages.drop()
     for table in reversed(TABLES):
         op.drop_table(table)

@@ -46,7 +46,7 @@ class Fleet:
         }
         self.home = home
         self.settings: Settings = load_settings(self.environment)
-        self.db = Database(database_url)
+        self.db = Database(database_url, idle_seconds=60)
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def start(

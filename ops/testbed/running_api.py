@@ -16,6 +16,7 @@ from api.app import create_app
 from api.services import Services
 from ops.testbed.waiting import until
 from spool.broker.celery_app import queue_depth
+from spool.domain.archive.passages import passages_of
 from spool.domain.fleet.routing import Route
 from spool.domain.transcript import AudioFacts, Coverage, Lattice, ModelFacts, Segment, Transcript, Word
 from spool.formats import render
@@ -103,6 +104,7 @@ class FakeWorker:
                     complete=None if expected_seconds is None else expected_seconds <= record.audio.duration,
                     expected_seconds=expected_seconds,
                 ),
+                passages_of(record),
             )
 
     def fail(self, job_id: str, code: str, message: str) -> None:

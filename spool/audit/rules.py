@@ -26,6 +26,7 @@ RULES = {
     "period": "no worker is billed more time than it had been up by the end of each day",
     "stored": "a finished job's transcript is in the object store with the recorded hash",
     "source": "an upload is in the object store until it is deleted on purpose",
+    "searchable": "the search has every word of every transcript, and no other",
     "deleted": "what was deleted on purpose is gone, every trace of it, and the log says so",
     "retained": "nothing is kept for longer than its project's rule says",
     "orphan": "no object under jobs/ is without its job",
@@ -82,6 +83,10 @@ class JobFacts:
     """What of it was deleted on purpose."""
     logged: frozenset[Content] = frozenset()
     """Of what the log says so."""
+    words: int | None = None
+    """Of its transcript."""
+    indexed: int = 0
+    """Words of it that the search has."""
     traces: bool = False
     """The row still has a key, a hash or a list of phrases that lead to its words."""
 
@@ -183,6 +188,13 @@ def ended(job: JobFacts) -> Iterator[Breach]:
         yield Breach("ended", job.id, "It is done and names no transcript.")
     elif job.coverage != 1:
         yield Breach("ended", job.id, f"It is done with a coverage of {job.coverage}.")
+
+
+def searchable(job: JobFacts) -> Iterator[Breach]:
+    """The words that can be searched are those of the transcript that the job has, if it has one."""
+    words = (job.words or 0) if job.transcript_key else 0
+    if job.indexed != words:
+        yield Breach("searchable", job.id, f"The search has {job.indexed} words of it; it has {words}.")
 
 
 def tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:

@@ -31,8 +31,10 @@ from spool.audit.rules import (
     owned,
     periods,
     retained,
+    searchable,
     tiling,
 )
+from spool.domain.archive.passages import digest_of, passages_of
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content, Retention
 from spool.domain.transcript import Transcript
@@ -48,6 +50,7 @@ PAGE = 200
 KEPT = 1000
 BLOCK = 1024 * 1024
 JOBS = "jobs/"
+_NOTHING = digest_of(())
 # What streams by is judged between two statements, and a reader holds no row that others need.
 IDLE_SECONDS = 60.0
 
@@ -105,8 +108,10 @@ def audit(
     report = AuditReport()
     for page in _pages(db, grace, report, retention or {}):
         if objects is not None:
+            with db.read(IDLE_SECONDS) as tx:
+                indexed = dict(facts.indexed(tx, [job.id for job, _ in page]))
             for job, channels in page:
-                report.add(_objects_of(objects, job, channels))
+                report.add(_objects_of(objects, job, channels, indexed.get(job.id, _NOTHING)))
     _ledger(db, grace, report)
     if objects is not None:
         _orphans(db, objects, grace, report, remove_orphans)
@@ -132,6 +137,7 @@ def _pages(
         for job in page:
             report.add(owned(job, sweeping, grace))
             report.add(ended(job))
+            report.add(searchable(job))
             report.add(deleted(job, channels[job.id]))
             report.add(retained(job, retention))
             finished = job.state is JobState.DONE
@@ -175,8 +181,8 @@ def _ledger(db: Database, grace: Grace, report: AuditReport) -> None:
         report.add(periods(facts.worker_days(tx), grace))
 
 
-def _objects_of(objects: ObjectStore, job: JobFacts, channels: int) -> Iterator[Breach]:
-    """A job's upload, and a finished one's files."""
+def _objects_of(objects: ObjectStore, job: JobFacts, channels: int, indexed: str) -> Iterator[Breach]:
+    """A job's upload, and a finished one's files; `indexed` is the digest of what the search has of it."""
     uploaded = job.source_kind == "upload" and Content.SOURCE not in job.deleted
     if uploaded and objects.head(job.source_uri) is None:
         yield Breach("source", job.id, f"Its upload {job.source_uri} is not in the object store.")
@@ -198,7 +204,10 @@ def _objects_of(objects: ObjectStore, job: JobFacts, channels: int) -> Iterator[
                 "covered", job.id, f"It has chunks of {channels} of the recording's {recorded} channels."
             )
     if key.endswith("/transcript.json"):
-        yield from _rendered(objects, job.id, key, Transcript.model_validate_json(record))
+        transcript = Transcript.model_validate_json(record)
+        yield from _rendered(objects, job.id, key, transcript)
+        if digest_of(passages_of(transcript)) != indexed:
+            yield Breach("searchable", job.id, "The search has other words of it than its transcript.")
 
 
 def _rendered(objects: ObjectStore, job_id: str, key: str, transcript: Transcript) -> Iterator[Breach]:

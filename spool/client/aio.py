@@ -14,6 +14,7 @@ import httpx
 from spool.client import batches as of_batches
 from spool.client import jobs as of_jobs
 from spool.client import reports as of_reports
+from spool.client import search as of_search
 from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
@@ -67,6 +68,8 @@ class AsyncSpool(Session):
     wait = _soon(of_jobs.wait)
     transcript = _soon(of_jobs.transcript)
     words = _soon(of_jobs.words)
+    search = _listed_soon(of_search.search)
+    search_page = _soon(of_search.search_page)
     cancel = _soon(of_jobs.cancel)
     retry = _soon(of_jobs.retry)
     diarize = _soon(of_jobs.diarize)

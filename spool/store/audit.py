@@ -6,14 +6,17 @@ rules are in `spool.audit.rules`.
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, exists, func, literal, or_, select, union_all
 
 from spool.audit.rules import Bill, Core, JobFacts, Line, Stored, WorkerDay, WorkerFacts
+from spool.domain.archive.passages import digest_of
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content
 from spool.store.sql import now_utc, seconds_from_now
+from spool.store.transcripts.passages import passage_of
 from spool.store.workers import ALIVE_SECONDS
 from spool.tables import (
     chunk_sums,
@@ -23,6 +26,7 @@ from spool.tables import (
     jobs,
     locks,
     outbox,
+    passages,
     speaker_turns,
     workers,
 )
@@ -48,13 +52,28 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
         for content in Content
     ]
     flags = [flag.label(f"{content}_logged") for flag, content in zip(logged, Content, strict=True)]
+    words = select(func.coalesce(func.sum(passages.c.own_words), 0)).where(passages.c.job_id == jobs.c.id)
     rows = tx.execute(
-        select(jobs, waiting.label("in_outbox"), now_utc().label("now"), *flags)
+        select(
+            jobs,
+            waiting.label("in_outbox"),
+            now_utc().label("now"),
+            words.scalar_subquery().label("indexed"),
+            *flags,
+        )
         .where(jobs.c.id > last_id)
         .order_by(jobs.c.id)
         .limit(limit)
     )
     return [_facts_of(row) for row in rows]
+
+
+def indexed(tx: Connection, job_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The digest of what the search has of each of these jobs that it has something of."""
+    query = select(passages).where(passages.c.job_id.in_(job_ids)).order_by(passages.c.job_id)
+    rows = tx.execute(query, execution_options=STREAMED)
+    for job_id, group in groupby(rows, key=lambda row: str(row.job_id)):
+        yield job_id, digest_of(map(passage_of, group))
 
 
 def cores(tx: Connection, job_ids: Sequence[str]) -> Iterator[Core]:
@@ -217,5 +236,7 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         project=row.project,
         deleted=_contents(row, "deleted_at"),
         logged=_contents(row, "logged"),
+        words=row.words,
+        indexed=int(row.indexed),
         traces=any(getattr(row, name) is not None for name in _TRACES),
     )

@@ -31,6 +31,7 @@ from spool.domain.retention import Content
 from spool.errors import Deleted
 from spool.ids import new_id
 from spool.store.sql import now_utc, seconds_from_now
+from spool.store.transcripts.passages import drop_passages
 from spool.tables import (
     chunk_sums,
     chunks,
@@ -113,6 +114,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
         tx.execute(delete(source_hashes).where(source_hashes.c.job_id.in_(ids)))
     else:
         _drop_chunks(tx, ids)
+        drop_passages(tx, ids)
         _drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})
     lines = [
         {"id": new_id("del"), "job_id": row.id, "project": row.project, "content": content.value}

@@ -119,7 +119,7 @@ def list_jobs(tx: Connection, wanted: JobFilter, cursor: str | None = None, limi
 
     Raises InvalidRequest for a limit out of range or a cursor that belongs to another filter.
     """
-    query = select(*JOB_COLUMNS).where(*_conditions(wanted))
+    query = select(*JOB_COLUMNS).where(*filter_conditions(wanted))
     return page(tx, jobs, query, job_of, wanted, cursor=cursor, limit=limit)
 
 
@@ -268,7 +268,14 @@ def hashes_of_source(tx: Connection, job_id: str) -> bytes | None:
     return hashes
 
 
-def _conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
+def tag_of(text: str) -> tuple[str, str | None]:
+    """The tag that `key` or `key=value` asks for."""
+    key, equals, value = text.partition("=")
+    return key, value if equals else None
+
+
+def filter_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
+    """SQL: the job is one of those that are wanted."""
     equal = {
         jobs.c.state: wanted.state.value if wanted.state else None,
         jobs.c.project: wanted.project,

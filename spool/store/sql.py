@@ -169,31 +169,39 @@ def page(
         raise InvalidRequest(f"A page holds 1 to {PAGE_LIMIT} {table.name.replace('_', ' ')}, not {limit}.")
     key = (table.c.created_at, table.c.id)
     if cursor is not None:
-        created_at, row_id = _read_cursor(cursor, scope)
+        created, row_id = position_of(cursor, scope, 2)
+        try:
+            created_at = datetime.fromisoformat(created)
+        except ValueError:
+            raise InvalidRequest("The cursor cannot be read; begin again without one.") from None
         # A row comparison, since both databases search the index by it; written with OR they would scan.
         last_seen = tuple_(literal(created_at, UtcDateTime()), literal(row_id, ID))
         query = query.where(tuple_(*key) < last_seen)
     rows = tx.execute(query.order_by(*(column.desc() for column in key)).limit(limit + 1)).all()
     last = rows[limit - 1] if len(rows) > limit else None
-    next_cursor = None if last is None else _write_cursor(last.created_at, last.id, scope)
+    next_cursor = None if last is None else cursor_of(scope, last.created_at.isoformat(), last.id)
     return Page(tuple(map(read, rows[:limit])), next_cursor)
 
 
-def _write_cursor(created_at: datetime, row_id: str, scope: object) -> str:
-    position = [_fingerprint(scope), created_at.isoformat(), row_id]
-    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
+def cursor_of(scope: object, *position: str) -> str:
+    """The cursor of what comes after this position of a query; `scope` is anything whose repr identifies the
+    query."""
+    return (
+        base64.urlsafe_b64encode(json.dumps([_fingerprint(scope), *position]).encode()).decode().rstrip("=")
+    )
 
 
-def _read_cursor(cursor: str, scope: object) -> tuple[datetime, str]:
+def position_of(cursor: str, scope: object, size: int) -> list[str]:
+    """The position in a cursor: `size` texts. Raises InvalidRequest for another query's."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        fingerprint, created, row_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        created_at = datetime.fromisoformat(created)
+        fingerprint, *position = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, TypeError, RecursionError):
         raise InvalidRequest("The cursor cannot be read; begin again without one.") from None
-    if fingerprint != _fingerprint(scope) or not isinstance(row_id, str) or created_at.tzinfo is None:
+    texts = [each for each in position if isinstance(each, str)]
+    if fingerprint != _fingerprint(scope) or len(position) != size or len(texts) != size:
         raise InvalidRequest("The cursor belongs to another query; begin again without one.")
-    return created_at, row_id
+    return texts
 
 
 def _fingerprint(scope: object) -> str:

@@ -11,6 +11,7 @@ from spool.tables.batches import batches
 from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns
+from spool.tables.passages import passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
 from spool.tables.webhooks import webhook_deliveries, webhooks
 from spool.tables.workers import cost_lines, workers
@@ -33,6 +34,7 @@ __all__ = [
     "locks",
     "metadata",
     "outbox",
+    "passages",
     "phrase_lists",
     "quota_use",
     "source_hashes",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import Engine, create_engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 import migrations
@@ -25,7 +25,8 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def tables_of(url: str) -> set[str]:
     engine = create_engine(url)
     try:
-        return set(inspect(engine).get_table_names()) - {"alembic_version"}
+        names = inspect(engine).get_table_names()
+        return {name for name in names if not name.startswith(migrations.FTS5)} - {"alembic_version"}
     finally:
         engine.dispose()
 
@@ -35,7 +36,12 @@ def test_migrations_end_at_the_tables(empty_url: str) -> None:
 
     with migrations.transaction(empty_url) as connection:
         context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "compare_server_default": True}
+            connection,
+            opts={
+                "compare_type": True,
+                "compare_server_default": True,
+                "include_object": migrations.is_compared,
+            },
         )
         assert compare_metadata(context, metadata) == []
 
@@ -53,6 +59,28 @@ def test_constraints_are_the_tables_own(empty_url: str) -> None:
     engine.dispose()
     assert migrated == created
     assert any(checks for checks, _, _ in migrated.values())
+
+
+def test_the_full_text_index_is_the_tables_own(empty_url: str) -> None:
+    migrations.upgrade(empty_url)
+    engine = create_engine(empty_url)
+    migrated = full_text_index(engine)
+    migrations.downgrade(empty_url, "base")
+    metadata.create_all(engine)
+    created = full_text_index(engine)
+    engine.dispose()
+    assert migrated == created != []
+
+
+def full_text_index(engine: Engine) -> list[str]:
+    query = (
+        "SELECT sql FROM sqlite_master WHERE name IN "
+        "('passage_index', 'passages_inserted', 'passages_deleted') ORDER BY name"
+        if engine.dialect.name == "sqlite"
+        else "SELECT indexdef FROM pg_indexes WHERE indexname = 'ix_passages_terms'"
+    )
+    with engine.connect() as connection:
+        return list(connection.scalars(text(query)))
 
 
 def checks_and_indexes(engine, table: str):  # noqa: ANN001, ANN201

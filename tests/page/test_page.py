@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from api.routes.page import FOLDER
 from ops.testbed.running_api import Live, transcript_of
 from spool.domain.api_keys import Scope
+from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import Source
 from spool.domain.manifest import Report
 from spool.domain.options import JobOptions
@@ -55,7 +56,7 @@ def done_job(live: Live, name: str = "reel 1.wav") -> str:
     )
     with services.database.begin() as tx:
         outcome = leases.Outcome(3.0, stored.key, stored.sha256 or "", 1.0, len(WORDS))
-        leases.finish_job(tx, claim, outcome)
+        leases.finish_job(tx, claim, outcome, passages_of(record))
     return job_id
 
 
@@ -107,7 +108,7 @@ def test_the_transcript_works_by_keyboard_and_is_searched(page: Page, live: Live
         == page.locator(".transcript [tabindex='-1']").count()
     )
     assert "null" not in page.locator("main").inner_text()
-    search = page.get_by_role("searchbox")
+    search = page.get_by_role("searchbox", name="Search the transcript")
     search.fill("KEEP w")
     expect(page.locator(".word.found")).to_have_text(["keep", "watch"])
     search.fill("keep")
@@ -116,6 +117,26 @@ def test_the_transcript_works_by_keyboard_and_is_searched(page: Page, live: Live
     search.press("Enter")
     expect(page.get_by_text("2 of 2")).to_be_visible()
     assert page.locator(".word.here").get_attribute("data-word") == "4"
+
+
+def test_a_search_leads_to_the_words_in_their_recording(page: Page, live: Live) -> None:
+    job_id = done_job(live)
+    page.goto("/")
+    page.get_by_role("searchbox", name="Search all transcripts").fill('"keep watch"')
+    page.keyboard.press("Enter")
+    expect(page.locator(".hit")).to_have_text(["0:02keep the light <b>burning</b> keep watch"])
+    expect(page.get_by_text("1 found")).to_be_visible()
+    page.locator(".match").click()
+    expect(page).to_have_url(f"{live.url}/#/jobs/{job_id}?t=2")
+    expect(page.locator(".word.here")).to_have_text(["keep"])
+    assert page.locator(".word.here").get_attribute("data-word") == "4"
+    page.wait_for_function("document.querySelector('audio').currentTime >= 2")
+
+    page.goto("/#/search?q=absent")
+    expect(page.get_by_text("Nothing found.")).to_be_visible()
+    page.get_by_role("searchbox", name="Words").fill("a*")
+    page.keyboard.press("Enter")
+    expect(page.locator(".card.error")).to_contain_text("at least 3 letters")
 
 
 def test_every_format_is_a_download(page: Page, live: Live) -> None:

@@ -51,7 +51,7 @@ class DecodeRequest:
     there instead of beginning anew; nothing else reads it. alternatives: how many other words each word is
     to have. lattice: how far behind the best path a lattice is to reach (natural logarithm), None for none.
     speech: what is asked of the model's family itself. step: what is asked of a diarization model's network,
-    in place of words.
+    or of a live session, in place of words.
     """
 
     phrases: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class UtteranceResult:
     one was asked for. weights: SHA-256 of the model and of the language model that spoke. lattice: in seconds
     from the utterance's start, where it was asked for. language: which one was spoken, where the model tells.
     languages: the likeliest ones with their probabilities, where the model was left to find out.
-    output: of a diarization model's network.
+    output: of a diarization model's network, or of a live session's step.
     """
 
     hypotheses: tuple[Hypothesis, ...]

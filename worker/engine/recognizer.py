@@ -23,8 +23,10 @@ from worker.decode.utterances import check_decoding, decode_utterances
 from worker.decode.words import text_of
 from worker.diarization.registry import is_diarization
 from worker.engine.diarization import StepRecognizer
+from worker.engine.live_steps import LiveSteps
 from worker.engine.memory_budget import CACHE_BYTES
 from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition, Recognizer
+from worker.live.feed import LiveFeed
 from worker.models.base import BatchCost, ModelInfo, SpeechModel
 from worker.models.load import load_model
 
@@ -35,6 +37,7 @@ class ModelRecognizer:
     def __init__(self, model: SpeechModel, second: SecondReader | None = None) -> None:
         """second: orders the hypotheses of every utterance."""
         self._model, self._second = model, second
+        self._live = LiveSteps(model)
         can = model.capabilities
         languages, tasks = tuple(sorted(can.languages)), tuple(sorted(can.tasks))
         self.info = replace(model.info, family=can.family, languages=languages, tasks=tasks)
@@ -46,6 +49,9 @@ class ModelRecognizer:
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
         """Read the language model, spell the phrases, and let the model check what is asked of it; `warnings`
         of the answer name the phrases that it cannot spell. Raises InvalidRequest."""
+        if isinstance(ask.step, LiveFeed):
+            self._live.check(options, ask.step)
+            return self.info
         check_decoding(self._model, options, ask)
         skipped = unspelled(self._model.tokenizer, ask.phrases)
         warnings = (unspelled_warning(skipped),) if skipped else ()
@@ -60,8 +66,10 @@ class ModelRecognizer:
     ) -> list[Recognition | Failure]:
         """One answer per 16 kHz mono utterance, in order; one whose logits are no numbers fails alone.
 
-        Raises InvalidRequest for a search the model cannot do.
+        Raises InvalidRequest for a search the model cannot do. Live sessions' feeds are batches of their own.
         """
+        if isinstance(asks[0].step, LiveFeed):
+            return self._live.recognize(utterances, options, asks)
         answers = self._decoded(utterances, options, asks)
         seconds = [len(samples) / SAMPLE_RATE for samples in utterances]
         return [

@@ -41,13 +41,15 @@ class BatchLimits:
 @dataclass(frozen=True, slots=True)
 class QueuedUtterance:
     """An utterance that waits. `ticket` orders arrivals; only equal `group`s may share a batch; `alone`
-    marks one that was in a batch that ended the engine's process, and goes first and by itself."""
+    marks one that was in a batch that ended the engine's process, and goes first and by itself; `live` one
+    that somebody waits for while people speak, and goes before what is not."""
 
     ticket: int
     job: str
     group: Hashable
     length: int
     alone: bool = False
+    live: bool = False
 
 
 Cost = Callable[[QueuedUtterance], BatchCost]
@@ -101,10 +103,10 @@ class BatchPace:
         pace = samples * 1e9 / max(ns, 1)
         self._samples_a_second[group] = 0.5 * (self._samples_a_second.get(group, pace) + pace)
 
-    def most_samples(self, group: Hashable) -> float:
-        """What the next batch may hold, padding included."""
+    def most_samples(self, group: Hashable, seconds: float = math.inf) -> float:
+        """What the next batch may hold, padding included, to be done in `seconds` too."""
         pace = self._samples_a_second.get(group)
-        return FIRST_SAMPLES if pace is None else pace * self._seconds
+        return FIRST_SAMPLES if pace is None else pace * min(self._seconds, seconds)
 
 
 class UtteranceQueue:
@@ -147,16 +149,18 @@ class UtteranceQueue:
         cost: Cost = cost_by_length,
         most_samples: Callable[[Hashable], float] = lambda _: math.inf,
     ) -> list[QueuedUtterance]:
-        """Take out the next batch, in the order it was filled; empty only when nothing waits. Jobs whose
-        group `first` holds for go before all others, which lose nothing of what they are owed. `most_samples`
+        """Take out the next batch, in the order it was filled; empty only when nothing waits. Live sessions
+        go before jobs. Jobs whose group `first` holds for go before all others, which lose nothing of what
+        they are owed. `most_samples`
         bounds the padded size by group, besides the limits."""
         if self._suspects:
             return [self._suspects.popleft()]
         if not self._queues:
             return []
         self._level = min(self._served[job] for job in self._queues)
-        among = [job for job, queue in self._queues.items() if first is None or first(queue[0].group)]
-        seed = self._queues[min(among or self._queues, key=self._turn)][0]
+        live = [job for job, queue in self._queues.items() if queue[0].live]
+        among = self._allowed(live, first) or self._allowed(self._queues, first) or live or self._queues
+        seed = self._queues[min(among, key=self._turn)][0]
         most = min(self._limits.samples, most_samples(seed.group))
         batch = _Batch(replace(self._limits, samples=int(most)), cost)
         for item in self._fair_order(seed):
@@ -166,6 +170,9 @@ class UtteranceQueue:
                 self._served[item.job] += max(1, item.length)
         self._remove({item.ticket for item in batch.items})
         return batch.items
+
+    def _allowed(self, jobs: Collection[str], first: Callable[[Hashable], bool] | None) -> list[str]:
+        return [job for job in jobs if first is None or first(self._queues[job][0].group)]
 
     def _turn(self, job: str) -> tuple[int, int]:
         return self._served[job], self._queues[job][0].ticket

@@ -11,13 +11,14 @@ the time of what raised is lost too.
 """
 
 import importlib
+import math
 import os
 import signal
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from multiprocessing.connection import Connection
 from typing import cast
 
@@ -47,12 +48,15 @@ from worker.engine.protocol import (
     Utterance,
 )
 from worker.engine.scheduler import BatchPace, QueuedUtterance, UtteranceQueue, split_exactly
+from worker.live.feed import LiveAnswer, LiveFeed
 from worker.models.base import BatchCost
 
 Loader = Callable[[str], Recognizer]
 Answer = UtteranceResult | SpoolError
 GRACE_SECONDS = 0.5
-_Group = tuple[str, SearchOptions]  # what may share a batch: one model, asked alike
+LIVE_SECONDS = 5.0  # so long after its last step a live session counts as open
+LIVE_WAIT = 0.5  # of a live chunk: how long a batch of jobs may keep a session waiting
+_Group = tuple[str, SearchOptions, bool]  # what may share a batch: one model, asked alike; live or not
 
 
 def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options: EngineOptions) -> None:
@@ -127,9 +131,10 @@ class _Inbox:
         with self._arrived:
             if isinstance(request, Utterance):
                 self._utterances[request.ticket] = request
-                group = (request.model, request.options)
+                live = isinstance(request.ask.step, LiveFeed)
+                group = (request.model, request.options, live)
                 self._waiting.add(
-                    QueuedUtterance(request.ticket, request.job, group, request.samples, request.alone)
+                    QueuedUtterance(request.ticket, request.job, group, request.samples, request.alone, live)
                 )
             elif isinstance(request, DropJob):
                 tickets = tuple(item.ticket for item in self._waiting.drop_job(request.job))
@@ -156,7 +161,7 @@ class _Inbox:
                     self._errands.remove(errand)
                     return errand
             batch = self._waiting.next_batch(
-                lambda group: may_serve(cast("_Group", group)[0]), device.cost, device.pace.most_samples
+                lambda group: may_serve(cast("_Group", group)[0]), device.cost, device.most_samples
             )
             if not batch:
                 return self._errands.popleft()
@@ -183,12 +188,31 @@ class BatchRunner:
         self.may_serve = self._model_cache.may_serve
         self._busy_total_ns = 0
         self.worked_ns = 0
-        self.pace = BatchPace()
+        self._pace = BatchPace()
+        self._live_seconds = math.inf  # the shortest chunk of the live sessions that are open
+        self._live_until = 0.0
+
+    def most_samples(self, group: Hashable) -> float:
+        """How much audio a batch may hold, padding included: while somebody speaks, a batch of jobs is to be
+        done before a live session has waited for `LIVE_WAIT` of a chunk."""
+        if cast("_Group", group)[2]:
+            return math.inf
+        if time.monotonic() >= self._live_until:
+            self._live_seconds = math.inf
+        return self._pace.most_samples(group, LIVE_WAIT * self._live_seconds)
+
+    def _note_live(self, answers: Sequence[Recognition | Failure]) -> None:
+        for answer in answers:
+            if isinstance(answer, Recognition) and isinstance(answer.output, LiveAnswer):
+                self._live_seconds = min(self._live_seconds, answer.output.chunk_seconds)
+                self._live_until = time.monotonic() + LIVE_SECONDS
 
     def cost(self, item: QueuedUtterance) -> BatchCost:
         """What an utterance takes of the device; of a model that is not loaded yet, more than there is, so
         that it comes alone."""
-        path, options = cast("_Group", item.group)
+        path, options, live = cast("_Group", item.group)
+        if live:  # feeds are not padded to one length, and their sessions are in memory anyway
+            return BatchCost(1, 0)
         model = self._model_cache.peek(path)
         return BatchCost(item.length, sys.maxsize) if model is None else model.cost(item.length, options)
 
@@ -236,8 +260,10 @@ class BatchRunner:
         try:
             recognitions = model.recognize(audio, options, [utterance.ask for utterance in batch])
             busy_ns = time.monotonic_ns() - begun
+            self._note_live(recognitions)
             samples = max(utterance.samples for utterance in batch) * len(batch)
-            self.pace.measured((batch[0].model, options), samples, busy_ns)
+            live = isinstance(batch[0].ask.step, LiveFeed)
+            self._pace.measured((batch[0].model, options, live), samples, busy_ns)
             if len(recognitions) != len(batch):
                 raise EngineError(f"The model answered {len(recognitions)} of {len(batch)} utterances.")
         except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process

@@ -25,6 +25,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy import Connection
 
+from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import JobSpeaker, JobState
 from spool.domain.options import Diarization, JobOptions
 from spool.domain.transcript import ModelFacts, Transcript
@@ -262,9 +263,11 @@ class JobRunner:
             **facts,
         )
 
+        found = passages_of(transcript)
+
         def commit() -> None:
             with self._context.db.begin() as tx:
-                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript))
+                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found)
                 failpoint("finish.written")
             failpoint("finish.committed")
 

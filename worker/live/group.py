@@ -4,6 +4,7 @@ Sessions of any age are in one batch, and what one says does not depend on the o
 that loaded the model.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +76,18 @@ class LiveGroup:
     @property
     def is_ready(self) -> bool:
         """Whether some session can make a step."""
-        return any(session.stream.is_ready or session.stream.has_ended for session in self.sessions)
+        return self.can_step(self.sessions)
 
-    def step(self) -> list[StepResult]:
-        """One step of each session that can make one, in the order they were opened. A session that has ended
-        is in the group no more."""
-        ready = [session for session in self.sessions if session.stream.is_ready]
-        over = [session for session in self.sessions if session.stream.has_ended]
+    def can_step(self, among: Sequence[LiveSession]) -> bool:
+        """Whether one of these can make a step: it is in the group and has audio, or its end, to be heard."""
+        return any(session.stream.is_ready or session.stream.has_ended for session in self._of(among))
+
+    def step(self, among: Sequence[LiveSession] | None = None) -> list[StepResult]:
+        """One step of each session (`among` these) that can make one, in the order they were opened. A
+        session that has ended is in the group no more."""
+        sessions = self.sessions if among is None else self._of(among)
+        ready = [session for session in sessions if session.stream.is_ready]
+        over = [session for session in sessions if session.stream.has_ended]
         if not ready and not over:
             return []
         frames = self._model.step([session.stream for session in ready]) if ready else []
@@ -98,6 +104,9 @@ class LiveGroup:
             if result.error is not None or result.session.has_ended:
                 self.close(result.session)
         return results
+
+    def _of(self, among: Sequence[LiveSession]) -> list[LiveSession]:
+        return [session for session in self.sessions if session in among]
 
     def _result(self, session: LiveSession, frames: int, last: bool) -> StepResult:
         try:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, true, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
+from spool.domain.archive.passages import Passage
 from spool.domain.fleet.routing import ANY_POOL
 from spool.domain.jobs import Job, JobSpeaker, JobState
 from spool.errors import LeaseLost
@@ -23,6 +24,7 @@ from spool.store.monitoring import LEASES_LOST, count_up
 from spool.store.queue.fair_share import settle
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.store.sql import epoch_us, now_utc, seconds_from_now
+from spool.store.transcripts.passages import drop_passages, write_passages
 from spool.tables import jobs
 
 
@@ -343,8 +345,8 @@ def hand_back(
         add_hints(tx, [(job.id, job.queue)], delay_seconds)
 
 
-def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
-    """The transcript is stored: the job is done. Raises LeaseLost."""
+def finish_job(tx: Connection, claim: Claim, outcome: Outcome, found: Sequence[Passage] = ()) -> None:
+    """The transcript is stored: the job is done, and its words can be searched. Raises LeaseLost."""
     seen = {"source_etag": outcome.source_etag, "source_size": outcome.source_size}
     _end(
         tx,
@@ -370,6 +372,9 @@ def finish_job(tx: Connection, claim: Claim, outcome: Outcome) -> None:
         error_code=null(),
         error_message=null(),
     )
+    if claim.job.transcript_key is not None:  # speakers were found in words that are indexed already
+        drop_passages(tx, [claim.job.id])
+    write_passages(tx, claim.job.id, claim.job.project, found)
 
 
 def fail_job(tx: Connection, claim: Claim, code: str, message: str) -> None:

@@ -105,6 +105,7 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         "POST /v1/audio/transcriptions": {"files": {"file": b"RIFF"}},
         "POST /v1/audio/translations": {"files": {"file": b"RIFF"}},
         "POST /v1/jobs/{job_id}/diarize": {"json": {}},
+        "GET /v1/search": {"params": {"q": "keep"}},
         "PUT /v1/models/default": {"json": {"name": "demo-tdt"}},
         "PATCH /v1/jobs/{job_id}/speakers": {"json": {"names": {"speaker_0": "Ada"}}},
     }

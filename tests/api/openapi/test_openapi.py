@@ -14,8 +14,9 @@ from spool.schemas import batches as batch_schemas
 from spool.schemas import costs as cost_schemas
 from spool.schemas import fleet as schemas_fleet
 from spool.schemas import jobs as schemas
+from spool.schemas import search as search_schemas
 from spool.schemas import webhooks as webhook_schemas
-from spool.schemas.examples import batches, costs, jobs, webhooks
+from spool.schemas.examples import batches, costs, jobs, search, webhooks
 from spool.settings import load_settings
 
 METHODS = ("get", "post", "delete", "put", "patch")
@@ -60,6 +61,7 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/jobs/{job_id}/transcript",
         "GET /v1/models",
         "GET /v1/overview",
+        "GET /v1/search",
         "GET /v1/webhooks",
         "GET /v1/webhooks/{webhook_id}",
         "GET /v1/webhooks/{webhook_id}/deliveries",
@@ -155,6 +157,7 @@ def test_every_reference_leads_somewhere() -> None:
         (batch_schemas.BatchDetail, batches.BATCH_DETAIL),
         (batch_schemas.BatchPage, batches.BATCH_PAGE),
         (batch_schemas.BatchRetried, batches.BATCH_RETRIED),
+        (search_schemas.SearchPage, search.SEARCH_PAGE),
         (webhook_schemas.WebhookRequest, webhooks.REQUEST),
         (webhook_schemas.WebhookOut, webhooks.WEBHOOK),
         (webhook_schemas.WebhookSecret, webhooks.MADE),

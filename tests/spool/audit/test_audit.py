@@ -11,13 +11,16 @@ from ops.testbed.rows import bill, chunk, claimed, let_lapse, queued, registered
 from ops.testbed.running_api import transcript_of
 from spool.audit.rules import RULES, Grace
 from spool.audit.runner import PAGE, AuditReport, audit
+from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import JobState, Source
 from spool.domain.options import JobOptions
+from spool.domain.retention import Content
 from spool.formats import STORED, render
 from spool.ids import new_id
 from spool.objects import FolderStore
 from spool.store import Database
 from spool.store.chunks import save_chunk
+from spool.store.deletions import mark_deleted
 from spool.store.jobs import cancel_job
 from spool.store.ledger.charges import charge
 from spool.store.queue.leases import Outcome, fail_job, finish_job
@@ -25,7 +28,7 @@ from spool.store.queue.locks import try_lock
 from spool.store.queue.outbox import due_hints, mark_sent
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.workers import heartbeat, stop_worker
-from spool.tables import chunks, cost_lines, jobs, locks, outbox, workers
+from spool.tables import chunks, cost_lines, jobs, locks, outbox, passages, workers
 
 LONG_AGO = -3600.0
 
@@ -69,7 +72,8 @@ class Scene:
                     save_chunk(
                         tx, claim, chunk(index, channel, 1000 + index), bill(self.worker, 1000 + index)
                     )
-            finish_job(tx, claim, Outcome(30.0 * count, key, digest, 1.0, 12))
+            outcome = Outcome(30.0 * count, key, digest, 1.0, len(transcript.words))
+            finish_job(tx, claim, outcome, passages_of(transcript))
         return job_id
 
     def do(self, *statements) -> None:  # noqa: ANN002
@@ -390,3 +394,24 @@ def test_a_duplicate_chunk_is_refused_by_the_table_itself(scene: Scene) -> None:
         row = dict(tx.execute(select(chunks).where(which(scene, 1))).one()._mapping)
     with pytest.raises(Exception, match=r"(?i)unique"), scene.db.begin() as tx:
         tx.execute(insert(chunks).values(row))
+
+
+# --- searchable ---------------------------------------------------------------------------------------------
+
+
+def test_the_search_has_the_words_of_the_transcript_and_no_other(scene: Scene) -> None:
+    own = passages.c.job_id == scene.done
+    scene.do(update(passages).where(own).values(text="keep the lamp"))
+    assert scene.breached() == {"searchable": {scene.done}}
+    assert audit(scene.db, None).clean, "SQL alone counts words"
+    scene.do(delete(passages).where(own))
+    assert audit(scene.db, None).counts == {"searchable": 1}
+
+
+def test_the_search_keeps_nothing_of_a_deleted_transcript(scene: Scene) -> None:
+    with scene.db.begin() as tx:
+        kept = tx.execute(select(passages).where(passages.c.job_id == scene.done)).one()
+        mark_deleted(tx, [scene.done], Content.TRANSCRIPT, "operator")
+        fields = dict(kept._mapping) | {"terms": ["keep", "the", "light"]}
+        tx.execute(insert(passages).values(**fields))
+    assert audit(scene.db, None).counts == {"searchable": 1}

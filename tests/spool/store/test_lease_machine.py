@@ -222,7 +222,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 elif how == "stop":
                     cancel_claimed(tx, claim)
                 else:
-                    finish_job(tx, claim, Outcome(60.0, f"jobs/{claim.job.id}/t.json", "0" * 64, 1.0, 12))
+                    finish_job(tx, claim, Outcome(60.0, f"jobs/{claim.job.id}/t.json", "0" * 64, 1.0, 0))
             assert was is not None
             was.end(how, transient_failures, ran)
 

@@ -189,3 +189,33 @@ def test_a_slow_device_gets_batches_of_a_few_seconds() -> None:
     assert pace.most_samples("n") == FIRST_SAMPLES
     pace.measured("fast", samples=10**9, ns=1_000_000_000)
     assert len(line.next_batch(most_samples=lambda _: pace.most_samples("fast"))) == 31
+
+
+def test_live_sessions_go_before_jobs_together() -> None:
+    queue = UtteranceQueue(BatchLimits())
+    queue.add(QueuedUtterance(1, "job", ("m", False), 16_000))
+    queue.add(QueuedUtterance(2, "a", ("m", True), 1280, live=True))
+    queue.add(QueuedUtterance(3, "job", ("m", False), 16_000))
+    queue.add(QueuedUtterance(4, "b", ("m", True), 1280, live=True))
+    assert [item.ticket for item in queue.next_batch()] == [2, 4]
+    assert [item.ticket for item in queue.next_batch()] == [1, 3]
+
+
+def test_a_live_session_does_not_bring_in_a_model_that_may_not_come_yet() -> None:
+    queue = UtteranceQueue(BatchLimits())
+    queue.add(QueuedUtterance(1, "job", "loaded, jobs", 16_000))
+    queue.add(QueuedUtterance(2, "a", "other, live", 1280, live=True))
+    queue.add(QueuedUtterance(3, "b", "loaded, live", 1280, live=True))
+
+    def may_serve(group: object) -> bool:
+        return str(group).startswith("loaded")
+
+    assert [[item.ticket for item in queue.next_batch(may_serve)] for _ in range(3)] == [[3], [1], [2]]
+
+
+def test_a_batch_may_be_kept_shorter_than_its_pace_asks() -> None:
+    pace = BatchPace(seconds=5.0)
+    pace.measured("group", 160_000, 1_000_000_000)
+    assert pace.most_samples("group") == 800_000
+    assert pace.most_samples("group", 0.25) == 40_000
+    assert pace.most_samples("group", 60.0) == 800_000

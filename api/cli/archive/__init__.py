@@ -1,0 +1,1 @@
+"""The subcommands that look into the archive: search, versions of recordings."""

@@ -1,0 +1,95 @@
+"""The subcommand that searches the transcripts. A client of the HTTP API."""
+
+from datetime import datetime
+from itertools import groupby, islice
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from api.cli.completion import complete_batch
+from api.cli.connection import Json, Url, connected, out, print_json
+from api.cli.tables import clock
+from spool.schemas.search import HitOut
+
+Days = ["%Y-%m-%d"]
+
+
+def search(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORD…",
+            help="Words near each other; '\"a phrase\"', 'begin*', 'sounds~', 'a NEAR/3 b'. Put -- before a "
+            "-word to leave out.",
+        ),
+    ],
+    project: Annotated[str | None, typer.Option(help="Search only this project.")] = None,
+    batch: Annotated[
+        str | None, typer.Option(autocompletion=complete_batch, help="Search only jobs of this batch.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Search only recordings with this in their name, in any case.")
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option(metavar="KEY[=VALUE]", help="Search only jobs with this tag.")
+    ] = None,
+    speaker: Annotated[
+        str | None, typer.Option(help="Search only what this speaker says: a label or a name.")
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option(min=0, max=1, help="What the model gave each matching word at least.")
+    ] = None,
+    start: Annotated[
+        datetime | None, typer.Option("--from", formats=Days, help="Jobs created on this day or later.")
+    ] = None,
+    end: Annotated[
+        datetime | None, typer.Option("--to", formats=Days, help="Jobs created before this day.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Number of hits to list.")] = 20,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Find words in every transcript.
+
+    The newest recording comes first.
+    """
+    with connected(url) as (spool, _):
+        hits = list(
+            islice(
+                spool.search(
+                    " ".join(words),
+                    project=project,
+                    batch=batch,
+                    name=name,
+                    tag=tag,
+                    speaker=speaker,
+                    confidence=confidence,
+                    created_from=start,
+                    created_to=end,
+                ),
+                limit,
+            )
+        )
+        address = spool.url
+    if as_json:
+        print_json(hits)
+        return
+    if not hits:
+        out.print("nothing found", style="dim")
+    for (job, name_), group in groupby(hits, key=lambda hit: (hit.job, hit.name)):
+        out.print(Text.assemble((name_, "bold"), "  ", (job, "dim")))
+        for hit in group:
+            out.print(_line(hit), soft_wrap=True)
+            out.print(Text(f"    {address}{hit.url}", "dim"), soft_wrap=True)
+
+
+def _line(hit: HitOut) -> Text:
+    line = Text(f"  {clock(hit.start)}  ", "cyan")
+    who = hit.speaker_name or hit.speaker
+    if who:
+        line.append(f"{who}: ", "dim")
+    text = Text(hit.text, style="default")
+    for match in hit.matches:
+        text.stylize("bold yellow", match.first_character, match.last_character)
+    return line.append_text(text)

@@ -1,0 +1,49 @@
+"""Hits of the search as the API shows them. Pure."""
+
+from spool.domain.archive.passages import Spoken
+from spool.domain.archive.tokens import is_unspaced
+from spool.schemas.search import HitOut, MatchOut
+from spool.store.transcripts.search import Hit
+
+
+def shown_hit(hit: Hit) -> HitOut:
+    """A hit with its text, and the characters of each match."""
+    job, passage = hit.job, hit.passage
+    text, spans = _laid_out(passage.words)
+    matches = [
+        MatchOut(
+            start=passage.words[place.first].start,
+            end=passage.words[place.last].end,
+            confidence=min(word.confidence for word in passage.words[place.first : place.last + 1]),
+            first_character=spans[place.first][0],
+            last_character=spans[place.last][1],
+        )
+        for place in hit.places
+    ]
+    start = matches[0].start
+    return HitOut(
+        job=job.id,
+        name=job.name,
+        project=job.project,
+        batch=job.batch_id,
+        custom_id=job.custom_id,
+        channel=passage.channel,
+        speaker=passage.speaker,
+        speaker_name=job.speaker_names.get(passage.speaker) if passage.speaker else None,
+        start=start,
+        text=text,
+        matches=matches,
+        url=f"/#/jobs/{job.id}?t={start:g}",
+    )
+
+
+def _laid_out(words: tuple[Spoken, ...]) -> tuple[str, list[tuple[int, int]]]:
+    """The words as they are written, with spaces where their script has any, and where each one is."""
+    text = ""
+    spans = []
+    for word in words:
+        if text and not (is_unspaced(text[-1]) and is_unspaced(word.text[0])):
+            text += " "
+        spans.append((len(text), len(text) + len(word.text)))
+        text += word.text
+    return text, spans

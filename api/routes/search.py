@@ -1,0 +1,78 @@
+"""The route of the search over every word of every transcript that the caller may read."""
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from api.auth.authentication import CallerDep
+from api.openapi.jobs import Words, answer
+from api.presenters.responses import json_response, to_utc
+from api.presenters.search import shown_hit
+from api.services import ServicesDep
+from spool.domain.archive.query import parse_query
+from spool.schemas.common import Moment, Project
+from spool.schemas.examples import search as examples
+from spool.schemas.search import SearchPage
+from spool.store import jobs as store
+from spool.store.transcripts.search import Search
+from spool.store.transcripts.search import search as search_passages
+
+SEARCH: Words = {
+    "summary": "Search the transcripts",
+    "responses": answer(200, "A page of hits, the newest recording first.", SearchPage, examples.SEARCH_PAGE),
+}
+
+
+def search(
+    services: ServicesDep,
+    caller: CallerDep,
+    q: Annotated[
+        str,
+        Query(
+            min_length=1,
+            max_length=500,
+            description='Words that are near each other; `"a phrase"`, `begin*`, `sounds~`, `a NEAR/3 b`, '
+            "`-without`.",
+        ),
+    ],
+    project: Project | None = None,
+    batch: Annotated[str | None, Query(max_length=64, description="Only in jobs of this batch.")] = None,
+    name: Annotated[
+        str | None, Query(max_length=200, description="Only in recordings with this in their name.")
+    ] = None,
+    tag: Annotated[
+        str | None, Query(max_length=300, description="Only in jobs with this tag: `key` or `key=value`.")
+    ] = None,
+    speaker: Annotated[
+        str | None, Query(max_length=200, description="Only what this speaker says: a label or a name.")
+    ] = None,
+    confidence: Annotated[
+        float, Query(ge=0, le=1, description="What the model gave each matching word at least.")
+    ] = 0.0,
+    created_from: Annotated[
+        Moment | None, Query(description="Job created at this time or later (ISO 8601).")
+    ] = None,
+    created_to: Annotated[
+        Moment | None, Query(description="Job created before this time (ISO 8601).")
+    ] = None,
+    cursor: Annotated[
+        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Response:
+    """Find words in the transcripts, a page at a time, the newest recording first."""
+    query = parse_query(q)
+    if project is not None and not caller.sees(project):
+        return json_response(SearchPage(items=[], next_cursor=None))
+    matching = store.JobFilter(
+        project=caller.project or project,
+        batch=batch,
+        name=name or None,
+        tag=store.tag_of(tag) if tag else None,
+        created_from=to_utc(created_from),
+        created_to=to_utc(created_to),
+    )
+    wanted = Search(query, matching, speaker or None, confidence)
+    with services.database.read() as tx:
+        page = search_passages(tx, wanted, cursor, limit)
+    return json_response(SearchPage(items=list(map(shown_hit, page.items)), next_cursor=page.next_cursor))

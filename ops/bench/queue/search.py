@@ -1,0 +1,203 @@
+"""How long a search takes over an archive of a million passages, on both databases.
+
+    python -m ops.bench.queue.search --passages 1000000 --searches 40
+
+Passages of 30 words of their own and 10 that follow, of a vocabulary whose frequencies fall as in speech
+(Zipf's law, s = 1.05), in jobs of 200 passages and two projects. Prints p50, p95 and the longest of the first
+page of 50 hits for each kind of search, and what one job's end takes with and without its passages.
+"""
+
+import argparse
+import contextlib
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
+from pathlib import Path
+
+from sqlalchemy import insert, text
+
+import migrations
+from ops.testbed.postgres import PostgresServer
+from ops.testbed.rows import claimed, new_job, queued
+from spool.domain.archive.passages import Passage, Spoken
+from spool.domain.archive.query import parse_query
+from spool.store.database import Database
+from spool.store.jobs import JobFilter, values_of
+from spool.store.queue.leases import Outcome, finish_job
+from spool.store.transcripts.passages import row_of
+from spool.store.transcripts.search import Search, search
+from spool.tables import jobs, passages
+
+WORDS, OWN, FOLLOWING, OF_JOB = 50_000, 30, 10, 200
+BLOCK = 50
+TARGET_MS = 200.0
+_ONSETS = ("b", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "st", "tr", "kl", "sch")
+_RESTS = ("a", "e", "i", "o", "u", "an", "en", "in", "er", "ar", "ol", "us", "ei", "ak")
+
+
+class Speech:
+    """Words and how often each is said."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        words: dict[str, None] = {}
+        size = 1
+        while len(words) < WORDS:
+            size = 1 + len(words) // 3000 if len(words) < 6000 else 3
+            word = "".join(self.random.choice(_ONSETS) + self.random.choice(_RESTS) for _ in range(size))
+            words.setdefault(word if len(words) > 2000 or len(word) < 5 else word[:4])
+            if size < 3 and len(words) < 6000 and self.random.random() < 0.3:
+                words.setdefault(word + self.random.choice(_RESTS))
+        self.words = list(words)
+        self.shares = list(accumulate(1 / (rank + 1) ** 1.05 for rank in range(WORDS)))
+
+    def said(self, count: int) -> list[str]:
+        """So many words."""
+        return self.random.choices(self.words, cum_weights=self.shares, k=count)
+
+    def word(self, first: int, last: int) -> str:
+        """One of these ranks."""
+        return self.words[self.random.randrange(first, last)]
+
+
+def main() -> None:
+    """Fill and search each database."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--passages", type=int, default=1_000_000)
+    parser.add_argument("--searches", type=int, default=40, help="of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"])
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(PostgresServer()) as server:
+        for name in given.databases:
+            if name == "sqlite":
+                url = f"sqlite:///{Path(folder) / 'bench.db'}"
+            else:
+                server.start()
+                url = server.create_database("bench")
+            migrations.upgrade(url)
+            db = Database(url, statement_seconds=600)
+            began = time.perf_counter()
+            fill(db, Speech(given.seed), given.passages)
+            print(f"{name}: {given.passages:,} passages in {time.perf_counter() - began:.0f} s")
+            measure(db, Speech(given.seed), given.searches)
+            ends(db, Speech(given.seed))
+            db.close()
+
+
+def fill(db: Database, speech: Speech, count: int) -> None:
+    """Write that many passages; on PostgreSQL the index is built at the end, as after a restore."""
+    index = "CREATE INDEX ix_passages_terms ON passages USING gin (terms)"
+    if db.dialect == "postgresql":
+        with db.begin() as tx:
+            tx.execute(text("DROP INDEX ix_passages_terms"))
+    for block in _blocks(count // OF_JOB):
+        with db.begin() as tx:
+            made = [
+                values_of(
+                    new_job(
+                        name=f"Reel {number}",
+                        project=f"archive-{number % 2}",
+                        tags={"reel": str(number)},
+                        batch_id=f"bat_{number // 100}",
+                        custom_id=str(number),
+                    )
+                )
+                for number in block
+            ]
+            now = datetime.now(UTC)
+            times = dict.fromkeys(("created_at", "queued_at", "updated_at"), now)
+            tx.execute(insert(jobs), [each | times | {"queue_position": 0} for each in made])
+            rows = [row_of(job["id"], job["project"], each) for job in made for each in job_passages(speech)]
+            tx.execute(insert(passages), rows)
+    if db.dialect == "postgresql":
+        with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text(index))
+            connection.execute(text("VACUUM ANALYZE passages"))
+
+
+def job_passages(speech: Speech, count: int = OF_JOB) -> list[Passage]:
+    """The passages of one recording."""
+    words = speech.said(count * OWN + FOLLOWING)
+    found = []
+    for at in range(count):
+        said = words[at * OWN : (at + 1) * OWN + FOLLOWING]
+        spoken = [
+            Spoken(word, at * 12.0 + n * 0.4, at * 12.0 + n * 0.4 + 0.3, 0.9) for n, word in enumerate(said)
+        ]
+        found.append(Passage.indexed(0, None, OWN, spoken))
+    return found
+
+
+def kinds(speech: Speech) -> dict[str, tuple[str, JobFilter]]:
+    """One search of each kind."""
+    everywhere, own = JobFilter(), JobFilter(project="archive-1")
+    middle, rare = speech.word(300, 3000), speech.word(10_000, WORDS)
+    two = f"{speech.word(20, 300)} {middle}"
+    return {
+        "a common word": (speech.word(0, 20), everywhere),
+        "a word": (middle, own),
+        "a rare word": (rare, own),
+        "two words": (two, own),
+        "a phrase": (f'"{speech.word(0, 20)} {speech.word(20, 300)}"', own),
+        "a phrase that nobody says": (f'"{rare} {middle}"', own),
+        "a prefix": (f"{middle[:3]}*", own),
+        "near": (f"{speech.word(20, 300)} NEAR/3 {middle}", own),
+        "without": (f"{middle} -{speech.word(0, 20)}", own),
+        "a tag": (middle, JobFilter(project="archive-1", tag=("reel", "1"))),
+        "a batch": (middle, JobFilter(project="archive-1", batch="bat_3")),
+        "by sound": (f"{next(w for w in iter(lambda: speech.word(6000, WORDS), '') if len(w) > 5)}~", own),
+    }
+
+
+def measure(db: Database, speech: Speech, count: int) -> None:
+    """Print how long the searches of each kind take."""
+    seconds: dict[str, list[float]] = {}
+    hits: dict[str, int] = {}
+    for _ in range(count):
+        for kind, (written, matching) in kinds(speech).items():
+            began = time.perf_counter()
+            with db.read() as tx:
+                page = search(tx, Search(parse_query(written), matching), None, 50)
+            seconds.setdefault(kind, []).append(time.perf_counter() - began)
+            hits[kind] = hits.get(kind, 0) + len(page.items)
+    for kind, taken in seconds.items():
+        p50, p95, longest = quantiles(taken)
+        late = "" if p95 <= TARGET_MS else "  over the target"
+        print(f"  {kind:26} p50 {p50:7.1f} p95 {p95:7.1f} longest {longest:7.1f} ms, {hits[kind]} hits{late}")
+    p50, p95, longest = quantiles([each for taken in seconds.values() for each in taken])
+    print(f"  {'all':26} p50 {p50:7.1f} p95 {p95:7.1f} longest {longest:7.1f} ms")
+
+
+def ends(db: Database, speech: Speech, count: int = 20) -> None:
+    """Print what the end of a job of an hour (300 passages) takes with its passages and without, in turns."""
+    taken: dict[bool, list[float]] = {True: [], False: []}
+    for at in range(2 * count):
+        found = job_passages(speech, 300)
+        claim = claimed(db, queued(db).id)
+        outcome = Outcome(3600.0, "key", "0" * 64, 1.0, 9000)
+        began = time.perf_counter()
+        with db.begin() as tx:
+            finish_job(tx, claim, outcome, found if at % 2 else ())
+        taken[bool(at % 2)].append(time.perf_counter() - began)
+    for with_passages, name in ((True, "with its passages"), (False, "without them")):
+        p50, p95, longest = quantiles(taken[with_passages])
+        print(f"  an hour's end {name}: p50 {p50:.1f} p95 {p95:.1f} longest {longest:.1f} ms")
+
+
+def quantiles(seconds: Sequence[float]) -> tuple[float, float, float]:
+    """The median, p95 and the longest, in milliseconds."""
+    ordered = sorted(1000 * each for each in seconds)
+    return ordered[len(ordered) // 2], ordered[round(0.95 * (len(ordered) - 1))], ordered[-1]
+
+
+def _blocks(count: int) -> Iterator[range]:
+    for first in range(0, count, BLOCK):
+        yield range(first, min(first + BLOCK, count))
+
+
+if __name__ == "__main__":
+    main()

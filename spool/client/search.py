@@ -1,0 +1,70 @@
+"""The calls that search the archive."""
+
+from datetime import datetime
+
+from spool.client.exchange import Ask, Flow, Pages, read
+from spool.client.jobs import LONGEST_PAGE
+from spool.schemas.search import HitOut, SearchPage
+
+
+def search_page(
+    q: str,
+    *,
+    project: str | None = None,
+    batch: str | None = None,
+    name: str | None = None,
+    tag: str | None = None,
+    speaker: str | None = None,
+    confidence: float | None = None,
+    created_from: datetime | None = None,
+    created_to: datetime | None = None,
+    limit: int = LONGEST_PAGE,
+    cursor: str | None = None,
+) -> Flow[SearchPage]:
+    """Up to `limit` (1 to 200) hits, the newest recording first, after the `next_cursor` of another page.
+
+    `q` is written as in `docs/search.md`; the rest narrows it down. Raises Refused where `q` cannot be read.
+    """
+    query: dict[str, str | int | None] = {
+        "q": q,
+        "project": project,
+        "batch": batch,
+        "name": name,
+        "tag": tag,
+        "speaker": speaker,
+        "confidence": None if confidence is None else f"{confidence:g}",
+        "created_from": created_from.isoformat() if created_from else None,
+        "created_to": created_to.isoformat() if created_to else None,
+        "limit": limit,
+        "cursor": cursor,
+    }
+    return (yield from read(Ask("GET", "/v1/search", query), SearchPage))
+
+
+def search(
+    q: str,
+    *,
+    project: str | None = None,
+    batch: str | None = None,
+    name: str | None = None,
+    tag: str | None = None,
+    speaker: str | None = None,
+    confidence: float | None = None,
+    created_from: datetime | None = None,
+    created_to: datetime | None = None,
+) -> Pages[HitOut]:
+    """Every hit, fetched a page at a time while they are asked for."""
+    return Pages(
+        lambda cursor: search_page(
+            q,
+            project=project,
+            batch=batch,
+            name=name,
+            tag=tag,
+            speaker=speaker,
+            confidence=confidence,
+            created_from=created_from,
+            created_to=created_to,
+            cursor=cursor,
+        )
+    )

@@ -1,0 +1,1 @@
+"""The words of an archive as they are searched and compared. Pure."""

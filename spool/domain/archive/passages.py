@@ -1,0 +1,88 @@
+"""A transcript cut into the passages that the search finds: stretches of one channel and one speaker.
+
+A passage has up to 40 words of its own and, after them, the first words of what follows, so that a phrase is
+found across the cut. Every word of a transcript is the own word of exactly one passage (the audit counts
+them).
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import NamedTuple, Self
+
+from spool.domain.archive.tokens import sound_of, tokens_of
+from spool.domain.transcript import Transcript, Word
+
+MOST_WORDS = 40
+PAUSE_SECONDS = 2.0
+"""A pause that ends a passage of at least half the words."""
+FOLLOWING = 10
+"""How many words after its own a passage has, at the most."""
+
+
+class Spoken(NamedTuple):
+    """One word; times in seconds of the recording, `confidence` from 0 to 1."""
+
+    text: str
+    start: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A stretch of a transcript. `words` are its `own` words, then those that follow. `terms` is what the
+    index holds of it, empty where it was read from there."""
+
+    channel: int
+    speaker: str | None
+    own: int
+    words: tuple[Spoken, ...]
+    terms: tuple[str, ...] = ()
+
+    @classmethod
+    def indexed(cls, channel: int, speaker: str | None, own: int, words: Sequence[Spoken]) -> Self:
+        """With its terms: the tokens of its words in order, then the sounds of its own ones."""
+        tokens = [tokens_of(word.text) for word in words]
+        sounds = {f"~{sound}" for each in tokens[:own] for token in each if (sound := sound_of(token))}
+        return cls(channel, speaker, own, tuple(words), (*chain.from_iterable(tokens), *sorted(sounds)))
+
+
+def passages_of(transcript: Transcript) -> list[Passage]:
+    """The passages of a transcript, in order of their start."""
+    passages: list[Passage] = []
+    for channel, group in groupby(transcript.words, key=lambda word: word.channel):
+        words = list(group)
+        for first, last in _cuts(words):
+            spoken = [
+                Spoken(" ".join(word.text.split()), word.start, word.end, word.confidence)
+                for word in words[first : last + FOLLOWING]
+            ]
+            passages.append(Passage.indexed(channel, words[first].speaker, last - first, spoken))
+    return sorted(passages, key=lambda passage: (passage.words[0].start, passage.channel))
+
+
+def digest_of(passages: Iterable[Passage]) -> str:
+    """SHA-256 (hex) of the words of passages, in any order, and of who says them where."""
+    lines = sorted(
+        f"{each.channel} {each.speaker} {each.words[0].start:.3f} {each.own} "
+        + " ".join(word.text for word in each.words)
+        for each in passages
+    )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _cuts(words: Sequence[Word]) -> Iterator[tuple[int, int]]:
+    """The first word of each passage, and the one after its last."""
+    first = 0
+    for at in range(1, len(words) + 1):
+        full = at - first >= MOST_WORDS
+        if (
+            at == len(words)
+            or full
+            or words[at].speaker != words[first].speaker
+            or (at - first >= MOST_WORDS // 2 and words[at].start - words[at - 1].end >= PAUSE_SECONDS)
+        ):
+            yield first, at
+            first = at

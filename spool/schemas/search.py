@@ -1,0 +1,50 @@
+"""The schemas of the search. Routes and SQL are for others."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from spool.domain.transcript import Share
+from spool.schemas.common import with_example
+from spool.schemas.examples import search
+
+
+class MatchOut(BaseModel):
+    """Words that match: when they are spoken, how sure the model is of the least certain of them, and the
+    characters of the hit's `text` that they are."""
+
+    model_config = with_example(search.MATCH)
+
+    start: float
+    end: float
+    confidence: Share
+    first_character: Annotated[int, Field(description="The first one is 0.")]
+    last_character: Annotated[int, Field(description="The one after the last.")]
+
+
+class HitOut(BaseModel):
+    """A passage of a transcript with words that match."""
+
+    model_config = with_example(search.HIT)
+
+    job: str
+    name: Annotated[str, Field(description="The recording's.")]
+    project: str
+    batch: str | None
+    custom_id: str | None
+    channel: int
+    speaker: Annotated[str | None, Field(description="The speaker's label.")]
+    speaker_name: Annotated[str | None, Field(description="What people call the speaker.")]
+    start: Annotated[float, Field(description="When the first match begins, in seconds.")]
+    text: Annotated[str, Field(description="The words around, up to 50.")]
+    matches: list[MatchOut]
+    url: Annotated[str, Field(description="The job's page at this time, below the server's address.")]
+
+
+class SearchPage(BaseModel):
+    """A page of hits. It may hold fewer than the limit and still have a `next_cursor`."""
+
+    model_config = with_example(search.SEARCH_PAGE)
+
+    items: list[HitOut]
+    next_cursor: str | None

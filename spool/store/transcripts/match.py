@@ -1,0 +1,111 @@
+"""A query in the language of each database's full-text index, and as a condition on `passages`.
+
+Tokens are letters and digits only, so nothing in them needs quoting. A text is rendered into the statement
+and is no parameter: PostgreSQL plans by how frequent its words are.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    FromClause,
+    Integer,
+    bindparam,
+    cast,
+    column,
+    literal_column,
+    table,
+)
+from sqlalchemy.dialects.postgresql import TSQUERY
+
+from spool.domain.archive.query import Near, Query, Term
+from spool.tables import passages
+
+_INDEX = table("passage_index", column("rowid", Integer))
+_ANY = "~"
+"""A token that no passage has: a word without a known spelling is nowhere."""
+
+
+def matching(dialect: str, query: Query) -> ColumnElement[bool]:
+    """SQL: the passage may match the query."""
+    return _condition(dialect, _tsquery(query) if dialect == "postgresql" else _fts5(query))
+
+
+def sounding(dialect: str, sounds: Sequence[str], without: Sequence[str]) -> ColumnElement[bool]:
+    """SQL: the passage has a word that sounds like one of `sounds`, and none of the words `without`."""
+    if dialect == "postgresql":
+        wanted = " | ".join(f"'~{sound}'" for sound in sounds)
+        excluded = "".join(f" & !'{token}'" for token in without)
+        return _condition(dialect, f"({wanted}){excluded}")
+    wanted = " OR ".join(f'"~{sound}"' for sound in sounds)
+    excluded = " OR ".join(f'"{token}"' for token in without)
+    return _condition(dialect, f"({wanted}) NOT ({excluded})" if without else wanted)
+
+
+def _condition(dialect: str, expression: str) -> ColumnElement[bool]:
+    written: BindParameter[str] = bindparam("terms", expression, unique=True, literal_execute=True)
+    if dialect == "postgresql":
+        return passages.c.terms.bool_op("@@")(cast(written, TSQUERY))
+    return literal_column("passage_index").bool_op("MATCH")(written)
+
+
+def indexed_passages(dialect: str) -> tuple[FromClause, ColumnElement[int], ColumnElement[str]]:
+    """What `matching` and `sounding` are conditions on, and its columns of the passage's number and project.
+
+    SQLite's index gives its numbers in order, so that a page reads no more than it shows; a condition on the
+    project must not make it begin with an index of `passages` instead.
+    """
+    if dialect == "postgresql":
+        return passages, passages.c.id, passages.c.project
+    joined = _INDEX.join(passages, passages.c.id == _INDEX.c.rowid)
+    return joined, _INDEX.c.rowid, literal_column("+passages.project")
+
+
+def _tsquery(query: Query) -> str:
+    wanted = [_ts_near(each) if isinstance(each, Near) else _ts_term(each) for each in query.wanted]
+    return " & ".join(wanted + [f"!{_ts_term(term)}" for term in query.unwanted])
+
+
+def _ts_term(term: Term) -> str:
+    if term.sound:
+        spellings = [f"'{token}'" for token in term.spellings or (_ANY,)]
+        return f"({' | '.join(spellings)})"
+    tokens = [f"'{token}'" for token in term.tokens]
+    return f"({' <-> '.join(tokens)}{':*' if term.prefix else ''})"
+
+
+def _ts_near(near: Near) -> str:
+    """Each distance on its own: PostgreSQL measures it between the last words of both sides."""
+    ways = []
+    for one, other in ((near.left, near.right), (near.right, near.left)):
+        size = 1 if other.sound else len(other.tokens)
+        left, right = _ts_term(one), _ts_term(other)
+        ways += [f"({left} <{apart + size}> {right})" for apart in range(near.distance + 1)]
+    return f"({' | '.join(ways)})"
+
+
+def _fts5(query: Query) -> str:
+    wanted = [_fts_near(each) if isinstance(each, Near) else _fts_term(each) for each in query.wanted]
+    unwanted = " OR ".join(_fts_term(term) for term in query.unwanted)
+    both = " AND ".join(wanted)
+    return f"({both}) NOT ({unwanted})" if unwanted else both
+
+
+def _fts_phrases(term: Term) -> list[str]:
+    if term.sound:
+        return [f'"{token}"' for token in term.spellings or (_ANY,)]
+    return [f'"{" ".join(term.tokens)}"{" *" if term.prefix else ""}']
+
+
+def _fts_term(term: Term) -> str:
+    return f"({' OR '.join(_fts_phrases(term))})"
+
+
+def _fts_near(near: Near) -> str:
+    ways = [
+        f"NEAR({left} {right}, {near.distance})"
+        for left in _fts_phrases(near.left)
+        for right in _fts_phrases(near.right)
+    ]
+    return f"({' OR '.join(ways)})"

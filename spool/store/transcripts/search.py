@@ -1,0 +1,180 @@
+"""The search over every word of every transcript, newest recording first.
+
+The index gives passages; where the words are in a passage, and how sure of them the model was, is decided by
+`spool.domain.archive.query`. A word that is sought by its sound is first looked up: the index is asked for
+words with its sound, without those that are known already, until there is no other.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
+
+from spool.domain.archive.passages import Passage
+from spool.domain.archive.query import Match, Query, Term, fuzzy_terms, matches, with_spellings
+from spool.domain.archive.tokens import sound_of, sounds_near, tokens_of
+from spool.domain.jobs import Job
+from spool.errors import InvalidRequest
+from spool.store.jobs import JobFilter, filter_conditions
+from spool.store.rows import JOB_COLUMNS, job_of
+from spool.store.sql import Page, cursor_of, position_of
+from spool.store.transcripts.match import indexed_passages, matching, sounding
+from spool.store.transcripts.passages import passage_of
+from spool.tables import jobs, passages
+from spool.wer import edit_distance
+
+MOST_READ = 2000
+"""Passages that one page looks at, where a confidence is asked for that few have."""
+LOOKED_UP, LOOKS = 200, 8
+"""In how many passages a look finds spellings, and how often it is taken."""
+MOST_SPELLINGS = 20
+ALIKE, ALIKE_NEAR = 0.5, 0.65
+"""How alike two spellings are at least: the share of letters that need no edit. The second one for words
+whose sounds differ."""
+
+_COLUMNS = [column for column in passages.c if column.name not in {"terms", "project"}]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is searched for, and in which jobs. `speaker` is a label or the name that a person gave;
+    `confidence`: what the model gave each matching word at least."""
+
+    query: Query
+    jobs: JobFilter
+    speaker: str | None = None
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage, and where in it the words are: at least one place."""
+
+    job: Job
+    passage: Passage
+    places: tuple[Match, ...]
+
+
+def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int = 50) -> Page[Hit]:
+    """Up to `limit` (1 to 200) hits after `cursor`; fewer, with a cursor for the rest, where many passages
+    had to be passed over.
+
+    Raises InvalidRequest for a limit out of range or a cursor that belongs to another search.
+    """
+    if not 1 <= limit <= 200:
+        raise InvalidRequest(f"A page holds 1 to 200 hits, not {limit}.")
+    before = None if cursor is None else int(position_of(cursor, wanted, 1)[0])
+    query = with_spellings(wanted.query, _spellings(tx, wanted))
+    hits: list[Hit] = []
+    known: dict[str, Job] = {}
+    read, last = 0, before
+    while read < MOST_READ:
+        rows = tx.execute(_rows(tx, wanted, query, last, limit + 1)).all()
+        for row in rows:
+            passage = passage_of(row)
+            places = _sure(matches(query, passage), passage, wanted.confidence)
+            if places:
+                if len(hits) == limit:
+                    return Page(tuple(hits), cursor_of(wanted, str(last)))
+                hits.append(Hit(_job(tx, row.job_id, known), passage, places))
+            last = row.id
+        read += len(rows)
+        if len(rows) <= limit:
+            return Page(tuple(hits), None)
+    return Page(tuple(hits), cursor_of(wanted, str(last)))
+
+
+def _rows(tx: Connection, wanted: Search, query: Query, before: int | None, limit: int) -> Select[Any]:
+    source, number, _ = indexed_passages(tx.dialect.name)
+    rows = select(*_COLUMNS).select_from(source)
+    rows = rows.where(matching(tx.dialect.name, query), *_conditions(tx, wanted))
+    if before is not None:
+        rows = rows.where(number < before)
+    if fuzzy_terms(query) and tx.dialect.name == "postgresql":
+        # Not in the order of an index: PostgreSQL takes rare spellings for so frequent that it would read on
+        # until it has met enough of them.
+        number = number + 0
+    return rows.order_by(number.desc()).limit(limit)
+
+
+def _conditions(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:
+    """Beside the words: the project from the passage itself, so that its index serves; the rest from jobs."""
+    conditions = _of_project(tx, wanted)
+    if wanted.speaker is not None or wanted.jobs != JobFilter(project=wanted.jobs.project):
+        of_jobs = [jobs.c.id == passages.c.job_id, *filter_conditions(wanted.jobs)]
+        if wanted.speaker is not None:
+            of_jobs.append(_speaks(tx.dialect.name, wanted.speaker))
+        conditions.append(exists(select(jobs.c.id).where(*of_jobs).correlate(passages)))
+    return conditions
+
+
+def _of_project(tx: Connection, wanted: Search) -> list[ColumnElement[bool]]:
+    project = indexed_passages(tx.dialect.name)[2]
+    return [] if wanted.jobs.project is None else [project == wanted.jobs.project]
+
+
+def _speaks(dialect: str, speaker: str) -> ColumnElement[bool]:
+    """SQL: the passage's speaker has this label, or this name in any case."""
+    label: ColumnElement[Any]
+    name: ColumnElement[Any]
+    if dialect == "postgresql":
+        known = func.json_array_elements(jobs.c.speakers).table_valued("value").render_derived()
+        label, name = (known.c.value.op("->>")(key) for key in ("label", "name"))
+    else:
+        known = func.json_each(jobs.c.speakers).table_valued("value")
+        label, name = (func.json_extract(known.c.value, f"$.{key}") for key in ("label", "name"))
+    called = (
+        select(known.c.value)
+        .correlate(passages, jobs)
+        .where(label == passages.c.speaker, func.lower(name) == func.lower(speaker))
+    )
+    return or_(passages.c.speaker == speaker, and_(jobs.c.speakers.is_not(None), exists(called)))
+
+
+def _sure(places: list[Match], passage: Passage, confidence: float) -> tuple[Match, ...]:
+    return tuple(
+        place
+        for place in places
+        if min(word.confidence for word in passage.words[place.first : place.last + 1]) >= confidence
+    )
+
+
+def _job(tx: Connection, job_id: str, known: dict[str, Job]) -> Job:
+    if job_id not in known:
+        known[job_id] = job_of(tx.execute(select(*JOB_COLUMNS).where(jobs.c.id == job_id)).one())
+    return known[job_id]
+
+
+def _spellings(tx: Connection, wanted: Search) -> dict[Term, tuple[str, ...]]:
+    terms = set(fuzzy_terms(wanted.query))
+    if terms and tx.dialect.name == "postgresql":
+        # It takes each of a hundred sounds for more frequent than any of them is, and would read everything.
+        tx.exec_driver_sql("SET LOCAL enable_seqscan = off")
+    return {term: _spellings_of(tx, term, wanted) for term in terms}
+
+
+def _spellings_of(tx: Connection, term: Term, wanted: Search) -> tuple[str, ...]:
+    """The spellings of a word that the project's archive has, the most similar first."""
+    token = term.tokens[0]
+    sounds = dict.fromkeys(sounds_near(term.sound or ""))
+    seen: dict[str, float] = {}
+    for _ in range(LOOKS):
+        look = select(passages.c.text).select_from(indexed_passages(tx.dialect.name)[0])
+        look = look.where(sounding(tx.dialect.name, list(sounds), list(seen)), *_of_project(tx, wanted))
+        texts = list(tx.scalars(look.limit(LOOKED_UP)))
+        words = {word for text in texts for word in text.split(" ")}
+        others = {token for word in words for token in tokens_of(word) if sound_of(token) in sounds}
+        others -= seen.keys()
+        if not others:
+            break
+        seen |= {other: _likeness(token, other) for other in others}
+    alike = [
+        other
+        for other, likeness in seen.items()
+        if likeness >= (ALIKE if sound_of(other) == term.sound else ALIKE_NEAR)
+    ]
+    return tuple(sorted(alike, key=lambda other: (-seen[other], other))[:MOST_SPELLINGS])
+
+
+def _likeness(one: str, other: str) -> float:
+    return 1 - edit_distance(one, other) / max(len(one), len(other))

@@ -1,0 +1,82 @@
+"""The passages of transcripts and their full-text index.
+
+PostgreSQL keeps the terms of a passage as a `tsvector` under a GIN index. SQLite keeps them as text and, by
+triggers, in an FTS5 table beside it, `passage_index`, which holds no text of its own. The tokens are made by
+`spool.domain.archive`: neither database parses a language.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Column,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    event,
+)
+from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.schema import ExecutableDDLElement
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from spool.tables.base import ID, NAME, metadata
+
+
+class Terms(TypeDecorator[Sequence[str]]):
+    """Tokens in order, written only."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
+        """As the database indexes it."""
+        own: TypeEngine[str] = TSVECTOR() if dialect.name == "postgresql" else Text()
+        return dialect.type_descriptor(own)
+
+    def process_bind_param(self, value: Sequence[str] | None, dialect: Dialect) -> str | None:
+        """The text of a tsvector with positions, or the tokens between spaces."""
+        if value is None or dialect.name != "postgresql":
+            return None if value is None else " ".join(value)
+        return " ".join(f"'{token}':{place}" for place, token in enumerate(value, start=1))
+
+
+passages = Table(
+    "passages",
+    metadata,
+    # A job's are numbered from its end, so that the newest job comes first and its own are in order.
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("project", NAME, nullable=False),
+    Column("channel", Integer, nullable=False),
+    Column("speaker", String(16)),
+    # How many of the words are its own; those after them begin the next passage.
+    Column("own_words", Integer, nullable=False),
+    Column("start_seconds", Double, nullable=False),
+    Column("text", Text, nullable=False),
+    # Start, length and confidence of each word (`spool.store.transcripts.passages`).
+    Column("times", LargeBinary, nullable=False),
+    Column("terms", Terms, nullable=False),
+    Index("ix_passages_project_id", "project", "id"),
+)
+Index("ix_passages_terms", passages.c.terms, postgresql_using="gin").ddl_if(dialect="postgresql")
+
+FTS5 = (
+    "CREATE VIRTUAL TABLE passage_index USING fts5(terms, content='passages', content_rowid='id', "
+    "columnsize=0, prefix=3, tokenize=\"unicode61 remove_diacritics 0 tokenchars '~'\")",
+    "CREATE TRIGGER passages_inserted AFTER INSERT ON passages BEGIN "
+    "INSERT INTO passage_index(rowid, terms) VALUES (new.id, new.terms); END",
+    "CREATE TRIGGER passages_deleted AFTER DELETE ON passages BEGIN "
+    "INSERT INTO passage_index(passage_index, rowid, terms) VALUES ('delete', old.id, old.terms); END",
+)
+for _statement in FTS5:
+    _created: ExecutableDDLElement = DDL(_statement)  # type: ignore[no-untyped-call]
+    event.listen(passages, "after_create", _created.execute_if(dialect="sqlite"))
+_dropped: ExecutableDDLElement = DDL("DROP TABLE passage_index")  # type: ignore[no-untyped-call]
+event.listen(passages, "before_drop", _dropped.execute_if(dialect="sqlite"))

@@ -1,0 +1,66 @@
+"""The search over HTTP, from Python and from the command line."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.cli.main import main
+from ops.testbed.running_api import Live, file_job, problem
+from spool.client import Spool
+from spool.domain.api_keys import Scope
+from tests.api.auth.keys import bearer, new_key
+
+pytestmark = pytest.mark.integration
+
+
+def done(http: httpx.Client, live: Live, recordings: Path, words: str, **fields) -> str:  # noqa: ANN003
+    job_id = str(http.post("/v1/jobs", json=file_job(recordings, **fields)).json()["id"])
+    live.work().finish(job_id, tuple(words.split()))
+    return job_id
+
+
+def test_words_are_found_over_http_python_and_the_command_line(
+    http: httpx.Client,
+    live: Live,
+    recordings: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job_id = done(http, live, recordings, "he kept the light at Heligoland", name="Reel 42")
+    asked = {"q": '"the light" NEAR helgoland~', "limit": 1}
+    [hit] = http.get("/v1/search", params=asked).json()["items"]
+    assert (hit["job"], hit["name"], hit["start"]) == (job_id, "Reel 42", 1.0)
+    [match] = hit["matches"]
+    assert hit["text"][match["first_character"] : match["last_character"]] == "the light at Heligoland"
+    assert hit["url"] == f"/#/jobs/{job_id}?t=1"
+    with Spool(live.url) as spool:
+        assert [each.job for each in spool.search("kept", confidence=0.5)] == [job_id]
+        assert list(spool.search("kept", confidence=0.95)) == []
+    with pytest.raises(SystemExit, match="0"):
+        main(["search", "kept", "hel*", "--url", live.url])
+    assert "he kept the light at Heligoland" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="0"):
+        main(["search", "kept", "--url", live.url, "--json"])
+    assert [each["job"] for each in json.loads(capsys.readouterr().out)] == [job_id]
+
+    http.delete(f"/v1/jobs/{job_id}/content", params={"what": "transcript"})
+    assert http.get("/v1/search", params={"q": "light"}).json() == {"items": [], "next_cursor": None}
+
+
+def test_a_query_that_cannot_be_read_is_refused(http: httpx.Client) -> None:
+    answer = problem(http.get("/v1/search", params={"q": "a*"}), 422, "invalid_request")
+    assert "at least 3 letters" in str(answer["detail"])
+    problem(http.get("/v1/search"), 422, "invalid_request")
+    problem(http.get("/v1/search", params={"q": "light", "cursor": "e30"}), 422, "invalid_request")
+
+
+def test_a_key_searches_its_own_project(http: httpx.Client, live: Live, recordings: Path) -> None:
+    done(http, live, recordings, "the light of alpha", project="alpha")
+    beta = done(http, live, recordings, "the light of beta", project="beta")
+    key = bearer(new_key(live.services.database, "beta", (Scope.READ,)))
+    found = http.get("/v1/search", params={"q": "light"}, headers=key).json()
+    assert [hit["job"] for hit in found["items"]] == [beta]
+    other = http.get("/v1/search", params={"q": "light", "project": "alpha"}, headers=key).json()
+    assert other == {"items": [], "next_cursor": None}
+    assert http.get("/v1/search", params={"q": "alpa~"}, headers=key).json()["items"] == []
