@@ -4,11 +4,11 @@
         [--archive 0|1] [--device cpu|gpu]
 
 Each session hears one of the recordings, over and over, in blocks of 80 ms at the pace of speech; the
-sessions begin spread over a second. With --archive the engine has jobs to decode all the time, too: the same
-recordings. Prints a line of JSON for each number of sessions:
+sessions begin spread over a second, however many the engine would admit. With --archive the engine has jobs
+to decode all the time, too: the same recordings. Prints a line of JSON for each number of sessions:
 
     {"sessions", "words", "partial_ms": {"p50", "p95", "p99"}, "final_ms": {…}, "behind_ms": {…},
-     "engine_share", "archive_rtfx", "rebuilds", "refused"}
+     "engine_share", "archive_rtfx", "rebuilds"}
 
 `partial_ms` is from the end of a word in the audio to the first partial or final that has its last token,
 `final_ms` to its final, `behind_ms` how late a block was answered after it could be sent. `engine_share` is
@@ -30,11 +30,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spool.errors import EngineFull
 from worker.audio import SAMPLE_RATE, open_audio
 from worker.decode.types import SearchOptions
 from worker.engine.client import Engine
-from worker.engine.live_session import EngineSession, LiveRequest, LiveSessions
+from worker.engine.live_session import EngineSession, LiveRequest
 from worker.engine.protocol import EngineOptions
 from worker.live.events import Event, Final, Partial
 
@@ -138,20 +137,13 @@ def measure(
 ) -> dict[str, Any]:
     """One number of sessions, as a line without the archive's part."""
     model = engine.describe(request.model).result()
-    sessions = LiveSessions(engine, most=max(count, 1))
-    listeners: list[Listener] = []
-    opened: list[EngineSession] = []
-    refused = 0
+    opened = [EngineSession(engine, request) for _ in range(count)]
+    listeners = [
+        Listener(session, recordings[number % len(recordings)], model.frame_seconds)
+        for number, session in enumerate(opened)
+    ]
     with ThreadPoolExecutor(max(count, 1)) as pool:
-        for number in range(count):
-            try:
-                session = sessions.open(request)
-            except EngineFull:
-                refused += 1
-                continue
-            opened.append(session)
-            listeners.append(Listener(session, recordings[number % len(recordings)], model.frame_seconds))
-        runs = [pool.submit(each.run, seconds, i / len(listeners)) for i, each in enumerate(listeners)]
+        runs = [pool.submit(each.run, seconds, i / count) for i, each in enumerate(listeners)]
         results = [run.result() for run in runs]
     engine_ns = sum(session.engine_ns for session in opened)
     return {
@@ -162,7 +154,6 @@ def measure(
         "behind_ms": _percentiles([value for each in results for value in each.behind]),
         "engine_share": round(engine_ns / 1e9 / seconds, 3),
         "rebuilds": sum(session.rebuilds for session in opened),
-        "refused": refused,
     }
 
 

@@ -33,6 +33,8 @@ LIVE_SHARE = 0.5
 MOST_SESSIONS = 64
 MEASURED_SECONDS = 2.0
 """Audio after which what a session costs is known."""
+UNMEASURED_SESSIONS = 4
+"""That may be open before it is known what any session costs."""
 _WAIT_SECONDS = 0.5
 
 
@@ -187,33 +189,38 @@ class LiveSessions:
         self._engine, self._most, self._share = engine, most, share
         self._lock = threading.Lock()
         self._sessions: list[EngineSession] = []
+        self._cost: float | None = None
 
     @property
     def load(self) -> float:
-        """Seconds of engine time that a second of all open sessions takes; of one that is new, what the
-        others take on average."""
+        """Seconds of engine time that a second of all open sessions takes; of one that is new, what those
+        that were measured last take on average. 0 where none ever was."""
         with self._lock:
-            return self._load(len(self._open()))
+            self._measure()
+            return len(self._sessions) * (self._cost or 0.0)
 
     def open(self, request: LiveRequest, cancel: threading.Event | None = None) -> EngineSession:
         """A session at its start; `cancel` ends its waits. Raises EngineFull."""
         with self._lock:
-            self._sessions = self._open()
+            self._measure()
             count = len(self._sessions)
             if count >= self._most:
                 raise EngineFull(f"This worker has {count} live sessions, as many as it takes.")
-            if count and self._load(count + 1) > self._share:
+            if self._cost is None and count >= UNMEASURED_SESSIONS:
                 raise EngineFull(
-                    f"{count} live sessions take {self._load(count):.0%} of this worker's engine; "
+                    f"What {count} new live sessions cost is not known yet; try again in a moment."
+                )
+            if count and self._cost is not None and (count + 1) * self._cost > self._share:
+                raise EngineFull(
+                    f"{count} live sessions take {count * self._cost:.0%} of this worker's engine; "
                     f"another one would take it above {self._share:.0%}."
                 )
             session = EngineSession(self._engine, request, cancel)
             self._sessions.append(session)
             return session
 
-    def _open(self) -> list[EngineSession]:
-        return [session for session in self._sessions if not session.has_ended]
-
-    def _load(self, count: int) -> float:
-        costs = [cost for session in self._open() if (cost := session.cost) is not None]
-        return count * sum(costs) / len(costs) if costs else 0.0
+    def _measure(self) -> None:
+        """Forget sessions that have ended, but not what they cost where no other is measured yet."""
+        costs = [cost for session in self._sessions if (cost := session.cost) is not None]
+        self._cost = sum(costs) / len(costs) if costs else self._cost
+        self._sessions = [session for session in self._sessions if not session.has_ended]

@@ -16,7 +16,7 @@ from ops.testbed.waiting import until
 from spool.errors import EngineFull, InvalidRequest, JobCancelled
 from worker.decode.types import SearchOptions
 from worker.engine.client import Engine
-from worker.engine.live_session import EngineSession, LiveRequest, LiveSessions
+from worker.engine.live_session import UNMEASURED_SESSIONS, EngineSession, LiveRequest, LiveSessions
 from worker.engine.protocol import EngineOptions
 from worker.live.endpoint import EndpointRules
 from worker.live.events import End, Event, Final, Partial
@@ -128,6 +128,13 @@ def test_more_sessions_than_the_engine_can_keep_up_with_are_refused(engine: Engi
     first.close()
     few.open(REQUEST).close()
 
+    unknown = LiveSessions(engine)
+    opened = [unknown.open(REQUEST) for _ in range(UNMEASURED_SESSIONS)]
+    with pytest.raises(EngineFull, match="not known yet"):
+        unknown.open(REQUEST)
+    for session in opened:
+        session.close()
+
     loaded = LiveSessions(engine, share=1e-9)
     first = loaded.open(REQUEST)
     assert loaded.load == 0
@@ -136,6 +143,11 @@ def test_more_sessions_than_the_engine_can_keep_up_with_are_refused(engine: Engi
     with pytest.raises(EngineFull, match="would take it above"):
         loaded.open(REQUEST)
     first.close()
+    # One is always taken, and what the last one cost is known for the next.
+    assert loaded.load == 0
+    loaded.open(REQUEST)
+    with pytest.raises(EngineFull, match="would take it above"):
+        loaded.open(REQUEST)
 
 
 def test_what_the_model_cannot_do_is_refused(engine: Engine) -> None:
