@@ -157,7 +157,7 @@ def transcripts(
             if path in written:
                 path = path.with_name(f"{job.id} {path.name}")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(spool.transcript(job.id, form), encoding="utf-8")
+            path.write_bytes(spool.transcript_file(job.id, form))
             written.add(path)
     out.print(f"{len(written)} transcripts written to {output}", markup=False, soft_wrap=True)
 
