@@ -157,7 +157,7 @@ def transcripts(
             if path in written:
                 path = path.with_name(f"{job.id} {path.name}")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(spool.transcript(job.id, form), encoding="utf-8")
+            path.write_bytes(spool.transcript_file(job.id, form))
             written.add(path)
     out.print(f"{len(written)} transcripts written to {output}", markup=False, soft_wrap=True)
 
@@ -295,9 +295,6 @@ def _show(batch: BatchDetail, *, as_json: bool) -> None:
     if as_json:
         print_json(batch)
         return
-    cost, left = batch.cost, batch.audio.left_seconds
-    expected = "unknown" if cost.expected is None else money(cost.expected, cost.currency)
-    rate = "—" if batch.speed.rtfx_now is None else f"{batch.speed.rtfx_now:.1f}"
     sheet = Table(box=None, show_header=False, pad_edge=False)
     sheet.add_column(style="dim", no_wrap=True)
     sheet.add_column(overflow="fold")
@@ -310,17 +307,24 @@ def _show(batch: BatchDetail, *, as_json: bool) -> None:
         *((("skipped files", str(batch.lines.skipped)),) if batch.lines.skipped else ()),
         ("reused", str(batch.reused)),
         *((("cut off", f"{batch.incomplete} (see `complete` in the results)"),) if batch.incomplete else ()),
-        ("audio", f"{clock(batch.audio.done_seconds)} done, {clock(left)} left"),
-        ("RTFx now", rate),
-        ("time left", f"{clock(batch.time.left_seconds)} ({batch.time.basis})"),
-        (
-            "cost",
-            f"{money(cost.billable, cost.currency)} so far, {expected} expected in total ({cost.basis})",
-        ),
+        *_progress_of(batch),
         *_order_of(batch),
     ):
         sheet.add_row(title, Text(value))
     out.print(sheet)
+
+
+def _progress_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:
+    cost, done = batch.cost, f"{clock(batch.audio.done_seconds)} done"
+    if batch.state == "ended":
+        yield "audio", done
+        yield "cost", money(cost.billable, cost.currency)
+        return
+    expected = "unknown" if cost.expected is None else money(cost.expected, cost.currency)
+    yield "audio", f"{done}, {clock(batch.audio.left_seconds)} left"
+    yield "RTFx now", "—" if batch.speed.rtfx_now is None else f"{batch.speed.rtfx_now:.1f}"
+    yield "time left", f"{clock(batch.time.left_seconds)} ({batch.time.basis})"
+    yield "cost", f"{money(cost.billable, cost.currency)} so far, {expected} expected in total ({cost.basis})"
 
 
 def _order_of(batch: BatchDetail) -> Iterator[tuple[str, str]]:

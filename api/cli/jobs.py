@@ -1,5 +1,6 @@
 """The subcommands for jobs, from submit to delete. Clients of the HTTP API."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -153,12 +154,16 @@ def transcript(
     url: Url = None,
 ) -> None:
     """Print a transcript."""
+    if form == "docx" and output is None and sys.stdout.isatty():
+        raise InvalidRequest("A Word document cannot be printed: name a file with --output.")
     with connected(url) as (spool, _):
-        text = spool.transcript(job_id, form)
-    if output is None:
-        typer.echo(text, nl=not text.endswith("\n"))
+        data = spool.transcript_file(job_id, form)
+    if output is not None:
+        output.write_bytes(data)
+    elif form == "docx":
+        sys.stdout.buffer.write(data)
     else:
-        output.write_text(text, encoding="utf-8")
+        typer.echo(data, nl=not data.endswith(b"\n"))
 
 
 def cancel(job_id: JobId, url: Url = None, as_json: Json = False) -> None:

@@ -17,23 +17,38 @@ from spool.domain.priority import PriorityName
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
 
+# The panels of `--help`; what most people need has none and comes first.
+_ORDER, _SEARCH, _RECORDING = "Routing and order", "Search", "Recording"
+_WORDS, _SPEAKERS = "Phrases and language models", "Speakers"
+
 Diarize = Annotated[
-    bool, typer.Option("--diarize", help="Tell speakers apart. The options about speakers imply it.")
+    bool,
+    typer.Option(
+        "--diarize",
+        help="Tell speakers apart. The options about speakers imply it.",
+        rich_help_panel=_SPEAKERS,
+    ),
 ]
 SpeakerCount = Annotated[
-    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The exact number of speakers.")
+    int | None,
+    typer.Option(min=1, max=MOST_SPEAKERS, help="The exact number of speakers.", rich_help_panel=_SPEAKERS),
 ]
 LeastSpeakers = Annotated[
-    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The smallest number of speakers.")
+    int | None,
+    typer.Option(
+        min=1, max=MOST_SPEAKERS, help="The smallest number of speakers.", rich_help_panel=_SPEAKERS
+    ),
 ]
 MostSpeakers = Annotated[
-    int | None, typer.Option(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.")
+    int | None,
+    typer.Option(min=1, max=MOST_SPEAKERS, help="The largest number of speakers.", rich_help_panel=_SPEAKERS),
 ]
 Diarizer = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
         help="What tells speakers apart: default, or sortformer for up to four speakers, overlap too.",
+        rich_help_panel=_SPEAKERS,
     ),
 ]
 WithinChannels = Annotated[
@@ -41,6 +56,7 @@ WithinChannels = Annotated[
     typer.Option(
         "--within-channels",
         help="Tell speakers apart within each separate channel; else each is one speaker.",
+        rich_help_panel=_SPEAKERS,
     ),
 ]
 
@@ -74,78 +90,126 @@ class Search:
     ] = None
     head: Annotated[
         Literal["auto", "tdt", "rnnt", "ctc", "attention"] | None,
-        typer.Option(help="Head of the model to search. Default: TDT, else RNNT, CTC, attention."),
+        typer.Option(
+            help="Head of the model to search. Default: TDT, else RNNT, CTC, attention.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None
     alignments: Annotated[
         Literal["auto", "best", "all"] | None,
-        typer.Option(help="Score a hypothesis of a CTC beam by its best alignment or by the sum of all."),
+        typer.Option(
+            help="Score a hypothesis of a CTC beam by its best alignment or by the sum of all.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None
     beta: Annotated[
-        float | None, typer.Option(help="Bonus for each token in the beam search of a CTC head.")
+        float | None,
+        typer.Option(help="Bonus for each token in the beam search of a CTC head.", rich_help_panel=_SEARCH),
     ] = None
     ctc_weight: Annotated[
-        float | None, typer.Option(help="Weight of the CTC score in rescoring. Default: 0.5.")
+        float | None,
+        typer.Option(help="Weight of the CTC score in rescoring. Default: 0.5.", rich_help_panel=_SEARCH),
     ] = None
     reverse_weight: Annotated[
-        float | None, typer.Option(help="Weight of the right-to-left decoder in rescoring. Default: 0.")
+        float | None,
+        typer.Option(
+            help="Weight of the right-to-left decoder in rescoring. Default: 0.", rich_help_panel=_SEARCH
+        ),
     ] = None
     graph: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of a decoding graph on the server (wfst, rescore)."),
+        typer.Option(
+            metavar="NAME",
+            help="Name of a decoding graph on the server (wfst, rescore).",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None
     rescore_model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Model whose attention decoder orders the beam's hypotheses."),
+        typer.Option(
+            metavar="NAME",
+            help="Model whose attention decoder orders the beam's hypotheses.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None
     rescore_weight: Annotated[
-        float | None, typer.Option(help="Weight of that decoder's log-probability. Default: 0.5.")
+        float | None,
+        typer.Option(help="Weight of that decoder's log-probability. Default: 0.5.", rich_help_panel=_SEARCH),
     ] = None
-    beam: Annotated[int | None, typer.Option(min=1, max=32, help="Beam width.")] = None
+    beam: Annotated[int | None, typer.Option(min=1, max=32, help="Beam width.", rich_help_panel=_SEARCH)] = (
+        None
+    )
     channels: Annotated[
         Literal["mix", "separate"] | None,
         typer.Option(help="Mix the channels, or transcribe each by itself."),
     ] = None
     nbest: Annotated[
-        int | None, typer.Option(min=1, max=32, help="Number of hypotheses to keep for each chunk.")
+        int | None,
+        typer.Option(
+            min=1, max=32, help="Number of hypotheses to keep for each chunk.", rich_help_panel=_SEARCH
+        ),
     ] = None
     alternatives: Annotated[
-        int | None, typer.Option(min=0, max=20, help="Number of alternatives to keep for each word.")
+        int | None,
+        typer.Option(
+            min=0, max=20, help="Number of alternatives to keep for each word.", rich_help_panel=_SEARCH
+        ),
     ] = None
     lattice: Annotated[
         float | None,
-        typer.Option(min=0, metavar="PRUNE", help="Keep lattices, pruned to this beam; 5 is usual."),
+        typer.Option(
+            min=0,
+            metavar="PRUNE",
+            help="Keep lattices, pruned to this beam; 5 is usual.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None
     boost: Annotated[
-        list[str] | None, typer.Option(metavar="PHRASE", help="Word or phrase to boost; repeat for several.")
+        list[str] | None,
+        typer.Option(
+            metavar="PHRASE", help="Word or phrase to boost; repeat for several.", rich_help_panel=_WORDS
+        ),
     ] = None
     boost_file: Annotated[
-        Path | None, typer.Option(help="File of words and phrases to boost, one per line.")
+        Path | None,
+        typer.Option(help="File of words and phrases to boost, one per line.", rich_help_panel=_WORDS),
     ] = None
-    boost_weight: Annotated[float | None, typer.Option(help="Weight of boosted phrases. Default: 1.")] = None
+    boost_weight: Annotated[
+        float | None, typer.Option(help="Weight of boosted phrases. Default: 1.", rich_help_panel=_WORDS)
+    ] = None
     language_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of a language model on the server.")
+        str | None,
+        typer.Option(metavar="NAME", help="Name of a language model on the server.", rich_help_panel=_WORDS),
     ] = None
-    lm_weight: Annotated[float | None, typer.Option(help="Weight of the language model.")] = None
+    lm_weight: Annotated[
+        float | None, typer.Option(help="Weight of the language model.", rich_help_panel=_WORDS)
+    ] = None
     lm_blanks: Annotated[
-        bool, typer.Option("--lm-blanks", help="Apply the language model to blanks too.")
+        bool,
+        typer.Option("--lm-blanks", help="Apply the language model to blanks too.", rich_help_panel=_WORDS),
     ] = False
     pruning: Annotated[
         Literal["late", "early"] | None,
-        typer.Option(help="Fuse before the beam is pruned (late) or after (early)."),
+        typer.Option(help="Fuse before the beam is pruned (late) or after (early).", rich_help_panel=_SEARCH),
     ] = None
     context: Annotated[
         Literal["chunk", "job"] | None,
-        typer.Option(help="Reset language model and phrases at each chunk, or carry them through the job."),
+        typer.Option(
+            help="Reset language model and phrases at each chunk, or carry them through the job.",
+            rich_help_panel=_WORDS,
+        ),
     ] = None
     speech_detector: Annotated[
         bool | None,
         typer.Option(
             "--speech-detector/--no-speech-detector",
             help="Do not decode stretches without speech, and drop segments invented there.",
+            rich_help_panel=_RECORDING,
         ),
     ] = None
     scores: Annotated[
-        Literal["float", "fixed"] | None, typer.Option(help="Sum scores in float32 or in fixed point.")
+        Literal["float", "fixed"] | None,
+        typer.Option(help="Sum scores in float32 or in fixed point.", rich_help_panel=_SEARCH),
     ] = None
 
     language: Annotated[
@@ -161,26 +225,37 @@ class Search:
     timestamps: Annotated[
         Literal["auto", "on", "off"] | None,
         typer.Option(
-            help="Decode with timestamp tokens (attention decoders); auto decodes with and without."
+            help="Decode with timestamp tokens (attention decoders); auto decodes with and without.",
+            rich_help_panel=_SEARCH,
         ),
     ] = None
     prompt: Annotated[
-        str | None, typer.Option(help="Text that precedes the recording (attention decoders).")
+        str | None,
+        typer.Option(help="Text that precedes the recording (attention decoders).", rich_help_panel=_SEARCH),
     ] = None
-    hotwords: Annotated[str | None, typer.Option(help="Words to expect (attention decoders).")] = None
+    hotwords: Annotated[
+        str | None, typer.Option(help="Words to expect (attention decoders).", rich_help_panel=_WORDS)
+    ] = None
     patience: Annotated[
         float | None,
-        typer.Option(help="Stop the beam at beam x patience finished hypotheses (attention decoders)."),
+        typer.Option(
+            help="Stop the beam at beam x patience finished hypotheses (attention decoders).",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None
     length_penalty: Annotated[
         float | None,
         typer.Option(
-            help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha (attention decoders)."
+            help="Rank hypotheses by score / ((5 + tokens) / 6)^alpha with this alpha (attention decoders).",
+            rich_help_panel=_SEARCH,
         ),
     ] = None
     on_truncated: Annotated[
         Literal["transcribe", "fail"] | None,
-        typer.Option(help="With a recording that was cut off: transcribe what is there, or fail."),
+        typer.Option(
+            help="With a recording that was cut off: transcribe what is there, or fail.",
+            rich_help_panel=_RECORDING,
+        ),
     ] = None
     diarize: Diarize = False
     speakers: SpeakerCount = None
@@ -221,19 +296,32 @@ class Place:
         typer.Option(metavar="NAME=VALUE", help="Tag to keep with each job; repeat for several."),
     ] = None
     pool: Annotated[
-        str | None, typer.Option(help="Pool of workers to use. Default: any worker that has the model.")
+        str | None,
+        typer.Option(
+            help="Pool of workers to use. Default: any worker that has the model.", rich_help_panel=_ORDER
+        ),
     ] = None
-    worker: Annotated[str | None, typer.Option(help="Name of the only worker that may run it.")] = None
+    worker: Annotated[
+        str | None, typer.Option(help="Name of the only worker that may run it.", rich_help_panel=_ORDER)
+    ] = None
     requires: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME=VALUE,…", help="Machine that is required: backend=metal,chip=M4,memory_gb=16."
+            metavar="NAME=VALUE,…",
+            help="Machine that is required: backend=metal,chip=M4,memory_gb=16.",
+            rich_help_panel=_ORDER,
         ),
     ] = None
-    priority: Annotated[PriorityName | None, typer.Option(help="Order among the project's own jobs.")] = None
+    priority: Annotated[
+        PriorityName | None, typer.Option(help="Order among the project's own jobs.", rich_help_panel=_ORDER)
+    ] = None
     deadline: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Time by which it should be done, such as 2026-11-20T18:00Z."),
+        typer.Option(
+            metavar="TIME",
+            help="Time by which it should be done, such as 2026-11-20T18:00Z.",
+            rich_help_panel=_ORDER,
+        ),
     ] = None
 
     def to_request(self) -> dict[str, Any]:

@@ -58,12 +58,13 @@ def deadline_words(job: JobOut) -> str:
 def job_table(jobs: list[JobOut]) -> Table:
     """Jobs, one a line; with those that failed, their reasons and where their recordings are."""
     reasons = any(job.error or job.waiting_for or job.complete is False for job in jobs)
+    folded = reasons or any(job.reused_from for job in jobs)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("job", no_wrap=True)
     table.add_column("state", no_wrap=True)
     table.add_column("audio", justify="right", no_wrap=True)
     table.add_column("done", justify="right", no_wrap=True)
-    table.add_column("name", overflow="fold" if reasons else "ellipsis", no_wrap=not reasons)
+    table.add_column("name", overflow="fold" if folded else "ellipsis", no_wrap=not folded)
     for job in jobs:
         fraction = job.progress.fraction
         table.add_row(
@@ -90,6 +91,8 @@ def _name(job: JobOut, *, where: bool) -> Text:
         name.append(f"\n{length_words(job)}", style="yellow")
     elif job.waiting_for:
         name.append(f"\nwaiting for {job.waiting_for}", style="yellow")
+    elif job.reused_from:
+        name.append("\nreused, free of charge", style="dim")
     return name
 
 

@@ -16,7 +16,7 @@ from spool.domain.jobs import Job, JobState
 from spool.domain.manifest import in_blocks
 from spool.domain.transcript import Transcript
 from spool.errors import NotFound, ObjectDamaged
-from spool.formats import Format, render
+from spool.formats import Format, render_bytes
 from spool.formats.file_names import SUFFIXES, file_name
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
@@ -56,7 +56,7 @@ class _Sink(io.RawIOBase):
 
 class _Rendered(NamedTuple):
     job: Job
-    text: str | None
+    data: bytes | None
     reason: str
 
 
@@ -67,11 +67,11 @@ def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Form
     missing = ["custom_id\tjob\tstate\treason\n"]
     with ZipFile(sink, "w", ZIP_DEFLATED) as archive:
         for one in _rendered(db, objects, batch_id, form):
-            if one.text is None:
+            if one.data is None:
                 cells = (one.job.custom_id or "", one.job.id, one.job.state.value, one.reason)
                 missing.append("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
                 continue
-            archive.writestr(_entry(_free_name(one.job, SUFFIXES[form], names), one.job), one.text)
+            archive.writestr(_entry(_free_name(one.job, SUFFIXES[form], names), one.job), one.data)
             if len(sink) >= _BLOCK:
                 yield sink.take()
         if len(missing) > 1:
@@ -100,7 +100,7 @@ def _render(objects: ObjectStore, job: Job, form: Format) -> _Rendered:
     try:
         record = read_verified(objects, job.transcript_key, job.transcript_sha256 or "")
         return _Rendered(
-            job, render(Transcript.model_validate_json(record).named(job.speaker_names), form), ""
+            job, render_bytes(Transcript.model_validate_json(record).named(job.speaker_names), form), ""
         )
     except (ObjectDamaged, NotFound) as error:
         return _Rendered(job, None, error.message)

@@ -8,6 +8,7 @@ from typing import Any
 from api.openapi.lattices import KALDI, LATTICE
 from api.problems import MEDIA_TYPE
 from spool.domain.transcript import Lattice, Transcript
+from spool.formats import CONTENT_TYPES
 from spool.schemas.costs import CostReportOut
 from spool.schemas.examples import costs, jobs
 from spool.schemas.fleet import DefaultModel, Health, ModelList, ProblemOut, Readiness, WorkerList
@@ -246,6 +247,8 @@ TRANSCRIPT: Words = {
                     "schema": {"type": "string"},
                     "example": '<tt xmlns="http://www.w3.org/ns/ttml" xml:lang="en"><body/></tt>',
                 },
+                CONTENT_TYPES["docx"]: {"schema": {"type": "string", "format": "binary"}, "example": "PK…"},
+                "application/xml": {"schema": {"type": "string"}, "example": "<ANNOTATION_DOCUMENT/>"},
             },
         },
         **problems("not_found", "not_done", "deleted"),

@@ -59,9 +59,9 @@ export async function showBatch(root, id) {
         ended ? null : tile(one.audio.left_seconds === null ? "–" : hours(one.audio.left_seconds), "of audio left", one.audio.basis),
         ended ? null : tile(one.speed.rtfx_now === null ? "–" : `${number(one.speed.rtfx_now)}×`, "RTFx now"),
         ended ? null : tile(span(one.time.left_seconds), "remaining", one.time.basis),
-        tile(money(one.cost.billable, one.cost.currency), "cost so far"),
+        tile(money(one.cost.billable, one.cost.currency), ended ? "cost" : "cost so far"),
         ended ? null : tile(money(one.cost.expected, one.cost.currency), "expected in total", one.cost.basis)),
-      h("ul", { class: "quiet small" }, [...new Set([one.audio.basis, one.time.basis, one.cost.basis])].map((basis) => h("li", {}, basis))),
+      ended ? null : h("ul", { class: "quiet small" }, [...new Set([one.audio.basis, one.time.basis, one.cost.basis])].map((basis) => h("li", {}, basis))),
       h("p", { class: "row" },
         h("button", { type: "button", onclick: () => save(`/v1/batches/${id}/results`, `${id}.jsonl`)
           .catch((error) => notice(error.message, true)) }, "Download results (JSONL)"),

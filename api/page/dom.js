@@ -60,7 +60,7 @@ export const number = (value, digits = 0) =>
   value === null || value === undefined ? "–" : Number(value).toLocaleString("en", { maximumFractionDigits: digits });
 
 export function moment(text) {
-  return text ? h("time", { datetime: text }, new Date(text).toLocaleString()) : "–";
+  return text ? h("time", { datetime: text, title: text }, new Date(text).toLocaleString()) : "–";
 }
 
 export const state = (name) => h("span", { class: `state ${name}` }, name);

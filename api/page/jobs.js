@@ -59,7 +59,7 @@ export function momentOf(name, day) {
 export async function showJobs(root, query) {
   const chosen = STATES.includes(query.get("state") ?? "") ? query.get("state") ?? "" : "";
   const cursors = [""];
-  const filters = h("form", { class: "filters", role: "search", onsubmit: (event) => {
+  const filters = h("form", { class: "filters", role: "search", "aria-label": "Filters", onsubmit: (event) => {
     event.preventDefault();
     const wanted = new URLSearchParams([...new FormData(filters)].filter(([, value]) => value));
     location.hash = `#/jobs${wanted.size ? "?" : ""}${wanted}`;

@@ -15,8 +15,8 @@ async function workers() {
 
 const reasonOf = (ended) => (ended.error || "unknown reason").replaceAll("_", " ");
 
-const tile = (value, label, href) =>
-  h(href ? "a" : "div", { class: "tile", href }, h("b", {}, value), h("span", { class: "quiet small" }, label));
+const tile = (value, label, href, title) =>
+  h(href ? "a" : "div", { class: "tile", href, title }, h("b", {}, value), h("span", { class: "quiet small" }, label));
 
 export async function showOverview(root) {
   async function refresh() {
@@ -36,7 +36,7 @@ export async function showOverview(root) {
         tile(number(sum("done")), "done", "#/jobs?state=done"),
         tile(number(failed), "failed", "#/jobs?state=failed"),
         tile(hours(now.today.audio_seconds), "transcribed today"),
-        tile(now.today.rtfx === null ? "–" : `${number(now.today.rtfx, now.today.rtfx < 10 ? 1 : 0)}×`, "RTFx today (audio time per engine time)"),
+        tile(now.today.rtfx === null ? "–" : `${number(now.today.rtfx, now.today.rtfx < 10 ? 1 : 0)}×`, "RTFx today", null, "Seconds of audio per second of engine time"),
         tile(money(now.today.billable, now.today.currency), "spent today", "#/costs")),
       now.ended.some((one) => one.state === "failed" && one.jobs) ? h("p", { class: "quiet small" }, "Failed: ",
         now.ended.filter((one) => one.state === "failed").map((one) => `${reasonOf(one)} (${number(one.jobs)})`).join(", ")) : null,

@@ -5,7 +5,7 @@ import { clock, h, notice } from "./dom.js";
 import { Problem, get, save, send } from "./http.js";
 import { badge, speakersOf } from "./speakers.js";
 
-const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "tsv", "ctm", "json"];
+const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "docx", "eaf", "textgrid", "tsv", "ctm", "json"];
 const DOUBT = 0.5;
 const PAUSE_S = 2; // as in the format `paragraphs`
 const PARAGRAPH_CHARACTERS = 700;
@@ -228,7 +228,7 @@ function keepInView(word) {
   if (box.top < 200 || box.bottom > innerHeight - 60) word.scrollIntoView({ block: "center" });
 }
 
-const fileName = (name, form) => `${name.replace(/\.[^.]*$/, "").replace(/[\\/:*?"<>|]/g, "_")}.${form === "paragraphs" ? "paragraphs.txt" : form}`;
+const fileName = (name, form) => `${name.replace(/\.[^.]*$/, "").replace(/[\\/:*?"<>|]/g, "_")}.${{ paragraphs: "paragraphs.txt", textgrid: "TextGrid" }[form] ?? form}`;
 
 async function audioLink(id) {
   try {

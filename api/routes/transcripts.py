@@ -19,7 +19,7 @@ from api.services import ServicesDep
 from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
-from spool.formats import CONTENT_TYPES, Format, render
+from spool.formats import CONTENT_TYPES, Format, render_bytes
 from spool.objects.integrity import open_verified, read_verified
 from spool.store.deletions import refuse_deleted
 
@@ -46,7 +46,7 @@ def transcript(
         read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
     )
     words = words.named(job.speaker_names)
-    return Response(render(words, form), headers=headers, media_type=CONTENT_TYPES[form])
+    return Response(render_bytes(words, form), headers=headers, media_type=CONTENT_TYPES[form])
 
 
 def _version(job: Job) -> str:

@@ -67,6 +67,7 @@ class AsyncSpool(Session):
     job_page = _soon(of_jobs.job_page)
     wait = _soon(of_jobs.wait)
     transcript = _soon(of_jobs.transcript)
+    transcript_file = _soon(of_jobs.transcript_file)
     words = _soon(of_jobs.words)
     search = _listed_soon(of_search.search)
     search_page = _soon(of_search.search_page)

@@ -15,7 +15,7 @@ from spool.client.exchange import Ask, Flow, Pages, Pause, Sent, Upload, kind_of
 from spool.domain.jobs import JobState
 from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript
-from spool.formats import Format
+from spool.formats import Format, TextFormat
 from spool.schemas.batches import BatchDetail
 from spool.schemas.jobs import JobDeletion, JobDetail, JobOut, JobPage, SpeakersOut
 
@@ -139,11 +139,18 @@ def wait(
     return (yield from waited(lambda: job(job_id), lambda it: it.state.terminal, progress, timeout))
 
 
-def transcript(job_id: str, format: Format = "txt") -> Flow[str]:  # noqa: A002 - the name users know it by
-    """The words as text, in one of `spool.formats.FORMATS`. Raises Conflict while the job is not done."""
+def transcript(job_id: str, format: TextFormat = "txt") -> Flow[str]:  # noqa: A002 - the name users know it by
+    """The words as text, in one of `spool.formats.TEXT_FORMATS`. Raises Conflict until the job is done."""
     response = yield Ask("GET", f"/v1/jobs/{job_id}/transcript", {"format": format}, slow=True)
     assert response is not None
     return response.text
+
+
+def transcript_file(job_id: str, format: Format) -> Flow[bytes]:  # noqa: A002 - the name users know it by
+    """A transcript's file in one of `spool.formats.FORMATS`. Raises Conflict while the job is not done."""
+    response = yield Ask("GET", f"/v1/jobs/{job_id}/transcript", {"format": format}, slow=True)
+    assert response is not None
+    return response.content
 
 
 def words(job_id: str) -> Flow[Transcript]:

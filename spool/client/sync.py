@@ -67,6 +67,7 @@ class Spool(Session):
     job_page = _now(of_jobs.job_page)
     wait = _now(of_jobs.wait)
     transcript = _now(of_jobs.transcript)
+    transcript_file = _now(of_jobs.transcript_file)
     words = _now(of_jobs.words)
     search = _listed(of_search.search)
     search_page = _now(of_search.search_page)

@@ -1,4 +1,4 @@
-"""A transcript in every format. Pure: text in, text out.
+"""A transcript in every format. Pure: a transcript in, text or bytes out.
 
 The JSON is the record; it and the common formats (`STORED`) are in the object store, the others are rendered
 on request.
@@ -9,12 +9,30 @@ from typing import Literal, get_args
 
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
+from spool.formats.documents import docx
 from spool.formats.lattices import kaldi, lattice
 from spool.formats.subtitles import srt, ttml, vtt
 from spool.formats.tables import ctm, rttm, tsv
 from spool.formats.text import paragraphs, txt
+from spool.formats.tiers import eaf, textgrid
 
-Format = Literal["json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml", "rttm", "lattice", "kaldi"]
+TextFormat = Literal[
+    "json",
+    "txt",
+    "srt",
+    "vtt",
+    "paragraphs",
+    "tsv",
+    "ctm",
+    "ttml",
+    "rttm",
+    "eaf",
+    "textgrid",
+    "lattice",
+    "kaldi",
+]
+Format = Literal[TextFormat, "docx"]
+TEXT_FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 FORMATS: tuple[Format, ...] = get_args(Format)
 STORED: tuple[Format, ...] = ("json", "txt", "srt", "vtt")
 CONTENT_TYPES: dict[Format, str] = {
@@ -27,13 +45,16 @@ CONTENT_TYPES: dict[Format, str] = {
     "ctm": "text/plain; charset=utf-8",
     "ttml": "application/ttml+xml; charset=utf-8",
     "rttm": "text/plain; charset=utf-8",
+    "eaf": "application/xml",
+    "textgrid": "text/plain; charset=utf-8",
     "lattice": "application/json",
     "kaldi": "text/plain; charset=utf-8",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 }
 
 
 def render(transcript: Transcript, format: str) -> str:  # noqa: A002 - the name users know it by
-    """`transcript` in one of `FORMATS`; raises `InvalidRequest` for any other name, and `NotFound` for a
+    """`transcript` in one of `TEXT_FORMATS`; raises `InvalidRequest` for any other name, and `NotFound` for a
     lattice or speakers that nobody asked for."""
     renderers: dict[str, Callable[[Transcript], str]] = {
         "json": _json,
@@ -45,12 +66,19 @@ def render(transcript: Transcript, format: str) -> str:  # noqa: A002 - the name
         "ctm": ctm,
         "ttml": ttml,
         "rttm": rttm,
+        "eaf": eaf,
+        "textgrid": textgrid,
         "lattice": lattice,
         "kaldi": kaldi,
     }
     if format not in renderers:
-        raise InvalidRequest(f"unknown transcript format {format!r}: choose one of {', '.join(FORMATS)}")
+        raise InvalidRequest(f"unknown transcript format {format!r}: choose one of {', '.join(TEXT_FORMATS)}")
     return renderers[format](transcript)
+
+
+def render_bytes(transcript: Transcript, format: str) -> bytes:  # noqa: A002 - the name users know it by
+    """`transcript` in one of `FORMATS` as the bytes of a file, text in UTF-8; raises what `render` raises."""
+    return docx(transcript) if format == "docx" else render(transcript, format).encode()
 
 
 def _json(transcript: Transcript) -> str:

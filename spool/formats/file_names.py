@@ -6,6 +6,7 @@ from spool.formats import FORMATS, Format
 
 SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
     "paragraphs": ".paragraphs.txt",
+    "textgrid": ".TextGrid",
     "lattice": ".lattice.json",
     "kaldi": ".ark",
 }

@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from spool.domain.transcript import Segment, Transcript, Word
-from spool.formats.text import prefix, speaker_name, voices_of
+from spool.formats.text import prefix, replace_non_xml, speaker_name, voices_of, written_language
 
 LINE_CHARACTERS = 42
 _MIN_MS, _MAX_MS, _FLASH_MS = 1000, 7000, 100
 _CHARACTERS_PER_SECOND = 20
 _STOP = re.compile(r"[.,;:?!…][^\w\s]*$")
-# What XML 1.0 cannot hold, not even escaped.
-_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -55,20 +53,13 @@ def vtt(transcript: Transcript) -> str:
     return "\n".join(blocks)
 
 
-def _written_language(transcript: Transcript) -> str:
-    """The language of the text; empty where nobody knows it."""
-    translated = transcript.options.get("task") == "translate"
-    target = transcript.options.get("translate_to") or "en"
-    return str(target) if translated else transcript.language or ""
-
-
 def ttml(transcript: Transcript) -> str:
     """TTML2 (W3C), within what IMSC 1.1's text profile allows: media times, one region, plain paragraphs."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<tt xmlns="http://www.w3.org/ns/ttml" xmlns:tts="http://www.w3.org/ns/ttml#styling"'
         ' xmlns:ttm="http://www.w3.org/ns/ttml#metadata" xmlns:ttp="http://www.w3.org/ns/ttml#parameter"'
-        f' ttp:timeBase="media" xml:lang={quoteattr(_written_language(transcript))}>',
+        f' ttp:timeBase="media" xml:lang={quoteattr(written_language(transcript))}>',
         "  <head>",
         f"    <metadata><ttm:title>{_xml(transcript.audio.name)}</ttm:title>{_agents(transcript)}</metadata>",
         "    <layout>",
@@ -185,7 +176,7 @@ def _agents(transcript: Transcript) -> str:
 
 
 def _xml(text: str) -> str:
-    return escape(_NOT_XML.sub("\ufffd", text))
+    return escape(replace_non_xml(text))
 
 
 def _ms(seconds: float) -> int:

@@ -4,6 +4,7 @@ Where speakers were told apart, a line begins with the speaker's name: what a pe
 1` for `speaker_0`. Else, where channels were kept apart, it begins with the channel.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from spool.domain.transcript import Segment, Speaker, Transcript
@@ -12,6 +13,8 @@ from spool.domain.transcript import Segment, Speaker, Transcript
 PAUSE_SECONDS = 2.0
 PARAGRAPH_CHARACTERS = 700
 _SENTENCE_ENDS = (".", "?", "!", "…")
+# What XML 1.0 cannot hold, not even escaped.
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def txt(transcript: Transcript) -> str:
@@ -26,12 +29,13 @@ def paragraphs(transcript: Transcript) -> str:
     voice_of = voices_of(transcript)
     texts = [
         prefix(voice_of(group[0])) + " ".join(segment.text for segment in group)
-        for group in _grouped(transcript)
+        for group in grouped(transcript)
     ]
     return "\n\n".join(texts) + "\n" if texts else ""
 
 
-def _grouped(transcript: Transcript) -> Iterator[list[Segment]]:
+def grouped(transcript: Transcript) -> Iterator[list[Segment]]:
+    """The segments of each paragraph."""
     group: list[Segment] = []
     for segment in transcript.segments:
         if group and _turns(group, segment):
@@ -73,6 +77,18 @@ def voices_of(transcript: Transcript) -> Callable[[Segment], str]:
 def speaker_name(speaker: Speaker) -> str:
     """What a person calls the speaker, else `Speaker 1` for `speaker_0`."""
     return speaker.name or f"Speaker {int(speaker.label.partition('_')[2]) + 1}"
+
+
+def written_language(transcript: Transcript) -> str:
+    """The language of the text; empty where nobody knows it."""
+    translated = transcript.options.get("task") == "translate"
+    target = transcript.options.get("translate_to") or "en"
+    return str(target) if translated else transcript.language or ""
+
+
+def replace_non_xml(text: str) -> str:
+    """`text` with U+FFFD for each character that XML cannot hold. Nothing is escaped."""
+    return _NOT_XML.sub("\ufffd", text)
 
 
 def prefix(voice: str) -> str:

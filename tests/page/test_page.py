@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from zipfile import ZipFile
 
 import httpx
 import soundfile
@@ -92,6 +93,21 @@ def test_the_transcript_works_by_keyboard_and_is_searched(page: Page, live: Live
     expect(page.locator(".word.here")).to_have_text(["the"])
     page.keyboard.press("Enter")
     page.wait_for_function("document.querySelector('audio').currentTime >= 0.5")
+    page.keyboard.press("d")
+    expect(page.locator(".word.here")).to_have_text(["light"])
+    page.keyboard.press(">")
+    expect(page.get_by_label("Speed", exact=True)).to_have_value("1.25")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    page.keyboard.press(" ")
+    page.wait_for_function("document.querySelector('audio').paused")
+    page.keyboard.press("j")
+    page.wait_for_function("document.querySelector('audio').currentTime === 0")
+    assert (
+        page.locator(".transcript :is(button, a, [tabindex='0'])").count()
+        == page.locator(".transcript [tabindex='-1']").count()
+    )
+    assert "null" not in page.locator("main").inner_text()
     search = page.get_by_role("searchbox", name="Search the transcript")
     search.fill("KEEP w")
     expect(page.locator(".word.found")).to_have_text(["keep", "watch"])
@@ -248,6 +264,11 @@ def test_a_batch_lists_its_jobs_and_what_failed_is_a_link(page: Page, live: Live
     expect(page.get_by_text("1 file skipped")).to_be_visible()
     expect(page.get_by_text("cut off, 59 s missing")).to_be_visible()
     page.get_by_role("link", name=jobs[0]["name"]).wait_for()
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="Download transcripts (zip)").click()
+    assert begun.value.suggested_filename == f"{batch['id']}.txt.zip"
+    with ZipFile(begun.value.path()) as archive:
+        assert len(archive.namelist()) == 2
     page.goto("/#/batches")
     page.get_by_role("row", name=batch["name"]).get_by_role("link", name="1", exact=True).click()
     expect(page.get_by_role("link", name=jobs[0]["name"])).to_be_visible()

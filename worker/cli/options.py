@@ -10,11 +10,11 @@ import typer
 from spool.domain.options import Diarization
 from spool.domain.transcript import language_of_text
 from spool.errors import InvalidRequest
+from spool.formats import TextFormat
 from worker.cli.speakers import LeastSpeakers, MostSpeakers, SpeakerCount, diarization_of
 from worker.decode.types import Alignments, Decoder, Head, Pruning, Scores, SearchOptions
 from worker.models.base import SpeechOptions
 
-Form = Literal["json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml", "rttm", "lattice", "kaldi"]
 LATTICE_BEAM = 5.0
 
 
@@ -190,7 +190,7 @@ class Speakers:
     min_speakers: LeastSpeakers = None
     max_speakers: MostSpeakers = None
 
-    def to_diarization(self, form: Form) -> Diarization | None:
+    def to_diarization(self, form: TextFormat) -> Diarization | None:
         """What is asked, None where nothing is. Raises InvalidRequest."""
         counts = (self.speakers, self.min_speakers, self.max_speakers)
         asked = self.diarize or form == "rttm" or any(counts) or self.diarizer != "default"
@@ -214,7 +214,7 @@ class Output:
         float | None,
         typer.Option(min=0, help="Pruning beam of lattices, in natural logarithm. Default: 5."),
     ] = None
-    form: Annotated[Form, typer.Option("--format", help="Output format.")] = "json"
+    form: Annotated[TextFormat, typer.Option("--format", help="Output format.")] = "json"
 
     def lattice_beam(self) -> float | None:
         """The pruning beam of lattices, None if there are to be none. Raises InvalidRequest."""

@@ -95,23 +95,24 @@ def fill(db: Database, speech: Speech, count: int) -> None:
         with db.begin() as tx:
             tx.execute(text("DROP INDEX ix_passages_terms"))
     for block in _blocks(count // OF_JOB):
-        with db.begin() as tx:
-            made = [
-                values_of(
-                    new_job(
-                        name=f"Reel {number}",
-                        project=f"archive-{number % 2}",
-                        tags={"reel": str(number)},
-                        batch_id=f"bat_{number // 100}",
-                        custom_id=str(number),
-                    )
+        made = [
+            values_of(
+                new_job(
+                    name=f"Reel {number}",
+                    project=f"archive-{number % 2}",
+                    tags={"reel": str(number)},
+                    batch_id=f"bat_{number // 100}",
+                    custom_id=str(number),
                 )
-                for number in block
-            ]
-            now = datetime.now(UTC)
-            times = dict.fromkeys(("created_at", "queued_at", "updated_at"), now)
+            )
+            for number in block
+        ]
+        now = datetime.now(UTC)
+        times = dict.fromkeys(("created_at", "queued_at", "updated_at"), now)
+        # Before the transaction, which must not be idle.
+        rows = [row_of(job["id"], job["project"], each) for job in made for each in job_passages(speech)]
+        with db.begin() as tx:
             tx.execute(insert(jobs), [each | times | {"queue_position": 0} for each in made])
-            rows = [row_of(job["id"], job["project"], each) for job in made for each in job_passages(speech)]
             tx.execute(insert(passages), rows)
     if db.dialect == "postgresql":
         with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

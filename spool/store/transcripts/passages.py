@@ -13,6 +13,8 @@ from sqlalchemy import Connection, Row, delete, insert
 from spool.domain.archive.passages import Passage, Spoken
 from spool.tables import passages
 
+PIECE = 200
+"""Rows of a statement: making them all would let the transaction of a day's recording look abandoned."""
 _WORD = struct.Struct("<IHH")
 _MOST_MS, _LONGEST_MS, _SURE = (1 << 32) - 1, (1 << 16) - 1, 10_000
 
@@ -20,9 +22,9 @@ _MOST_MS, _LONGEST_MS, _SURE = (1 << 32) - 1, (1 << 16) - 1, 10_000
 def write_passages(tx: Connection, job_id: str, project: str, found: Sequence[Passage]) -> None:
     """Write a job's passages. The last one first: a search reads the newest rows first, and so finds the
     passages of one recording in the order in which they are spoken."""
-    rows = [row_of(job_id, project, passage) for passage in reversed(found)]
-    if rows:
-        tx.execute(insert(passages), rows)
+    last_first = found[::-1]
+    for at in range(0, len(last_first), PIECE):
+        tx.execute(insert(passages), [row_of(job_id, project, each) for each in last_first[at : at + PIECE]])
 
 
 def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:

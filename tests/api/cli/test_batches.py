@@ -74,6 +74,7 @@ def test_a_batch_from_first_to_last(spool: Any, live: Live, manifest: Path, tmp_
     assert not kept.with_name("results.jsonl.part").exists()
     watched = json.loads(spool("status", batch["id"], "--watch", "--json")[0])
     assert watched["state"] == "ended"
+    assert "left" not in spool("status", batch["id"])[0]
 
 
 def test_what_goes_wrong_has_its_exit_code(spool: Any, manifest: Path, recordings: Path) -> None:
@@ -82,7 +83,9 @@ def test_what_goes_wrong_has_its_exit_code(spool: Any, manifest: Path, recording
     assert f"The server may not read {recordings}: its recordings are uploaded one by one" in said
     assert "reel 1.wav" in submitted
     assert "NAME=VALUE" in spool("submit", str(manifest), "--tag", "box", code=2)[1]
-    assert "no job was created" in spool("submit", str(manifest), "--strict", code=4)[1]
+    refused = spool("submit", str(manifest), "--strict", code=4)[1]
+    assert "no job was created" in refused
+    assert "line 4: The line is not JSON" in refused
     assert "no batch" in spool("status", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=4)[1]
     assert "no batch" in spool("results", "bat_01JD5T9Q4X8K2M6N0P3R7S1V5W", code=4)[1]
 

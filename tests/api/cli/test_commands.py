@@ -22,11 +22,11 @@ pytestmark = pytest.mark.integration
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """A stack left running by `spool up --detach`; the word samples are its one root."""
     folder = tmp_path_factory.mktemp("up")
-    commands = Commands(
-        folder / "home", {"SPOOL_SOURCE_ROOTS": str(SAMPLES / "words"), "SPOOL_API_PORT": "0"}
-    )
+    commands = Commands(folder / "home", {"SPOOL_API_PORT": "0"})
     try:
-        commands.run("up", "--detach")
+        home, words = str(commands.home), str(SAMPLES / "words")
+        started = commands.run("up", "--detach", "--home", home, "--sources", words).stdout
+        assert f"`spool down --home {home}`" in started
         yield commands
     finally:
         commands.run("down")

@@ -58,7 +58,7 @@ def test_states_formats_models_and_batches(
     source = {"source": recordings.as_uri() + "/"}
     batch = http.post("/v1/batches", json=source).json()["id"]
     assert offered("bash", "spool status --state ca").split() == ["cancelled"]
-    assert offered("bash", "spool transcript job_x --format t").split() == ["txt", "tsv", "ttml"]
+    assert offered("bash", "spool transcript job_x --format t").split() == ["txt", "tsv", "ttml", "textgrid"]
     assert offered("bash", "spool submit --model d").split() == ["demo-tdt"]
     assert offered("bash", "spool batch status bat").split() == [batch]
     assert offered("bash", "spool batch submit reels.jsonl --dec").split() == ["--decoder"]

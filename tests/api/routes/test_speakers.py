@@ -92,6 +92,8 @@ FORMS = {
     "srt": "Ada <Lund>: keep the",
     "vtt": "<v Ada &lt;Lund&gt;>keep the",
     "ttml": '<ttm:agent xml:id="speaker_0" type="person"><ttm:name type="full">Ada &lt;Lund&gt;</ttm:name>',
+    "eaf": '<TIER TIER_ID="Ada &lt;Lund&gt;" LINGUISTIC_TYPE_REF="segment" PARTICIPANT="Ada &lt;Lund&gt;">',
+    "textgrid": 'name = "Ada <Lund>"',
     "tsv": "start\tend\tspeaker\ttext\n0\t900\tspeaker_0\tkeep the\n",
     "ctm": "reel 1 1.500 0.400 burning 0.9000 lex speaker_1\n",
     "rttm": "SPEAKER reel 1 1.000 0.900 <NA> <NA> speaker_1 <NA> <NA>\n",

@@ -79,6 +79,7 @@ def test_a_recording_from_first_to_last(spool: Spool, recordings: Path) -> None:
     assert ended.cost.billable > 0
     assert spool.transcript(job.id) == "keep the light\n"
     assert spool.transcript(job.id, "vtt").startswith("WEBVTT")
+    assert spool.transcript_file(job.id, "docx").startswith(b"PK")
     assert [word.text for word in spool.words(job.id).words] == ["keep", "the", "light"]
     with pytest.raises(Conflict, match="is done"):
         spool.cancel(job.id)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spool.domain.transcript import AudioFacts, Coverage, ModelFacts, Segment, Transcript, Word
 from spool.errors import InvalidRequest
-from spool.formats import CONTENT_TYPES, FORMATS, STORED, render
+from spool.formats import CONTENT_TYPES, FORMATS, STORED, render, render_bytes
 from spool.formats.subtitles import cues_of
 
 STAMP = r"(\d{2,}):(\d\d):(\d\d)[,.](\d{3})"
@@ -94,7 +94,7 @@ def test_silence_renders_in_every_format(format_name: str) -> None:
     silence = transcript_of()
     model = ModelFacts(name="default", sha256="0")
     asked = silence.model_copy(update={"options": silence.options | {"lattice": 5.0}, "diarization": model})
-    assert isinstance(render(asked, format_name), str)
+    assert isinstance(render_bytes(asked, format_name), bytes)
     assert render(transcript_of(), "txt") == render(transcript_of(), "srt") == ""
     assert render(transcript_of(), "vtt") == "WEBVTT\n"
 
@@ -106,7 +106,7 @@ def test_every_format_has_a_content_type() -> None:
 
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="choose one of json, txt, srt, vtt"):
-        render(transcript_of(), "docx")
+        render_bytes(transcript_of(), "pdf")
 
 
 def test_paragraphs_turn_at_pauses_at_channels_and_when_they_grow_long() -> None:

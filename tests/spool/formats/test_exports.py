@@ -1,0 +1,184 @@
+"""Word documents and the files of ELAN and Praat, read by libraries that others read them with."""
+
+import io
+import re
+import warnings
+from itertools import pairwise
+from pathlib import Path
+
+import docx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pympi.Elan import Eaf
+from pympi.Praat import TextGrid
+
+from spool.domain.transcript import AudioFacts, Coverage, ModelFacts, Segment, Speaker, Transcript, Word
+from spool.formats import render_bytes
+from spool.formats.tiers import Annotation, tiers_of
+
+Said = tuple[str, float, float, int, str | None]
+"""Text, start, seconds a word, channel, speaker."""
+ODD = 'say "it": <b>&amp; \x00\x1b]0;x\x07 😀 \u202eكلم ]]>\ttab\r\nnew'
+READABLE = 'say "it": <b>&amp; \ufffd\ufffd]0;x\ufffd 😀 \u202eكلم ]]> tab new'
+
+
+def transcript_of(
+    *parts: Said, names: tuple[str | None, ...] = (), duration: float = 60.0, language: str | None = None
+) -> Transcript:
+    words: list[Word] = []
+    segments: list[Segment] = []
+    for text, start, step, channel, speaker in parts:
+        first = len(words)
+        for index, word in enumerate(re.split("[ \t\r\n]+", text)):
+            at = start + index * step
+            words.append(
+                Word(text=word, start=at, end=at + step, confidence=1, channel=channel, speaker=speaker)
+            )
+        segments.append(
+            Segment(
+                start=start,
+                end=words[-1].end,
+                text=text,
+                channel=channel,
+                first_word=first,
+                last_word=len(words) - 1,
+                speaker=speaker,
+            )
+        )
+    return Transcript(
+        audio=AudioFacts(
+            name="box 4/tape <1>.wav", format="WAV", sample_rate=8000, channels=2, duration=duration
+        ),
+        model=ModelFacts(name="demo-tdt", sha256="0" * 64),
+        options={"channels": "mix"},
+        coverage=Coverage(audio_seconds=duration, covered_seconds=duration, speech_seconds=0, ratio=1),
+        text="",
+        words=tuple(words),
+        segments=tuple(sorted(segments, key=lambda each: each.start)),
+        speakers=tuple(
+            Speaker(label=f"speaker_{number}", name=name, talk_seconds=1, words=1)
+            for number, name in enumerate(names)
+        ),
+        language=language,
+    )
+
+
+def read_eaf(transcript: Transcript, folder: Path) -> Eaf:
+    path = folder / "tape.eaf"
+    path.write_bytes(render_bytes(transcript, "eaf"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return Eaf(str(path))
+
+
+def read_textgrid(transcript: Transcript, folder: Path) -> dict[str, list[tuple[float, float, str]]]:
+    path = folder / "tape.TextGrid"
+    path.write_bytes(render_bytes(transcript, "textgrid"))
+    grid = TextGrid(str(path))
+    assert grid.xmin == 0
+    for tier in grid.tiers:
+        assert (tier.intervals[0][0], tier.intervals[-1][1]) == (0, grid.xmax)
+        assert all(first[1] == second[0] for first, second in pairwise(tier.intervals))
+        assert all(start < end for start, end, _ in tier.intervals)
+    return {tier.name: [each for each in tier.intervals if each[2]] for tier in grid.tiers}
+
+
+TALK = transcript_of(
+    ("It rained.", 1.0, 0.5, 0, "speaker_0"),
+    (ODD, 1.25, 0.125, 0, "speaker_1"),
+    ("All day.", 3.0, 0.5, 0, "speaker_0"),
+    names=('Ada "A" <Lund>', None),
+    language="en",
+)
+
+
+def test_elan_reads_segments_with_their_words(tmp_path: Path) -> None:
+    eaf = read_eaf(TALK, tmp_path)
+    ada, other = 'Ada "A" <Lund>', "Speaker 2"
+    assert list(eaf.get_tier_names()) == [ada, f"{ada} words", other, f"{other} words"]
+    assert eaf.get_annotation_data_for_tier(ada) == [(1000, 2000, "It rained."), (3000, 4000, "All day.")]
+    assert eaf.get_annotation_data_for_tier(f"{ada} words")[:2] == [
+        (1000, 1500, "It"),
+        (1500, 2000, "rained."),
+    ]
+    assert [text for _, _, text in eaf.get_annotation_data_for_tier(other)] == [READABLE]
+    words = eaf.get_parameters_for_tier(f"{other} words")
+    assert (words["PARENT_REF"], words["LANG_REF"]) == (other, "en")
+    assert eaf.linguistic_types["word"]["CONSTRAINTS"] in eaf.constraints
+    assert eaf.get_linked_files()[0]["RELATIVE_MEDIA_URL"] == "./tape%20%3C1%3E.wav"
+    assert list(eaf.timeslots.values()) == sorted(eaf.timeslots.values())
+
+
+def test_praat_reads_the_same(tmp_path: Path) -> None:
+    tiers = read_textgrid(TALK, tmp_path)
+    ada = 'Ada "A" <Lund>'
+    assert tiers[ada] == [(1.0, 2.0, "It rained."), (3.0, 4.0, "All day.")]
+    assert tiers[f"{ada} words"][-1] == (3.5, 4.0, "day.")
+    assert [text for _, _, text in tiers["Speaker 2"]] == [READABLE]
+
+
+def test_word_shows_who_says_what_and_when() -> None:
+    document = docx.Document(io.BytesIO(render_bytes(TALK, "docx")))
+    lines = [paragraph.text for paragraph in document.paragraphs]
+    assert lines[:2] == ["box 4/tape <1>.wav", "0:01:00 · en · demo-tdt"]
+    assert lines[2:4] == ['Ada "A" <Lund> [0:00:01]', "It rained."]
+    assert lines[4] == "Speaker 2 [0:00:01]"
+    assert "".join(lines[5].split()) == "".join(READABLE.split())
+    assert lines[6:] == ['Ada "A" <Lund> [0:00:03]', "All day."]
+    assert document.core_properties.title == "box 4/tape <1>.wav"
+    assert document.core_properties.created is None
+
+
+def test_a_document_has_the_same_bytes_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = render_bytes(TALK, "docx")
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    assert render_bytes(TALK, "docx") == first
+
+
+@pytest.mark.parametrize("duration", [0.0, 12.5])
+def test_a_recording_without_words_can_be_opened(tmp_path: Path, duration: float) -> None:
+    silent = transcript_of(duration=duration)
+    assert read_textgrid(silent, tmp_path) == {"transcript": [], "transcript words": []}
+    eaf = read_eaf(silent, tmp_path)
+    assert eaf.get_annotation_data_for_tier("transcript") == []
+    assert len(docx.Document(io.BytesIO(render_bytes(silent, "docx"))).paragraphs) == 2
+
+
+def test_tiers_have_names_of_their_own(tmp_path: Path) -> None:
+    parts: list[Said] = [("a", float(at), 0.5, 0, f"speaker_{at}") for at in range(4)]
+    transcript = transcript_of(*parts, names=("Ada", "ada", "Ada words", "Ada"))
+    assert len(read_eaf(transcript, tmp_path).get_tier_names()) == 8
+    assert list(read_textgrid(transcript, tmp_path))[::2] == [
+        "Ada",
+        "ada (speaker_1)",
+        "Ada words (speaker_2)",
+        "Ada (speaker_3)",
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(min_size=1, max_size=30),
+            st.floats(0, 30),
+            st.floats(0, 0.5),
+            st.integers(0, 1),
+            st.sampled_from(["speaker_0", "speaker_1", None]),
+        ),
+        max_size=6,
+    )
+)
+def test_nothing_overlaps_and_no_word_is_lost(parts: list[Said]) -> None:
+    transcript = transcript_of(*parts, names=(None, None))
+    for tier in tiers_of(transcript):
+        for items in (tier.segments, tier.words):
+            assert all(item.start < item.end for item in items)
+            assert all(first.end <= second.start for first, second in pairwise(items))
+        assert all(any(_inside(word, segment) for segment in tier.segments) for word in tier.words)
+    written = sorted(word.text for tier in tiers_of(transcript) for word in tier.words)
+    assert len(written) == sum(bool(word.text.split()) for word in transcript.words)
+
+
+def _inside(word: Annotation, segment: Annotation) -> bool:
+    return segment.start <= word.start and word.end <= segment.end
