@@ -23,8 +23,8 @@ from spool.client import Conflict, Refused, Spool
 from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
-from spool.formats import Format
-from spool.formats.file_names import SUFFIXES, file_name
+from spool.formats import FORMATS, Format
+from spool.formats.file_names import SUFFIXES, free_name
 from spool.schemas.batches import BatchDetail, BatchOut
 from spool.schemas.jobs import JobDeletion
 
@@ -138,28 +138,53 @@ def results(
         partial.replace(output)
 
 
+def _complete_format(incomplete: str) -> list[str]:
+    return [form for form in FORMATS if form.startswith(incomplete)]
+
+
+def _format(name: str) -> Format:
+    """Typer takes no list of literals."""
+    for form in FORMATS:
+        if form == name:
+            return form
+    raise InvalidRequest(f"Unknown transcript format {name!r}: choose of {', '.join(FORMATS)}.")
+
+
 @app.command()
 def transcripts(
     batch_id: BatchId,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder to write to; created if it does not exist.")
     ],
-    form: Annotated[Format, typer.Option("--format", help="Format of the transcripts.")] = "txt",
+    forms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            autocompletion=_complete_format,
+            help=f"Repeatable: {', '.join(FORMATS)}. Default: txt.",
+        ),
+    ] = None,
     url: Url = None,
 ) -> None:
-    """Write the transcript of each finished job to a file named after the job, in the same folders."""
+    """Write the transcript of each finished job to a file named after the job, in the same folders.
+
+    Each file is complete or absent, also when the command is stopped; run again, it replaces them.
+    """
+    wanted = list(dict.fromkeys(map(_format, forms or ["txt"])))
     with connected(url) as (spool, _):
-        written: set[Path] = set()
+        taken: set[str] = set()
         for job in spool.jobs(batch=batch_id, state=JobState.DONE):
             if job.deleted is not None and job.deleted.transcript is not None:
                 continue
-            path = output / file_name(job.custom_id or job.name, SUFFIXES[form])
-            if path in written:
-                path = path.with_name(f"{job.id} {path.name}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(spool.transcript_file(job.id, form))
-            written.add(path)
-    out.print(f"{len(written)} transcripts written to {output}", markup=False, soft_wrap=True)
+            for form in wanted:
+                name = free_name(job.custom_id or job.name, SUFFIXES[form], job.id, taken)
+                path = output / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                partial = path.with_name(f".{job.id}.part")  # a suffix could make the name too long
+                partial.write_bytes(spool.transcript_file(job.id, form))
+                partial.replace(path)
+    out.print(f"{len(taken)} transcripts written to {output}", markup=False, soft_wrap=True)
 
 
 @app.command()

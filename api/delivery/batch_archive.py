@@ -17,7 +17,7 @@ from spool.domain.manifest import in_blocks
 from spool.domain.transcript import Transcript
 from spool.errors import NotFound, ObjectDamaged
 from spool.formats import Format, render_bytes
-from spool.formats.file_names import SUFFIXES, file_name
+from spool.formats.file_names import SUFFIXES, free_name
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
 from spool.store import Database
@@ -71,7 +71,9 @@ def archive_blocks(db: Database, objects: ObjectStore, batch_id: str, form: Form
                 cells = (one.job.custom_id or "", one.job.id, one.job.state.value, one.reason)
                 missing.append("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
                 continue
-            archive.writestr(_entry(_free_name(one.job, SUFFIXES[form], names), one.job), one.data)
+            job = one.job
+            name = free_name(job.custom_id or job.name, SUFFIXES[form], job.id, names)
+            archive.writestr(_entry(str(name), job), one.data)
             if len(sink) >= _BLOCK:
                 yield sink.take()
         if len(missing) > 1:
@@ -104,15 +106,6 @@ def _render(objects: ObjectStore, job: Job, form: Format) -> _Rendered:
         )
     except (ObjectDamaged, NotFound) as error:
         return _Rendered(job, None, error.message)
-
-
-def _free_name(job: Job, suffix: str, names: set[str]) -> str:
-    """A name that no file of the archive has, in any case of its letters; adds it to `names`."""
-    path = file_name(job.custom_id or job.name, suffix)
-    if str(path).casefold() in names:
-        path = path.with_name(f"{job.id} {path.name}")
-    names.add(str(path).casefold())
-    return str(path)
 
 
 def _entry(name: str, job: Job) -> ZipInfo:

@@ -3,11 +3,11 @@
 import { bar, count, fill, h, hours, moment, money, notice, number, span, state, table } from "./dom.js";
 import { get, save, send } from "./http.js";
 import { jobTable } from "./jobs.js";
+import { FORMATS } from "./transcript.js";
 
 const ENDED = ["done", "failed", "cancelled"];
 const total = (counts, states) => states.reduce((all, one) => all + (counts[one] ?? 0), 0);
 
-const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "tsv", "ctm", "json", "rttm", "lattice", "kaldi"];
 
 export async function showBatches(root) {
   async function refresh() {
@@ -32,7 +32,7 @@ export async function showBatches(root) {
 export async function showBatch(root, id) {
   let last = null;
   let ended = false;
-  const form = h("select", { "aria-label": "Format of the transcripts" }, FORMATS.map((name) => h("option", {}, name)));
+  const form = h("select", { "aria-label": "Format of the transcripts" }, [...FORMATS, "rttm", "lattice", "kaldi"].map((name) => h("option", {}, name)));
   async function act(question, method, path, message) {
     if (question && !confirm(question)) return;
     await send(method, path);

@@ -5,7 +5,7 @@ import { clock, h, notice } from "./dom.js";
 import { Problem, get, save, send } from "./http.js";
 import { badge, speakersOf } from "./speakers.js";
 
-const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "docx", "eaf", "textgrid", "tsv", "ctm", "json"];
+export const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "docx", "eaf", "textgrid", "tsv", "ctm", "json"];
 const DOUBT = 0.5;
 const PAUSE_S = 2; // as in the format `paragraphs`
 const PARAGRAPH_CHARACTERS = 700;

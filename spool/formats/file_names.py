@@ -19,3 +19,13 @@ def file_name(name: str, suffix: str) -> PurePosixPath:
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in {"/", "..", "."}]
     *folders, last = [part[:_LONGEST_NAME] for part in parts] or ["transcript"]
     return PurePosixPath(*folders, f"{last}{suffix}")
+
+
+def free_name(name: str, suffix: str, job_id: str, taken: set[str]) -> PurePosixPath:
+    """`file_name`, with the job's id in front where `taken` has the name in any case of its letters, as file
+    systems of Macs and Windows compare them; adds it to `taken`."""
+    path = file_name(name, suffix)
+    if str(path).casefold() in taken:
+        path = path.with_name(f"{job_id} {path.name}")
+    taken.add(str(path).casefold())
+    return path

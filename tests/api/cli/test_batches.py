@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -65,6 +66,9 @@ def test_a_batch_from_first_to_last(spool: Any, live: Live, manifest: Path, tmp_
         missing = archive.read("missing.tsv").decode().splitlines()
     assert [line.split("\t")[1:3] for line in missing[1:]] == [[jobs[n]["job"], "cancelled"] for n in (1, 2)]
     assert not zipped.with_name("all.zip.part").exists()
+    spool("download", batch["id"], "-o", str(zipped), "--format", "docx")
+    with ZipFile(zipped) as archive, ZipFile(BytesIO(archive.read(archive.namelist()[0]))) as document:
+        assert b"keep the light" in document.read("word/document.xml")
 
     kept = tmp_path / "results.jsonl"
     spool("results", batch["id"], "-o", str(kept), "--words", "--state", "done")
@@ -82,6 +86,7 @@ def test_what_goes_wrong_has_its_exit_code(spool: Any, manifest: Path, recording
     submitted, said = spool("submit", str(recordings))
     assert f"The server may not read {recordings}: its recordings are uploaded one by one" in said
     assert "reel 1.wav" in submitted
+    assert "choose of json, txt" in spool("transcripts", "bat_1", "-o", "x", "--format", "pdf", code=2)[1]
     assert "NAME=VALUE" in spool("submit", str(manifest), "--tag", "box", code=2)[1]
     refused = spool("submit", str(manifest), "--strict", code=4)[1]
     assert "no job was created" in refused
@@ -100,7 +105,7 @@ def test_transcripts_become_files_below_the_folder_and_nowhere_else(
     spool: Any, live: Live, recordings: Path, tmp_path: Path
 ) -> None:
     source = (recordings / "reel 1.wav").as_uri()
-    names = ["box 7/Grüße.wav", "../../away", "away", "/", "x" * 200]
+    names = ["box 7/Grüße.wav", "../../away", "AWAY", "/", "x" * 200]
     manifest = tmp_path / "reels.jsonl"
     manifest.write_text("\n".join(json.dumps({"source": source, "custom_id": name}) for name in names))
     batch = json.loads(spool("submit", str(manifest), "--json")[0])["id"]
@@ -108,13 +113,17 @@ def test_transcripts_become_files_below_the_folder_and_nowhere_else(
     for line in spool("results", batch)[0].splitlines():
         worker.finish(json.loads(line)["job"])
     folder = tmp_path / "out" / "transcripts"
-    assert "5 transcripts written" in spool("transcripts", batch, "-o", str(folder), "--format", "srt")[0]
-    written = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.srt"))
+    forms = ("--format", "srt", "--format", "docx")
+    assert "10 transcripts written" in spool("transcripts", batch, "-o", str(folder), *forms)[0]
+    assert {path.suffix for path in folder.rglob("*") if path.is_file()} == {".srt", ".docx"}
+    assert all(ZipFile(path).testzip() is None for path in folder.rglob("*.docx"))
+    # Which of the two comes first is open.
+    written = sorted(str(path.relative_to(folder)).casefold() for path in folder.rglob("*.srt"))
     assert [name for name in written if not name.startswith("job_")] == [
         "away.srt",
-        "box 7/Grüße.wav.srt",
+        "box 7/grüsse.wav.srt",
         "transcript.srt",
         f"{'x' * 80}.srt",
     ]
-    assert len(written) == 5, "two of the same name are two files"
+    assert len(written) == 5, "two names that a Mac takes for one are two files"
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["transcripts"]
