@@ -91,11 +91,13 @@ class FleetView(BackgroundLoop):
         return self.recent().default_model or self._settings.default_model
 
     def check(self, route: Route, model: str) -> None:
-        """Raise UnknownModel for a model that nobody has, Conflict where the workers that could take the job
+        """Raise UnknownModel for models that nobody has, Conflict where the workers that could take the job
         call different weights by its name."""
         known = self._known(self.recent())
-        if model not in known and model not in (known := self._known(self.read())):
-            raise UnknownModel(f"There is no model {model!r}. Available models: {', '.join(sorted(known))}.")
+        for name in (model, route.reader):
+            if name is not None and name not in known and name not in (known := self._known(self.read())):
+                listed = ", ".join(sorted(known))
+                raise UnknownModel(f"There is no model {name!r}. Available models: {listed}.")
         able = [
             (worker.info.name, worker.info.facts)
             for worker in self.recent().workers

@@ -124,6 +124,18 @@ class Search:
             rich_help_panel=_SEARCH,
         ),
     ] = None
+    rescore_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Model whose attention decoder orders the beam's hypotheses.",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = None
+    rescore_weight: Annotated[
+        float | None,
+        typer.Option(help="Weight of that decoder's log-probability. Default: 0.5.", rich_help_panel=_SEARCH),
+    ] = None
     beam: Annotated[int | None, typer.Option(min=1, max=32, help="Beam width.", rich_help_panel=_SEARCH)] = (
         None
     )
@@ -260,6 +272,11 @@ class Search:
         boost = boost_of(chosen.pop("boost"), chosen.pop("boost_file"), chosen.pop("boost_weight"))
         chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
         chosen["graph"] = self.graph and {"name": self.graph}
+        second, weight = chosen.pop("rescore_model"), chosen.pop("rescore_weight")
+        if second is not None:
+            chosen["rescore"] = {"model": second} | ({} if weight is None else {"weight": weight})
+        elif weight is not None:
+            raise InvalidRequest("--rescore-weight needs --rescore-model")
         counts = [chosen.pop(name) for name in ("speakers", "min_speakers", "max_speakers")]
         within, diarizer = chosen.pop("within_channels"), chosen.pop("diarizer")
         asked = chosen.pop("diarize") or within or diarizer or any(counts)

@@ -24,7 +24,7 @@ from api.middleware.log_context import concerns
 from api.presenters.batches import shown_batch_detail
 from api.problems import Problem
 from api.services import Services
-from api.submission.jobs import canonical_request, refuse_past, required, resolve_options
+from api.submission.jobs import canonical_request, reader_of, refuse_past, required, resolve_options
 from api.submission.listing import custom_id_of, listed
 from api.submission.sources import checked_source, source_name
 from spool.domain.fleet.routing import Route
@@ -61,7 +61,7 @@ class Intake:
         self._settings = services.settings
         self._fleet = services.fleet
         self._default_model = services.fleet.default()
-        self._checked: set[str] = set()
+        self._checked: set[tuple[str, str | None]] = set()
         self.caller = caller
         self.project = caller.project_for(request.project)
         self._request = request
@@ -104,11 +104,11 @@ class Intake:
             options = resolve_options(self._settings, self._default_model, self._defaults, own)
         except ValidationError as error:
             raise InvalidRequest(first_fault(error, "options")) from None
-        model, request = options.model, self._request
-        if model not in self._checked:  # the fleet is asked once for each model of a batch
+        model, reader, request = options.model, reader_of(options), self._request
+        if (model, reader) not in self._checked:  # the fleet is asked once for each pair of a batch
             requires = required(self._settings, model, request.requires)
-            self._fleet.check(Route(request.pool, request.worker, requires=requires), model)
-            self._checked.add(model)
+            self._fleet.check(Route(request.pool, request.worker, requires=requires, reader=reader), model)
+            self._checked.add((model, reader))
         return options
 
     def _lines(self, report: Report) -> Iterator[tuple[int, "_Line | BadLine"]]:

@@ -179,8 +179,14 @@ def _options(services: Services, body: UploadRequest) -> AskedOptions:
     except ValidationError as error:
         raise refused_fields(error.errors(include_url=False, include_input=False), "options") from None
     requires = required(services.settings, options.model, body.requires)
-    services.fleet.check(Route(body.pool, body.worker, requires=requires), options.model)
+    route = Route(body.pool, body.worker, requires=requires, reader=reader_of(options))
+    services.fleet.check(route, options.model)
     return options
+
+
+def reader_of(options: AskedOptions) -> str | None:
+    """The name of the second model that is to rescore."""
+    return None if options.rescore is None else options.rescore.model
 
 
 def canonical_request(request: UploadRequest | BatchUploadRequest, project: str) -> dict[str, Any]:

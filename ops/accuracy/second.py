@@ -21,7 +21,7 @@ from worker.audio import open_audio  # noqa: E402
 from worker.decode.attention.second import SecondReader  # noqa: E402
 from worker.decode.result import Answer  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.decode.types import SearchOptions  # noqa: E402
+from worker.decode.types import DecodeRequest, SearchOptions  # noqa: E402
 from worker.decode.words import text_of  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
 
@@ -57,7 +57,9 @@ def main() -> None:
     )
     print(f"{len(audio)} recordings, fewest words wrong in the lists: {100 * best.rate:.1f} %")
     for weight in options.weights:
-        ordered = SecondReader(reader, weight).order(audio, answers, model.tokenizer)
+        ordered = SecondReader(reader).order(
+            audio, answers, model.tokenizer, [DecodeRequest(reader_weight=weight)] * len(audio)
+        )
         errors = total_errors(
             word_errors(text, text_of(each.hypotheses[0], model.tokenizer))
             for text, each in zip(texts, ordered, strict=True)

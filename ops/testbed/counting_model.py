@@ -49,6 +49,9 @@ class CountingRecognizer:
     def prepare(self, *asked: Any) -> ModelInfo:
         return self._inner.prepare(*asked)
 
+    def read_by(self, reader: Recognizer) -> Recognizer:
+        return self._inner.read_by(reader)
+
     def cost(self, *asked: Any) -> BatchCost:
         return self._inner.cost(*asked)
 

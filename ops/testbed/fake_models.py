@@ -70,6 +70,10 @@ class FakeRecognizer:
             raise InvalidRequest("the phrase 'unspeakable' cannot be written")
         return replace(self.info, language_model=_digest(ask.lm))
 
+    def read_by(self, reader: Recognizer) -> Recognizer:
+        """Refuse, as a model without hypotheses would."""
+        raise InvalidRequest(f"rescoring: {reader.info.name} has no attention decoder")
+
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
         return BatchCost(samples, 0)
 

@@ -17,6 +17,7 @@ from pydantic import (
 
 from spool.domain.search.graph import GraphSearch
 from spool.domain.search.phrases import Boost, KeptBoost, PhraseList
+from spool.domain.search.rescoring import Rescoring
 from spool.domain.transcript import Language
 
 Decoder = Literal["greedy", "beam"]
@@ -146,6 +147,13 @@ class _Options(BaseModel):
     graph: Annotated[
         GraphSearch | None,
         Field(description="A decoding graph, for the decoder `wfst`; `rescore` then orders its hypotheses."),
+    ] = None
+    rescore: Annotated[
+        Rescoring | None,
+        Field(
+            description="A second model's attention decoder reads the beam's hypotheses of each chunk and "
+            "orders them: `{model, weight}`."
+        ),
     ] = None
     beam: Annotated[
         int, Field(ge=1, le=32, strict=True, description="Hypotheses kept by the beam decoder.")
@@ -343,9 +351,9 @@ class AskedOptions(_Options):
             raise ValueError(f"must not be more than the beam, which is {info.data['beam']}")
         return nbest
 
-    @field_validator("alternatives", "lattice")
+    @field_validator("alternatives", "lattice", "rescore")
     @classmethod
-    def _needs_a_beam(cls, value: float | None, info: ValidationInfo) -> float | None:
+    def _needs_a_beam(cls, value: object, info: ValidationInfo) -> object:
         default = cls.model_fields[info.field_name or ""].default
         if value != default and info.data.get("decoder") == "greedy":
             raise ValueError("the greedy decoder knows one path; use the beam decoder")

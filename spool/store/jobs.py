@@ -63,7 +63,8 @@ class NewJob:
     def route(self) -> Route:
         """Which workers may take it."""
         model = self.options.model if self.pool is None else None
-        return Route(self.pool, self.worker, model, self.requires)
+        reader = None if self.options.rescore is None else self.options.rescore.model
+        return Route(self.pool, self.worker, model, self.requires, reader)
 
 
 @dataclass(frozen=True, slots=True)

@@ -326,5 +326,5 @@ CTC_PREFIX = Searcher(CtcBeam, _ctc_prefix, fuses=True, lattices=False)
 """In place of a CTC head's beam where all alignments are to be added up."""
 FRAME_BEAM = Searcher(FrameBeam, _frame_beam, fuses=False, lattices=False)
 """In place of a transducer's beam where a CTC head may be heard beside it."""
-COMMON = frozenset({"decoder", "beam", "nbest", "head", "fusion", "att_context"})
+COMMON = frozenset({"decoder", "beam", "nbest", "head", "fusion", "att_context", "reader"})
 """Options that every search understands: greedy is a beam of one, and has one hypothesis."""

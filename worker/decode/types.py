@@ -50,8 +50,8 @@ class DecodeRequest:
     before the utterance's start, oldest first: language model and phrases go on from
     there instead of beginning anew; nothing else reads it. alternatives: how many other words each word is
     to have. lattice: how far behind the best path a lattice is to reach (natural logarithm), None for none.
-    speech: what is asked of the model's family itself. step: what is asked of a diarization model's network,
-    or of a live session, in place of words.
+    speech: what is asked of the model's family itself. reader_weight: of what the options' reader says.
+    step: what is asked of a diarization model's network, or of a live session, in place of words.
     """
 
     phrases: tuple[str, ...] = ()
@@ -62,6 +62,7 @@ class DecodeRequest:
     alternatives: int = 0
     lattice: float | None = None
     speech: SpeechOptions = field(default_factory=SpeechOptions)
+    reader_weight: float = 0.0
     step: Hashable = None
 
 
@@ -82,7 +83,8 @@ class SearchOptions:
     a cache-aware encoder, in frames left and right; None for its default. graph: path of a decoding graph.
     graph_beam, max_active, lattice_beam, blank_skip, acoustic_scale: of its search
     (`worker.decode.wfst.search.WfstSettings`), where `beam` only counts hypotheses, and `length_penalty` is
-    added to the cost of each unit.
+    added to the cost of each unit. reader: path of a second model, whose attention decoder orders the
+    hypotheses (`worker.decode.attention.second`).
     """
 
     decoder: Decoder = "greedy"
@@ -105,6 +107,7 @@ class SearchOptions:
     lattice_beam: float = 10.0
     blank_skip: float = 1.0
     acoustic_scale: float = 1.0
+    reader: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ class UtteranceResult:
 
     Hypotheses best first, the words of the best (times in seconds from the utterance's start), its encoder
     frames, and its share of the batch's busy time in nanoseconds. texts: of the hypotheses, where more than
-    one was asked for. weights: SHA-256 of the model and of the language model that spoke. lattice: in seconds
+    one was asked for. weights: `ModelInfo.makers` of those that spoke. lattice: in seconds
     from the utterance's start, where it was asked for. language: which one was spoken, where the model tells.
     languages: the likeliest ones with their probabilities, where the model was left to find out.
     output: of a diarization model's network, or of a live session's step.
@@ -153,7 +156,7 @@ class UtteranceResult:
     engine_ns: int
     batch_size: int
     texts: tuple[str, ...] = ()
-    weights: tuple[str, str | None] = ("", None)
+    weights: tuple[str | None, ...] = ("", None)
     lattice: Lattice | None = None
     language: str | None = None
     languages: tuple[tuple[str, float], ...] = ()

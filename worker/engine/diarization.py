@@ -13,7 +13,7 @@ from spool.errors import InvalidRequest
 from worker.decode.types import DecodeRequest, SearchOptions
 from worker.diarization.base import FRAME_SAMPLES
 from worker.diarization.registry import load_diarization, load_network
-from worker.engine.protocol import Failure, Recognition
+from worker.engine.protocol import Failure, Recognition, Recognizer
 from worker.models.base import BatchCost, ModelInfo
 
 _STEP_BYTES = 32 << 20
@@ -33,6 +33,10 @@ class StepRecognizer:
         if ask.step is None:
             raise InvalidRequest(f"{self.info.name}: a diarization model transcribes nothing")
         return self.info
+
+    def read_by(self, reader: Recognizer) -> Recognizer:  # noqa: ARG002 - the engine's protocol
+        """Refuse: there are no hypotheses."""
+        raise InvalidRequest(f"{self.info.name}: a diarization model transcribes nothing")
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:  # noqa: ARG002 - the engine's protocol
         """Steps are not padded to one length, so a step costs what it is long."""

@@ -61,29 +61,30 @@ class ModelCache(Generic[Held]):
             return True
         return self._clock() - self._loaded_at >= self._options.stay_seconds
 
-    def make_room(self, path: str) -> tuple[str, ...]:
-        """Let go of what has to leave before `path` is loaded, and say which those are."""
-        leaving = self._leaving(path)
+    def make_room(self, path: str, beside: str | None = None) -> tuple[str, ...]:
+        """Let go of what has to leave before `path` is loaded, and say which those are; `beside` stays, as
+        work needs both."""
+        leaving = self._leaving(path, beside)
         for each in leaving:
             del self._places[each]
         return leaving
 
-    def take_in(self, path: str, model: Held, size: int) -> tuple[str, ...]:
+    def take_in(self, path: str, model: Held, size: int, beside: str | None = None) -> tuple[str, ...]:
         """Keep a loaded model of `size` bytes (0: unknown); returns the models that must leave because it is
         larger than its files."""
         self._sizes[path] = size or self._expected(path)
         self._places[path] = _Place(model, self._sizes[path])
         self._loaded_at = self._clock()
-        return self.make_room(path)
+        return self.make_room(path, beside)
 
-    def _leaving(self, path: str) -> tuple[str, ...]:
+    def _leaving(self, path: str, beside: str | None = None) -> tuple[str, ...]:
         others = {each: place.size for each, place in self._places.items() if each != path}
         count, held = len(others) + 1, sum(others.values()) + self._expected(path)
         leaving = []
         for each, size in others.items():  # the one not needed for longest stands first
             if count <= self._options.most and held <= self._options.budget_bytes:
                 break
-            if each in self._options.pinned:
+            if each in self._options.pinned or each == beside:
                 continue
             leaving.append(each)
             count, held = count - 1, held - size

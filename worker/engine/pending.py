@@ -32,6 +32,7 @@ from worker.engine.protocol import (
     Started,
     Unloaded,
     Utterance,
+    models_of,
 )
 from worker.models.base import ModelInfo
 
@@ -284,7 +285,11 @@ class PendingRequests:
             return
         del self._load_crashes[model]
         self._explain(LOAD_CRASHES)
-        waiting = [ticket for ticket, entry in self._open.items() if entry.request.model == model]
+        waiting = [
+            ticket
+            for ticket, entry in self._open.items()
+            if model in models_of(entry.request.model, entry.request.options)
+        ]
         error = ModelUnreadable(f"Loading the model {model} ends the engine's process ({ending}).")
         self._answer_all(waiting, error)
 

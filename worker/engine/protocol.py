@@ -91,6 +91,9 @@ class Recognizer(Protocol):
         """Read what a search so asked will need, and say which files that were. Raises InvalidRequest where
         it cannot be done: no such head, a broken language model, a phrase without tokens."""
 
+    def read_by(self, reader: "Recognizer") -> "Recognizer":
+        """This model, whose hypotheses the attention decoder of `reader` orders. Raises InvalidRequest."""
+
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
         """What an utterance of `samples` 16 kHz samples takes in a batch."""
 
@@ -132,6 +135,12 @@ class Describe:
     model: str
     options: SearchOptions | None = None
     ask: DecodeRequest = NOTHING
+
+
+def models_of(model: str, options: SearchOptions | None) -> tuple[str, ...]:
+    """The models that a search needs: its own, and the one that rescores."""
+    reader = None if options is None else options.reader
+    return (model,) if reader is None else (model, reader)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,24 @@ from worker.models.load import load_model
 class ModelRecognizer:
     """Runs one acoustic model. Belongs to the thread that made it, as everything of MLX does."""
 
-    def __init__(self, model: SpeechModel, second: SecondReader | None = None) -> None:
-        """second: orders the hypotheses of every utterance."""
-        self._model, self._second = model, second
+    info: ModelInfo
+
+    def __init__(self, model: SpeechModel, second: "ModelRecognizer | None" = None) -> None:
+        """second: whose model orders the hypotheses of every utterance. Raises InvalidRequest where that has
+        no attention decoder."""
+        self._model = model
+        self._reader = None if second is None else SecondReader(second._model)
         self._live = LiveSteps(model)
         can = model.capabilities
         languages, tasks = tuple(sorted(can.languages)), tuple(sorted(can.tasks))
-        self.info = replace(model.info, family=can.family, languages=languages, tasks=tasks)
+        reader = None if second is None else second.info.digest
+        self.info = replace(model.info, family=can.family, languages=languages, tasks=tasks, reader=reader)
+
+    def read_by(self, reader: Recognizer) -> "ModelRecognizer":
+        """This model, and `reader` to order its hypotheses. Raises InvalidRequest where that cannot."""
+        if not isinstance(reader, ModelRecognizer):
+            raise InvalidRequest(f"rescoring: {reader.info.name} has no attention decoder")
+        return ModelRecognizer(self._model, reader)
 
     def cost(self, samples: int, options: SearchOptions) -> BatchCost:
         """As `SpeechModel.cost`."""
@@ -53,6 +64,8 @@ class ModelRecognizer:
             self._live.check(options, ask.step)
             return self.info
         check_decoding(self._model, options, ask)
+        if self._reader is not None:
+            self._reader.check(ask)
         skipped = unspelled(self._model.tokenizer, ask.phrases)
         warnings = (unspelled_warning(skipped),) if skipped else ()
         digest = _digest_of(options.graph or ask.lm)
@@ -83,11 +96,11 @@ class ModelRecognizer:
         options: SearchOptions,
         asks: Sequence[DecodeRequest],
     ) -> list[Answer]:
-        if self._second is None:
+        if self._reader is None:
             return decode_utterances(self._model, utterances, options, asks)
         listing = replace(options, nbest=max(options.beam, options.nbest))
         answers = decode_utterances(self._model, utterances, listing, asks)
-        ordered = self._second.order(utterances, answers, self._model.tokenizer)
+        ordered = self._reader.order(utterances, answers, self._model.tokenizer, asks)
         return [replace(each, hypotheses=each.hypotheses[: options.nbest]) for each in ordered]
 
     def _recognition(

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import cast
 
@@ -46,10 +47,11 @@ from worker.engine.protocol import (
     Stop,
     Unloaded,
     Utterance,
+    models_of,
 )
 from worker.engine.scheduler import BatchPace, QueuedUtterance, UtteranceQueue, split_exactly
 from worker.live.feed import LiveAnswer, LiveFeed
-from worker.models.base import BatchCost
+from worker.models.base import BatchCost, ModelInfo
 
 Loader = Callable[[str], Recognizer]
 Answer = UtteranceResult | SpoolError
@@ -157,11 +159,13 @@ class _Inbox:
                 self._arrived.wait_for(lambda: self._servable(may_serve), GRACE_SECONDS)
                 self._arrived.wait_for(self._anything)  # what waited may have been dropped
             for errand in self._errands:
-                if may_serve(errand.model):
+                if all(map(may_serve, models_of(errand.model, errand.options))):
                     self._errands.remove(errand)
                     return errand
             batch = self._waiting.next_batch(
-                lambda group: may_serve(cast("_Group", group)[0]), device.cost, device.most_samples
+                lambda group: all(map(may_serve, models_of(*cast("_Group", group)[:2]))),
+                device.cost,
+                device.most_samples,
             )
             if not batch:
                 return self._errands.popleft()
@@ -171,9 +175,9 @@ class _Inbox:
         return bool(self._errands) or len(self._waiting) > 0
 
     def _servable(self, may_serve: Callable[[str], bool]) -> bool:
-        models = {errand.model for errand in self._errands}
-        models.update(cast("_Group", item.group)[0] for item in self._waiting)
-        return any(may_serve(model) for model in models)
+        wanted = {models_of(errand.model, errand.options) for errand in self._errands}
+        wanted.update(models_of(*cast("_Group", item.group)[:2]) for item in self._waiting)
+        return any(all(map(may_serve, paths)) for paths in wanted)
 
 
 class BatchRunner:
@@ -213,13 +217,18 @@ class BatchRunner:
         path, options, live = cast("_Group", item.group)
         if live:  # feeds are not padded to one length, and their sessions are in memory anyway
             return BatchCost(1, 0)
-        model = self._model_cache.peek(path)
-        return BatchCost(item.length, sys.maxsize) if model is None else model.cost(item.length, options)
+        costs = []
+        for each in models_of(path, options):
+            model = self._model_cache.peek(each)
+            if model is None:
+                return BatchCost(item.length, sys.maxsize)
+            costs.append(model.cost(item.length, options))
+        return BatchCost(costs[0].frames, sum(each.bytes for each in costs))
 
     def describe(self, request: Describe) -> None:
         """Answer what a model is, or what it says of options, as a `Described`."""
         try:
-            model = self._model(request.model)
+            model = self._recognizer(request.model, request.options)
             answer = model.info if request.options is None else model.prepare(request.options, request.ask)
         except Exception as error:  # noqa: BLE001 - whatever a file of a job raises is the job's
             self._reports.send(Described(request.ticket, _as_spool_error(error)))
@@ -229,7 +238,7 @@ class BatchRunner:
     def run(self, batch: Sequence[Utterance]) -> None:
         """Run one batch of one model and one set of options, and report it."""
         try:
-            model = self._model(batch[0].model)
+            model = self._recognizer(batch[0].model, batch[0].options)
         except SpoolError as error:
             self._report([(utterance.ticket, error) for utterance in batch], 0, 0)
             return
@@ -274,14 +283,21 @@ class BatchRunner:
         shares = split_exactly(busy_ns, [answer.frames for answer in recognitions])
         pairs = list(zip(recognitions, shares, strict=True))
         lost_ns = sum(share for answer, share in pairs if isinstance(answer, Failure))
-        answers = [_answered(answer, share, len(batch), model.info.digest) for answer, share in pairs]
+        answers = [_answered(answer, share, len(batch), model.info) for answer, share in pairs]
         return answers, busy_ns - lost_ns, lost_ns
 
-    def _model(self, path: str) -> Recognizer:
+    def _recognizer(self, path: str, options: SearchOptions | None) -> Recognizer:
+        """The model, with the one that rescores where the options name it; that comes last and both stay."""
+        model = self._model(path)
+        if options is None or options.reader is None:
+            return model
+        return model.read_by(self._model(options.reader, beside=path))
+
+    def _model(self, path: str, beside: str | None = None) -> Recognizer:
         model = self._model_cache.get(path)
         if model is not None:
             return model
-        self._let_go(self._model_cache.make_room(path))  # first: two models may not fit at once
+        self._let_go(self._model_cache.make_room(path, beside))  # first: two models may not fit at once
         self._reports.send(Loading(path))
         failpoint("engine.loading")
         begun = time.monotonic_ns()
@@ -294,7 +310,7 @@ class BatchRunner:
         finally:
             info = None if model is None else model.info
             self._reports.send(Loaded(path, time.monotonic_ns() - begun, info))
-        self._let_go(self._model_cache.take_in(path, model, model.info.size))
+        self._let_go(self._model_cache.take_in(path, model, model.info.size, beside))
         return model
 
     def _measured_model(self, path: str, model: Recognizer) -> Recognizer:
@@ -317,7 +333,7 @@ class BatchRunner:
         failpoint("engine.reported")
 
 
-def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, model: str) -> Answer:
+def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, info: ModelInfo) -> Answer:
     if isinstance(answer, Failure):
         return answer.error
     return UtteranceResult(
@@ -327,7 +343,7 @@ def _answered(answer: Recognition | Failure, engine_ns: int, batch: int, model: 
         engine_ns,
         batch,
         texts=answer.texts,
-        weights=(model, answer.language_model),
+        weights=replace(info, language_model=answer.language_model).makers,
         lattice=answer.lattice,
         language=answer.language,
         languages=answer.languages,

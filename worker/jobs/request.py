@@ -41,6 +41,10 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
     if graph is not None and graph.name not in settings.graphs:
         names = ", ".join(sorted(settings.graphs)) or "none"
         raise UnknownModel(f"{name}: no graph {graph.name!r} here; this worker knows {names}.")
+    second = options.rescore
+    if second is not None and second.model not in settings.models:
+        names = ", ".join(sorted(settings.models))
+        raise UnknownModel(f"{name}: no model {second.model!r} to rescore here; this worker knows {names}.")
     phrases: tuple[str, ...] = ()
     if options.boost is not None:
         with db.read() as tx:
@@ -52,6 +56,7 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
         alpha=options.lm_weight,
         alternatives=options.alternatives,
         lattice=options.lattice,
+        reader_weight=0.0 if second is None else second.weight,
         speech=SpeechOptions(
             language=options.language,
             task=options.task,
@@ -80,6 +85,7 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
             beta=options.beta,
             ctc_weight=options.ctc_weight,
             reverse_weight=options.reverse_weight,
+            reader=None if second is None else settings.models[second.model],
             **{"length_penalty": options.length_penalty} | graph_options,
         ),
         ask,

@@ -53,9 +53,11 @@ def judge(context: WorkerContext, attempt: Attempt, error: SpoolError) -> Verdic
 
 
 def _lacks_what_is_asked(context: WorkerContext, options: JobOptions) -> bool:
-    """Whether the job asks for a language model or graph that is not here, which is no illness: workers may
-    differ in theirs. Jobs with that language model are left to others for a while."""
+    """Whether the job asks for a language model, graph or second model that is not here, which is no
+    illness: workers may differ in theirs. Jobs with that language model are left to others for a while."""
     if options.graph is not None and options.graph.name not in context.settings.graphs:
+        return True
+    if options.rescore is not None and options.rescore.model not in context.settings.models:
         return True
     name = options.language_model
     if name is None or name in context.settings.language_models:

@@ -22,7 +22,6 @@ from spool.domain.transcript import DiarizationFacts
 from spool.errors import SpoolError
 from spool.settings import load_settings
 from worker.audio import SAMPLE_RATE, AudioStream, open_audio
-from worker.decode.attention.second import SecondReader
 from worker.decode.search import resolve_head
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.words import text_of
@@ -66,7 +65,10 @@ def transcribe_files(
     it cannot be searched so.
     """
     loaded = load_model(model)
-    second = None if rescore is None else SecondReader(load_model(rescore[0]), rescore[1], ask.speech)
+    second = None
+    if rescore is not None:
+        second, weight = load_model(rescore[0]), rescore[1]
+        options, ask = replace(options, reader=rescore[0]), replace(ask, reader_weight=weight)
     results = transcribe_with(
         loaded, files, options, chunk=chunk, ask=ask, carries=carries, detector=detector, second=second
     )
@@ -94,9 +96,9 @@ def transcribe_with(
     ask: DecodeRequest = NOTHING,
     carries: bool = False,
     detector: bool = True,
-    second: SecondReader | None = None,
+    second: SpeechModel | None = None,
 ) -> list[FileResult]:
-    """As `transcribe_files`, with models that are loaded already."""
+    """As `transcribe_files`, with models that are loaded already; `second` is the one that rescores."""
     if not chunk:
         ask = replace(ask, speech=replace(ask.speech, single=True))
     engine = _LocalEngine(model, options, ask, CHUNKS_AT_ONCE if chunk else None, second)
@@ -138,9 +140,11 @@ class _LocalEngine:
         options: SearchOptions,
         ask: DecodeRequest,
         at_once: int | None,
-        second: SecondReader | None = None,
+        second: SpeechModel | None = None,
     ) -> None:
-        self._recognizer, self._options, self._at_once = ModelRecognizer(model, second), options, at_once
+        own = ModelRecognizer(model)
+        self._recognizer = own if second is None else own.read_by(ModelRecognizer(second))
+        self._options, self._at_once = options, at_once
         self.info = self._recognizer.prepare(options, ask)
         self._waiting: list[tuple[NDArray[np.float32], DecodeRequest, Future[Recognition]]] = []
 

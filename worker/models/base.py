@@ -130,7 +130,7 @@ class ModelInfo:
     computes. size: the weights' bytes in memory, 0 where that is not known. language_model: SHA-256 of the
     n-gram file that a request named, if any. family, languages, tasks: what the fleet says of the model.
     quantised: the weights are stored in fewer bits than 16; workers serve them only once measured. warnings:
-    what a request asked for and does not get.
+    what a request asked for and does not get. reader: `digest` of the model that rescores, if any.
     """
 
     name: str
@@ -148,6 +148,7 @@ class ModelInfo:
     tasks: tuple[str, ...] = ()
     quantised: bool = False
     warnings: tuple[str, ...] = ()
+    reader: str | None = None
 
     @property
     def digest(self) -> str:
@@ -158,9 +159,9 @@ class ModelInfo:
         return hashlib.sha256(json.dumps(maker).encode()).hexdigest()
 
     @property
-    def makers(self) -> tuple[str, str | None]:
-        """The digests of all that has a say: the model and the language model."""
-        return self.digest, self.language_model
+    def makers(self) -> tuple[str | None, ...]:
+        """The digests of all that has a say: the model, the language model, and who rescores, if anybody."""
+        return self.digest, self.language_model, *([] if self.reader is None else [self.reader])
 
     @property
     def numerics(self) -> str:

@@ -1,8 +1,9 @@
 """Where a job waits, which workers may take it, and why none does.
 
 The name of a route is the queue of its jobs, in SQL and in Redis alike: `spool.model:whisper-tiny.en` for
-jobs that name no pool, `spool.cpu` for those of a pool; `;at:mini-3` pins to a worker, and `;backend:metal`,
-`;chip:m4` and `;memory:16` say what the machine has to be. Pure: which workers there are is for the caller.
+jobs that name no pool, `spool.cpu` for those of a pool; `;reader:canary` names a second model that a worker
+must have, `;at:mini-3` pins to a worker, and `;backend:metal`, `;chip:m4` and `;memory:16` say what the
+machine has to be. Pure: which workers there are is for the caller.
 """
 
 from collections.abc import Collection, Iterable
@@ -53,12 +54,14 @@ ANY_MACHINE = Requirement()
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who may take a job: the workers of a pool, or, where `pool` is None, all that have its `model`."""
+    """Who may take a job: the workers of a pool, or, where `pool` is None, all that have its `model`.
+    reader: a second model that orders what the first one hears; a worker needs it too."""
 
     pool: str | None
     worker: str | None = None
     model: str | None = None
     requires: Requirement = ANY_MACHINE
+    reader: str | None = None
 
     @property
     def queue(self) -> str:
@@ -66,6 +69,7 @@ class Route:
         first = self.pool if self.pool is not None else f"model:{quote(self.model or '', safe='')}"
         wanted = self.requires
         pairs = {
+            "reader": self.reader,
             "at": self.worker,
             "backend": wanted.backend,
             "chip": wanted.chip,
@@ -97,6 +101,7 @@ def route_of(queue: str) -> Route:
         values.get("at"),
         unquote(model) if colon else None,
         ANY_MACHINE if requires == ANY_MACHINE else requires,
+        values.get("reader"),
     )
 
 
@@ -130,8 +135,8 @@ class Offer:
         """Whether it may take jobs of this route, of this `model` where the route names none."""
         if route.pool not in (None, self.pool) or route.worker not in (None, self.name):
             return False
-        wanted = route.model or model
-        if wanted is not None and self.models is not None and wanted not in self.models:
+        wanted = {route.model or model, route.reader} - {None}
+        if self.models is not None and not wanted <= self.models:
             return False
         return self.machine.meets(route.requires)
 
@@ -174,7 +179,7 @@ def why_waiting(route: Route, model: str, workers: Iterable[Seen], now: datetime
     present = {name for worker in known if worker.alive for name in worker.offer.models or ()}
     if not present:
         return f"{wanted}no worker is running"
-    if model in present:
+    if model in present and route.reader in {None, *present}:
         return f"{wanted}no running worker is one"
     return f"{wanted}those that are running have {_listed(present)}"
 
@@ -186,6 +191,8 @@ def _described(route: Route, model: str) -> str:
     if route.pool is not None:
         words.append(f"of pool {route.pool}")
     words.append(f"with model {model}")
+    if route.reader is not None:
+        words.append(f"and model {route.reader}, which is to rescore")
     if route.requires != ANY_MACHINE:
         words.append(f"on {route.requires}")
     return " ".join(words)

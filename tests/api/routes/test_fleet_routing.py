@@ -84,6 +84,18 @@ def test_workers_with_different_weights_under_one_name_are_not_mixed(
     assert pinned.status_code == 202
 
 
+def test_a_job_that_is_rescored_waits_for_a_worker_with_both_models(
+    http: httpx.Client, recordings: Path, register: Callable[..., WorkerInfo]
+) -> None:
+    register()
+    options = {"model": "parakeet", "decoder": "beam"}
+    unknown = submitted(http, recordings, options=options | {"rescore": {"model": "nobody-has-it"}})
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "unknown_model")
+    job = submitted(http, recordings, options=options | {"rescore": {"model": "demo-tdt"}}).json()
+    assert job["options"]["rescore"]["model"] == "demo-tdt"
+    assert "with model parakeet and model demo-tdt, which is to rescore;" in job["waiting_for"]
+
+
 def test_the_default_model_is_one_setting_of_the_system(
     http: httpx.Client, recordings: Path, register: Callable[..., WorkerInfo]
 ) -> None:

@@ -79,6 +79,8 @@ def test_a_job_without_a_model_is_refused() -> None:
         ({"reverse_weight": 0.3}, "reverse_weight", "needs the decoder rescore"),
         ({"decoder": "attention", "ctc_weight": 0.3}, "ctc_weight", "needs the decoder beam or rescore"),
         ({"alignments": "all"}, "alignments", "needs the decoder beam"),
+        ({"rescore": {"model": "w"}, "decoder": "greedy"}, "rescore", "use the beam decoder"),
+        ({"decoder": "beam", "rescore": {"model": "w", "weight": -1}}, "rescore.weight", "greater than"),
         ({"decoder": "wfst"}, "", "graph: the decoder wfst needs a decoding graph"),
         ({"decoder": "beam", "graph": {"name": "g"}}, "graph", "needs the decoder wfst or rescore"),
         ({"decoder": "wfst", "graph": {"name": "g", "beam": 4}}, "graph.beam", "not permitted"),

@@ -29,6 +29,7 @@ def seen(name: str = "mini", state: str = "ready", hours: float = 0.0, **offer: 
             Route(None, model="parakeet", requires=Requirement(backend="metal", chip="M4 Max", memory_gb=16)),
             "spool.model:parakeet;backend:metal;chip:M4%20Max;memory:16",
         ),
+        (Route(None, model="p", reader="a;b"), "spool.model:p;reader:a%3Bb"),
         (Route("cpu.at.mini"), "spool.cpu.at.mini"),
     ],
 )
@@ -44,6 +45,10 @@ def test_a_worker_takes_what_it_has_and_is() -> None:
     assert offer.takes(Route("metal"), "parakeet")
     assert offer.takes(Route(None, "mini", "parakeet"))
     assert not offer.takes(Route(None, model="whisper"))
+    assert not offer.takes(Route(None, model="parakeet", reader="whisper"))
+    assert not offer.takes(Route("metal", reader="whisper"), "parakeet")
+    both = Offer("metal", "mini", frozenset({"parakeet", "whisper"}), MAC)
+    assert both.takes(Route(None, model="parakeet", reader="whisper"))
     assert not offer.takes(Route("metal"), "whisper")
     assert not offer.takes(Route("cpu"), "parakeet")
     assert not offer.takes(Route(None, "other", "parakeet"))

@@ -24,6 +24,7 @@ from worker.decode.search import search
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.decode.words import SCORE_DIGITS, text_of
 from worker.engine.client import Engine
+from worker.local.transcribe import transcribe_files
 from worker.models.load import load_model
 from worker.models.tokenizer import Tokenizer
 from worker.segmentation.chunker import plan_chunks
@@ -56,6 +57,7 @@ def worker_settings(tmp_path: Path, archive: Path, gate: Path) -> dict[str, obje
             "demo-tdt": DEMO,
             "demo-gated": f"{gate}|{DEMO}",
             "u2": str(U2),
+            "reader": str(U2.parent / "offline"),
         },
         "default_model": "plain",
         "language_models": {"town": str(archive / "town.arpa")},
@@ -113,6 +115,42 @@ def test_a_job_chooses_head_and_rescoring(make_harness: Callable[..., WorkerHarn
         job = harness.job(refused)
         assert job.state is JobState.FAILED
         assert "the model has no tdt head; it has: ctc, ctc+attention, rnnt" in (job.error_message or "")
+
+
+def test_a_second_model_orders_a_jobs_hypotheses(make_harness: Callable[..., WorkerHarness]) -> None:
+    with started(REAL) as engine:
+        harness = make_harness(engine)
+        samples = np.load(U2.with_suffix(".npz"))["u1.wav"].astype(np.float32) / 32768
+        path = harness.record("a.wav", samples)
+        asked = {"head": "ctc", "decoder": "beam", "beam": 6, "nbest": 6}
+        plain = harness.submit(path, "u2", reuse=True, **asked)
+        jobs = [
+            harness.submit(path, "u2", reuse=True, **asked, rescore={"model": "reader", "weight": weight})
+            for weight in (0.0, 2.0)
+        ]
+        assert [harness.run(each) for each in (plain, *jobs)] == ["done"] * 3
+        first, unread, read = (transcript_of(harness, each).nbest[0].hypotheses for each in (plain, *jobs))
+        assert [each.text for each in unread] == [each.text for each in first]
+        assert [each.text for each in read] != [each.text for each in first]
+        (result,) = transcribe_files(
+            [path],
+            str(U2),
+            SearchOptions("beam", 6, 6, "ctc"),
+            detector=False,
+            rescore=(str(U2.parent / "offline"), 2.0),
+        )
+        assert result.transcript is not None
+        assert read == result.transcript.nbest[0].hypotheses
+        assert len({harness.job(each).fingerprint for each in (plain, *jobs)}) == 3
+        harness.assert_bills_equal_busy_time()
+        assert audit(harness.db, harness.objects).breaches == []
+
+        deaf = harness.submit(path, "reader", **BEAM, rescore={"model": "demo-tdt"})
+        harness.run(deaf)
+        assert "has no attention decoder" in (harness.job(deaf).error_message or "")
+        alone = harness.submit(path, "u2", **asked, rescore={"model": "nobody"})
+        harness.run(alone)
+        assert "no model 'nobody' to rescore here" in json.dumps(harness.job(alone).refusals)
 
 
 def test_a_job_searches_a_decoding_graph(make_harness: Callable[..., WorkerHarness], tmp_path: Path) -> None:

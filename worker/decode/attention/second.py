@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
 from worker.decode.result import Answer
-from worker.decode.types import Hypothesis
+from worker.decode.types import DecodeRequest, Hypothesis
 from worker.decode.words import TextTokenizer, text_of
 from worker.models.base import SpeechOptions
 
@@ -22,32 +22,41 @@ Samples = NDArray[np.float32]
 
 
 class SecondReader:
-    """A loaded model with an attention decoder, the weight of what it says, and how it is asked."""
+    """A loaded model with an attention decoder."""
 
-    def __init__(self, model: Any, weight: float, speech: SpeechOptions | None = None) -> None:  # noqa: ANN401
+    def __init__(self, model: Any) -> None:  # noqa: ANN401
         heads = [name for name in ("attention", "ctc+attention") if name in model.heads]
         if not heads:
             raise InvalidRequest(f"rescoring: {model.info.name} has no attention decoder")
-        if not np.isfinite(weight):
-            raise InvalidRequest("rescoring: the weight must be a finite number")
-        self._model, self._weight, self._head = model, weight, heads[0]
-        self._speech = speech or SpeechOptions()
+        self._model, self._head = model, heads[0]
         # Whether a text begins with a space in its tokens, as Whisper's do.
         spelled = model.tokenizer.encode(" a") if self._head == "attention" else []
         self._space = " " if model.tokenizer.decode(spelled).startswith(" ") else ""
 
+    def check(self, ask: DecodeRequest) -> None:
+        """Raises InvalidRequest where the reader cannot be asked so."""
+        if not np.isfinite(ask.reader_weight):
+            raise InvalidRequest("rescoring: the weight must be a finite number")
+        if self._head == "attention":
+            self._model.prepare(ask.speech)
+
     def order(
-        self, samples: Sequence[Samples], answers: Sequence[Answer], tokenizer: TextTokenizer
+        self,
+        samples: Sequence[Samples],
+        answers: Sequence[Answer],
+        tokenizer: TextTokenizer,
+        asks: Sequence[DecodeRequest],
     ) -> list[Answer]:
-        """The answers, each with its hypotheses by their own score and the weight times the reader's, equals
-        in their order. Raises InvalidRequest where the reader has no tokens for a text."""
+        """The answers, each with its hypotheses by their own score and `reader_weight` times the reader's,
+        equals in their order. Raises InvalidRequest where the reader has no tokens for a text."""
         rows = [row for row, answer in enumerate(answers) if len(answer.hypotheses) > 1]
         texts = [[text_of(each, tokenizer) for each in answers[row].hypotheses] for row in rows]
-        read = self.log_probabilities([samples[row] for row in rows], texts) if rows else []
+        speeches = [asks[row].speech for row in rows]
+        read = self.log_probabilities([samples[row] for row in rows], texts, speeches) if rows else []
         ordered = list(answers)
         for row, sums in zip(rows, read, strict=True):
             scored: list[Hypothesis] = [
-                replace(each, score=each.score + self._weight * float(own))
+                replace(each, score=each.score + asks[row].reader_weight * float(own))
                 for each, own in zip(answers[row].hypotheses, sums, strict=True)
             ]
             scored.sort(key=lambda hypothesis: -hypothesis.score)
@@ -55,7 +64,10 @@ class SecondReader:
         return ordered
 
     def log_probabilities(
-        self, samples: Sequence[Samples], texts: Sequence[Sequence[str]]
+        self,
+        samples: Sequence[Samples],
+        texts: Sequence[Sequence[str]],
+        speeches: Sequence[SpeechOptions],
     ) -> list[NDArray[np.float32]]:
         """Of each utterance the log-probability of each text and its end."""
         model, encode = self._model, self._model.tokenizer.encode
@@ -64,7 +76,7 @@ class SecondReader:
         head = model.heads[self._head]
         if self._head == "ctc+attention":
             return list(head.score(encoded.frames, encoded.lengths, tokens))
-        prepared = [model.prepare(self._speech)] * len(samples)
+        prepared = [model.prepare(speech) for speech in speeches]
         questions = model.ask(encoded, prepared, [None] * len(samples))
         prompts = [
             next((each for each in question.prompts if not each.timestamps), question.prompts[0])

@@ -1,5 +1,6 @@
 """A second model's decoder orders the first one's list; U2's own must give what its rescoring gives."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from worker.decode.attention.rescore import RescoringWeights, rescore
 from worker.decode.attention.second import SecondReader
 from worker.decode.result import Answer
 from worker.decode.search import search
-from worker.decode.types import Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.engine.protocol import NOTHING, Recognition
 from worker.engine.recognizer import ModelRecognizer
 from worker.models.load import load_model
@@ -38,7 +39,9 @@ def test_a_models_own_decoder_gives_what_rescoring_gives() -> None:
         kept = [Hypothesis(tokens, score, tokens, tokens) for tokens, score in spoken.items()]
         answers.append(Answer(tuple(kept), None))
     assert [len(each.hypotheses) for each in answers[:2]] > [2, 2]
-    ordered = SecondReader(model, WEIGHT).order(samples(), answers, tokenizer)
+    ordered = SecondReader(model).order(
+        samples(), answers, tokenizer, [DecodeRequest(reader_weight=WEIGHT)] * len(answers)
+    )
     head, lists = model.heads["ctc+attention"], [list(each.hypotheses) for each in answers]
     expected = rescore(head, encoded.frames, encoded.lengths, lists, RescoringWeights(ctc=1 / WEIGHT))
     for before, answer, theirs in zip(answers, ordered, expected, strict=True):
@@ -51,17 +54,17 @@ def test_a_models_own_decoder_gives_what_rescoring_gives() -> None:
         assert answer.hypotheses[0].tokens == theirs[0].tokens
 
 
-def test_the_recognizer_orders_a_transducers_list_and_then_cuts_it() -> None:
+def test_the_recognizer_orders_a_list_and_then_cuts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     first, reader = load_model(GOLDEN / "ctc.nemo"), load_model(GOLDEN / "wenet" / "rnnt")
 
-    class Reversed(SecondReader):
-        def log_probabilities(self, samples: object, texts: object) -> list[np.ndarray]:
-            return [np.arange(len(each), dtype=np.float32) * 1e3 for each in texts]  # type: ignore[attr-defined]
+    def reversing(_: SecondReader, audio: object, texts: Sequence[Sequence[str]], speeches: object) -> list:
+        return [np.arange(len(each), dtype=np.float32) * 1e3 for each in texts]
 
-    options, asks = SearchOptions("beam", 4, 2), [NOTHING, NOTHING]
+    monkeypatch.setattr(SecondReader, "log_probabilities", reversing)
+    options, asks = SearchOptions("beam", 4, 2), [DecodeRequest(reader_weight=1.0)] * 2
     audio = samples()[:2]
     alone = ModelRecognizer(first).recognize(audio, SearchOptions("beam", 4, 4), asks)
-    ordered = ModelRecognizer(first, Reversed(reader, 1.0)).recognize(audio, options, asks)
+    ordered = ModelRecognizer(first).read_by(ModelRecognizer(reader)).recognize(audio, options, asks)
     for before, after in zip(alone, ordered, strict=True):
         assert isinstance(before, Recognition)
         assert isinstance(after, Recognition)
@@ -73,12 +76,12 @@ def test_the_recognizer_orders_a_transducers_list_and_then_cuts_it() -> None:
 
 def test_a_model_without_attention_decoder_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="has no attention decoder"):
-        SecondReader(load_model(GOLDEN / "ctc.nemo"), 1.0)
+        SecondReader(load_model(GOLDEN / "ctc.nemo"))
     with pytest.raises(InvalidRequest, match="must be a finite number"):
-        SecondReader(load_model(GOLDEN / "wenet" / "rnnt"), float("nan"))
+        SecondReader(load_model(GOLDEN / "wenet" / "rnnt")).check(DecodeRequest(reader_weight=float("nan")))
 
 
 def test_one_hypothesis_is_not_read() -> None:
     model = load_model(GOLDEN / "wenet" / "rnnt")
     only = Answer((Hypothesis((5,), -1.0, (3,), (0,)),), None)
-    assert SecondReader(model, 1.0).order(samples()[:1], [only], model.tokenizer) == [only]
+    assert SecondReader(model).order(samples()[:1], [only], model.tokenizer, [NOTHING]) == [only]

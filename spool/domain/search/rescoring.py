@@ -1,0 +1,26 @@
+"""A second model that orders the hypotheses of a search, as a job asks for it. Pure."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Rescoring(BaseModel):
+    """The model whose attention decoder reads the hypotheses, and the weight of what it says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: Annotated[
+        str,
+        Field(min_length=1, max_length=200, description="A model with an attention decoder."),
+    ]
+    weight: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=100,
+            strict=True,
+            allow_inf_nan=False,
+            description="Weight of its log-probability, which is added to a hypothesis's score.",
+        ),
+    ] = 0.5
