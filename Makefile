@@ -25,7 +25,7 @@ up: env  ## start everything, leave it running, say where
 down: env  ## stop what `make up` started
 	@$(BIN)/spool down
 
-test: check  ## format, lint, types, and the tests that need no server and no other process (two minutes)
+test: check  ## format, lint, types, and the tests that need no server and no other process (three to four minutes)
 	@$(BIN)/python -m pytest -q -n logical $(BY_FILE) -m "not integration and not long"
 
 # More processes than cores: tests with servers wait for others' processes half of their time.
