@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from spool.errors import InvalidRequest
 from spool.planning.whisper import KNOWN_WHISPERS, WhisperShape, known_whisper, whisper_of_config
 
 FEATURE_FRAMES = 100  # a second
 CONFIG_NAME = "config.json"
+WENET_NAME = "train.yaml"
 
 Head = Literal["tdt", "rnnt", "ctc", "attention"]
 
@@ -37,7 +40,9 @@ class ModelShape:
     `channels` are those of the subsampling convolutions, `window` how many frames local attention sees (None:
     all). `hidden`, `lstm_layers` and `joint` are zero on a model that has a CTC head alone; `durations` is
     how many a TDT head knows, 0 on RNNT. `labels` is without blank. `decoder`: of a model that has an
-    attention decoder in place of a head.
+    attention decoder in place of a head. `readers`: of WeNet's models the decoders that rescore, both
+    directions' layers together; their subsampling has whole convolutions without padding, and their
+    attention knows a key's position, not its distance.
     """
 
     name: str
@@ -56,6 +61,14 @@ class ModelShape:
     labels: int = 1024
     durations: int = 5
     decoder: DecoderShape | None = None
+    readers: DecoderShape | None = None
+
+    @property
+    def subsampling(self) -> tuple[tuple[int, int], ...]:
+        """Kernel and stride of the convolutions before the encoder."""
+        if self.readers is not None and self.factor == 6:
+            return (3, 2), (5, 3)
+        return ((3, 2),) * (self.factor.bit_length() - 1)
 
     @property
     def head(self) -> Head:
@@ -116,21 +129,25 @@ Shape = ModelShape | WhisperShape
 
 def read_shape(model: str) -> Shape:
     """The shape of a known model (by any name that holds 0.6b, 110m, a Canary's name, or whisper and a size)
-    or of a folder with a `config.json`.
+    or of a folder with a `config.json` or WeNet's `train.yaml`.
 
     Raises InvalidRequest for what is neither, or has no sizes.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
-        path = folder / CONFIG_NAME
+        is_wenet = (folder / WENET_NAME).is_file()
+        path = folder / (WENET_NAME if is_wenet else CONFIG_NAME)
         try:
-            tree, known = json.loads(path.read_text(encoding="utf-8")), folder.resolve().name
+            known = folder.resolve().name
+            if is_wenet:
+                return _wenet_shape(yaml.safe_load(path.read_text(encoding="utf-8")), known)
+            tree = json.loads(path.read_text(encoding="utf-8"))
             # CTranslate2's configuration tells no sizes: the folder's name does.
             whisper = whisper_of_config(tree, known) or known_whisper(known)
             return whisper or _shape_of(tree, known)
         except OSError as error:
             raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
             raise InvalidRequest(f"{path} does not tell the model's sizes: {error!r}.") from error
     if whisper := known_whisper(model):
         return whisper
@@ -169,6 +186,33 @@ def _shape_of(tree: Mapping[str, Any], name: str) -> ModelShape:
         decoder=None if attention is None else _decoder(tree, attention["config_dict"]),
     )
     if min(shape.mels, shape.layers, shape.width, shape.expansion, shape.kernel, shape.factor) < 1:
+        raise ValueError("a size is below one")
+    return shape
+
+
+def _wenet_shape(tree: Mapping[str, Any], name: str) -> ModelShape:
+    encoder, decoder = tree["encoder_conf"], tree.get("decoder_conf") or {}
+    width, is_transducer = int(encoder["output_size"]), tree.get("model") == "transducer"
+    layers = int(decoder.get("num_blocks", 6)) + int(decoder.get("r_num_blocks", 0))
+    predictor = (tree.get("predictor_conf") or {}) if is_transducer else {}
+    shape = ModelShape(
+        name=name,
+        mels=int(tree.get("input_dim", 80)),
+        layers=int(encoder["num_blocks"]),
+        width=width,
+        expansion=int(encoder["linear_units"]) // width,
+        kernel=int(encoder.get("cnn_module_kernel", 15)),
+        factor={"conv2d": 4, "conv2d6": 6, "conv2d8": 8}[encoder.get("input_layer", "conv2d")],
+        channels=width,
+        heads=int(encoder.get("attention_heads", 4)),
+        hidden=int(predictor.get("hidden_size", 0)),
+        lstm_layers=int(predictor.get("num_layers", 1)) if is_transducer else 0,
+        joint=int(tree["joint_conf"]["join_dim"]) if is_transducer else 0,
+        labels=int(tree["output_dim"]) - 1,
+        durations=0,
+        readers=DecoderShape(layers, width, prompt=1),
+    )
+    if min(shape.mels, shape.layers, shape.width, shape.expansion, shape.kernel) < 1:
         raise ValueError("a size is below one")
     return shape
 

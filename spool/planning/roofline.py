@@ -74,14 +74,16 @@ class Work:
     def attention(self) -> float:
         """Operations between pairs of frames."""
         seen = self.frames if self.shape.window is None else min(self.frames, self.shape.window)
-        each = 4 * 2 * self.frames * seen * self.shape.width * self.shape.layers
+        products = 4 if self.shape.readers is None else 2  # WeNet's has no scores by distance
+        each = products * 2 * self.frames * seen * self.shape.width * self.shape.layers
         return self.batch.utterances * each
 
     @cached_property
     def positions(self) -> float:
         """Operations of projecting relative positions once for the batch. Spool keeps them for utterances of
         up to 41 s."""
-        return 2 * 2 * self.frames * self.shape.width**2 * self.shape.layers
+        rows = (2 if self.shape.readers is None else 1) * self.frames
+        return 2 * rows * self.shape.width**2 * self.shape.layers
 
     @cached_property
     def encoder_bytes(self) -> float:
@@ -114,7 +116,7 @@ class Work:
         """Operations of the search."""
         shape, utterances = self.shape, self.batch.utterances
         if shape.head == "ctc":
-            return utterances * self.frames * 2 * shape.width * shape.outputs
+            return utterances * self.frames * 2 * shape.width * shape.outputs + self._reading()
         if shape.decoder is not None:
             return self._decoding(shape.decoder)
         project = utterances * self.frames * 2 * shape.width * shape.joint
@@ -131,6 +133,18 @@ class Work:
             decoder = self.shape.decoder
             values += self.batch.utterances * self.frames * 2 * decoder.layers * decoder.width
         return self.steps * BYTES_PER_VALUE * values
+
+    def _reading(self) -> float:
+        """Operations of the decoders that rescore a beam: cross keys and values once an utterance, then each
+        token of each hypothesis, all in one pass."""
+        readers, batch = self.shape.readers, self.batch
+        if readers is None or batch.decoder != "beam":
+            return 0.0
+        tokens = 1 + TOKENS_PER_SECOND * batch.seconds
+        memory = batch.utterances * self.frames * 4 * readers.width**2 * readers.layers
+        weights = readers.layers * 14 * readers.width**2 + self.shape.labels * readers.width
+        attention = 4 * (self.frames + tokens / 2) * readers.width * readers.layers
+        return memory + batch.utterances * batch.beam * tokens * (2 * weights + attention)
 
     def _decoding(self, decoder: DecoderShape) -> float:
         """Operations of an attention decoder: cross keys and values once an utterance, its prompt in one
@@ -230,20 +244,25 @@ def work_of(shape: Shape, batch: Batch) -> Work | WhisperWork:
 
 
 def encoder_frames(shape: ModelShape, seconds: float) -> int:
-    """Encoder frames of an utterance; each stage halves and rounds up."""
+    """Encoder frames of an utterance; each stage halves and rounds up, or (WeNet's) leaves its edges out."""
     frames = int(seconds * FEATURE_FRAMES)
-    for _ in range(shape.factor.bit_length() - 1):
-        frames = (frames + 1) // 2
+    for kernel, stride in shape.subsampling:
+        frames = _subsampled(shape, frames, kernel, stride)
     return max(1, frames)
+
+
+def _subsampled(shape: ModelShape, size: int, kernel: int, stride: int) -> int:
+    return -(-size // stride) if shape.readers is None else max(1, (size - kernel) // stride + 1)
 
 
 def dense_operations(shape: ModelShape, seconds: float) -> float:
     """Of one utterance: everything but attention, positions and the search."""
     frames, bins, total = int(seconds * FEATURE_FRAMES), shape.mels, 0
-    for stage in range(shape.factor.bit_length() - 1):
-        frames, bins = (frames + 1) // 2, (bins + 1) // 2
-        total += 2 * 9 * frames * bins * shape.channels
-        if stage:
+    for stage, (kernel, stride) in enumerate(shape.subsampling):
+        frames, bins = (_subsampled(shape, size, kernel, stride) for size in (frames, bins))
+        inputs = shape.channels if stage and shape.readers is not None else 1
+        total += 2 * kernel**2 * frames * bins * shape.channels * inputs
+        if stage and shape.readers is None:  # depthwise, then pointwise
             total += 2 * frames * bins * shape.channels**2
     frames = max(1, frames)
     total += 2 * frames * shape.channels * bins * shape.width

@@ -50,13 +50,14 @@ class Passage:
 
 
 def passages_of(transcript: Transcript) -> list[Passage]:
-    """The passages of a transcript, in order of their start."""
+    """The passages of a transcript, in order of their start. Spaces within a word become no-break ones, as a
+    plain one ends it."""
     passages: list[Passage] = []
     for channel, group in groupby(transcript.words, key=lambda word: word.channel):
         words = list(group)
         for first, last in _cuts(words):
             spoken = [
-                Spoken(" ".join(word.text.split()), word.start, word.end, word.confidence)
+                Spoken("\u00a0".join(word.text.split()), word.start, word.end, word.confidence)
                 for word in words[first : last + FOLLOWING]
             ]
             passages.append(Passage.indexed(channel, words[first].speaker, last - first, spoken))

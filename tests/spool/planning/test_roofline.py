@@ -10,7 +10,7 @@ from ops.bench.engine.flops import needed
 from spool.errors import InvalidRequest
 from spool.planning.chips import CHIPS, chip_named, parse_fleet
 from spool.planning.model_size import ModelShape, read_shape
-from spool.planning.roofline import Batch, Work, cap, dense_operations
+from spool.planning.roofline import Batch, Work, cap, dense_operations, encoder_frames
 from worker.models.nemo.config import read_config
 
 LARGE, SMALL = read_shape("0.6b"), read_shape("110m")
@@ -154,3 +154,32 @@ def test_a_canarys_folder_tells_its_shape(tmp_path: Path) -> None:
         replace(read_shape(str(tmp_path)), name=known.name, hidden=640, lstm_layers=1, joint=640, durations=5)
         == known
     )
+
+
+def test_a_wenet_folder_tells_its_shape_and_a_beam_counts_its_decoders(tmp_path: Path) -> None:
+    conf = {"output_size": 256, "num_blocks": 12, "linear_units": 2048, "cnn_module_kernel": 8}
+    tree = {
+        "encoder_conf": conf | {"input_layer": "conv2d6"},
+        "decoder_conf": {"num_blocks": 3, "r_num_blocks": 3},
+        "output_dim": 4233,
+    }
+    (tmp_path / "train.yaml").write_text(json.dumps(tree))  # JSON is YAML
+    shape = read_shape(str(tmp_path))
+    assert isinstance(shape, ModelShape)
+    assert shape.head == "ctc"
+    assert shape.readers is not None
+    seconds = 10.0
+    frames = ((1000 - 1) // 2 - 2) // 3
+    assert encoder_frames(shape, seconds) == frames
+    greedy, beam = (Work(shape, Batch(seconds, 1, decoder, 10)) for decoder in ("greedy", "beam"))
+    tokens, square = 1 + 37.5, 256**2
+    assert greedy.search == frames * 2 * 256 * 4233
+    reading = 2 * (6 * 14 * square + 4232 * 256) + 4 * (frames + tokens / 2) * 256 * 6
+    assert beam.search - greedy.search == pytest.approx(frames * 4 * square * 6 + 10 * tokens * reading)
+    # Multiply-adds: two convolutions, the projection behind them and twelve layers.
+    convolutions = 499 * 39 * 9 * 256 + frames * 12 * 25 * square + frames * 256 * 12 * 256
+    layers = 12 * frames * ((4 * 8 + 4 + 3) * square + 8 * 256)
+    assert greedy.dense == 2 * (convolutions + layers)
+    (tmp_path / "train.yaml").write_text("encoder_conf: {}")
+    with pytest.raises(InvalidRequest, match="does not tell the model's sizes"):
+        read_shape(str(tmp_path))
