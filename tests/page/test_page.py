@@ -185,7 +185,7 @@ def test_a_failed_job_says_why(page: Page, live: Live) -> None:
     live.work().fail(job.id, "audio_unreadable", "It is a text file.")
     page.goto("/#/jobs?state=failed")
     page.get_by_role("link", name="a.wav").click()
-    expect(page.locator(".card.error")).to_have_text("audio_unreadable It is a text file.")
+    expect(page.locator(".card.error")).to_have_text("Failed. It is a text file.")
 
 
 NO_BEAT = (
