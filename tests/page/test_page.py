@@ -213,7 +213,7 @@ def test_an_open_job_follows_its_events_without_asking(page: Page, live: Live) -
     expect(page.get_by_text("30 s of 2 min")).to_be_visible()
     with live.services.database.begin() as tx:
         leases.fail_job(tx, claim, "audio_unreadable", "It is a text file.")
-    expect(page.locator(".card.error")).to_have_text("audio_unreadable It is a text file.")
+    expect(page.locator(".card.error")).to_have_text("Failed. It is a text file.")
 
 
 def test_an_open_batch_follows_its_jobs_and_without_a_stream_it_asks(page: Page, live: Live) -> None:
