@@ -14,21 +14,8 @@ from api.openapi import batches as batch_docs
 from api.openapi import jobs as docs
 from api.openapi import page as page_docs
 from api.openapi import webhooks as webhook_docs
-from api.routes import (
-    audio,
-    batches,
-    costs,
-    events,
-    fleet,
-    health,
-    jobs,
-    metrics,
-    openai,
-    search,
-    speakers,
-    transcripts,
-    webhooks,
-)
+from api.routes import batches, costs, events, fleet, health, jobs, metrics, openai, webhooks
+from api.routes.archive import audio, search, speakers, transcripts
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
 

@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 
 from api.app import create_app
 from api.auth.authentication import let_in
-from api.routes.audio import listener
+from api.routes.archive.audio import listener
 from api.routing import OPEN, SCOPES
 from ops.testbed.running_api import Live, file_job, problem, start
 from spool.domain.api_keys import Scope, key_id_of, mint

@@ -129,7 +129,7 @@ def test_a_long_record_comes_block_by_block(
     path = f"/v1/jobs/{job['id']}/transcript"
     whole = http.get(path).content
     for block in (100, len(whole) - 1, len(whole), len(whole) + 1):
-        monkeypatch.setattr("api.routes.transcripts._BLOCK", block)
+        monkeypatch.setattr("api.routes.archive.transcripts._BLOCK", block)
         assert http.get(path).content == whole
 
 

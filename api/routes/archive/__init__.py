@@ -1,0 +1,1 @@
+"""Handlers of what stands in the archive after transcription: words, sound, speakers, search."""
