@@ -259,8 +259,8 @@ def main() -> int:
     try:
         server.start()
         print(
-            "| files | how | speed | idle while jobs wait, ≤ 2 % | ms a job, worker + engine | over transcribe "
-            "| over one, ≥ 1.8 | load |"
+            "| files | how | speed | idle while jobs wait, ≤ 2 % | ms a job, worker + engine "
+            "| over transcribe | over one, ≥ 1.8 | load |"
         )
         print("|---|---|---|---|---|---|---|---|")
         for name, short, long in (("short", arguments.short, 0), ("long", 0, arguments.long)):

@@ -8,8 +8,8 @@ rules allow, so that no class starves. Each question reads the front of an index
 
 Which queues a worker serves is one rule (`spool.domain.fleet.routing.Offer`): its pool, its name, the models
 that it has and what its machine is. A worker may ask for several short jobs at once (`ClaimRequest.most`):
-they are one turn of their project, charged in full. Among jobs that stand side by side in class and deadline, one whose model
-it has in memory goes first; how often another may be passed over is the worker's to count
+they are one turn of their project, charged in full. Among jobs that stand side by side in class and deadline,
+one whose model it has in memory goes first; how often another may be passed over is the worker's to count
 (`worker.service.affinity`).
 """
 
