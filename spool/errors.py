@@ -283,3 +283,15 @@ def first_fault(error: "ValidationError", *prefix: str) -> str:
     where = ".".join(map(str, (*prefix, *fault["loc"])))
     message = fault["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
+
+
+def describe_code(code: str) -> str:
+    """What errors of this code say of themselves, as one sentence; the code itself where none has it."""
+    return _SENTENCES.get(code, code)
+
+
+def _kinds(kind: type[SpoolError]) -> list[type[SpoolError]]:
+    return [kind, *(each for below in kind.__subclasses__() for each in _kinds(below))]
+
+
+_SENTENCES = {kind.code: kind().message for kind in _kinds(SpoolError)}

@@ -31,6 +31,8 @@ def costs(
     as_json: Json = False,
 ) -> None:
     """Show the costs of a period."""
+    if group_by == "tag" and tag is None:
+        raise typer.BadParameter("the tag whose values are the groups is missing.", param_hint="--tag")
     period = {"start": start.date() if start else None, "end": end.date() if end else None}
     with connected(url) as (spool, _):
         report = spool.costs(**period, group_by=group_by, tag=tag)

@@ -59,8 +59,10 @@ export function money(text, currency) {
 export const number = (value, digits = 0) =>
   value === null || value === undefined ? "–" : Number(value).toLocaleString("en", { maximumFractionDigits: digits });
 
+const SHOWN = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
+
 export function moment(text) {
-  return text ? h("time", { datetime: text, title: text }, new Date(text).toLocaleString()) : "–";
+  return text ? h("time", { datetime: text, title: text }, new Date(text).toLocaleString(undefined, SHOWN)) : "–";
 }
 
 export const state = (name) => h("span", { class: `state ${name}` }, name);

@@ -13,10 +13,8 @@ async function workers() {
   }
 }
 
-const reasonOf = (ended) => (ended.error || "unknown reason").replaceAll("_", " ");
-
-const tile = (value, label, href, title) =>
-  h(href ? "a" : "div", { class: "tile", href, title }, h("b", {}, value), h("span", { class: "quiet small" }, label));
+const tile = (value, label, href, title, kind = "") =>
+  h(href ? "a" : "div", { class: `tile ${kind}`, href, title }, h("b", {}, value), h("span", { class: "quiet small" }, label));
 
 export async function showOverview(root) {
   async function refresh() {
@@ -34,12 +32,13 @@ export async function showOverview(root) {
         tile(number(queued), queued ? `queued, the oldest for ${span(oldest)}` : "queued", "#/jobs?state=queued"),
         tile(number(running), "running", "#/jobs?state=running"),
         tile(number(sum("done")), "done", "#/jobs?state=done"),
-        tile(number(failed), "failed", "#/jobs?state=failed"),
+        tile(number(failed), "failed", "#/jobs?state=failed", null, failed ? "bad" : "")),
+      h("div", { class: "tiles lesser" },
         tile(hours(now.today.audio_seconds), "transcribed today"),
         tile(now.today.rtfx === null ? "–" : `${number(now.today.rtfx, now.today.rtfx < 10 ? 1 : 0)}×`, "RTFx today", null, "Seconds of audio per second of engine time"),
         tile(money(now.today.billable, now.today.currency), "spent today", "#/costs")),
       now.ended.some((one) => one.state === "failed" && one.jobs) ? h("p", { class: "quiet small" }, "Failed: ",
-        now.ended.filter((one) => one.state === "failed").map((one) => `${reasonOf(one)} (${number(one.jobs)})`).join(", ")) : null,
+        now.ended.filter((one) => one.state === "failed").map((one) => `${number(one.jobs)} × ${one.reason || "Unknown reason."}`).join(" ")) : null,
       now.unserved.map((one) => h("p", { class: "card error" }, h("strong", {}, `${number(one.jobs)} waiting in vain. `),
         `They wait for ${one.waiting_for}.`)),
       h("h2", {}, "Workers"),

@@ -41,8 +41,10 @@ def costs(
         first = start or last - _DEFAULT_PERIOD
     except OverflowError:
         raise InvalidRequest("`to` lies too early in the calendar.") from None
-    if (tag is None) == (group_by == "tag"):
-        raise InvalidRequest("`tag` names a tag, and goes with `group_by=tag` alone.")
+    if group_by == "tag" and tag is None:
+        raise InvalidRequest("group_by=tag needs `tag`: the name of the tag whose values are the groups.")
+    if tag is not None and group_by != "tag":
+        raise InvalidRequest(f"`tag` has a meaning with group_by=tag alone, not with group_by={group_by}.")
     with services.database.read() as tx:
         currency = services.settings.currency
         report = cost_report(tx, first, last, group_by, currency, caller.project, tag)

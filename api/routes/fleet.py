@@ -17,6 +17,7 @@ from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
 from spool.domain.fleet.routing import Route
 from spool.domain.pricing import NANOS_PER_UNIT
+from spool.errors import describe_code
 from spool.schemas.fleet import (
     DefaultModel,
     EndedOut,
@@ -84,7 +85,15 @@ def _shown_overview(gauges: Gauges, currency: str, unserved: Sequence[Unserved])
         waiting=_waiting(gauges),
         unserved=[UnservedOut(**asdict(each)) for each in unserved],
         running=gauges.running,
-        ended=[EndedOut(state=one.state, error=one.error, jobs=one.jobs) for one in gauges.ended],
+        ended=[
+            EndedOut(
+                state=one.state,
+                error=one.error,
+                reason=describe_code(one.error) if one.error else "",
+                jobs=one.jobs,
+            )
+            for one in gauges.ended
+        ],
         batches_receiving=gauges.open_batches,
         today=_today(gauges.today, currency),
     )

@@ -8,7 +8,7 @@ pretending.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -30,6 +30,7 @@ from spool.errors import Conflict, InvalidRequest
 from spool.formats import CONTENT_TYPES, render
 from spool.objects.integrity import read_verified
 from spool.settings import Settings
+from spool.store.chunks import settled_texts
 from spool.store.jobs import cancel_job
 
 Task = Literal["transcribe", "translate"]
@@ -176,21 +177,34 @@ async def _streamed(
     *,
     keep: bool,
 ) -> AsyncIterator[str]:
-    """The answer as that API's events: a delta a segment, then the text. They come once the words are sure,
-    which they are at the end of the recording. What goes wrong is an event too; a client that leaves cancels
-    its job, unless `keep`."""
+    """The answer as that API's events: a delta for each chunk as it is decoded, then the text. With speakers,
+    who are known last, its segments come at the end. What goes wrong is an event too; a client that leaves
+    cancels its job, unless `keep`."""
     ending = asyncio.ensure_future(_ended(request, services, caller, job_id))
+    chunks, streamed, silent_since = 0, "", time.monotonic()
     try:
         while not ending.done():
-            await asyncio.wait({ending}, timeout=KEEP_ALIVE_S)
-            if not ending.done():
+            await asyncio.wait({ending}, timeout=_LAST_LOOK_S)
+            texts: list[str] = []
+            if form != "diarized_json":
+                texts = await run_in_threadpool(_settled, services, job_id, chunks)
+            chunks += len(texts)
+            if delta := " ".join(text for text in texts if text):
+                delta = f" {delta}" if streamed else delta
+                streamed, silent_since = streamed + delta, time.monotonic()
+                yield _event({"type": "transcript.text.delta", "delta": delta})
+            elif time.monotonic() - silent_since > KEEP_ALIVE_S:
+                silent_since = time.monotonic()
                 yield ": keep-alive\n\n"
         transcript = await run_in_threadpool(_transcript, services, ending.result())
-        for event in _events(transcript, form):
-            yield f"data: {json.dumps(event)}\n\n"
+        if form == "diarized_json":
+            for segment in _diarized(transcript):
+                yield _event(segment)
+        elif transcript.text.startswith(streamed) and (rest := transcript.text[len(streamed) :]):
+            yield _event({"type": "transcript.text.delta", "delta": rest})
+        yield _event({"type": "transcript.text.done", "text": transcript.text})
     except Problem as problem:
-        error = {"code": problem.code, "message": problem.detail, "type": "spool"}
-        yield f"data: {json.dumps({'error': error})}\n\n"
+        yield _event({"error": {"code": problem.code, "message": problem.detail, "type": "spool"}})
     except BaseException:
         if not keep:
             await asyncio.shield(run_in_threadpool(_cancel, services, job_id))
@@ -199,16 +213,13 @@ async def _streamed(
         ending.cancel()
 
 
-def _events(transcript: Transcript, form: ResponseFormat) -> Iterator[dict[str, Any]]:
-    if form == "diarized_json":
-        yield from _diarized(transcript)
-    else:
-        texts = [segment.text for segment in transcript.segments]
-        if " ".join(texts) != transcript.text:  # channels kept apart overlap in time
-            texts = [transcript.text]
-        for at, text in enumerate(texts):
-            yield {"type": "transcript.text.delta", "delta": f" {text}" if at else text}
-    yield {"type": "transcript.text.done", "text": transcript.text}
+def _event(event: dict[str, Any]) -> str:
+    return f"data: {json.dumps(event)}\n\n"
+
+
+def _settled(services: Services, job_id: str, first: int) -> list[str]:
+    with services.database.read() as tx:
+        return settled_texts(tx, job_id, first)
 
 
 async def _ended(request: Request, services: Services, caller: Principal, job_id: str) -> Job:

@@ -22,6 +22,7 @@ from spool.domain.transcript import AudioFacts, Coverage, Lattice, ModelFacts, S
 from spool.formats import render
 from spool.ids import new_id
 from spool.settings import Settings
+from spool.store.chunks import SavedChunk, save_chunk
 from spool.store.ledger.charges import Charge, charge
 from spool.store.queue import leases
 from spool.store.queue.leases import Claim, claim_job
@@ -74,6 +75,10 @@ class FakeWorker:
         assert claim is not None
         return claim
 
+    def save(self, claim: Claim, chunk: SavedChunk) -> None:
+        with self.services.database.begin() as tx:
+            save_chunk(tx, claim, chunk, self._bill(claim, 1.0))
+
     def progress(self, claim: Claim, done: float, total: float) -> None:
         with self.services.database.begin() as tx:
             leases.set_progress(tx, claim, done, total)
@@ -85,8 +90,9 @@ class FakeWorker:
         words: tuple[str, ...] = ("keep", "the", "light"),
         lattice: tuple[Lattice, ...] = (),
         expected_seconds: float | None = None,
+        claim: Claim | None = None,
     ) -> None:
-        claim = self.claim(job_id)
+        claim = claim or self.claim(job_id)
         record = transcript_of(job_id, words).model_copy(update={"lattice": lattice})
         key = f"jobs/{job_id}/transcript.{claim.attempt}.json"
         stored = self.services.objects.put_bytes(key, render(record, "json").encode())
@@ -113,7 +119,10 @@ class FakeWorker:
             leases.fail_job(tx, claim, code, message)
 
     def _charge(self, tx: Connection, claim: Claim, audio_seconds: float) -> None:
-        bill = Charge(
+        charge(tx, claim.job.id, claim.attempt, self._bill(claim, audio_seconds))
+
+    def _bill(self, claim: Claim, audio_seconds: float) -> Charge:
+        return Charge(
             worker_id=self.info.id,
             engine_ns=500_000_000,
             audio_samples=round(audio_seconds * 16_000),
@@ -122,7 +131,6 @@ class FakeWorker:
             pool=self.info.pool,
             project=claim.job.project,
         )
-        charge(tx, claim.job.id, claim.attempt, bill)
 
 
 def transcript_of(job_id: str, words: tuple[str, ...]) -> Transcript:

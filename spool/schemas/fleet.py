@@ -195,6 +195,7 @@ class EndedOut(BaseModel):
 
     state: JobState
     error: str = Field(description="The error's code; empty unless failed.")
+    reason: str = Field(description="What the code means, in words; empty unless failed.")
     jobs: int
 
 

@@ -101,6 +101,22 @@ def saved_chunks(tx: Connection, job_id: str) -> list[SavedChunk]:
     ]
 
 
+def settled_texts(tx: Connection, job_id: str, first: int) -> list[str]:
+    """The text of each saved chunk from number `first` on, as far as it stands already: up to a chunk that is
+    missing, or whose words its neighbor may still change since the engine heard both beyond their cut. None
+    where channels are kept apart, whose words are put in order at the end."""
+    rows = tx.execute(
+        select(chunks).where(chunks.c.job_id == job_id, chunks.c.number >= first).order_by(chunks.c.number)
+    )
+    texts: list[str] = []
+    for row in rows:
+        overlaps = row.start_sample < row.core_start or row.end_sample > row.core_end
+        if row.channel > 0 or row.number != first + len(texts) or overlaps:
+            break
+        texts.append(" ".join(word["text"] for word in row.words))
+    return texts
+
+
 def drop_stale(tx: Connection, claim: Claim, fingerprint: str) -> int:
     """Take out what other options or weights decoded, and bill its time as wasted; how many chunks.
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -9,11 +10,13 @@ import openai
 import pytest
 
 from api.routes.openai import reads_prompts
+from ops.testbed.rows import chunk
 from ops.testbed.running_api import Live, problem, transcript_of
 from ops.testbed.waiting import until
 from spool.domain.jobs import Job, JobState
 from spool.formats import render
 from spool.settings import Settings
+from spool.store.chunks import SavedChunk
 from spool.store.jobs import JobFilter, list_jobs
 from spool.store.queue.leases import Outcome, finish_job
 
@@ -51,6 +54,13 @@ def worked(live: Live, *, error: str | None = None) -> threading.Thread:
     thread = threading.Thread(target=work)
     thread.start()
     return thread
+
+
+def spoken(index: int, text: str) -> SavedChunk:
+    """A chunk between two pauses: nothing was heard beyond its core."""
+    one = chunk(index)
+    words = tuple(one.words[0].model_copy(update={"text": word}) for word in text.split())
+    return replace(one, start=one.core_start, end=one.core_end, words=words)
 
 
 def test_json_is_the_text(client: openai.OpenAI, live: Live) -> None:
@@ -123,13 +133,29 @@ def test_text_and_subtitles(client: openai.OpenAI, live: Live, form: str, start:
 
 
 def test_an_answer_is_streamed_in_deltas_that_add_up_to_its_text(client: openai.OpenAI, live: Live) -> None:
-    working = worked(live)
     with client.audio.transcriptions.create(model="whisper-1", file=SOUND, stream=True) as stream:
-        events = list(stream)
-    working.join()
-    *deltas, done = events
-    assert done.type == "transcript.text.done"
-    assert "".join(each.delta for each in deltas) == done.text != ""
+        worker = live.work()
+        claim = worker.claim(the_job(live).id)
+        worker.save(claim, spoken(0, "keep the"))
+        worker.save(claim, spoken(2, "to the left"))  # chunk 1 is not there yet
+        first = next(stream)  # before the recording is done
+        worker.finish(claim.job.id, ("keep", "the", "light"), claim=claim)
+        second, done = list(stream)
+    assert (first.type, first.delta) == ("transcript.text.delta", "keep the")
+    assert (second.type, second.delta) == ("transcript.text.delta", " light")
+    assert (done.type, done.text) == ("transcript.text.done", "keep the light")
+
+
+def test_words_that_a_neighbor_may_change_are_streamed_at_the_end(client: openai.OpenAI, live: Live) -> None:
+    with client.audio.transcriptions.create(model="whisper-1", file=SOUND, stream=True) as stream:
+        worker = live.work()
+        claim = worker.claim(the_job(live).id)
+        worker.save(claim, spoken(0, "keep the"))
+        overlapping = spoken(1, "lie")
+        worker.save(claim, replace(overlapping, end=overlapping.core_end + 16_000))
+        assert next(stream).delta == "keep the"
+        worker.finish(claim.job.id, ("keep", "the", "light"), claim=claim)
+        assert [getattr(event, "delta", "") for event in stream] == [" light", ""]
 
 
 def test_a_stream_says_what_went_wrong(client: openai.OpenAI, live: Live) -> None:
