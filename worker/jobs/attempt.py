@@ -109,7 +109,7 @@ class TurnOver(GiveBack):
 @dataclass(slots=True)
 class Attempt(ChunkDecoder[UtteranceResult]):
     """The decoding of one claimed job. `model` is a path or hub id, `mark` the fingerprint of the model, the
-    request and the weights; `done_samples` counts over all channels, `engine_ns` what its chunks took. The time
+    request and the weights; `done_samples` counts over all channels, `engine_ns` adds up its chunks. The time
     that `listeners` take goes onto the bill of the next chunk that is saved."""
 
     context: WorkerContext
