@@ -84,7 +84,7 @@ def _state(job: JobOut) -> Text:
 
 
 def _name(job: JobOut, *, where: bool) -> Text:
-    name = Text(job.name if not where or job.source.kind == "upload" else job.source.uri)
+    name = Text(job.name if not where or job.source.kind in ("upload", "live") else job.source.uri)
     if job.error is not None:
         name.append(f"\n{job.error.message} ({job.error.code})", style="red")
     elif job.complete is False:

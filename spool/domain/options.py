@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from spool.domain.live.options import Listening
 from spool.domain.search.graph import GraphSearch
 from spool.domain.search.phrases import Boost, KeptBoost, PhraseList
 from spool.domain.search.rescoring import Rescoring
@@ -304,6 +305,10 @@ class JobOptions(_Options):
     """The submitter's choices; with the audio and the model they alone decide the transcript (law 7)."""
 
     boost: Annotated[KeptBoost | None, Field(description="Phrases that are boosted.")] = None
+    live: Annotated[
+        Listening | None,
+        Field(exclude_if=lambda value: value is None, description="Of a live session."),
+    ] = None
 
     @property
     def of_words(self) -> "JobOptions":

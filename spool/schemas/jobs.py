@@ -138,7 +138,7 @@ class JobRequest(UploadRequest):
 class SourceOut(BaseModel):
     """Where the recording is."""
 
-    kind: Literal["upload", "file", "s3", "https"]
+    kind: Literal["upload", "file", "s3", "https", "live"]
     uri: str
     size: int | None = Field(description="Size in bytes; null while unknown.")
 

@@ -26,14 +26,14 @@ ELSEWHERE_SECONDS = 1.0  # a returned message is delivered again after this, to 
 
 
 @contextlib.contextmanager
-def claimed_next(context: WorkerContext, hinted: str | None) -> Iterator[Claim | None]:
+def claimed_next(context: WorkerContext, hinted: str | None, *, live: bool = False) -> Iterator[Claim | None]:
     """The claim to the job whose turn it is, for as long as the block runs; None when none may run here now.
 
-    `hinted` is the job whose message brought the worker here, if one did.
+    `hinted` is the job whose message brought the worker here, if one did. live: of live sessions alone.
     """
     while True:
         with context.job_gate.shared(context.resting) as entered:
-            outcome = _next(context) if entered else None
+            outcome = _next(context, live=live) if entered else None
             if not isinstance(outcome, NeedsAlone):
                 if outcome is None and hinted is not None:
                     _used_up(context, hinted) if entered else _give_back(context, hinted)
@@ -48,7 +48,7 @@ def claimed_next(context: WorkerContext, hinted: str | None) -> Iterator[Claim |
                 return
 
 
-def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
+def _next(context: WorkerContext, *, live: bool) -> Claim | NeedsAlone | None:
     settings = context.settings
     loaded = loaded_names(settings.models, context.engine.loaded)
     first = context.affinity.first(loaded) if context.engine.crowded else frozenset()
@@ -63,6 +63,7 @@ def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
         offered=context.offer.models,
         without_language_models=context.health.lacking_language_models,
         machine=context.offer.machine,
+        live=live,
     )
     outcome = _written(context, "not claimed", lambda tx: claim_next(tx, request, settings.rules))
     if isinstance(outcome, Claim):

@@ -51,6 +51,8 @@ from worker.jobs.claim import claimed_next
 from worker.jobs.decoding import WAIT_SECONDS
 from worker.jobs.diarize import SpeakerModels, SpeakerPass
 from worker.jobs.lease import Lease
+from worker.jobs.live.decoding import LiveDesk
+from worker.jobs.live.recording import KeptRecording, LiveJob
 from worker.jobs.output import attempt_of, deliver, withdraw
 from worker.jobs.request import JobRequest, job_request_of
 from worker.jobs.retry import RetryPolicy, retry_storage
@@ -77,14 +79,16 @@ class JobServices:
     objects: ObjectStore
     sources: Sources
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    live: LiveDesk | None = None
+    """For live sessions; a worker without takes none."""
     claimed: Callable[[Claim], None] = lambda _: None
     """Called with each claim, in the thread that runs it."""
 
 
-def run_next(services: JobServices, hinted: str | None) -> str | None:
+def run_next(services: JobServices, hinted: str | None, *, live: bool = False) -> str | None:
     """Run the next job; how it ended, or None when none may run here now. `hinted` is the job whose message
-    arrived, if any."""
-    with claimed_next(services.context, hinted) as claim:
+    arrived, if any; live: of live sessions alone."""
+    with claimed_next(services.context, hinted, live=live) as claim:
         return None if claim is None else run_claimed(services, claim)
 
 
@@ -122,6 +126,7 @@ class JobRunner:
         self._attempt = Attempt(services.context, claim, lease)
         self._transient_failures: int | None = None
         self._record: Transcript | None = None  # that the job had before
+        self._recording: KeptRecording | None = None  # of a live session
         self.code = ""  # of the error that ended it, if one did
         self._turn_over = False
         self._refusal = ""
@@ -151,6 +156,8 @@ class JobRunner:
         detector = detector_digest() if self._job.options.speech_detector else None
         mark = fingerprint(self._job.options, (*info.makers, detector))
         attempt.begin(info, mark)
+        if self._job.source.kind == "live":
+            return self._heard(info, mark)
         diarization = self._job.options.diarization
         models = None if diarization is None else SpeakerModels.ready(attempt, diarization)
         if models is not None:
@@ -211,6 +218,19 @@ class JobRunner:
             language_model = _language_model(self._job.options, info)
             return attempt.transcript(audio, self._job.id, asked, language_model)
 
+    def _heard(self, info: ModelInfo, mark: str) -> tuple[Transcript, Facts]:
+        """The transcript of a live session, once its client has ended it."""
+        services = self._services
+        session = LiveJob(self._attempt, services.objects, services.live, services.sources.folder)
+        transcript, self._recording = session.hear(info)
+        return transcript, Facts(
+            content_sha256=self._recording.sha256,
+            fingerprint=mark,
+            source_etag=None,
+            source_size=None,
+            reused_from=None,
+        )
+
     def _model_path(self) -> str:
         models = self._context.settings.models
         name = self._job.options.model
@@ -267,6 +287,8 @@ class JobRunner:
 
         def commit() -> None:
             with self._context.db.begin() as tx:
+                if self._recording is not None:
+                    self._recording.keep(tx, self._claim)
                 finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found)
                 failpoint("finish.written")
             failpoint("finish.committed")
@@ -277,7 +299,11 @@ class JobRunner:
             # The answer to our own commit may have been lost on the way; then the row names our transcript.
             if not self._is_ours(delivered.key):
                 withdraw(self._services.objects, self._job.id, self._claim.attempt)
+                if self._recording is not None:
+                    self._recording.withdraw(self._services.objects)
                 raise
+        if self._recording is not None:
+            self._recording.drop_log(self._services.objects)
         if self._job.transcript_key is not None:
             withdraw(self._services.objects, self._job.id, attempt_of(self._job.transcript_key))
 
