@@ -44,6 +44,7 @@ from spool.store.queue.leases import (
     hand_back,
     set_progress,
 )
+from spool.store.transcripts.voices import copy_prints
 from spool.tracing import current, span
 from worker.audio import open_audio
 from worker.jobs.attempt import Attempt, GiveBack, TurnOver
@@ -122,6 +123,7 @@ class JobRunner:
         self._attempt = Attempt(services.context, claim, lease)
         self._transient_failures: int | None = None
         self._record: Transcript | None = None  # that the job had before
+        self._speakers: SpeakerPass | None = None
         self.code = ""  # of the error that ended it, if one did
         self._turn_over = False
         self._refusal = ""
@@ -166,7 +168,8 @@ class JobRunner:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
                     refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
                     if models is not None:
-                        transcript = SpeakerPass(attempt, models).add_speakers(transcript, path)
+                        self._speakers = SpeakerPass(attempt, models)
+                        transcript = self._speakers.add_speakers(transcript, path)
                     reuse.confirm(path, attempt.check)
         refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
         return transcript, reuse.facts()
@@ -188,7 +191,8 @@ class JobRunner:
             hashes = hashes_of_source(tx, job.id)
         with self._services.sources.fetched(reuse.source, job.name, attempt.check, hashes) as path:
             reuse.after_fetch(path, attempt.check)
-            transcript = SpeakerPass(attempt, models).add_speakers(before, path)
+            self._speakers = SpeakerPass(attempt, models)
+            transcript = self._speakers.add_speakers(before, path)
             reuse.confirm(path, attempt.check)
         facts = reuse.facts()
         facts["fingerprint"], facts["reused_from"] = mark, job.reused_from
@@ -268,6 +272,7 @@ class JobRunner:
         def commit() -> None:
             with self._context.db.begin() as tx:
                 finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found)
+                self._write_voices(tx, outcome.reused_from)
                 failpoint("finish.written")
             failpoint("finish.committed")
 
@@ -280,6 +285,13 @@ class JobRunner:
                 raise
         if self._job.transcript_key is not None:
             withdraw(self._services.objects, self._job.id, attempt_of(self._job.transcript_key))
+
+    def _write_voices(self, tx: Connection, reused_from: str | None) -> None:
+        asked = self._job.options.diarization
+        if self._speakers is not None:
+            self._speakers.write_voices(tx)
+        elif reused_from is not None and asked is not None and asked.voice_prints:
+            copy_prints(tx, reused_from, self._job.id)
 
     def _with_names(self, tx: Connection, outcome: Outcome, transcript: Transcript) -> Outcome:
         """The names that people gave by now, carried over to the speakers of the new transcript."""
