@@ -5,7 +5,7 @@ from worker.diarization.prints import FEWEST_WINDOWS, speaker_prints
 
 
 def test_windows_of_one_speaker_alone_make_their_print() -> None:
-    # Windows of 1 s every 0.5 s; speaker 0 until 10 s, then speaker 1. Those over the change count for neither.
+    # Windows of 1 s every 0.5 s; speaker 0 until 10 s, then speaker 1. Those over the change are nobody's.
     spans = [(at / 2, at / 2 + 1) for at in range(40)]
     first, second, mixed = np.eye(3, dtype=np.float32)
     prints = np.stack([first if end <= 10 else second if start >= 10 else mixed for start, end in spans])
