@@ -116,11 +116,13 @@ function turnsBar(transcript, places, speakers, play) {
 // For a job that is done: a dialog that asks who speaks, without transcribing anything again.
 export function openDiarize(job, asked) {
   const counted = h("input", { type: "number", min: "1", max: "99", id: "speaker-count", placeholder: "unknown" });
+  const voices = h("input", { type: "checkbox", id: "voice-prints" });
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
     try {
-      await send("POST", `/v1/jobs/${job.id}/diarize`, counted.value ? { speakers: Number(counted.value) } : {});
+      await send("POST", `/v1/jobs/${job.id}/diarize`, 
+        { speakers: counted.value ? Number(counted.value) : null, voice_prints: voices.checked });
       dialog.close();
       asked();
     } catch (error) {
@@ -129,6 +131,7 @@ export function openDiarize(job, asked) {
   } },
   h("h2", { id: "diarize-title" }, "Find speakers"),
   h("label", {}, "Number of speakers, if you know it", counted),
+  h("label", { class: "inline" }, voices, "Recognise voices that were named before"),
   h("p", { class: "quiet small" }, "No word is transcribed again. Names that you gave stay with their speakers."),
   h("div", { class: "row" }, h("button", { class: "primary" }, "Find speakers"), close));
   const dialog = h("dialog", { "aria-labelledby": "diarize-title" }, form);
