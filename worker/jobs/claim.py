@@ -27,7 +27,8 @@ ELSEWHERE_SECONDS = 1.0  # a returned message is delivered again after this, to 
 
 @contextlib.contextmanager
 def claimed_next(context: WorkerContext, hinted: str | None) -> Iterator[Claim | None]:
-    """The claim to the job whose turn it is, for as long as the block runs; None when none may run here now.
+    """The claim to the job whose turn it is, and to the short ones that came with it, for as long as the
+    block runs; None when none may run here now. Each of the others has to `leave` the gate by itself.
 
     `hinted` is the job whose message brought the worker here, if one did.
     """
@@ -63,9 +64,11 @@ def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
         offered=context.offer.models,
         without_language_models=context.health.lacking_language_models,
         machine=context.offer.machine,
+        most=context.appetite.jobs,
     )
     outcome = _written(context, "not claimed", lambda tx: claim_next(tx, request, settings.rules))
     if isinstance(outcome, Claim):
+        context.job_gate.add(len(outcome.others))
         context.affinity.record_claim(outcome.passed, loaded=outcome.job.options.model in loaded)
     return outcome
 

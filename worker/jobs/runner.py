@@ -16,7 +16,7 @@ Knows the order of the steps; each step lives in its own module. Never raises.
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field, replace
@@ -79,20 +79,50 @@ class JobServices:
     sources: Sources
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     claimed: Callable[[Claim], None] = lambda _: None
-    """Called with each claim, in the thread that runs it."""
+    """Called with each claim and the others that came with it, in the thread that runs it."""
 
 
 def run_next(services: JobServices, hinted: str | None) -> str | None:
-    """Run the next job; how it ended, or None when none may run here now. `hinted` is the job whose message
-    arrived, if any."""
+    """Run the next job, beside the short ones that were claimed with it, each in a thread; how it ended, or
+    None when none may run here now. `hinted` is the job whose message arrived, if any."""
     with claimed_next(services.context, hinted) as claim:
-        return None if claim is None else run_claimed(services, claim)
+        if claim is None:
+            return None
+        failpoint("claim.committed")
+        services.claimed(claim)
+        with _beside(services, claim.others):
+            return run_claimed(services, claim)
+
+
+@contextlib.contextmanager
+def _beside(services: JobServices, claims: Sequence[Claim]) -> Iterator[None]:
+    """Run these jobs while the block runs, and to their ends. One for which there is no thread comes after
+    it."""
+
+    def run(claim: Claim) -> None:
+        try:
+            run_claimed(services, claim)
+        finally:
+            services.context.job_gate.leave()
+
+    threads, left = [], list(claims)
+    with contextlib.suppress(RuntimeError):  # no more threads
+        while left:
+            thread = threading.Thread(target=run, args=(left[0],), name=f"job-{left[0].job.id}", daemon=True)
+            thread.start()
+            threads.append(thread)
+            del left[0]
+    try:
+        yield
+    finally:
+        for claim in left:
+            run(claim)
+        for thread in threads:
+            thread.join()
 
 
 def run_claimed(services: JobServices, claim: Claim) -> str:
     """Run a claimed job; how it ended."""
-    failpoint("claim.committed")
-    services.claimed(claim)
     context, job_id = services.context, claim.job.id
     lease_seconds, most_seconds = context.settings.lease_seconds, context.settings.max_job_seconds
     try:
@@ -104,6 +134,8 @@ def run_claimed(services: JobServices, claim: Claim) -> str:
         ):
             life = JobRunner(services, claim, lease)
             ending = context.counters.ended(life.live(), life.code)
+            if ending == "done":
+                context.appetite.ended(life.engine_ns)
             trace.note(outcome=ending, error=life.code)
             return ending
     finally:
@@ -127,6 +159,11 @@ class JobRunner:
         self.code = ""  # of the error that ended it, if one did
         self._turn_over = False
         self._refusal = ""
+
+    @property
+    def engine_ns(self) -> int:
+        """What the attempt has taken of the engine so far."""
+        return self._attempt.engine_ns
 
     def live(self) -> str:
         """Run all steps and write the ending; returns its name."""
