@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 
+from spool.domain.archive.voices import VoiceMatch
 from spool.domain.fleet.models import ModelFacts
 from spool.domain.fleet.quality import Quality
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, route_of
@@ -15,7 +16,6 @@ from spool.domain.ledger import CostSums
 from spool.domain.pricing import MICROS_PER_UNIT, NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import NEVER, PRIORITY_NAMES
 from spool.domain.quotas import Hold
-from spool.domain.voices import VoiceMatch
 from spool.schemas.fleet import QualityOut, WorkerModelOut, WorkerOut
 from spool.schemas.jobs import (
     CostOut,

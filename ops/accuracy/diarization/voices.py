@@ -24,7 +24,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from ops.accuracy.diarization.speakers import blocks_of
-from spool.domain.voices import SAME_VOICE
+from spool.domain.archive.voices import SAME_VOICE
 from worker.diarization.clustering import ClusterOptions
 from worker.diarization.diarizer import DiarizeOptions, Diarizer
 

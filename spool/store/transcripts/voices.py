@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, insert, literal, null, select, update
 
-from spool.domain.voices import Voice, VoiceMatch, matches_of, mean_print
+from spool.domain.archive.voices import Voice, VoiceMatch, matches_of, mean_print
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
 from spool.store.sql import now_utc, upsert

@@ -3,7 +3,7 @@ from math import sqrt
 
 import pytest
 
-from spool.domain.voices import MOST_MATCHES, Voice, cosine, matches_of, mean_print
+from spool.domain.archive.voices import MOST_MATCHES, Voice, cosine, matches_of, mean_print
 
 
 def print_of(*values: float) -> bytes:
