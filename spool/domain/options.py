@@ -77,6 +77,14 @@ class Diarization(BaseModel):
             "channel is one speaker.",
         ),
     ] = False
+    voice_prints: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="Keep a voice print of each speaker, by which the project's named voices are "
+            "recognised in it. Prints stay in the database and go with the transcript.",
+        ),
+    ] = False
 
     @field_validator("model")
     @classmethod

@@ -266,6 +266,8 @@ speaker_turns = Table(
     Column("attempt", Integer, primary_key=True, autoincrement=False),
     Column("fingerprint", String(64), nullable=False),
     Column("turns", JSON, nullable=False),
+    # By speaker a voice print in base64, until the job ends; NULL where none was asked for.
+    Column("prints", JSON(none_as_null=True)),
     Column("engine_ns", BigInteger, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
 )

@@ -109,8 +109,8 @@ class TurnOver(GiveBack):
 @dataclass(slots=True)
 class Attempt(ChunkDecoder[UtteranceResult]):
     """The decoding of one claimed job. `model` is a path or hub id, `mark` the fingerprint of the model, the
-    request and the weights; `done_samples` counts over all channels. The time that `listeners` take goes onto
-    the bill of the next chunk that is saved."""
+    request and the weights; `done_samples` counts over all channels, `engine_ns` adds up its chunks. The time
+    that `listeners` take goes onto the bill of the next chunk that is saved."""
 
     context: WorkerContext
     claim: Claim
@@ -119,6 +119,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
     mark: str | None = None
     channels: int = 1
     done_samples: int = 0
+    engine_ns: int = 0
     _kept: int = 0
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
@@ -258,6 +259,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         Without a result the piece is silence. Raises WeightsChanged where others spoke than were asked.
         """
         engine_ns = self._take_listening() + (0 if result is None else result.engine_ns)
+        self.engine_ns += engine_ns
         bill, job = self.charge(engine_ns, piece.core), self.claim.job
         if result is not None and self.info is not None and result.weights != self.info.makers:
             self.context.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
