@@ -172,7 +172,9 @@ def _jobs_indexes() -> None:
         "ix_jobs_kept_source",
         "jobs",
         ["project", "finished_at"],
-        **partial("source_kind IN ('upload', 'live') AND finished_at IS NOT NULL AND source_deleted_at IS NULL"),
+        **partial(
+            "source_kind IN ('upload', 'live') AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
+        ),
     )
     op.create_index(
         "ix_jobs_kept_transcript",
