@@ -48,10 +48,13 @@ ROUTES = (
     Route("POST", f"{_JOB}/retry", jobs.retry, SUBMIT, docs.RETRY),
     Route("GET", f"{_JOB}/transcript", transcripts.transcript, READ, docs.TRANSCRIPT),
     Route("POST", f"{_JOB}/diarize", speakers.diarize, SUBMIT, speakers.DIARIZE),
+    Route("GET", f"{_JOB}/speakers", speakers.listed, READ, speakers.LIST),
     Route("PATCH", f"{_JOB}/speakers", speakers.name, SUBMIT, speakers.NAME),
     Route("GET", f"{_JOB}/phrases", jobs.phrases, READ, jobs.PHRASES),
     Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
     Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
+    Route("GET", "/voices", speakers.known, READ, speakers.VOICES),
+    Route("DELETE", "/voices/{voice_id}", speakers.forget, SUBMIT, speakers.FORGET),
     Route("GET", "/search", search.search, READ, search.SEARCH),
     Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
     # The scope submit is enough here, though the answer is a transcript.

@@ -13,6 +13,7 @@ from spool.tables.events import event_inbox, event_position, events
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns
 from spool.tables.passages import passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
+from spool.tables.voices import voice_prints, voices
 from spool.tables.webhooks import webhook_deliveries, webhooks
 from spool.tables.workers import cost_lines, workers
 
@@ -42,6 +43,8 @@ __all__ = [
     "system_settings",
     "turn_charges",
     "turns",
+    "voice_prints",
+    "voices",
     "webhook_deliveries",
     "webhooks",
     "workers",
