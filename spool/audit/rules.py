@@ -87,6 +87,8 @@ class JobFacts:
     """Of its transcript."""
     indexed: int = 0
     """Words of it that the search has."""
+    spelled: bool = False
+    """The search by sound has words of it."""
     traces: bool = False
     """The row still has a key, a hash or a list of phrases that lead to its words."""
 
@@ -195,6 +197,8 @@ def searchable(job: JobFacts) -> Iterator[Breach]:
     words = (job.words or 0) if job.transcript_key else 0
     if job.indexed != words:
         yield Breach("searchable", job.id, f"The search has {job.indexed} words of it; it has {words}.")
+    elif job.spelled and not words:
+        yield Breach("searchable", job.id, "The search by sound has words of it; it has none.")
 
 
 def tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:

@@ -11,7 +11,7 @@ from spool.tables.batches import batches
 from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns
-from spool.tables.passages import passages
+from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
 from spool.tables.voices import voice_prints, voices
 from spool.tables.webhooks import webhook_deliveries, webhooks
@@ -35,6 +35,7 @@ __all__ = [
     "locks",
     "metadata",
     "outbox",
+    "passage_words",
     "passages",
     "phrase_lists",
     "quota_use",
