@@ -70,8 +70,8 @@ class NewJob:
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs to list; None means any. `name` is a part of the recording's name in any case, `tag` a tag's
-    key and its value (None: any), `language` what is spoken for most of a transcript. `created_from` (inclusive) and `created_to` (exclusive) are aware
-    datetimes."""
+    key and its value (None: any), `language` what is spoken for most of the recording. `created_from`
+    (inclusive) and `created_to` (exclusive) are aware datetimes."""
 
     state: JobState | None = None
     project: str | None = None

@@ -39,7 +39,7 @@ def search(
     ] = None,
     language: Annotated[
         str | None,
-        typer.Option(metavar="CODE", help="Search only transcripts mostly in this language, as de."),
+        typer.Option(metavar="CODE", help="Search only recordings mostly in this language, as de."),
     ] = None,
     confidence: Annotated[
         float | None, typer.Option(min=0, max=1, help="What the model gave each matching word at least.")

@@ -50,8 +50,8 @@ def search(
         str | None,
         Query(
             pattern="^[a-z]{2,3}$",
-            description="Only in transcripts mostly in this language, as `de`; those whose model tells none are "
-            "left out.",
+            description="Only in recordings mostly in this language, as `de`; not in those of a model that "
+            "tells none.",
         ),
     ] = None,
     confidence: Annotated[

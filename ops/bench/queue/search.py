@@ -134,7 +134,8 @@ def fill(db: Database, speech: Speech, count: int) -> None:
             connection.execute(text("SET maintenance_work_mem = '1GB'"))
             connection.execute(
                 text(
-                    "ALTER TABLE passage_words ADD CONSTRAINT pk_passage_words PRIMARY KEY (project, sound, token, job_id)"
+                    "ALTER TABLE passage_words ADD CONSTRAINT pk_passage_words "
+                    "PRIMARY KEY (project, sound, token, job_id)"
                 )
             )
             for each in made:
