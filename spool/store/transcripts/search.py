@@ -5,6 +5,7 @@ The index gives passages; where the words are in a passage, and how sure of them
 archive has, and then searched for as these are spelled.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,8 +68,7 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
         wanted.query,
         {term: _spellings_of(tx, term, wanted.jobs.project) for term in fuzzy_terms(wanted.query)},
     )
-    hits: list[Hit] = []
-    known: dict[str, Job] = {}
+    found: list[tuple[str, Passage, tuple[Match, ...]]] = []
     read, last = 0, before
     while read < MOST_READ:
         rows = tx.execute(_rows(tx, wanted, query, last, limit + 1)).all()
@@ -76,14 +76,14 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
             passage = passage_of(row)
             places = _sure(matches(query, passage), passage, wanted.confidence)
             if places:
-                if len(hits) == limit:
-                    return Page(tuple(hits), cursor_of(wanted, str(last)))
-                hits.append(Hit(_job(tx, row.job_id, known), passage, places))
+                if len(found) == limit:
+                    return Page(_hits(tx, found), cursor_of(wanted, str(last)))
+                found.append((row.job_id, passage, places))
             last = row.id
         read += len(rows)
         if len(rows) <= limit:
-            return Page(tuple(hits), None)
-    return Page(tuple(hits), cursor_of(wanted, str(last)))
+            return Page(_hits(tx, found), None)
+    return Page(_hits(tx, found), cursor_of(wanted, str(last)))
 
 
 def _rows(tx: Connection, wanted: Search, query: Query, before: int | None, limit: int) -> Select[Any]:
@@ -141,10 +141,12 @@ def _sure(places: list[Match], passage: Passage, confidence: float) -> tuple[Mat
     )
 
 
-def _job(tx: Connection, job_id: str, known: dict[str, Job]) -> Job:
-    if job_id not in known:
-        known[job_id] = job_of(tx.execute(select(*JOB_COLUMNS).where(jobs.c.id == job_id)).one())
-    return known[job_id]
+def _hits(tx: Connection, found: Sequence[tuple[str, Passage, tuple[Match, ...]]]) -> tuple[Hit, ...]:
+    """With their jobs, all in one statement: a page of hits in as many jobs would take as many."""
+    ids = {job_id for job_id, _, _ in found}
+    rows = tx.execute(select(*JOB_COLUMNS).where(jobs.c.id.in_(ids))) if ids else ()
+    owners = {job.id: job for job in map(job_of, rows)}
+    return tuple(Hit(owners[job_id], passage, places) for job_id, passage, places in found)
 
 
 def _spellings_of(tx: Connection, term: Term, project: str | None) -> tuple[str, ...]:
