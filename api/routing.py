@@ -15,7 +15,7 @@ from api.openapi import jobs as docs
 from api.openapi import page as page_docs
 from api.openapi import webhooks as webhook_docs
 from api.routes import batches, costs, events, fleet, health, jobs, metrics, openai, webhooks
-from api.routes.archive import audio, search, speakers, transcripts
+from api.routes.archive import audio, outputs, search, speakers, transcripts
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
 
@@ -52,6 +52,7 @@ ROUTES = (
     Route("GET", f"{_JOB}/phrases", jobs.phrases, READ, jobs.PHRASES),
     Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
     Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
+    Route("POST", f"{_JOB}/exports", outputs.export, SUBMIT, outputs.EXPORT),
     Route("GET", "/search", search.search, READ, search.SEARCH),
     Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
     # The scope submit is enough here, though the answer is a transcript.
@@ -77,6 +78,10 @@ ROUTES = (
     Route(
         "POST", f"{_WEBHOOK}/deliveries/{{delivery_id}}/replay", webhooks.replay, SUBMIT, webhook_docs.REPLAY
     ),
+    # A connection's endpoint is an address that the server talks to.
+    Route("POST", "/connections", outputs.create, ADMIN, outputs.CREATE),
+    Route("GET", "/connections", outputs.listed, SUBMIT, outputs.LIST),
+    Route("DELETE", "/connections/{name}", outputs.remove, ADMIN, outputs.REMOVE),
     Route("GET", "/costs", costs.costs, READ, docs.COSTS),
     # Hosts and busy times tell about every project's work.
     Route("GET", "/workers", fleet.workers, ADMIN, docs.WORKERS),

@@ -39,6 +39,7 @@ SUBCOMMANDS = {
     "watch": Subcommand("jobs", "watch", _JOBS, "Follow jobs until they end."),
     "transcript": Subcommand("jobs", "transcript", _JOBS, "Print a transcript."),
     "search": Subcommand("archive.search", "search", _JOBS, "Find words in every transcript."),
+    "export": Subcommand("archive.outputs", "export", _JOBS, "Write a job's output files again."),
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
     "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
     "delete": Subcommand("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
@@ -55,6 +56,9 @@ SUBCOMMANDS = {
         "graph.build", "app", _ADMIN, "Build decoding graphs from a lexicon and an n-gram model."
     ),
     "keys": Subcommand("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
+    "connections": Subcommand(
+        "archive.connections", "app", _ADMIN, "Keep credentials of buckets to write transcripts to."
+    ),
     "webhooks": Subcommand("webhooks", "app", _ADMIN, "Send events to your own servers (Standard Webhooks)."),
 }
 

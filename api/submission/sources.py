@@ -32,10 +32,15 @@ def checked_source(address: str, settings: Settings, caller: Principal) -> Sourc
 
 def check_place(uri: str, settings: Settings, caller: Principal) -> None:
     """Raise `SourceForbidden` for a place that the key may not read, or where Spool stores its own data."""
-    if any(lies_below(uri, own) for own in _own_places(settings.own_folders, settings.objects)):
+    if any(lies_below(uri, own) for own in own_places(settings)):
         raise SourceForbidden("Spool stores its own data there; name a source elsewhere.")
     if not caller.reaches(uri):
         raise SourceForbidden("This key may not read sources there.")
+
+
+def own_places(settings: Settings) -> tuple[str, ...]:
+    """Where Spool stores its own data."""
+    return _own_places(settings.own_folders, settings.objects)
 
 
 @cache  # asked for each line of a manifest

@@ -5,7 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import events, jobs, passages
+from migrations.first import events, exports, jobs, passages
 
 revision = "0001"
 down_revision = None
@@ -39,6 +39,8 @@ TABLES = (
     "source_hashes",
     "webhook_deliveries",
     "passages",
+    "connections",
+    "exports",
 )
 
 
@@ -46,6 +48,7 @@ def upgrade() -> None:
     jobs.create()
     events.create()
     passages.create()
+    exports.create()
 
 
 def downgrade() -> None:

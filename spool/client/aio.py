@@ -13,6 +13,7 @@ import httpx
 
 from spool.client import batches as of_batches
 from spool.client import jobs as of_jobs
+from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
 from spool.client import search as of_search
 from spool.client import webhooks as of_webhooks
@@ -91,6 +92,10 @@ class AsyncSpool(Session):
     models = _soon(of_reports.models)
     set_default_model = _soon(of_reports.set_default_model)
     readiness = _soon(of_reports.readiness)
+    add_connection = _soon(of_outputs.add_connection)
+    connections = _soon(of_outputs.connections)
+    remove_connection = _soon(of_outputs.remove_connection)
+    export_again = _soon(of_outputs.export_again)
     add_webhook = _soon(of_webhooks.add_webhook)
     webhooks = _soon(of_webhooks.webhooks)
     remove_webhook = _soon(of_webhooks.remove_webhook)

@@ -13,6 +13,7 @@ import httpx
 
 from spool.client import batches as of_batches
 from spool.client import jobs as of_jobs
+from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
 from spool.client import search as of_search
 from spool.client import webhooks as of_webhooks
@@ -91,6 +92,10 @@ class Spool(Session):
     models = _now(of_reports.models)
     set_default_model = _now(of_reports.set_default_model)
     readiness = _now(of_reports.readiness)
+    add_connection = _now(of_outputs.add_connection)
+    connections = _now(of_outputs.connections)
+    remove_connection = _now(of_outputs.remove_connection)
+    export_again = _now(of_outputs.export_again)
     add_webhook = _now(of_webhooks.add_webhook)
     webhooks = _now(of_webhooks.webhooks)
     remove_webhook = _now(of_webhooks.remove_webhook)

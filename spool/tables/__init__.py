@@ -10,6 +10,7 @@ from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
 from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.events import event_inbox, event_position, events
+from spool.tables.exports import connections, exports
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns
 from spool.tables.passages import passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
@@ -23,12 +24,14 @@ __all__ = [
     "batches",
     "chunk_sums",
     "chunks",
+    "connections",
     "cost_lines",
     "counters",
     "deletions",
     "event_inbox",
     "event_position",
     "events",
+    "exports",
     "idempotency",
     "jobs",
     "locks",

@@ -16,6 +16,7 @@ def test_every_route_is_described() -> None:
         shown = shown.replace(re.escape("{batch_id}"), r"bat_\w+…?")
         shown = shown.replace(re.escape("{webhook_id}"), r"whk_\w+…?")
         shown = shown.replace(re.escape("{delivery_id}"), r"msg_\w+…?")
+        shown = shown.replace(re.escape("{source_id}"), r"src_\w+…?").replace(re.escape("{name}"), r"\w+")
         assert re.search(shown, TEXT), path
 
 
