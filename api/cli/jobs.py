@@ -119,7 +119,7 @@ def status(
         out.print("no jobs", style="dim")
 
 
-def watch(
+def follow_jobs(
     job_ids: Annotated[
         list[str] | None,
         typer.Argument(

@@ -116,6 +116,11 @@ class Intake:
             self._checked.add((model, reader))
         return options
 
+    def listed_job(self, place: str, source: Source) -> NewJob | BadLine:
+        """The job of one recording that was found at `place` below the address, outside of any batch."""
+        job = self._job(1, _Line(custom_id_of(place), source, place=place), Seen())
+        return job if isinstance(job, BadLine) else replace(job, batch_line=None)
+
     def _lines(self, report: Report) -> Iterator[tuple[int, "_Line | BadLine"]]:
         if self._manifest is not None:
             with self._manifest.open("rb") as stream:

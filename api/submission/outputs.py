@@ -5,22 +5,19 @@ connection's prefix; never where Spool stores its own data.
 """
 
 import os
-import re
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from sqlalchemy import Connection
 
 from api.auth.principal import lies_below
-from api.submission.sources import file_path, own_places
+from api.submission.sources import file_path, is_bucket, own_places
 from spool.domain.archive.outputs import JobOutput
 from spool.domain.jobs import Source
 from spool.errors import InvalidRequest, NotFound, SourceForbidden
 from spool.schemas.outputs import OutputRequest
 from spool.settings import Settings
 from spool.store.archive.connections import get_connection
-
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 def checked_output(
@@ -88,7 +85,7 @@ def _prefix_of(address: str) -> str:
     scheme, colon, rest = address.partition("://")
     if scheme == "s3" and colon:
         bucket, _, prefix = rest.partition("/")
-        if not _BUCKET.fullmatch(bucket):
+        if not is_bucket(bucket):
             raise InvalidRequest(f"output.prefix: {bucket!r} is not the name of an S3 bucket.")
         parts = prefix.strip("/").split("/") if prefix.strip("/") else []
         if any(part in {"", ".", ".."} for part in parts):

@@ -66,6 +66,11 @@ def _source(address: str, settings: Settings) -> Source:
     raise SourceForbidden(f"{scheme}:// sources are not allowed; s3://, https:// and file:// are.")
 
 
+def is_bucket(name: str) -> bool:
+    """Whether a bucket may have this name."""
+    return _BUCKET.fullmatch(name) is not None
+
+
 def source_name(source: Source) -> str:
     """The display name of the recording: the last part of its address."""
     path = source.uri.partition("://")[2] if source.kind == "s3" else unquote(urlsplit(source.uri).path)

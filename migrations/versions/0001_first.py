@@ -5,7 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import events, exports, jobs, passages
+from migrations.first import events, exports, jobs, passages, sources
 
 revision = "0001"
 down_revision = None
@@ -41,6 +41,9 @@ TABLES = (
     "passages",
     "connections",
     "exports",
+    "sources",
+    "source_items",
+    "source_marks",
 )
 
 
@@ -49,6 +52,7 @@ def upgrade() -> None:
     events.create()
     passages.create()
     exports.create()
+    sources.create()
 
 
 def downgrade() -> None:

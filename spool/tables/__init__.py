@@ -14,6 +14,7 @@ from spool.tables.exports import connections, exports
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns
 from spool.tables.passages import passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
+from spool.tables.sources import source_items, source_marks, sources
 from spool.tables.webhooks import webhook_deliveries, webhooks
 from spool.tables.workers import cost_lines, workers
 
@@ -41,6 +42,9 @@ __all__ = [
     "phrase_lists",
     "quota_use",
     "source_hashes",
+    "source_items",
+    "source_marks",
+    "sources",
     "speaker_turns",
     "system_settings",
     "turn_charges",
