@@ -8,6 +8,7 @@ from dataclasses import asdict
 from decimal import Decimal
 
 from api.presenters.outputs import shown_exports, shown_output
+from spool.domain.archive.voices import VoiceMatch
 from spool.domain.fleet.models import ModelFacts
 from spool.domain.fleet.quality import Quality
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, route_of
@@ -20,6 +21,7 @@ from spool.schemas.fleet import QualityOut, WorkerModelOut, WorkerOut
 from spool.schemas.jobs import (
     CostOut,
     DeletedOut,
+    HeardSpeakerOut,
     HeldOut,
     JobDetail,
     JobErrorOut,
@@ -27,7 +29,9 @@ from spool.schemas.jobs import (
     ProgressOut,
     SourceOut,
     SpeakerOut,
+    SpeakersOut,
     TimesOut,
+    VoiceMatchOut,
 )
 from spool.store.archive.exports import Export
 from spool.store.workers import Worker
@@ -104,6 +108,28 @@ def shown_detail(
 def shown_speakers(job: Job) -> list[SpeakerOut] | None:
     """The speakers of a job's transcript."""
     return None if job.speakers is None else [SpeakerOut(**each) for each in job.speakers]
+
+
+def shown_matches(job: Job, matches: Mapping[str, Sequence[VoiceMatch]]) -> SpeakersOut:
+    """The speakers of a job's transcript, and who they may be by label; only those listed have a print."""
+    return SpeakersOut(
+        items=[
+            HeardSpeakerOut(
+                **each,
+                has_voice_print=each["label"] in matches,
+                matches=[
+                    VoiceMatchOut(
+                        voice=match.voice.id,
+                        name=match.voice.name,
+                        similarity=match.similarity,
+                        recordings=match.voice.recordings,
+                    )
+                    for match in matches.get(each["label"], ())
+                ],
+            )
+            for each in job.speakers or []
+        ]
+    )
 
 
 def shown_hold(hold: Hold | None) -> HeldOut | None:

@@ -184,7 +184,7 @@ def delete(
         held = copies_of(tx, job) if what != "source" else []
     if not job.state.terminal:
         raise Conflict(f"Job {job.id} is {job.state}; cancel it first.")
-    if what == "source" and job.source.kind != "upload":
+    if what == "source" and job.source.kind not in ("upload", "live"):
         raise Conflict(f"The recording of job {job.id} was not uploaded; delete it where it is stored.")
     content = list(Content) if what == "all" else [Content(what)]
     complete = delete_content(services.database, services.objects, [job.id], content, caller.name)

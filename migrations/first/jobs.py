@@ -134,7 +134,7 @@ def _jobs() -> None:
             name=op.f("ck_jobs_lease"),
         ),
         sa.CheckConstraint(
-            "source_kind IN ('upload', 'file', 's3', 'https')", name=op.f("ck_jobs_source_kind")
+            "source_kind IN ('upload', 'file', 's3', 'https', 'live')", name=op.f("ck_jobs_source_kind")
         ),
         sa.CheckConstraint(
             "state IN ('queued', 'running', 'done', 'failed', 'cancelled')", name=op.f("ck_jobs_state")
@@ -173,7 +173,9 @@ def _jobs_indexes() -> None:
         "ix_jobs_kept_source",
         "jobs",
         ["project", "finished_at"],
-        **partial("source_kind = 'upload' AND finished_at IS NOT NULL AND source_deleted_at IS NULL"),
+        **partial(
+            "source_kind IN ('upload', 'live') AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
+        ),
     )
     op.create_index(
         "ix_jobs_kept_transcript",

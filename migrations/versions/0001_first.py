@@ -5,7 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import events, exports, jobs, passages, sources
+from migrations.first import events, exports, jobs, passages, sources, voices
 
 revision = "0001"
 down_revision = None
@@ -39,6 +39,8 @@ TABLES = (
     "source_hashes",
     "webhook_deliveries",
     "passages",
+    "voices",
+    "voice_prints",
     "connections",
     "exports",
     "sources",
@@ -51,6 +53,7 @@ def upgrade() -> None:
     jobs.create()
     events.create()
     passages.create()
+    voices.create()
     exports.create()
     sources.create()
 

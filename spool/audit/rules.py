@@ -342,7 +342,7 @@ def retained(job: JobFacts, rules: Mapping[str, Retention]) -> Iterator[Breach]:
         kept_for = rule_for(rules, job.project).of(content)
         if kept_for is None or content in job.deleted:
             continue
-        if content is Content.SOURCE and job.source_kind != "upload":
+        if content is Content.SOURCE and job.source_kind not in ("upload", "live"):
             continue
         late = job.now - job.finished_at - kept_for
         if late > SWEEP_GRACE:

@@ -52,12 +52,14 @@ def queue_name(pool: str, worker: str | None = None) -> str:
     return Route(pool, worker).queue
 
 
-SourceKind = Literal["upload", "file", "s3", "https"]
+SourceKind = Literal["upload", "file", "s3", "https", "live"]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the recording is. For an upload, `uri` is its key in the object store (`jobs/{id}/source`)."""
+    """Where the recording is. For an upload, `uri` is its key in the object store (`jobs/{id}/source`). A
+    live session is `live`, with the key that its recording will have, until it is done; then it is an
+    upload."""
 
     kind: SourceKind
     uri: str

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from spool.domain.live.options import Listening
 from spool.domain.search.graph import GraphSearch
 from spool.domain.search.phrases import Boost, KeptBoost, PhraseList
 from spool.domain.search.rescoring import Rescoring
@@ -74,6 +75,14 @@ class Diarization(BaseModel):
             strict=True,
             description="With `channels: separate`, tell speakers apart within each channel; by default each "
             "channel is one speaker.",
+        ),
+    ] = False
+    voice_prints: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="Keep a voice print of each speaker, by which the project's named voices are "
+            "recognised in it. Prints stay in the database and go with the transcript.",
         ),
     ] = False
 
@@ -304,6 +313,10 @@ class JobOptions(_Options):
     """The submitter's choices; with the audio and the model they alone decide the transcript (law 7)."""
 
     boost: Annotated[KeptBoost | None, Field(description="Phrases that are boosted.")] = None
+    live: Annotated[
+        Listening | None,
+        Field(exclude_if=lambda value: value is None, description="Of a live session."),
+    ] = None
 
     @property
     def of_words(self) -> "JobOptions":

@@ -140,7 +140,7 @@ class JobRequest(UploadRequest):
 class SourceOut(BaseModel):
     """Where the recording is."""
 
-    kind: Literal["upload", "file", "s3", "https"]
+    kind: Literal["upload", "file", "s3", "https", "live"]
     uri: str
     size: int | None = Field(description="Size in bytes; null while unknown.")
 
@@ -200,12 +200,47 @@ class SpeakerOut(BaseModel):
     words: int = Field(description="How many words are theirs.")
 
 
+class VoiceMatchOut(BaseModel):
+    """A named voice that a speaker may be."""
+
+    voice: str = Field(description="The voice's id.")
+    name: str
+    similarity: float = Field(description="Cosine of the voice prints; 1 is the same.")
+    recordings: int = Field(description="In how many recordings a person confirmed the voice.")
+
+
+class HeardSpeakerOut(SpeakerOut):
+    """One speaker of a transcript, and who it may be."""
+
+    has_voice_print: bool = Field(description="Whether it can be remembered.")
+    matches: list[VoiceMatchOut] = Field(
+        description="Voices of the project that are like it, the likest first; empty once confirmed."
+    )
+
+
 class SpeakersOut(BaseModel):
     """The speakers of a job's transcript, in the order in which they first speak."""
 
     model_config = with_example(jobs.SPEAKERS)
 
-    items: list[SpeakerOut]
+    items: list[HeardSpeakerOut]
+
+
+class VoiceOut(BaseModel):
+    """A voice that a person named."""
+
+    id: str
+    project: str
+    name: str
+    recordings: int = Field(description="In how many recordings a person confirmed it.")
+
+
+class VoicesOut(BaseModel):
+    """The voices that are recognised in new recordings, by project and name."""
+
+    model_config = with_example(jobs.VOICES)
+
+    items: list[VoiceOut]
 
 
 class SpeakerNames(BaseModel):
@@ -216,6 +251,11 @@ class SpeakerNames(BaseModel):
     names: Annotated[
         dict[SpeakerLabel, SpeakerName | None], Field(min_length=1, max_length=MOST_SPEAKERS)
     ] = Field(description="Names by label; null removes a name. Speakers that are left out keep theirs.")
+    remember: bool = Field(
+        default=False,
+        strict=True,
+        description="Recognise these speakers in the project's other recordings, by their voice prints.",
+    )
 
 
 class DiarizeRequest(Diarization):
@@ -226,7 +266,7 @@ class DiarizeRequest(Diarization):
     @property
     def plain(self) -> Diarization:
         """The same as a job keeps it."""
-        return Diarization(model=self.model, speakers=self.speakers, within_channels=self.within_channels)
+        return Diarization(**{name: getattr(self, name) for name in Diarization.model_fields})
 
 
 class JobOut(BaseModel):

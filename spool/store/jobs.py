@@ -66,7 +66,7 @@ class NewJob:
         """Which workers may take it."""
         model = self.options.model if self.pool is None else None
         reader = None if self.options.rescore is None else self.options.rescore.model
-        return Route(self.pool, self.worker, model, self.requires, reader)
+        return Route(self.pool, self.worker, model, self.requires, reader, live=self.options.live is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker
 from spool.tables.passages import passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
 from spool.tables.sources import source_items, source_marks, sources
+from spool.tables.voices import voice_prints, voices
 from spool.tables.webhooks import webhook_deliveries, webhooks
 from spool.tables.workers import cost_lines, workers
 
@@ -49,6 +50,8 @@ __all__ = [
     "system_settings",
     "turn_charges",
     "turns",
+    "voice_prints",
+    "voices",
     "webhook_deliveries",
     "webhooks",
     "workers",

@@ -24,7 +24,7 @@ from spool.domain.priority import NEVER, NORMAL
 from spool.tables.base import ID, NAME, QUEUE, UtcDateTime, metadata
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
-KEPT_SOURCE = "source_kind = 'upload' AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
+KEPT_SOURCE = "source_kind IN ('upload', 'live') AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
 KEPT_TRANSCRIPT = "finished_at IS NOT NULL AND transcript_deleted_at IS NULL"
 STILL_OPEN = "state NOT IN ('done', 'failed', 'cancelled')"
 
@@ -114,7 +114,7 @@ jobs = Table(
     Column("source_deleted_at", UtcDateTime),
     Column("transcript_deleted_at", UtcDateTime),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
-    CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https')", name="source_kind"),
+    CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https', 'live')", name="source_kind"),
     CheckConstraint(
         "(state = 'running') = (lease_owner IS NOT NULL AND lease_until IS NOT NULL)", name="lease"
     ),
@@ -268,6 +268,8 @@ speaker_turns = Table(
     Column("attempt", Integer, primary_key=True, autoincrement=False),
     Column("fingerprint", String(64), nullable=False),
     Column("turns", JSON, nullable=False),
+    # By speaker a voice print in base64, until the job ends; NULL where none was asked for.
+    Column("prints", JSON(none_as_null=True)),
     Column("engine_ns", BigInteger, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
 )

@@ -109,8 +109,8 @@ class TurnOver(GiveBack):
 @dataclass(slots=True)
 class Attempt(ChunkDecoder[UtteranceResult]):
     """The decoding of one claimed job. `model` is a path or hub id, `mark` the fingerprint of the model, the
-    request and the weights; `done_samples` counts over all channels. The time that `listeners` take goes onto
-    the bill of the next chunk that is saved."""
+    request and the weights; `done_samples` counts over all channels, `engine_ns` adds up its chunks. The time
+    that `listeners` take goes onto the bill of the next chunk that is saved."""
 
     context: WorkerContext
     claim: Claim
@@ -119,6 +119,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
     mark: str | None = None
     channels: int = 1
     done_samples: int = 0
+    engine_ns: int = 0
     _kept: int = 0
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
@@ -143,6 +144,11 @@ class Attempt(ChunkDecoder[UtteranceResult]):
                 gone = drop_stale(tx, self.claim, mark)
             log.info("chunks of other weights or options taken out", chunks=gone)
         self._saved = fresh
+
+    @property
+    def saved(self) -> list[SavedChunk]:
+        """What earlier attempts saved, in order."""
+        return [self._saved[place] for place in sorted(self._saved)]
 
     def decode(self, chunks: Iterable[Chunk]) -> None:
         """Send every chunk that is not saved to the engine and save what comes back; `decoded` is then
@@ -253,13 +259,19 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         Without a result the piece is silence. Raises WeightsChanged where others spoke than were asked.
         """
         engine_ns = self._take_listening() + (0 if result is None else result.engine_ns)
+        self.engine_ns += engine_ns
         bill, job = self.charge(engine_ns, piece.core), self.claim.job
         if result is not None and self.info is not None and result.weights != self.info.makers:
             self.context.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
             raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
         saved = saved_chunk(decoded_chunk(piece, result), engine_ns)
         tail = self.tail_after(piece, result)
-        chunk = replace(saved, attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
+        self.save(piece, replace(saved, tail=tail), bill)
+
+    def save(self, piece: ChunkSpan, chunk: SavedChunk, bill: Charge) -> None:
+        """Commit the chunk with its bill, as `keep` does."""
+        job = self.claim.job
+        chunk = replace(chunk, attempt=self.claim.attempt, fingerprint=self.mark)
         failpoint("save.begun")
         try:
             retry_storage(

@@ -86,6 +86,7 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
             ctc_weight=options.ctc_weight,
             reverse_weight=options.reverse_weight,
             reader=None if second is None else settings.models[second.model],
+            att_context=None if options.live is None else options.live.att_context,
             **{"length_penalty": options.length_penalty} | graph_options,
         ),
         ask,

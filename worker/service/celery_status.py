@@ -27,11 +27,13 @@ class CeleryStatus:
         self._thread.task = task
 
     def claimed(self, claim: Claim) -> None:
-        """The task of this thread does this job from here on."""
+        """The task of this thread does this job from here on, and those that were claimed with it."""
         task = getattr(self._thread, "task", None)
         if task is None:
             return
-        doing = {"job_id": claim.job.id, "attempt": claim.attempt}
+        doing: dict[str, Any] = {"job_id": claim.job.id, "attempt": claim.attempt}
+        if claim.others:
+            doing["others"] = [other.job.id for other in claim.others]
         request = celery.worker.state.requests.get(task.request.id)
         if request is not None:
             # A new dictionary: the one of the message belongs to the task that is running.

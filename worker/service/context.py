@@ -9,6 +9,7 @@ from spool.store.database import Database
 from worker.engine.client import Engine
 from worker.service.affinity import ModelAffinity
 from worker.service.announcement import Announcement
+from worker.service.appetite import Appetite
 from worker.service.counters import Counters
 from worker.service.health import Health
 from worker.service.job_gate import JobGate
@@ -31,6 +32,7 @@ class WorkerContext:
     job_gate: JobGate = field(default_factory=JobGate)
     counters: Counters = field(default_factory=Counters)
     affinity: ModelAffinity = field(default_factory=ModelAffinity)
+    appetite: Appetite = field(default_factory=Appetite)
     machine: Machine = field(default_factory=Machine)
     announcement: Announcement = field(default_factory=lambda: Announcement({}))
 

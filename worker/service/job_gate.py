@@ -48,6 +48,15 @@ class JobGate:
                 self._wanted_alone -= 1
             self._leave(entered)
 
+    def add(self, jobs: int) -> None:
+        """Count so many jobs in that were claimed beside the caller's own. Each of them has to `leave`."""
+        with self._changed:
+            self._taken += jobs
+
+    def leave(self) -> None:
+        """Count out a job that was counted in by `add`."""
+        self._leave(True)
+
     def _enter(self, free: Callable[[], bool], stop: Callable[[], bool]) -> bool:
         while not stop():
             if free():

@@ -151,11 +151,15 @@ class NoObjects:
 
 @dataclass
 class FleetWorker:
-    """One worker: `start` it, `stop` it; `done` counts the jobs that it finished."""
+    """One worker: `start` it, `stop` it."""
 
     settings: Settings
     chip: Chip
-    done: int = 0
+
+    @property
+    def done(self) -> int:
+        """How many jobs it finished."""
+        return self._context.counters.counts(cast("Engine", self._engine)).attempts.get("done/", 0)
 
     def start(self) -> None:
         """Register, beat, sweep and take jobs."""
@@ -232,8 +236,7 @@ class FleetWorker:
 
     def _work(self, hinted: str | None) -> None:
         """What the task of `worker.app` does."""
-        while not self._stopping.is_set() and (ending := run_next(self._services, hinted)) is not None:
-            self.done += ending == "done"
+        while not self._stopping.is_set() and run_next(self._services, hinted) is not None:
             hinted = None
             self._sweeper.wake()
 

@@ -1,34 +1,40 @@
 """What the queue costs the engine: the same files through `spool-worker transcribe` and through real workers.
 
     python -m ops.bench.queue.queue_cost --workers 1 2
+    python -m ops.bench.queue.queue_cost --long 0 --rounds 3 --trees ../before .
 
 Workers as in production (`spool-worker run`) over a PostgreSQL that waits for the disk and a Redis of their
 own, the demo model, one thread an engine; many short recordings and a few long ones. *Idle* is the share of
 the time in which jobs waited and the engine had nothing on its device, by the engine's own clock. *Speed* is
-audio over time; of `transcribe` without its start, which a run over one short file takes. With several
-workers the last column is their speed over that of the first row of workers.
+audio over time; of `transcribe` without its start, which a run over one short file takes. No speech detector
+listens on either way. The milliseconds of processor that a job takes are the worker's own process' and its
+engine's, without their start. With several workers the last column is their speed over that of the first row
+of workers. `--trees` names checkouts whose workers take turns, each round anew.
 """
 
 import argparse
 import contextlib
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+import psutil
 from sqlalchemy import func, select
 
 import migrations
 from ops.bench.queue.stock import DURABLE
 from ops.soak.load import Recording, recordings
 from ops.testbed.postgres import PostgresServer
-from ops.testbed.processes import REAL, ROOT, Fleet, drained
+from ops.testbed.processes import REAL, ROOT, Fleet, drained, engine_of
 from spool.broker.embedded_redis import EmbeddedRedis, temporary_home
 from spool.domain.jobs import JobState
 from spool.store.database import Database
@@ -87,6 +93,7 @@ def without_queue(files: Sequence[Recording], least: Path, decoder: Sequence[str
             *map(str, paths),
             "--model",
             str(MODEL),
+            "--no-speech-detector",
         ]
         subprocess.run(
             [*command, *decoder], cwd=ROOT, env=os.environ | THREADS, stdout=subprocess.DEVNULL, check=True
@@ -99,14 +106,14 @@ def without_queue(files: Sequence[Recording], least: Path, decoder: Sequence[str
 
 
 @contextlib.contextmanager
-def working(fleet: Fleet, count: int) -> Iterator[None]:
-    """So many workers that are ready; drained at the end."""
+def working(fleet: Fleet, count: int, tree: Path) -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """So many workers of this checkout that are ready; drained at the end."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOL_")}
     running = [
         subprocess.Popen(
             [sys.executable, *REAL],
-            env=kept | fleet.environment | {"SPOOL_WORKER_NAME": f"worker-{number}"},
-            cwd=ROOT,
+            env=kept | fleet.environment | {"SPOOL_WORKER_NAME": f"worker-{number}", "PYTHONPATH": str(tree)},
+            cwd=tree,
             stderr=subprocess.DEVNULL,
         )
         for number in range(count)
@@ -117,16 +124,34 @@ def working(fleet: Fleet, count: int) -> Iterator[None]:
             if time.monotonic() > deadline or any(process.poll() is not None for process in running):
                 raise RuntimeError("the workers did not start")
             time.sleep(BEAT_SECONDS)
-        yield
+        yield running
     finally:
         for process in running:
             drained(process)
 
 
-def through_queue(fleet: Fleet, files: Sequence[Recording], count: int, decoder: str) -> tuple[float, Watch]:
-    """Seconds from the first claim to the last ending, and what was seen meanwhile."""
-    with working(fleet, count):
-        return _through(fleet, files, decoder)
+def through_queue(
+    fleet: Fleet, files: Sequence[Recording], count: int, decoder: str, tree: Path
+) -> tuple[float, Watch, str]:
+    """Seconds from the first claim to the last ending, what was seen meanwhile, and the milliseconds of
+    processor that a job took."""
+    with working(fleet, count, tree) as running:
+        before = processor_seconds(running)
+        took, watch = _through(fleet, files, decoder)
+        used = processor_seconds(running)
+    used.subtract(before)
+    each = [f"{1000 * used[part] / len(files):.1f}" for part in ("worker", "engine")]
+    return took, watch, " + ".join(each)
+
+
+def processor_seconds(workers: Sequence["subprocess.Popen[bytes]"]) -> Counter[str]:
+    """What the workers' own processes have used, and what their engines have."""
+    used: Counter[str] = Counter()
+    for worker in workers:
+        for part, pid in (("worker", worker.pid), ("engine", engine_of(worker.pid))):
+            times = psutil.Process(pid).cpu_times()
+            used[part] += times.user + times.system  # type: ignore[assignment]
+    return used
 
 
 def _through(fleet: Fleet, files: Sequence[Recording], decoder: str) -> tuple[float, Watch]:
@@ -179,14 +204,14 @@ def stack(server: PostgresServer, sources: Path, concurrency: int) -> Iterator[F
 def compared(
     server: PostgresServer, name: str, files: Sequence[Recording], least: Path, arguments: argparse.Namespace
 ) -> list[str]:
-    """Print a row of `transcribe` and one for each number of workers; what missed its target."""
+    """Print a row of `transcribe` and one for each checkout and number of workers; what missed its target."""
     audio, missed = sum(one.seconds for one in files), []
     alone = without_queue(files, least, ["--decoder", arguments.decoder])
-    row(name, "transcribe", audio / alone, "", "", "")
+    row(name, "transcribe", audio / alone, "", "", "", "")
     first = 0.0
-    for count in arguments.workers:
+    for tree, count in itertools.product(arguments.trees, arguments.workers):
         with stack(server, files[0].path.parent, arguments.concurrency) as fleet:
-            took, watch = through_queue(fleet, files, count, arguments.decoder)
+            took, watch, processor = through_queue(fleet, files, count, arguments.decoder, tree.resolve())
         speed = audio / took
         first = first or speed
         idle = watch.idle
@@ -199,19 +224,22 @@ def compared(
             missed += [f"{name}: {count} workers"] if speed / first < TWICE else []
         row(
             name,
-            f"{count} worker{'s' * (count > 1)}",
+            f"{count} worker{'s' * (count > 1)}" + f" of {tree}" * (len(arguments.trees) > 1),
             speed,
             verdict,
+            processor,
             f"{speed * alone / audio:.2f}",
             against,
         )
     return missed
 
 
-def row(name: str, how: str, speed: float, idle: str, over: str, twice: str) -> None:
+def row(name: str, how: str, speed: float, idle: str, processor: str, over: str, twice: str) -> None:
     """A row of the table."""
     load = os.getloadavg()[0]
-    print(f"| {name} | {how} | {speed:.0f} | {idle} | {over} | {twice} | {load:.1f} |", flush=True)
+    print(
+        f"| {name} | {how} | {speed:.0f} | {idle} | {processor} | {over} | {twice} | {load:.1f} |", flush=True
+    )
 
 
 def main() -> int:
@@ -221,6 +249,8 @@ def main() -> int:
     parser.add_argument("--long", type=int, default=24)
     parser.add_argument("--long-seconds", type=float, default=300.0)
     parser.add_argument("--workers", type=int, nargs="+", default=[1])
+    parser.add_argument("--trees", type=Path, nargs="+", default=[ROOT], help="checkouts of the workers")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--concurrency", type=int, default=8, help="SPOOL_CONCURRENCY")
     parser.add_argument("--decoder", choices=("greedy", "beam"), default="greedy")
     arguments = parser.parse_args()
@@ -229,9 +259,10 @@ def main() -> int:
     try:
         server.start()
         print(
-            "| files | how | speed | idle while jobs wait, ≤ 2 % | over transcribe | over one, ≥ 1.8 | load |"
+            "| files | how | speed | idle while jobs wait, ≤ 2 % | ms a job, worker + engine "
+            "| over transcribe | over one, ≥ 1.8 | load |"
         )
-        print("|---|---|---|---|---|---|---|")
+        print("|---|---|---|---|---|---|---|---|")
         for name, short, long in (("short", arguments.short, 0), ("long", 0, arguments.long)):
             # One long one comes before a short one each.
             paths = list(recordings(folder / name, max(short, long, 1), long, arguments.long_seconds, 1))
@@ -239,7 +270,8 @@ def main() -> int:
             assert len(files) == (long or max(short, 1))
             if short or long:
                 least = next(one.path for one in paths if not one.long)
-                missed += compared(server, name, files, least, arguments)
+                for _ in range(arguments.rounds):
+                    missed += compared(server, name, files, least, arguments)
     finally:
         server.close()
         shutil.rmtree(folder, ignore_errors=True)

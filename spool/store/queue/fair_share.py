@@ -98,21 +98,22 @@ def _with_charges() -> Select[Any]:
 _WITH_CHARGES = _with_charges()
 
 
-def take_turn(tx: Connection, pool: str, turn: Turn, seconds: float) -> None:
-    """The project got a job that is charged as so many seconds of audio. Waits for no other transaction."""
+def take_turn(tx: Connection, pool: str, turn: Turn, seconds: float, claims: int = 1) -> None:
+    """The project got so many jobs, which are charged as so many seconds of audio together. Waits for no
+    other transaction."""
     # Claims beside us may have read the same row: what they added stays.
     start = case((turns.c.served > turn.start, turns.c.served), else_=literal(turn.start))
     charged, both = seconds / turn.share, {"share": turn.share, "updated_at": now_utc()}
-    change = {"start": start, "served": start + charged, "claims": turns.c.claims + 1}
+    change = {"start": start, "served": start + charged, "claims": turns.c.claims + claims}
     if _update_if_free(tx, pool, turn.project, change | both):
         if turn.has_charges:
             _collect_charges(tx, pool, turn.project)
         return
     row = {"pool": pool, "project": turn.project, "start": turn.start, "served": turn.start + charged}
     # Only where there was none: an insert would wait for whoever holds the row, to see whether it conflicts.
-    first = row | both | {"claims": 1}
+    first = row | both | {"claims": claims}
     if not turn.is_first or upsert(tx, turns, first, returning=[turns.c.project]).one_or_none() is None:
-        _charge_later(tx, pool, turn.project, seconds, claims=1)
+        _charge_later(tx, pool, turn.project, seconds, claims)
 
 
 def settle(

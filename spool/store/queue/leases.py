@@ -55,6 +55,8 @@ class Claim:
     worker_id: str
     passed: Passed | None = None
     """That another job stood before it, whose model the worker has not in memory."""
+    others: "tuple[Claim, ...]" = ()
+    """Claims to the short jobs behind it that were made in the same transaction."""
 
 
 def claim_job(
@@ -76,26 +78,27 @@ def claim_job(
     """
     take_back(tx, jobs.c.id == job_id, max_crashes)
     allowed = (jobs.c.crashes < max_crashes) & (true() if alone else ~_last_chance(max_crashes))
-    claim = claim_queued(tx, job_id, worker_id, lease_seconds, None, allowed, pool)
-    if claim is None:
+    claims = claim_queued(tx, [job_id], worker_id, lease_seconds, None, allowed, pool)
+    if not claims:
         set_aside(tx, job_id, max_crashes)
-    return claim
+        return None
+    return claims[0]
 
 
 def claim_queued(
     tx: Connection,
-    job_id: str,
+    job_ids: Sequence[str],
     worker_id: str,
     lease_seconds: float,
     forecast_seconds: float | None,
     allowed: ColumnElement[bool] | None = None,
     pool: str | None = None,
-) -> Claim | None:
-    """Take the job if it is queued. `forecast_seconds`: see the table; None where its project was not
-    charged. `pool` is the worker's, None where it is as it was."""
-    row = tx.execute(
+) -> list[Claim]:
+    """Take those of the jobs that are queued, in this order. `forecast_seconds`: see the table, the same for
+    each; None where its project was not charged. `pool` is the worker's, None where it is as it was."""
+    rows = tx.execute(
         _CHANGED_JOB.where(
-            jobs.c.id == job_id, may_become(JobState.RUNNING), true() if allowed is None else allowed
+            jobs.c.id.in_(job_ids), may_become(JobState.RUNNING), true() if allowed is None else allowed
         ).values(
             state=JobState.RUNNING.value,
             attempt=jobs.c.attempt + 1,
@@ -107,12 +110,10 @@ def claim_queued(
             pool=jobs.c.pool if pool is None else pool,
             updated_at=now_utc(),
         )
-    ).one_or_none()
-    if row is None:
-        return None
-    job = job_of(row)
-    note_jobs(tx, job)
-    return Claim(job, job.attempt, worker_id)
+    )
+    taken = sorted(map(job_of, rows), key=lambda job: job_ids.index(job.id))
+    note_jobs(tx, *taken)
+    return [Claim(job, job.attempt, worker_id) for job in taken]
 
 
 def take_back(tx: Connection, which: ColumnElement[bool], max_crashes: int) -> list[Job]:

@@ -7,8 +7,9 @@ claim in `AGED_EACH` of a project goes to the job that has waited longest, if th
 rules allow, so that no class starves. Each question reads the front of an index, however many jobs wait.
 
 Which queues a worker serves is one rule (`spool.domain.fleet.routing.Offer`): its pool, its name, the models
-that it has and what its machine is. Among jobs that stand side by side in class and deadline, one whose model
-it has in memory goes first; how often another may be passed over is the worker's to count
+that it has and what its machine is. A worker may ask for several short jobs at once (`ClaimRequest.most`):
+they are one turn of their project, charged in full. Among jobs that stand side by side in class and deadline,
+one whose model it has in memory goes first; how often another may be passed over is the worker's to count
 (`worker.service.affinity`).
 """
 
@@ -31,6 +32,7 @@ from sqlalchemy import (
 
 from spool.domain.fleet.routing import Machine, Offer, route_of
 from spool.domain.priority import NEVER, PRIORITY_NAMES, Rules
+from spool.domain.quotas import quota_of
 from spool.store.queue.fair_share import Turn, fair_order, take_turn
 from spool.store.queue.leases import MAX_CRASHES, Claim, Passed, claim_queued, is_last_chance, set_aside
 from spool.store.queue.queues import QUEUED, in_queue, projects_in, queues_waiting
@@ -68,6 +70,8 @@ def better_match(
 
 
 AGED_EACH = 10
+SHORT_BYTES = 1 << 20
+"""The size up to which a recording is short: half a minute of 16-bit speech at 16 kHz."""
 MICROS = 1_000_000
 
 _RANK = (jobs.c.priority, jobs.c.deadline_rank, jobs.c.queue_position, jobs.c.id)
@@ -90,6 +94,10 @@ class ClaimRequest:
     without_language_models: frozenset[str] = frozenset()
     """Language models that it does not have: jobs that ask for them are left to others."""
     machine: Machine = field(default_factory=Machine)
+    live: bool = False
+    """For live sessions, and nothing else."""
+    most: int = 1
+    """How many jobs it takes at once where they are short."""
 
     @property
     def offer(self) -> Offer:
@@ -126,14 +134,15 @@ def _suitable(
 
 
 @lru_cache(maxsize=2048)
-def _front(project: str, suitable: tuple[ColumnElement[bool], ...], *, locked: bool = False) -> Select[Any]:
-    front = _facts(*suitable, *_of(project)).order_by(*_RANK).limit(1)
+def _front(project: str, suitable: tuple[ColumnElement[bool], ...], locked: int = 0) -> Select[Any]:
+    """The project's first job, or as many as are to be `locked`."""
+    front = _facts(*suitable, *_of(project)).order_by(*_RANK).limit(locked or 1)
     return front.with_for_update(skip_locked=True) if locked else front
 
 
 def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
     """Take the best job that waits for this worker; None when there is none that may run now."""
-    waiting = _waiting_for(tx, request.offer)
+    waiting = _waiting_for(tx, request.offer, live=request.live)
     if not waiting:
         return None
     held = find_holds(tx, rules.quotas, waiting)
@@ -158,7 +167,7 @@ def _next_of(
 ) -> Claim | NeedsAlone | None:
     """The project's best job, claimed; None when it has none that may run now."""
     while (best := _best(tx, turn, queues, rules, request)) is not None:
-        row, passed = best
+        row, passed, behind = best
         if row.crashes >= request.max_crashes:
             set_aside(tx, row.id, request.max_crashes)
             continue
@@ -166,9 +175,34 @@ def _next_of(
             pause = seconds_from_now(request.lease_seconds)
             tx.execute(update(jobs).where(jobs.c.id == row.id).values(not_before=pause))
             return NeedsAlone(row.id)
-        claim = _claimed(tx, request, turn, row)
+        claim = _claimed(tx, request, turn, [row, *_short_run(row, behind)])
         return claim and replace(claim, passed=passed)
     return None
+
+
+def _most_claims(turn: Turn, rules: Rules, request: ClaimRequest) -> int:
+    """How many jobs the project may get in this turn: one where each has to be judged by itself, and none
+    beyond the one that goes to the job that has waited longest."""
+    if request.models or quota_of(rules.quotas, turn.project) is not None:
+        return 1
+    return min(request.most, (AGED_EACH - 1 - turn.claims) % AGED_EACH or AGED_EACH)
+
+
+def _short_run(first: Row[Any], behind: Sequence[Row[Any]]) -> list[Row[Any]]:
+    """Those that directly follow the first job in its class, as long as they and it are short and new: none
+    is passed over, and all are charged alike."""
+    run: list[Row[Any]] = []
+    for row in behind:
+        beside = (row.priority, row.deadline_rank) == (first.priority, first.deadline_rank)
+        if not (beside and _is_short(first) and _is_short(row)):
+            break
+        run.append(row)
+    return run
+
+
+def _is_short(row: Row[Any]) -> bool:
+    is_new = row.attempt == 0 and row.audio_seconds is None
+    return is_new and row.source_size is not None and row.source_size <= SHORT_BYTES
 
 
 def goes_before(tx: Connection, offer: Offer, project: str, priority: int, rules: Rules) -> bool:
@@ -204,26 +238,34 @@ def waiting_by_queue(tx: Connection, rules: Rules, most: int) -> dict[str, int]:
     return counts
 
 
-def _claimed(tx: Connection, request: ClaimRequest, turn: Turn, row: Row[Any]) -> Claim | None:
+def _claimed(tx: Connection, request: ClaimRequest, turn: Turn, rows: Sequence[Row[Any]]) -> Claim | None:
+    """The claim to the first of these jobs, with those to the others, which are charged as the first is."""
+    row = rows[0]
     left = None if row.audio_seconds is None else row.audio_seconds - row.done_seconds
     price = turn.price(left)
-    claim = claim_queued(
-        tx, row.id, request.worker_id, request.lease_seconds, row.done_seconds + price, pool=request.pool
+    claims = claim_queued(
+        tx,
+        [each.id for each in rows],
+        request.worker_id,
+        request.lease_seconds,
+        row.done_seconds + price,
+        pool=request.pool,
     )
-    if claim is not None:
-        take_turn(tx, request.pool, turn, price)
-    return claim
+    if not claims:
+        return None
+    take_turn(tx, request.pool, turn, price * len(claims), len(claims))
+    return replace(claims[0], others=tuple(claims[1:]))
 
 
 def _best(
     tx: Connection, turn: Turn, queues: list[str], rules: Rules, request: ClaimRequest
-) -> tuple[Row[Any], Passed | None] | None:
-    """The project's next job, locked, and whether it passed over another; None when all of them pause or are
-    being taken by others."""
+) -> tuple[Row[Any], Passed | None, Sequence[Row[Any]]] | None:
+    """The project's next job, whether it passed over another, and those that follow it in its queue, as many
+    as may be asked for; all locked. None when all of them pause or are being taken by others."""
     if turn.claims % AGED_EACH == AGED_EACH - 1:
         row = _oldest(tx, queues, turn.project, rules.aging_seconds, request)
         if row is not None:
-            return row, None
+            return row, None, ()
     if len(queues) > 1:
         fronts = [
             (tx.execute(_front(turn.project, request.suitable(queue))).one_or_none(), queue)
@@ -231,10 +273,12 @@ def _best(
         ]
         ranked = [(tuple(row[:4]), queue) for row, queue in fronts if row is not None]
         queues = [queue for _, queue in sorted(ranked)]
+    most = _most_claims(turn, rules, request)
     for queue in queues:
-        row = tx.execute(_front(turn.project, request.suitable(queue), locked=True)).one_or_none()
-        if row is not None:
-            return _better_job(tx, queues, turn.project, row, request) or (row, None)
+        rows = tx.execute(_front(turn.project, request.suitable(queue), locked=most)).all()
+        if rows:
+            better = _better_job(tx, queues, turn.project, rows[0], request)
+            return (rows[0], None, rows[1:]) if better is None else (*better, ())
     return None
 
 
@@ -282,14 +326,22 @@ def _oldest(
 
 
 def _facts(*conditions: ColumnElement[bool]) -> Select[Any]:
-    return select(*_RANK, jobs.c.crashes, jobs.c.audio_seconds, jobs.c.done_seconds).where(*conditions)
+    facts = (jobs.c.crashes, jobs.c.audio_seconds, jobs.c.done_seconds, jobs.c.attempt, jobs.c.source_size)
+    return select(*_RANK, *facts).where(*conditions)
 
 
-def _waiting_for(tx: Connection, offer: Offer) -> dict[str, list[str]]:
-    """The projects that have jobs in the queues that the worker serves, each with those of them."""
+def is_live_waiting(tx: Connection, offer: Offer) -> bool:
+    """Whether a live session waits for this worker."""
+    return bool(_waiting_for(tx, offer, live=True))
+
+
+def _waiting_for(tx: Connection, offer: Offer, *, live: bool = False) -> dict[str, list[str]]:
+    """The projects that have jobs in the queues that the worker serves, each with those of them; of live
+    sessions, or of all others."""
     by_project: dict[str, list[str]] = {}
     for queue in queues_waiting(tx):
-        if offer.takes(route_of(queue)):
+        route = route_of(queue)
+        if route.live == live and offer.takes(route):
             for project in tx.scalars(projects_in(queue)):
                 by_project.setdefault(project, []).append(queue)
     return by_project

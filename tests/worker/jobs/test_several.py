@@ -1,0 +1,77 @@
+"""Several short jobs claimed at once: each is a job of its own, whatever becomes of the others."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from ops.testbed.jobs import WorkerHarness, speechlike
+from ops.testbed.waiting import until
+from spool.domain.jobs import JobState
+from spool.store.jobs import cancel_job
+from worker.jobs.runner import run_next
+from worker.service.appetite import MOST_JOBS, SECONDS, Appetite
+
+pytestmark = pytest.mark.integration
+
+
+def hungry(harness: WorkerHarness) -> None:
+    harness.services.context.appetite.ended(1)
+
+
+def states(harness: WorkerHarness, made: list[str]) -> list[JobState]:
+    return [harness.job(job_id).state for job_id in made]
+
+
+def test_an_appetite_follows_what_the_engine_needs_for_a_job() -> None:
+    appetite = Appetite()
+    assert appetite.jobs == 1
+    appetite.ended(round(SECONDS * 1e9 / 100))
+    assert appetite.jobs == MOST_JOBS
+    for _ in range(50):
+        appetite.ended(10**9)
+    assert appetite.jobs == 1
+
+
+def test_each_of_several_ends_as_its_own_recording_has_it(harness: WorkerHarness) -> None:
+    files = [harness.record(f"{n}.wav", speechlike(2 + n / 10)) for n in range(6)]
+    files[2].write_bytes(b"no audio in here")
+    made = [harness.submit(path) for path in files]
+    hungry(harness)
+    assert run_next(harness.services, None) == "done"
+    assert states(harness, made[:4]) == [JobState.DONE, JobState.DONE, JobState.FAILED, JobState.DONE]
+    assert states(harness, made[4:]) == [JobState.QUEUED] * 2
+    assert harness.services.context.job_gate.taken == 0
+    while run_next(harness.services, None) is not None:
+        pass
+    assert states(harness, made[4:]) == [JobState.DONE] * 2
+    assert harness.assert_bills_equal_busy_time() > 0
+    assert {harness.job(job_id).attempt for job_id in made} == {1}
+
+
+def test_a_cancel_ends_one_of_several_and_a_drain_hands_back_the_others(
+    harness: WorkerHarness, gate: Path
+) -> None:
+    made = [
+        harness.submit(harness.record(f"{n}.wav", speechlike(2 + n / 10)), model="gated") for n in range(4)
+    ]
+    hungry(harness)
+    endings: list[str | None] = []
+    thread = threading.Thread(target=lambda: endings.append(run_next(harness.services, None)))
+    thread.start()
+    until(lambda: states(harness, made) == [JobState.RUNNING] * 4, "four jobs in flight")
+    until(gate.with_suffix(".reached").exists, "a batch at the gate")
+    assert harness.services.context.job_gate.taken == 4
+    with harness.db.begin() as tx:
+        cancel_job(tx, made[3])
+    harness.draining.set()
+    gate.touch()
+    thread.join()
+    assert states(harness, made)[3] is JobState.CANCELLED
+    assert set(states(harness, made)[:3]) <= {JobState.QUEUED, JobState.DONE}
+    assert harness.services.context.job_gate.taken == 0
+    harness.draining.clear()
+    while run_next(harness.services, None) is not None:
+        pass
+    assert states(harness, made)[:3] == [JobState.DONE] * 3
+    assert harness.assert_bills_equal_busy_time() > 0

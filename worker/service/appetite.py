@@ -1,0 +1,36 @@
+"""How many short jobs a worker takes at once, by what its engine needed for the last ones.
+
+A device batch holds utterances of many jobs, so short recordings fill it only where many are in flight. A
+thread therefore claims several at a time; as many as the engine does in `SECONDS`, so that a slow worker
+takes no jobs that another one could do meanwhile. Knows durations; which jobs are short is SQL's to say
+(`spool.store.queue.scheduler`).
+"""
+
+import threading
+
+SECONDS = 0.5
+MOST_JOBS = 4
+NEWEST = 0.1
+"""How much the latest job counts in the mean."""
+
+
+class Appetite:
+    """The mean engine time of a job. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._mean_ns: float | None = None
+
+    def ended(self, engine_ns: int) -> None:
+        """A job is done and took so much of the engine."""
+        with self._lock:
+            mean = engine_ns if self._mean_ns is None else self._mean_ns
+            self._mean_ns = mean + NEWEST * (engine_ns - mean)
+
+    @property
+    def jobs(self) -> int:
+        """How many to claim at once, if they are short; 1 until the first has ended."""
+        with self._lock:
+            if self._mean_ns is None:
+                return 1
+            return max(1, min(MOST_JOBS, int(SECONDS * 1e9 / max(self._mean_ns, 1.0))))
