@@ -116,9 +116,7 @@ class Search:
     ] = None
     blank_penalty: Annotated[
         float | None,
-        typer.Option(
-            min=0, help="Subtracted from the blank's logit of a CTC head.", rich_help_panel=_SEARCH
-        ),
+        typer.Option(min=0, help="Subtracted from the blank's logit of a CTC head.", rich_help_panel=_SEARCH),
     ] = None
     ctc_weight: Annotated[
         float | None,
