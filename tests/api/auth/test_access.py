@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -69,11 +70,15 @@ class Estate:
         url = self.live.url + path.format_map(self.parameters)
         answer = self.http.request(method, url, headers=headers, **parts)
         if answer.status_code == 204:  # gone, unlike what other routes end
-            self.make_webhook()
+            self.make_removable()
         return answer
 
-    def make_webhook(self) -> None:
-        """A webhook of the first project that was sent something."""
+    def make_removable(self) -> None:
+        """A webhook of the first project that was sent something, a source and a connection of it."""
+        self.ask("POST /v1/sources", "submitter")
+        self.parameters["source_id"] = self.ask("GET /v1/sources", "reader").json()["items"][0]["id"]
+        self.ask("POST /v1/connections", "admin")
+        self.parameters["name"] = "theirs"
         self.parameters["webhook_id"] = self.ask("POST /v1/webhooks", "submitter").json()["id"]
         sent = self.ask("POST /v1/webhooks/{webhook_id}/test", "submitter").json()
         self.parameters["delivery_id"] = sent["id"]
@@ -101,6 +106,18 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
     bodies: dict[str, dict[str, Any]] = {
         "POST /v1/jobs": {"json": file_job(recordings)},
         "POST /v1/batches": {"content": manifest, "headers": NDJSON},
+        "POST /v1/sources": {"json": {"source": Path(recordings).as_uri()}},
+        "POST /v1/sources/notifications": {"json": {"Records": []}},
+        "POST /v1/connections": {
+            "json": {
+                "name": "theirs",
+                "project": "alpha",
+                "prefix": "s3://theirs/",
+                "key_id": "k",
+                "secret": SECRET,
+            }
+        },
+        "DELETE /v1/connections/{name}": {"params": {"project": "alpha"}},
         "POST /v1/webhooks": {"json": {"url": "https://nowhere.invalid/hook"}},
         "POST /v1/audio/transcriptions": {"files": {"file": b"RIFF"}},
         "POST /v1/audio/translations": {"files": {"file": b"RIFF"}},
@@ -119,7 +136,7 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
             (line,) = batch_jobs(tx, batch["id"], None, 2)
         live.work().finish(line.id)  # so that a stream of its events ends
         made.parameters = {"job_id": job["id"], "batch_id": batch["id"]}
-        made.make_webhook()
+        made.make_removable()
         yield made
     finally:
         http.close()
