@@ -23,6 +23,7 @@ from spool.tables import (
     chunks,
     cost_lines,
     deletions,
+    exports,
     jobs,
     locks,
     outbox,
@@ -54,6 +55,7 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
     ]
     flags = [flag.label(f"{content}_logged") for flag, content in zip(logged, Content, strict=True)]
     words = select(func.coalesce(func.sum(passages.c.own_words), 0)).where(passages.c.job_id == jobs.c.id)
+    files = select(func.count()).where(exports.c.job_id == jobs.c.id)
     rows = tx.execute(
         select(
             jobs,
@@ -61,6 +63,7 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
             now_utc().label("now"),
             words.scalar_subquery().label("indexed"),
             exists(select(literal(1)).where(passage_words.c.job_id == jobs.c.id)).label("spelled"),
+            files.scalar_subquery().label("exports"),
             *flags,
         )
         .where(jobs.c.id > last_id)
@@ -240,6 +243,8 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         now=row.now,
         reused=row.reused_from is not None,
         project=row.project,
+        files=len(row.output["formats"]) if row.output else 0,
+        exports=row.exports,
         deleted=_contents(row, "deleted_at"),
         logged=_contents(row, "logged"),
         words=row.words,
