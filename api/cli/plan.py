@@ -100,24 +100,11 @@ def plan(
     """Estimate time and cost of an archive on a fleet."""
     settings = load_settings()
     shape = _shape(settings, model or settings.default_model)
-    if rescore_model is not None and decoder is not Search.BEAM:
-        raise InvalidRequest(
-            "--rescore-model: a second model orders the hypotheses of a beam; add --decoder beam"
-        )
-    reader = None if rescore_model is None else _shape(settings, rescore_model)
     audio = read_lengths(measured) if measured else parse_lengths(lengths)
     amount = hours if hours is not None else (audio.seconds or 0) / 3600 or 1_000_000
-    work = Workload(
-        amount,
-        audio,
-        shape,
-        "beam" if decoder is Search.BEAM else "greedy",
-        beam,
-        chunk,
-        settings.frame_budget or FRAME_BUDGET,
-        settings.max_batch or MAX_BATCH,
-        reader,
-    )
+    budget, most = settings.frame_budget or FRAME_BUDGET, settings.max_batch or MAX_BATCH
+    reader = _reader(settings, rescore_model, decoder)
+    work = Workload(amount, audio, shape, decoder.value, beam, chunk, budget, most, reader)
     own = Ownership(years, duty, kwh)
     known = Known(
         read_calibration(calibration) if calibration else None,
@@ -144,6 +131,17 @@ def plan(
 def _shape(settings: Settings, name: str) -> Shape:
     """The sizes of a model, under the name that jobs and the ledger use. Raises InvalidRequest."""
     return replace(read_shape(settings.models.get(name, name)), name=name)
+
+
+def _reader(settings: Settings, name: str | None, decoder: Search) -> Shape | None:
+    """The sizes of the model that rescores. Raises InvalidRequest where there is no list to rescore."""
+    if name is None:
+        return None
+    if decoder is not Search.BEAM:
+        raise InvalidRequest(
+            "--rescore-model: a second model orders the hypotheses of a beam; add --decoder beam"
+        )
+    return _shape(settings, name)
 
 
 def _ledger(settings: Settings) -> Sequence[Measured]:
