@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 
 from spool.domain.archive.passages import Passage
-from spool.domain.archive.query import Match, Query, Term, fuzzy_terms, matches, with_spellings
+from spool.domain.archive.query import Match, Near, Query, Term, fuzzy_terms, matches, with_spellings
 from spool.domain.archive.tokens import sound_of, sounds_near
 from spool.domain.jobs import Job
 from spool.errors import InvalidRequest
@@ -92,9 +92,10 @@ def _rows(tx: Connection, wanted: Search, query: Query, before: int | None, limi
     rows = rows.where(matching(tx.dialect.name, query), *_conditions(tx, wanted))
     if before is not None:
         rows = rows.where(number < before)
-    if fuzzy_terms(query) and tx.dialect.name == "postgresql":
-        # Not in the order of an index: PostgreSQL takes rare spellings for so frequent that it would read on
-        # until it has met enough of them.
+    phrases = [each for each in query.wanted if isinstance(each, Near) or len(each.tokens) > 1]
+    if (phrases or fuzzy_terms(query)) and tx.dialect.name == "postgresql":
+        # Not in the order of an index: PostgreSQL takes phrases and rare spellings for so frequent that it
+        # would read on until it has met enough of them.
         number = number + 0
     return rows.order_by(number.desc()).limit(limit)
 
