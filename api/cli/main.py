@@ -38,6 +38,7 @@ SUBCOMMANDS = {
     "status": Subcommand("jobs", "status", _JOBS, "Show one job, or the latest jobs."),
     "watch": Subcommand("jobs", "watch", _JOBS, "Follow jobs until they end."),
     "transcript": Subcommand("jobs", "transcript", _JOBS, "Print a transcript."),
+    "edits": Subcommand("archive.edits", "edits", _JOBS, "Correct transcripts; list and undo corrections."),
     "search": Subcommand("archive.search", "search", _JOBS, "Find words in every transcript."),
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
     "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),

@@ -5,7 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import events, jobs, passages, voices
+from migrations.first import edits, events, jobs, passages, voices
 
 revision = "0001"
 down_revision = None
@@ -39,6 +39,7 @@ TABLES = (
     "source_hashes",
     "webhook_deliveries",
     "passages",
+    "edits",
     "voices",
     "voice_prints",
 )
@@ -49,6 +50,7 @@ def upgrade() -> None:
     events.create()
     passages.create()
     voices.create()
+    edits.create()
 
 
 def downgrade() -> None:

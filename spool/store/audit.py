@@ -23,6 +23,7 @@ from spool.tables import (
     chunks,
     cost_lines,
     deletions,
+    edits,
     jobs,
     locks,
     outbox,
@@ -53,12 +54,20 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
     ]
     flags = [flag.label(f"{content}_logged") for flag, content in zip(logged, Content, strict=True)]
     words = select(func.coalesce(func.sum(passages.c.own_words), 0)).where(passages.c.job_id == jobs.c.id)
+    edited = (
+        select(edits.c.words).where(edits.c.job_id == jobs.c.id).order_by(edits.c.revision.desc()).limit(1)
+    )
+    missing = select(func.coalesce(func.max(edits.c.revision), 0) - func.count()).where(
+        edits.c.job_id == jobs.c.id
+    )
     rows = tx.execute(
         select(
             jobs,
             waiting.label("in_outbox"),
             now_utc().label("now"),
             words.scalar_subquery().label("indexed"),
+            edited.scalar_subquery().label("edited_words"),
+            missing.scalar_subquery().label("missing_edits"),
             *flags,
         )
         .where(jobs.c.id > last_id)
@@ -238,5 +247,7 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         logged=_contents(row, "logged"),
         words=row.words,
         indexed=int(row.indexed),
+        edited_words=row.edited_words,
+        missing_edits=int(row.missing_edits),
         traces=any(getattr(row, name) is not None for name in _TRACES),
     )
