@@ -5,7 +5,11 @@ Revision 0001, the first.
 
 from alembic import op
 
+<<<<<<< HEAD
 from migrations.first import edits, events, jobs, passages, voices
+=======
+from migrations.first import events, exports, jobs, passages, sources, voices
+>>>>>>> main
 
 revision = "0001"
 down_revision = None
@@ -42,6 +46,11 @@ TABLES = (
     "edits",
     "voices",
     "voice_prints",
+    "connections",
+    "exports",
+    "sources",
+    "source_items",
+    "source_marks",
 )
 
 
@@ -50,7 +59,12 @@ def upgrade() -> None:
     events.create()
     passages.create()
     voices.create()
+<<<<<<< HEAD
     edits.create()
+=======
+    exports.create()
+    sources.create()
+>>>>>>> main
 
 
 def downgrade() -> None:

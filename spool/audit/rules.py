@@ -27,7 +27,11 @@ RULES = {
     "stored": "a finished job's transcript is in the object store with the recorded hash",
     "source": "an upload is in the object store until it is deleted on purpose",
     "searchable": "the search has every word of every transcript, and no other",
+<<<<<<< HEAD
     "corrected": "no correction of a transcript is lost",
+=======
+    "exported": "every finished job with an output has its files written elsewhere, or says why not",
+>>>>>>> main
     "deleted": "what was deleted on purpose is gone, every trace of it, and the log says so",
     "retained": "nothing is kept for longer than its project's rule says",
     "orphan": "no object under jobs/ is without its job",
@@ -92,6 +96,10 @@ class JobFacts:
     missing_edits: int = 0
     """Revisions that are not there, though later ones are."""
     """Words of it that the search has."""
+    files: int = 0
+    """Of its output, by the job's options."""
+    exports: int = 0
+    """Of these, what is written, or says why it is not yet or not at all."""
     traces: bool = False
     """The row still has a key, a hash or a list of phrases that lead to its words."""
 
@@ -204,10 +212,18 @@ def searchable(job: JobFacts) -> Iterator[Breach]:
         yield Breach("searchable", job.id, f"The search has {job.indexed} words of it; it has {words}.")
 
 
+<<<<<<< HEAD
 def corrected(job: JobFacts) -> Iterator[Breach]:
     """No correction is lost: the revisions of a transcript are 1, 2, 3 and so on."""
     if job.missing_edits:
         yield Breach("corrected", job.id, f"Of its corrections {job.missing_edits} are missing.")
+=======
+def exported(job: JobFacts) -> Iterator[Breach]:
+    """Each file of a finished job's output has a row, which the tables make say where it is or why not."""
+    if job.transcript_key and job.state is JobState.DONE and job.exports != job.files:
+        message = f"Its output has {job.files} files, and {job.exports} of them are written or to be written."
+        yield Breach("exported", job.id, message)
+>>>>>>> main
 
 
 def tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
@@ -343,7 +359,7 @@ def retained(job: JobFacts, rules: Mapping[str, Retention]) -> Iterator[Breach]:
         kept_for = rule_for(rules, job.project).of(content)
         if kept_for is None or content in job.deleted:
             continue
-        if content is Content.SOURCE and job.source_kind != "upload":
+        if content is Content.SOURCE and job.source_kind not in ("upload", "live"):
             continue
         late = job.now - job.finished_at - kept_for
         if late > SWEEP_GRACE:
