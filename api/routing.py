@@ -15,11 +15,7 @@ from api.openapi import jobs as docs
 from api.openapi import page as page_docs
 from api.openapi import webhooks as webhook_docs
 from api.routes import batches, costs, events, fleet, health, jobs, metrics, openai, webhooks
-<<<<<<< HEAD
-from api.routes.archive import audio, edits, search, speakers, transcripts
-=======
-from api.routes.archive import audio, outputs, search, sources, speakers, transcripts
->>>>>>> main
+from api.routes.archive import audio, edits, outputs, search, sources, speakers, transcripts
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
 
@@ -58,13 +54,10 @@ ROUTES = (
     Route("GET", f"{_JOB}/phrases", jobs.phrases, READ, jobs.PHRASES),
     Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
     Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
-<<<<<<< HEAD
     Route("GET", f"{_JOB}/edits", edits.listed, READ, edits.LIST),
     Route("POST", f"{_JOB}/edits", edits.add, SUBMIT, edits.ADD),
     Route("POST", f"{_JOB}/edits/{{revision}}/undo", edits.undo, SUBMIT, edits.UNDO),
-=======
     Route("POST", f"{_JOB}/exports", outputs.export, SUBMIT, outputs.EXPORT),
->>>>>>> main
     Route("GET", "/voices", speakers.known, READ, speakers.VOICES),
     Route("DELETE", "/voices/{voice_id}", speakers.forget, SUBMIT, speakers.FORGET),
     Route("GET", "/search", search.search, READ, search.SEARCH),

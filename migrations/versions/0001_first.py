@@ -5,11 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-<<<<<<< HEAD
-from migrations.first import edits, events, jobs, passages, voices
-=======
-from migrations.first import events, exports, jobs, passages, sources, voices
->>>>>>> main
+from migrations.first import edits, events, exports, jobs, passages, sources, voices
 
 revision = "0001"
 down_revision = None
@@ -59,12 +55,9 @@ def upgrade() -> None:
     events.create()
     passages.create()
     voices.create()
-<<<<<<< HEAD
     edits.create()
-=======
     exports.create()
     sources.create()
->>>>>>> main
 
 
 def downgrade() -> None:

@@ -27,11 +27,8 @@ RULES = {
     "stored": "a finished job's transcript is in the object store with the recorded hash",
     "source": "an upload is in the object store until it is deleted on purpose",
     "searchable": "the search has every word of every transcript, and no other",
-<<<<<<< HEAD
     "corrected": "no correction of a transcript is lost",
-=======
     "exported": "every finished job with an output has its files written elsewhere, or says why not",
->>>>>>> main
     "deleted": "what was deleted on purpose is gone, every trace of it, and the log says so",
     "retained": "nothing is kept for longer than its project's rule says",
     "orphan": "no object under jobs/ is without its job",
@@ -212,18 +209,17 @@ def searchable(job: JobFacts) -> Iterator[Breach]:
         yield Breach("searchable", job.id, f"The search has {job.indexed} words of it; it has {words}.")
 
 
-<<<<<<< HEAD
 def corrected(job: JobFacts) -> Iterator[Breach]:
     """No correction is lost: the revisions of a transcript are 1, 2, 3 and so on."""
     if job.missing_edits:
         yield Breach("corrected", job.id, f"Of its corrections {job.missing_edits} are missing.")
-=======
+
+
 def exported(job: JobFacts) -> Iterator[Breach]:
     """Each file of a finished job's output has a row, which the tables make say where it is or why not."""
     if job.transcript_key and job.state is JobState.DONE and job.exports != job.files:
         message = f"Its output has {job.files} files, and {job.exports} of them are written or to be written."
         yield Breach("exported", job.id, message)
->>>>>>> main
 
 
 def tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:

@@ -144,11 +144,8 @@ def _pages(
             report.add(owned(job, sweeping, grace))
             report.add(ended(job))
             report.add(searchable(job))
-<<<<<<< HEAD
             report.add(corrected(job))
-=======
             report.add(exported(job))
->>>>>>> main
             report.add(deleted(job, channels[job.id]))
             report.add(retained(job, retention))
             finished = job.state is JobState.DONE

@@ -23,11 +23,8 @@ from spool.tables import (
     chunks,
     cost_lines,
     deletions,
-<<<<<<< HEAD
     edits,
-=======
     exports,
->>>>>>> main
     jobs,
     locks,
     outbox,
@@ -58,28 +55,22 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
     ]
     flags = [flag.label(f"{content}_logged") for flag, content in zip(logged, Content, strict=True)]
     words = select(func.coalesce(func.sum(passages.c.own_words), 0)).where(passages.c.job_id == jobs.c.id)
-<<<<<<< HEAD
     edited = (
         select(edits.c.words).where(edits.c.job_id == jobs.c.id).order_by(edits.c.revision.desc()).limit(1)
     )
     missing = select(func.coalesce(func.max(edits.c.revision), 0) - func.count()).where(
         edits.c.job_id == jobs.c.id
     )
-=======
     files = select(func.count()).where(exports.c.job_id == jobs.c.id)
->>>>>>> main
     rows = tx.execute(
         select(
             jobs,
             waiting.label("in_outbox"),
             now_utc().label("now"),
             words.scalar_subquery().label("indexed"),
-<<<<<<< HEAD
             edited.scalar_subquery().label("edited_words"),
             missing.scalar_subquery().label("missing_edits"),
-=======
             files.scalar_subquery().label("exports"),
->>>>>>> main
             *flags,
         )
         .where(jobs.c.id > last_id)

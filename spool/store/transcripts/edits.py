@@ -16,6 +16,7 @@ from spool.domain.archive.passages import passages_of
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.errors import Conflict, NotFound
+from spool.store.archive.exports import enqueue_exports
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import get_job
 from spool.store.sql import now_utc
@@ -155,5 +156,7 @@ def _write(tx: Connection, job_id: str, record: Transcript, before: list[Edit], 
             words=len(transcript.words),
         )
     )
-    index_words(tx, job_id, get_job(tx, job_id).project, transcript)
+    job = get_job(tx, job_id)
+    index_words(tx, job_id, job.project, transcript)
+    enqueue_exports(tx, job)
     return edit
