@@ -40,6 +40,7 @@ TABLES = (
     "webhook_deliveries",
     "passages",
     "edits",
+    "passage_words",
     "voices",
     "voice_prints",
     "connections",

@@ -88,11 +88,13 @@ class JobFacts:
     words: int | None = None
     """Of its transcript."""
     indexed: int = 0
+    """Words of it that the search has."""
     edited_words: int | None = None
     """Words of the transcript as people corrected it; None where nobody did."""
     missing_edits: int = 0
     """Revisions that are not there, though later ones are."""
-    """Words of it that the search has."""
+    spelled: bool = False
+    """The search by sound has words of it."""
     files: int = 0
     """Of its output, by the job's options."""
     exports: int = 0
@@ -207,6 +209,8 @@ def searchable(job: JobFacts) -> Iterator[Breach]:
     words = words if job.transcript_key else 0
     if job.indexed != words:
         yield Breach("searchable", job.id, f"The search has {job.indexed} words of it; it has {words}.")
+    elif job.spelled and not words:
+        yield Breach("searchable", job.id, "The search by sound has words of it; it has none.")
 
 
 def corrected(job: JobFacts) -> Iterator[Breach]:
