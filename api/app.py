@@ -75,4 +75,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
+        await services.live.ears.close()
         await run_in_threadpool(services.close)

@@ -7,6 +7,7 @@ import { h, notice } from "./dom.js";
 import { Problem } from "./http.js";
 import { showJob } from "./job.js";
 import { showJobs } from "./jobs.js";
+import { showListen } from "./listen.js";
 import { stayLive } from "./live.js";
 import { showOverview } from "./overview.js";
 import { showSearch } from "./search.js";
@@ -23,6 +24,7 @@ const VIEWS = [
   [/^\/batches\/(\w+)$/, showBatch, "Batch"],
   [/^\/costs$/, showCosts, "Costs"],
   [/^\/search$/, showSearch, "Search"],
+  [/^\/listen$/, showListen, "Listen"],
 ];
 
 const main = document.getElementById("main");
