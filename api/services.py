@@ -22,6 +22,7 @@ from api.live.services import LiveServices, live_services
 from api.probes import Probes
 from api.submission.uploads import drop_remains
 from spool.background.content_deleter import ContentDeleter
+from spool.background.exporter import Exporter
 from spool.background.sweeper import Sweeper
 from spool.broker.celery_app import celery_app, queue_depth
 from spool.domain.jobs import queue_name
@@ -45,6 +46,7 @@ class Services:
     queue: Celery
     sweeper: Sweeper
     deleter: ContentDeleter
+    exporter: Exporter
     probes: Probes
     key_cache: KeyCache
     limits: Buckets
@@ -71,6 +73,7 @@ class Services:
         self.sender.stop()
         self.sweeper.stop()
         self.deleter.stop()
+        self.exporter.stop()
         self.key_cache.close()
         self.probes.close()
         self.live.signals.close()
@@ -106,6 +109,7 @@ def open_services(settings: Settings) -> Services:
         queue=queue,
         sweeper=Sweeper(database, queue, settings),
         deleter=ContentDeleter(database, objects, settings),
+        exporter=Exporter(database, objects, settings, box),
         probes=probes,
         key_cache=key_cache,
         limits=Buckets(settings.rate_limit, settings.rate_burst),
@@ -121,6 +125,7 @@ def open_services(settings: Settings) -> Services:
     drop_remains(services.upload_folder)
     services.sweeper.start()
     services.deleter.start()
+    services.exporter.start()
     services.key_cache.start()
     services.fleet.start()
     services.feed.start()

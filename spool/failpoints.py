@@ -42,6 +42,7 @@ NAMES = {
     "source.fetched": "worker: the recording is on this machine, no chunk is made",
     "engine.loading": "engine: the model is about to be loaded",
     "engine.started": "engine: a batch is announced, nothing is computed",
+    "engine.rescoring": "engine: a batch's hypotheses are there, the second model has not read them",
     "engine.computed": "engine: a batch is computed, nothing is reported",
     "engine.reported": "engine: a batch is reported, the next one is not begun",
     "save.begun": "worker: a chunk came back, nothing of it is saved",

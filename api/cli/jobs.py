@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.text import Text
 
+from api.cli.archive.outputs import Output
 from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import print_copies, print_skipped, recordings_under
@@ -45,6 +46,7 @@ def submit(
     ],
     place: Place,
     search: Search,
+    deliver: Output,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have ended.")] = False,
     reuse: Annotated[
         bool,
@@ -54,7 +56,7 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Submit recordings, or every recording in a folder."""
-    request = place.to_request() | {"options": search.to_request()}
+    request = place.to_request() | {"options": search.to_request()} | deliver.to_request()
     if reuse:
         request["reuse"] = True
     with connected(url) as (spool, running):
@@ -118,7 +120,7 @@ def status(
         out.print("no jobs", style="dim")
 
 
-def watch(
+def follow_jobs(
     job_ids: Annotated[
         list[str] | None,
         typer.Argument(

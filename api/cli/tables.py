@@ -11,6 +11,7 @@ from rich.text import Text
 from spool.domain.jobs import JobState
 from spool.schemas.costs import BudgetOut, CostReportOut, CostRowOut
 from spool.schemas.jobs import HeardSpeakerOut, HeldOut, JobDetail, JobOut, VoiceOut
+from spool.schemas.outputs import ExportOut
 
 STATE_STYLES = {
     JobState.QUEUED: "dim",
@@ -159,11 +160,23 @@ def job_sheet(job: JobDetail) -> Table:
     if job.speakers is not None:
         called = ", ".join(each.name or each.label for each in job.speakers)
         rows.append(("speakers", Text(called or "nobody speaks")))
+    if job.output is not None:
+        rows.append(("output", Text(f"{', '.join(job.output.formats)} below {job.output.prefix}")))
+    rows += [(f"  {each.format}", _file_words(each)) for each in job.exports]
     if job.error is not None:
         rows.append(("error", Text(f"{job.error.message} ({job.error.code})", style="red")))
     for name, value in rows:
         sheet.add_row(name, value)
     return sheet
+
+
+def _file_words(file: ExportOut) -> Text:
+    """Where a file of the output is, or why it is not there."""
+    if file.state == "written":
+        return Text(file.uri or "", "green")
+    again = f"; next attempt at {moment(file.next_try_at)}" if file.next_try_at and file.error else ""
+    reason = f": {file.error}{again}" if file.error else ""
+    return Text(f"{file.state}{reason}", "yellow" if file.state == "pending" else "red")
 
 
 def speaker_table(speakers: list[HeardSpeakerOut]) -> Table:

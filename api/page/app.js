@@ -11,6 +11,7 @@ import { showListen } from "./listen.js";
 import { stayLive } from "./live.js";
 import { showOverview } from "./overview.js";
 import { showSearch } from "./search.js";
+import { showSource, showSources } from "./sources.js";
 import { listenForDrops, openSubmit } from "./submit.js";
 
 const REFRESH_MS = 2000;
@@ -22,6 +23,8 @@ const VIEWS = [
   [/^\/jobs\/(\w+)$/, showJob, "Job"],
   [/^\/batches$/, showBatches, "Batches"],
   [/^\/batches\/(\w+)$/, showBatch, "Batch"],
+  [/^\/sources$/, showSources, "Sources"],
+  [/^\/sources\/(\w+)$/, showSource, "Source"],
   [/^\/costs$/, showCosts, "Costs"],
   [/^\/search$/, showSearch, "Search"],
   [/^\/listen$/, showListen, "Listen"],

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 
+from api.presenters.outputs import shown_exports, shown_output
 from spool.domain.archive.voices import VoiceMatch
 from spool.domain.fleet.models import ModelFacts
 from spool.domain.fleet.quality import Quality
@@ -32,6 +33,7 @@ from spool.schemas.jobs import (
     TimesOut,
     VoiceMatchOut,
 )
+from spool.store.archive.exports import Export
 from spool.store.workers import Worker
 
 
@@ -83,6 +85,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: st
         held=shown_hold((holds or {}).get(job.project)) if waits else None,
         deleted=_deleted(job),
         speakers=shown_speakers(job),
+        output=shown_output(job),
     )
 
 
@@ -92,9 +95,14 @@ def shown_detail(
     currency: str,
     holds: Mapping[str, Hold] | None = None,
     waiting_for: str | None = None,
+    exports: Sequence[Export] = (),
 ) -> JobDetail:
-    """A job with its cost so far."""
-    return JobDetail(**dict(shown_job(job, holds, waiting_for)), cost=shown_cost(cost, currency))
+    """A job with its cost so far and the files of its output."""
+    return JobDetail(
+        **dict(shown_job(job, holds, waiting_for)),
+        cost=shown_cost(cost, currency),
+        exports=shown_exports(exports),
+    )
 
 
 def shown_speakers(job: Job) -> list[SpeakerOut] | None:

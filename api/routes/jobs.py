@@ -33,6 +33,7 @@ from spool.schemas.common import Moment, Pool, Project, WorkerName
 from spool.schemas.examples import jobs
 from spool.schemas.jobs import JobDeletion, JobDetail, JobPage, JobRequest, PhrasesOut
 from spool.store import jobs as store
+from spool.store.archive.exports import exports_of
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import phrases_of
 from spool.store.queue.quotas import find_holds
@@ -115,8 +116,9 @@ def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
     with services.database.look() as tx:
         job, cost = get_visible_job_with_cost(tx, caller, job_id)
         held = current_holds(services, tx, job)
+        files = exports_of(tx, job.id) if job.output else []
     waiting = services.fleet.waiting_for([job]).get(job.id)
-    return json_response(shown_detail(job, cost, services.settings.currency, held, waiting))
+    return json_response(shown_detail(job, cost, services.settings.currency, held, waiting, files))
 
 
 def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
@@ -193,7 +195,8 @@ def delete(
             held = copies_of(tx, job)
     with services.database.read() as tx:
         now, cost = get_visible_job_with_cost(tx, caller, job_id)
-    shown = shown_detail(now, cost, services.settings.currency)
+        files = exports_of(tx, job_id)
+    shown = shown_detail(now, cost, services.settings.currency, exports=files)
     if shown.deleted is None:
         raise Conflict(f"Job {job.id} was retried meanwhile and is {now.state}; cancel it first.")
     response.status_code = 200 if complete else 202

@@ -126,6 +126,7 @@ def _jobs() -> None:
         sa.Column("traceparent", sa.String(length=55)),
         sa.Column("phrases_sha256", sa.String(length=64)),
         sa.Column("speakers", sa.JSON(none_as_null=True)),
+        sa.Column("output", sa.JSON(none_as_null=True)),
         sa.Column("source_deleted_at", UtcDateTime()),
         sa.Column("transcript_deleted_at", UtcDateTime()),
         sa.CheckConstraint(

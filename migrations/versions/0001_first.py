@@ -5,7 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import events, jobs, passages, voices
+from migrations.first import events, exports, jobs, passages, sources, voices
 
 revision = "0001"
 down_revision = None
@@ -41,6 +41,11 @@ TABLES = (
     "passages",
     "voices",
     "voice_prints",
+    "connections",
+    "exports",
+    "sources",
+    "source_items",
+    "source_marks",
 )
 
 
@@ -49,6 +54,8 @@ def upgrade() -> None:
     events.create()
     passages.create()
     voices.create()
+    exports.create()
+    sources.create()
 
 
 def downgrade() -> None:

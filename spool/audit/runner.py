@@ -25,6 +25,7 @@ from spool.audit.rules import (
     busy,
     deleted,
     ended,
+    exported,
     gone,
     line_holds,
     lost,
@@ -138,6 +139,7 @@ def _pages(
             report.add(owned(job, sweeping, grace))
             report.add(ended(job))
             report.add(searchable(job))
+            report.add(exported(job))
             report.add(deleted(job, channels[job.id]))
             report.add(retained(job, retention))
             finished = job.state is JobState.DONE

@@ -38,6 +38,7 @@ def submit(
     reuse: bool | None = None,
     priority: PriorityName | None = None,
     deadline: datetime | str | None = None,
+    output: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
     sent: Sent | None = None,
 ) -> Flow[JobDetail]:
@@ -53,6 +54,7 @@ def submit(
     values = {"name": name, "project": project, "pool": pool, "worker": worker, "reuse": reuse}
     request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
     request |= {"requires": dict(requires)} if requires else {}
+    request |= {"output": dict(output)} if output else {}
     request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
     key = idempotency_key or new_key()
     if isinstance(source, str) and "://" in source:

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, TypedDict
 
+from spool.domain.archive.outputs import JobOutput
 from spool.domain.fleet.routing import Route
 from spool.domain.options import JobOptions
 from spool.domain.priority import NEVER, NORMAL
@@ -164,6 +165,8 @@ class Job:
     """Once done, whether the recording was as long as its header states; None where it states no length."""
     expected_seconds: float | None = None
     """The length that the recording's header states."""
+    output: JobOutput | None = None
+    """Where its transcript is written to, besides the object store."""
 
     @property
     def missing_seconds(self) -> float | None:

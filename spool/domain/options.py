@@ -145,6 +145,9 @@ class _Options(BaseModel):
     beta: Annotated[
         float, Field(ge=-100, le=100, description="Added for each token by a CTC head's beam.", **_FINITE)
     ] = 0.0
+    blank_penalty: Annotated[
+        float, Field(ge=0, le=100, description="Subtracted from the blank's logit of a CTC head.", **_FINITE)
+    ] = 0.0
     ctc_weight: Annotated[
         float | None,
         Field(ge=0, le=100, description="CTC score's weight in rescoring; null is 0.5.", **_FINITE),

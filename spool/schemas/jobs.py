@@ -16,6 +16,7 @@ from spool.domain.quotas import HeldBy
 from spool.domain.transcript import SpeakerLabel
 from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import jobs
+from spool.schemas.outputs import ExportOut, Output, OutputOut
 
 
 def _shown_name(name: str) -> str:
@@ -122,6 +123,7 @@ class UploadRequest(BaseModel):
     )
     priority: Priority = "normal"
     deadline: Deadline | None = None
+    output: Output = None
 
 
 class JobRequest(UploadRequest):
@@ -335,6 +337,9 @@ class JobOut(BaseModel):
     speakers: list[SpeakerOut] | None = Field(
         None, description="The speakers of its transcript; null where they were not asked for."
     )
+    output: OutputOut | None = Field(
+        None, description="Where its transcript is written to, besides Spool's own store."
+    )
 
 
 class JobDetail(JobOut):
@@ -343,6 +348,9 @@ class JobDetail(JobOut):
     model_config = with_example(jobs.JOB_DETAIL)
 
     cost: CostOut
+    exports: list[ExportOut] = Field(
+        default_factory=list, description="The files of its output, once it is done."
+    )
 
 
 class JobDeletion(JobDetail):

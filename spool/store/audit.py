@@ -23,6 +23,7 @@ from spool.tables import (
     chunks,
     cost_lines,
     deletions,
+    exports,
     jobs,
     locks,
     outbox,
@@ -53,12 +54,14 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
     ]
     flags = [flag.label(f"{content}_logged") for flag, content in zip(logged, Content, strict=True)]
     words = select(func.coalesce(func.sum(passages.c.own_words), 0)).where(passages.c.job_id == jobs.c.id)
+    files = select(func.count()).where(exports.c.job_id == jobs.c.id)
     rows = tx.execute(
         select(
             jobs,
             waiting.label("in_outbox"),
             now_utc().label("now"),
             words.scalar_subquery().label("indexed"),
+            files.scalar_subquery().label("exports"),
             *flags,
         )
         .where(jobs.c.id > last_id)
@@ -234,6 +237,8 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         now=row.now,
         reused=row.reused_from is not None,
         project=row.project,
+        files=len(row.output["formats"]) if row.output else 0,
+        exports=row.exports,
         deleted=_contents(row, "deleted_at"),
         logged=_contents(row, "logged"),
         words=row.words,

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, func, insert, null, select, update
 
+from spool.domain.archive.outputs import JobOutput
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.options import JobOptions
@@ -56,6 +57,7 @@ class NewJob:
     """The list whose digest `options` names."""
     priority: int = NORMAL
     deadline: datetime | None = None
+    output: JobOutput | None = None
     source_hashes: bytes | None = None
     """Of an upload's blocks, as `spool.objects.integrity.hash_file` gives them."""
 
@@ -242,6 +244,7 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "priority": new.priority,
         "deadline": new.deadline,
         "deadline_rank": deadline_rank_of(new.deadline),
+        "output": new.output,
         "phrases_sha256": new.phrases and new.phrases.sha256,
     }
 

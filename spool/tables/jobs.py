@@ -108,6 +108,8 @@ jobs = Table(
     Column("phrases_sha256", String(64)),
     # Who speaks in its transcript: label, name as a person gave it, seconds, words.
     Column("speakers", JSON(none_as_null=True)),
+    # Where its transcript is written to, besides the object store (`spool.domain.archive.outputs`).
+    Column("output", JSON(none_as_null=True)),
     # When its uploaded recording, and every word of it, were deleted on purpose.
     Column("source_deleted_at", UtcDateTime),
     Column("transcript_deleted_at", UtcDateTime),

@@ -118,6 +118,32 @@ def test_an_engine_killed(stack: Stack, point: str) -> None:
     assert fault.repeated <= 2, "the batch on the device and nothing else"
 
 
+def test_an_engine_and_its_worker_killed_while_a_second_model_rescores(stack: Stack) -> None:
+    worker = stack.worker()
+    recording = stack.record(60)
+    search = {"decoder": "beam", "head": "ctc", "beam": 4}
+    rescored = {**search, "rescore": {"model": "reader", "weight": 0.5}}
+    with stack.fault("kill -9 of the engine child at engine.rescoring, then of the worker") as fault:
+        stack.arm(**{"engine.rescoring": "kill", "save.written": "kill"})
+        fault.jobs = [stack.submit_stored(recording, "wenet", **rescored, nbest=3)]
+        gone(worker)
+        fault.injected = time.monotonic()
+        assert stack.fired("engine.rescoring")
+        assert stack.fired("save.written")
+        stack.disarm()
+        stack.worker()
+    stack.assert_done(fault.jobs)
+    # The same job undisturbed, under options that forbid reuse, and without the second model.
+    with stack.fault("none", note="rescored and not") as calm:
+        calm.jobs = [
+            stack.submit_stored(recording, "wenet", **options, nbest=4) for options in (rescored, search)
+        ]
+    killed, undisturbed, alone = (stack.chunks(job_id) for job_id in (*fault.jobs, *calm.jobs))
+    assert [chunk.nbest for chunk in killed] == [chunk.nbest[:3] for chunk in undisturbed]
+    assert all(one.nbest[0].score < two.nbest[0].score for one, two in zip(undisturbed, alone, strict=True))
+    assert stack.job(fault.jobs[0]).attempt == 2
+
+
 @pytest.mark.parametrize("point", [later("upload.received"), "create.stored", later("create.committed")])
 def test_an_api_killed_while_it_accepts_a_job(stack: Stack, point: str) -> None:
     stack.worker()

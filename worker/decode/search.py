@@ -99,6 +99,8 @@ def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName,
     searcher = _variant(model, head, options)
     if options.scores not in ("float", "fixed"):
         raise InvalidRequest(f"unknown scores {options.scores!r}: float or fixed")
+    if not 0 <= options.blank_penalty < math.inf:
+        raise InvalidRequest("blank_penalty must be a finite number and not below 0")
     names = ("beta", "patience", "length_penalty", "ctc_weight", "reverse_weight", *_OF_GRAPHS)
     for name in names:
         if not math.isfinite(getattr(options, name) or 0.0):

@@ -16,6 +16,7 @@ from spool.domain.options import Diarization, JobOptions
 from spool.domain.retention import Content
 from spool.domain.transcript import Turn
 from spool.errors import Conflict, InvalidRequest
+from spool.store.archive.exports import enqueue_exports
 from spool.store.deletions import refuse_deleted, whole
 from spool.store.event_log import note_jobs
 from spool.store.jobs import get_job, job_of_key, keep_key, key_in_use, retry_values
@@ -151,4 +152,6 @@ def name_speakers(
     values = {"speakers": speakers or null(), "updated_at": now_utc()}
     row = tx.execute(update(jobs).where(jobs.c.id == job_id).values(**values).returning(*JOB_COLUMNS)).one()
     confirm_voices(tx, job_id, job.project, names, remember=remember)
-    return job_of(row)
+    named = job_of(row)
+    enqueue_exports(tx, named)
+    return named
