@@ -406,6 +406,8 @@ class AskedOptions(_Options):
     def _fits_together(self) -> "AskedOptions":
         if self.decoder == "wfst" and self.graph is None:
             raise ValueError("graph: the decoder wfst needs a decoding graph")
+        if self.decoder == "wfst" and self.alternatives:
+            raise ValueError("alternatives: the search of a graph gives none; ask for its lattice")
         if self.language_model is not None or self.boost is not None:
             if self.graph is not None:
                 raise ValueError("graph: its search takes neither language_model nor boost")

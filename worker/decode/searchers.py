@@ -263,13 +263,14 @@ def _wfst(
     lengths: np.ndarray,
     parameters: GraphSearch,
     _: Fusion | None,
-    __: LatticeRecorder | None,
+    recorder: LatticeRecorder | None,
 ) -> Hypotheses:
     graph = load_graph(parameters.graph or "")
     log_probs = _log_probs(head, frames, lengths, parameters.blank_penalty)
     settings = parameters.settings
     return wfst_search(
-        log_probs, lengths, head.blank, graph, settings, parameters.beam, blank_first=head.blank_first
+        *(log_probs, lengths, head.blank, graph, settings, parameters.beam, recorder),
+        blank_first=head.blank_first,
     )
 
 
@@ -323,7 +324,7 @@ SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
     ("rnnt", "beam"): Searcher(TransducerBeam, _transducer_beam, fuses=True, lattices=True),
     ("ctc", "greedy"): Searcher(CtcGreedy, _ctc_greedy, fuses=False, lattices=False),
     ("ctc", "beam"): Searcher(CtcBeam, _ctc_beam, fuses=True, lattices=True),
-    ("ctc", "wfst"): Searcher(GraphSearch, _wfst, fuses=False, lattices=False),
+    ("ctc", "wfst"): Searcher(GraphSearch, _wfst, fuses=False, lattices=True),
     ("ctc+attention", "rescore"): Searcher(Rescoring, _rescoring, fuses=True, lattices=False),
     ("ctc+attention", "attention"): Searcher(LockstepBeam, _lockstep, fuses=False, lattices=False),
     ("attention", "greedy"): Searcher(AttentionGreedy, None, fuses=False, lattices=False),
