@@ -14,6 +14,8 @@ from spool.settings import Settings
 
 _PAUSE_SECONDS = 0.5
 _CONNECT_SECONDS = 5.0
+_MOST_MESSAGES = 20
+"""That are taken at once."""
 
 
 class AsyncEars:
@@ -48,14 +50,17 @@ class Ear:
         self._is_subscribed = False
 
     async def messages(self, seconds: float) -> list[dict[str, Any]]:
-        """All that came, after waiting up to so many seconds for the first; without Redis none."""
+        """What came, after waiting up to so many seconds for the first; without Redis none."""
         try:
             if not self._is_subscribed:
                 await self._subscription.subscribe(self._channel)
                 self._is_subscribed = True
             messages = []
             wait = seconds
-            while (message := await self._subscription.get_message(timeout=wait)) is not None:
+            while len(messages) < _MOST_MESSAGES:
+                message = await self._subscription.get_message(timeout=wait)
+                if message is None:
+                    break
                 messages.append(json.loads(message["data"]))
                 wait = 0.0
         except (RedisError, OSError):

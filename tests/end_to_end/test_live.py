@@ -181,8 +181,8 @@ def test_a_worker_killed_in_mid_session_loses_no_word(fleet: LiveFleet) -> None:
         os.kill(worker.info.pid, signal.SIGKILL)
         for piece in pieces(pcm(2)):
             socket.send(piece)
-        fleet.start(*REAL, name="beta")
         socket.send('{"type": "CloseStream"}')
+        fleet.start(*REAL, name="beta")
         heard += rest_of(socket)
         assert socket.close_code == 1000
     assert finals(heard) == words_of(fleet, job_id) == expected
