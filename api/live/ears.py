@@ -55,7 +55,7 @@ class Ear:
             if not self._is_subscribed:
                 await self._subscription.subscribe(self._channel)
                 self._is_subscribed = True
-            messages = []
+            messages: list[dict[str, Any]] = []
             wait = seconds
             while len(messages) < _MOST_MESSAGES:
                 message = await self._subscription.get_message(timeout=wait)
