@@ -114,7 +114,7 @@ def test_answers_are_the_same_bits_with_and_without(seconds: list[float]) -> Non
     audio = [(0.1 * random.standard_normal(int(16_000 * each))).astype(np.float32) for each in seconds]
     ahead = [model.front(each) for each in audio]
     without, _ = model.features(audio)
-    features, _ = model.features(audio, ahead)
+    features, _ = model.frames.features(audio, ahead)
     assert np.array_equal(np.array(without), np.array(features))
     if len(audio) > 1:
         asks, options = [DecodeRequest()] * len(audio), SearchOptions()
