@@ -22,6 +22,7 @@ from api.openapi.webhooks import add_event_schemas
 from api.routes.metrics import Metrics
 from api.routing import add_routes
 from api.services import Services, open_services
+from api.watching.watcher import SourceWatcher
 from spool import __version__
 from spool.settings import Settings
 
@@ -72,7 +73,11 @@ def create_app(settings: Settings) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services = open_services(app.state.settings)
     app.state.services = services
+    # Not among the services: it submits as a request does, by means of them.
+    app.state.watcher = watcher = SourceWatcher(services)
+    watcher.start()
     try:
         yield
     finally:
+        await run_in_threadpool(watcher.stop)
         await run_in_threadpool(services.close)

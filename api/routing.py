@@ -15,7 +15,7 @@ from api.openapi import jobs as docs
 from api.openapi import page as page_docs
 from api.openapi import webhooks as webhook_docs
 from api.routes import batches, costs, events, fleet, health, jobs, metrics, openai, webhooks
-from api.routes.archive import audio, search, speakers, transcripts
+from api.routes.archive import audio, outputs, search, sources, speakers, transcripts
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
 
@@ -38,6 +38,7 @@ class Route(NamedTuple):
 
 READ, SUBMIT, ADMIN = Scope.READ, Scope.SUBMIT, Scope.ADMIN
 _JOB, _BATCH, _WEBHOOK = "/jobs/{job_id}", "/batches/{batch_id}", "/webhooks/{webhook_id}"
+_SOURCE = "/sources/{source_id}"
 
 ROUTES = (
     Route("POST", "/jobs", jobs.create, SUBMIT, docs.CREATE),
@@ -48,10 +49,14 @@ ROUTES = (
     Route("POST", f"{_JOB}/retry", jobs.retry, SUBMIT, docs.RETRY),
     Route("GET", f"{_JOB}/transcript", transcripts.transcript, READ, docs.TRANSCRIPT),
     Route("POST", f"{_JOB}/diarize", speakers.diarize, SUBMIT, speakers.DIARIZE),
+    Route("GET", f"{_JOB}/speakers", speakers.listed, READ, speakers.LIST),
     Route("PATCH", f"{_JOB}/speakers", speakers.name, SUBMIT, speakers.NAME),
     Route("GET", f"{_JOB}/phrases", jobs.phrases, READ, jobs.PHRASES),
     Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
     Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
+    Route("POST", f"{_JOB}/exports", outputs.export, SUBMIT, outputs.EXPORT),
+    Route("GET", "/voices", speakers.known, READ, speakers.VOICES),
+    Route("DELETE", "/voices/{voice_id}", speakers.forget, SUBMIT, speakers.FORGET),
     Route("GET", "/search", search.search, READ, search.SEARCH),
     Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
     # The scope submit is enough here, though the answer is a transcript.
@@ -77,6 +82,19 @@ ROUTES = (
     Route(
         "POST", f"{_WEBHOOK}/deliveries/{{delivery_id}}/replay", webhooks.replay, SUBMIT, webhook_docs.REPLAY
     ),
+    # A connection's endpoint is an address that the server talks to.
+    Route("POST", "/connections", outputs.create, ADMIN, outputs.CREATE),
+    Route("GET", "/connections", outputs.listed, SUBMIT, outputs.LIST),
+    Route("DELETE", "/connections/{name}", outputs.remove, ADMIN, outputs.REMOVE),
+    Route("POST", "/sources", sources.create, SUBMIT, sources.CREATE),
+    Route("GET", "/sources", sources.listed, READ, sources.LIST),
+    Route("POST", "/sources/notifications", sources.notify, SUBMIT, sources.NOTIFY),
+    Route("GET", _SOURCE, sources.one, READ, sources.ONE),
+    Route("DELETE", _SOURCE, sources.remove, SUBMIT, sources.REMOVE),
+    Route("GET", f"{_SOURCE}/items", sources.items, READ, sources.ITEMS),
+    Route("POST", f"{_SOURCE}/pause", sources.pause, SUBMIT, sources.PAUSE),
+    Route("POST", f"{_SOURCE}/resume", sources.resume, SUBMIT, sources.RESUME),
+    Route("POST", f"{_SOURCE}/check", sources.check, SUBMIT, sources.CHECK),
     Route("GET", "/costs", costs.costs, READ, docs.COSTS),
     # Hosts and busy times tell about every project's work.
     Route("GET", "/workers", fleet.workers, ADMIN, docs.WORKERS),

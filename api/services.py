@@ -20,6 +20,7 @@ from api.fleet_view import FleetView
 from api.probes import Probes
 from api.submission.uploads import drop_remains
 from spool.background.content_deleter import ContentDeleter
+from spool.background.exporter import Exporter
 from spool.background.sweeper import Sweeper
 from spool.broker.celery_app import celery_app, queue_depth
 from spool.domain.jobs import queue_name
@@ -43,6 +44,7 @@ class Services:
     queue: Celery
     sweeper: Sweeper
     deleter: ContentDeleter
+    exporter: Exporter
     probes: Probes
     key_cache: KeyCache
     limits: Buckets
@@ -68,6 +70,7 @@ class Services:
         self.sender.stop()
         self.sweeper.stop()
         self.deleter.stop()
+        self.exporter.stop()
         self.key_cache.close()
         self.probes.close()
         self.queue.close()
@@ -102,6 +105,7 @@ def open_services(settings: Settings) -> Services:
         queue=queue,
         sweeper=Sweeper(database, queue, settings),
         deleter=ContentDeleter(database, objects, settings),
+        exporter=Exporter(database, objects, settings, box),
         probes=probes,
         key_cache=key_cache,
         limits=Buckets(settings.rate_limit, settings.rate_burst),
@@ -116,6 +120,7 @@ def open_services(settings: Settings) -> Services:
     drop_remains(services.upload_folder)
     services.sweeper.start()
     services.deleter.start()
+    services.exporter.start()
     services.key_cache.start()
     services.fleet.start()
     services.feed.start()

@@ -42,6 +42,7 @@ from spool.tracing import start_traces
 from worker.engine.client import Engine
 from worker.engine.memory_budget import engine_options
 from worker.engine.protocol import DEFAULT_LOADER
+from worker.jobs.live.intake import LiveIntake, live_desk
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.runner import JobServices, run_next
 from worker.machine.hardware import backend_of, refuse_wrong_pool, this_machine
@@ -150,7 +151,8 @@ class Worker:
         settings = self._settings
         status = CeleryStatus(events=settings.celery_events or settings.celery_remote_control)
         sources = Sources(settings, objects, self._temporary)
-        services = JobServices(context, objects, sources, self._retry, status.claimed)
+        desk = live_desk(settings, self._engine)
+        services = JobServices(context, objects, sources, self._retry, desk, status.claimed)
 
         def transcribe(task: object, job_id: str) -> None:
             hinted: str | None = job_id
@@ -176,9 +178,12 @@ class Worker:
             without_heartbeat=True,
             quiet=True,
         )
+        intake = LiveIntake(services, desk, sweeper.wake)
+        intake.start()
         if not self._draining.is_set():
             consumer.start()
         self._draining.set()
+        intake.stop()
         return int(self._exit_code or consumer.exitcode or 0)
 
     def _on_ready(self, sender: Any = None, **_: object) -> None:  # noqa: ANN401 - Celery has no types

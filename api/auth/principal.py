@@ -16,6 +16,7 @@ from spool.domain.ledger import CostSums
 from spool.errors import Forbidden, NotFound
 from spool.ids import is_id
 from spool.store.api_keys import ApiKey
+from spool.store.archive.sources import WatchedSource, get_source
 from spool.store.batches import Batch, get_batch
 from spool.store.jobs import get_job
 from spool.store.ledger.charges import job_with_cost
@@ -123,3 +124,12 @@ def get_visible_webhook(tx: Connection, caller: Principal, webhook_id: str) -> W
         if caller.sees(webhook.project):
             return webhook
     raise NotFound(f"There is no webhook {webhook_id}.")
+
+
+def get_visible_source(tx: Connection, caller: Principal, source_id: str) -> WatchedSource:
+    """The caller's source. Raises NotFound, in the same words for another project's."""
+    if is_id(source_id, "src"):
+        source = get_source(tx, source_id)
+        if caller.sees(source.project):
+            return source
+    raise NotFound(f"There is no source {source_id}.")

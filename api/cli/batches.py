@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from api.cli.archive.outputs import Output
 from api.cli.completion import complete_batch
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import print_copies, print_skipped
@@ -45,6 +46,7 @@ def submit(
     ],
     place: Place,
     search: Search,
+    deliver: Output,
     name: Annotated[str | None, typer.Option(help="Name of the batch, for display.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Reject the whole batch if a line is invalid.")
@@ -61,6 +63,7 @@ def submit(
 ) -> None:
     """Submit a batch. Invalid lines are reported with their numbers."""
     request: dict[str, Any] = place.to_request() | {"options": search.to_request(), "name": name}
+    request |= deliver.to_request()
     request |= {"strict": strict, "reuse": not no_reuse}
     with connected(url) as (spool, running):
         if _must_upload(running, source):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.text import Text
 
+from api.cli.archive.outputs import Output
 from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Exit, Json, Url, connected, err, out, print_json
 from api.cli.files import print_copies, print_skipped, recordings_under
@@ -19,12 +20,13 @@ from api.cli.options import (
     MostSpeakers,
     Place,
     Search,
+    VoicePrints,
     WithinChannels,
     Yes,
     diarization_of,
 )
 from api.cli.progress import follow, sending
-from api.cli.tables import job_sheet, job_table, speaker_table
+from api.cli.tables import job_sheet, job_table, speaker_table, voice_table
 from api.local.instance import Running
 from spool.client import Refused, Spool
 from spool.command_options import takes_options
@@ -44,6 +46,7 @@ def submit(
     ],
     place: Place,
     search: Search,
+    deliver: Output,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have ended.")] = False,
     reuse: Annotated[
         bool,
@@ -53,7 +56,7 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Submit recordings, or every recording in a folder."""
-    request = place.to_request() | {"options": search.to_request()}
+    request = place.to_request() | {"options": search.to_request()} | deliver.to_request()
     if reuse:
         request["reuse"] = True
     with connected(url) as (spool, running):
@@ -117,7 +120,7 @@ def status(
         out.print("no jobs", style="dim")
 
 
-def watch(
+def follow_jobs(
     job_ids: Annotated[
         list[str] | None,
         typer.Argument(
@@ -230,12 +233,15 @@ def find_speakers(
     max_speakers: MostSpeakers = None,
     within_channels: WithinChannels = False,
     diarizer: Diarizer = None,
+    voice_prints: VoicePrints = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Find out who speaks in a job that is done, without transcribing it again."""
-    asked = diarization_of(count, min_speakers, max_speakers, within=within_channels, model=diarizer)
+    asked = diarization_of(
+        count, min_speakers, max_speakers, within=within_channels, model=diarizer, prints=voice_prints
+    )
     with connected(url) as (spool, _):
         jobs: list[JobOut] = [spool.diarize(job_id, **asked)]
         if wait:
@@ -248,15 +254,15 @@ def find_speakers(
 
 @speakers.command("list")
 def list_speakers(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
-    """List the speakers of a job's transcript."""
+    """List the speakers of a job's transcript, and the voices that they are like."""
     with connected(url) as (spool, _):
-        job = spool.job(job_id)
+        job, heard = spool.job(job_id), spool.speakers(job_id).items
     if as_json:
-        print_json(job.speakers or [])
+        print_json(heard)
     elif job.speakers is None:
         out.print("no speakers were asked for; see `spool speakers find`", style="dim")
     else:
-        out.print(speaker_table(job.speakers))
+        out.print(speaker_table(heard))
 
 
 @speakers.command("name")
@@ -265,6 +271,9 @@ def name_speakers(
     names: Annotated[
         list[str], typer.Argument(metavar="LABEL=NAME…", help="As speaker_0=Ada; an empty name removes it.")
     ],
+    remember: Annotated[
+        bool, typer.Option("--remember", help="Recognise these voices in the project's other recordings.")
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -273,11 +282,35 @@ def name_speakers(
         raise InvalidRequest("A name is given as LABEL=NAME, such as speaker_0=Ada.")
     pairs = dict(pair.split("=", 1) for pair in names)
     with connected(url) as (spool, _):
-        named = spool.name_speakers(job_id, {label: text or None for label, text in pairs.items()})
+        plain = {label: text or None for label, text in pairs.items()}
+        named = spool.name_speakers(job_id, plain, remember=remember)
     if as_json:
         print_json(named)
     else:
         out.print(speaker_table(named.items))
+
+
+@speakers.command("voices")
+def list_voices(url: Url = None, as_json: Json = False) -> None:
+    """List the voices that are recognised in new recordings."""
+    with connected(url) as (spool, _):
+        known = spool.voices()
+    if as_json:
+        print_json(known)
+    elif not known:
+        out.print("no voices; `spool speakers name JOB LABEL=NAME --remember` adds one", style="dim")
+    else:
+        out.print(voice_table(known))
+
+
+@speakers.command("forget")
+def forget_voice(
+    voice: Annotated[str, typer.Argument(metavar="VOICE", help="The voice's id.")], url: Url = None
+) -> None:
+    """Delete a voice and every voice print that was confirmed as it. Speakers keep the name."""
+    with connected(url) as (spool, _):
+        spool.forget_voice(voice)
+    out.print(f"{voice} forgotten")
 
 
 def _expanded(sources: Sequence[str]) -> Iterator[str | Path]:

@@ -36,9 +36,12 @@ SUBCOMMANDS = {
     "plan": Subcommand("plan", "plan", _LOCAL, "Estimate time and cost of an archive on a fleet."),
     "submit": Subcommand("jobs", "submit", _JOBS, "Submit recordings, or every recording in a folder."),
     "status": Subcommand("jobs", "status", _JOBS, "Show one job, or the latest jobs."),
-    "watch": Subcommand("jobs", "watch", _JOBS, "Follow jobs until they end."),
+    "follow": Subcommand("jobs", "follow_jobs", _JOBS, "Follow jobs until they end."),
+    "watch": Subcommand("archive.sources", "watch", _JOBS, "Watch a folder or bucket for new recordings."),
+    "sources": Subcommand("archive.sources", "app", _JOBS, "Manage watched folders and buckets."),
     "transcript": Subcommand("jobs", "transcript", _JOBS, "Print a transcript."),
     "search": Subcommand("archive.search", "search", _JOBS, "Find words in every transcript."),
+    "export": Subcommand("archive.outputs", "export", _JOBS, "Write a job's output files again."),
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
     "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
     "delete": Subcommand("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
@@ -55,6 +58,9 @@ SUBCOMMANDS = {
         "graph.build", "app", _ADMIN, "Build decoding graphs from a lexicon and an n-gram model."
     ),
     "keys": Subcommand("keys", "app", _ADMIN, "Manage API keys, by project and scope."),
+    "connections": Subcommand(
+        "archive.connections", "app", _ADMIN, "Keep credentials of buckets to write transcripts to."
+    ),
     "webhooks": Subcommand("webhooks", "app", _ADMIN, "Send events to your own servers (Standard Webhooks)."),
 }
 

@@ -51,6 +51,14 @@ Diarizer = Annotated[
         rich_help_panel=_SPEAKERS,
     ),
 ]
+VoicePrints = Annotated[
+    bool,
+    typer.Option(
+        "--voice-prints",
+        help="Keep a voice print of each speaker, to recognise voices that you named.",
+        rich_help_panel=_SPEAKERS,
+    ),
+]
 WithinChannels = Annotated[
     bool,
     typer.Option(
@@ -105,6 +113,10 @@ class Search:
     beta: Annotated[
         float | None,
         typer.Option(help="Bonus for each token in the beam search of a CTC head.", rich_help_panel=_SEARCH),
+    ] = None
+    blank_penalty: Annotated[
+        float | None,
+        typer.Option(min=0, help="Subtracted from the blank's logit of a CTC head.", rich_help_panel=_SEARCH),
     ] = None
     ctc_weight: Annotated[
         float | None,
@@ -263,6 +275,7 @@ class Search:
     max_speakers: MostSpeakers = None
     within_channels: WithinChannels = False
     diarizer: Diarizer = None
+    voice_prints: VoicePrints = False
 
     def to_request(self) -> dict[str, Any]:
         """The `options` of the request, as far as they were given. Raises InvalidRequest."""
@@ -279,8 +292,11 @@ class Search:
             raise InvalidRequest("--rescore-weight needs --rescore-model")
         counts = [chosen.pop(name) for name in ("speakers", "min_speakers", "max_speakers")]
         within, diarizer = chosen.pop("within_channels"), chosen.pop("diarizer")
-        asked = chosen.pop("diarize") or within or diarizer or any(counts)
-        chosen["diarization"] = diarization_of(*counts, within=within, model=diarizer) if asked else None
+        prints = chosen.pop("voice_prints")
+        asked = chosen.pop("diarize") or within or diarizer or prints or any(counts)
+        chosen["diarization"] = (
+            diarization_of(*counts, within=within, model=diarizer, prints=prints) if asked else None
+        )
         return {name: value for name, value in chosen.items() if value is not None}
 
 
@@ -351,14 +367,20 @@ def _requirement(text: str) -> dict[str, str | int]:
 
 
 def diarization_of(
-    speakers: int | None, least: int | None, most: int | None, *, within: bool, model: str | None = None
+    speakers: int | None,
+    least: int | None,
+    most: int | None,
+    *,
+    within: bool,
+    model: str | None = None,
+    prints: bool = False,
 ) -> dict[str, Any]:
     """The request's `diarization`. Raises InvalidRequest for options that contradict each other."""
     if speakers is not None and (least, most) != (None, None):
         raise InvalidRequest("--speakers is the exact number: leave --min-speakers and --max-speakers out.")
     bounds = {name: value for name, value in (("min", least), ("max", most)) if value is not None}
     asked: dict[str, Any] = {"speakers": speakers or bounds or None, "within_channels": within or None}
-    asked["model"] = model
+    asked |= {"model": model, "voice_prints": prints or None}
     return {name: value for name, value in asked.items() if value is not None}
 
 

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from spool.domain.jobs import JobState
 from spool.schemas.costs import BudgetOut, CostReportOut, CostRowOut
-from spool.schemas.jobs import HeldOut, JobDetail, JobOut, SpeakerOut
+from spool.schemas.jobs import HeardSpeakerOut, HeldOut, JobDetail, JobOut, VoiceOut
+from spool.schemas.outputs import ExportOut
 
 STATE_STYLES = {
     JobState.QUEUED: "dim",
@@ -84,7 +85,7 @@ def _state(job: JobOut) -> Text:
 
 
 def _name(job: JobOut, *, where: bool) -> Text:
-    name = Text(job.name if not where or job.source.kind == "upload" else job.source.uri)
+    name = Text(job.name if not where or job.source.kind in ("upload", "live") else job.source.uri)
     if job.error is not None:
         name.append(f"\n{job.error.message} ({job.error.code})", style="red")
     elif job.complete is False:
@@ -159,6 +160,9 @@ def job_sheet(job: JobDetail) -> Table:
     if job.speakers is not None:
         called = ", ".join(each.name or each.label for each in job.speakers)
         rows.append(("speakers", Text(called or "nobody speaks")))
+    if job.output is not None:
+        rows.append(("output", Text(f"{', '.join(job.output.formats)} below {job.output.prefix}")))
+    rows += [(f"  {each.format}", _file_words(each)) for each in job.exports]
     if job.error is not None:
         rows.append(("error", Text(f"{job.error.message} ({job.error.code})", style="red")))
     for name, value in rows:
@@ -166,15 +170,45 @@ def job_sheet(job: JobDetail) -> Table:
     return sheet
 
 
-def speaker_table(speakers: list[SpeakerOut]) -> Table:
-    """The speakers of a transcript, one a line."""
+def _file_words(file: ExportOut) -> Text:
+    """Where a file of the output is, or why it is not there."""
+    if file.state == "written":
+        return Text(file.uri or "", "green")
+    again = f"; next attempt at {moment(file.next_try_at)}" if file.next_try_at and file.error else ""
+    reason = f": {file.error}{again}" if file.error else ""
+    return Text(f"{file.state}{reason}", "yellow" if file.state == "pending" else "red")
+
+
+def speaker_table(speakers: list[HeardSpeakerOut]) -> Table:
+    """The speakers of a transcript, one a line, with the voices that they are like."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("speaker", "name"):
         table.add_column(title, no_wrap=True)
     for title in ("speaks", "words"):
         table.add_column(title, justify="right", no_wrap=True)
+    likely = any(each.matches for each in speakers)
+    if likely:
+        table.add_column("sounds like")
     for each in speakers:
-        table.add_row(each.label, Text(each.name or "—"), clock(each.talk_seconds), str(each.words))
+        row: list[str | Text] = [
+            each.label,
+            Text(each.name or "—"),
+            clock(each.talk_seconds),
+            str(each.words),
+        ]
+        matches = ", ".join(f"{match.name} ({match.similarity:.2f})" for match in each.matches)
+        table.add_row(*row, *([Text(matches)] if likely else []))
+    return table
+
+
+def voice_table(voices: list[VoiceOut]) -> Table:
+    """Voices, one a line."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("voice", "project", "name"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("recordings", justify="right")
+    for each in voices:
+        table.add_row(each.id, Text(each.project), Text(each.name), str(each.recordings))
     return table
 
 

@@ -10,6 +10,7 @@ import { showJobs } from "./jobs.js";
 import { stayLive } from "./live.js";
 import { showOverview } from "./overview.js";
 import { showSearch } from "./search.js";
+import { showSource, showSources } from "./sources.js";
 import { listenForDrops, openSubmit } from "./submit.js";
 
 const REFRESH_MS = 2000;
@@ -21,6 +22,8 @@ const VIEWS = [
   [/^\/jobs\/(\w+)$/, showJob, "Job"],
   [/^\/batches$/, showBatches, "Batches"],
   [/^\/batches\/(\w+)$/, showBatch, "Batch"],
+  [/^\/sources$/, showSources, "Sources"],
+  [/^\/sources\/(\w+)$/, showSource, "Source"],
   [/^\/costs$/, showCosts, "Costs"],
   [/^\/search$/, showSearch, "Search"],
 ];

@@ -41,12 +41,14 @@ export async function ask(path, options = {}) {
 
 export const get = async (path) => (await ask(path)).json();
 export const text = async (path) => (await ask(path)).text();
-export const send = async (method, path, body) =>
-  (await ask(path, {
+export async function send(method, path, body) {
+  const response = await ask(path, {
     method,
     headers: body === undefined ? {} : { "Content-Type": "application/json" },
     body: body === undefined ? undefined : JSON.stringify(body),
-  })).json();
+  });
+  return response.status === 204 ? null : response.json();
+}
 
 // Server-sent events by fetch, since an EventSource cannot send a key. Returns when the server ends the stream and
 // throws when it breaks; `place.last` is then where to resume.

@@ -39,7 +39,7 @@ export async function showJob(root, id, query) {
     }
   }
   async function refresh() {
-    if (last && ENDED.includes(last.state)) return;
+    if (last && ENDED.includes(last.state) && !last.exports.some((file) => file.state === "pending")) return;
     const job = await get(`/v1/jobs/${id}`);
     if (JSON.stringify(job) === JSON.stringify(last)) return;
     last = job;
@@ -63,6 +63,9 @@ export async function showJob(root, id, query) {
           : `Its header states ${clock(job.expected_seconds)}; ${clock(job.missing_seconds)} of it are missing. `,
         "What was there is transcribed.") : null,
       job.warnings.length ? h("ul", { class: "card" }, job.warnings.map((warning) => h("li", {}, warning))) : null,
+      unwritten(job).length ? h("p", { class: "card" }, h("strong", {}, "Not all files of its output are written. "),
+        unwritten(job).map((file) => `${file.format}: ${file.error} `),
+        h("button", { type: "button", onclick: () => act(null, "POST", `/v1/jobs/${id}/exports`, "The files are written again.") }, "Write again")) : null,
       h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
     );
     if (job.state === "done" && words === null && !job.deleted?.transcript) {
@@ -72,6 +75,9 @@ export async function showJob(root, id, query) {
   await refresh();
   return { refresh, leave: () => words?.leave(), live: ENDED.includes(last.state) ? null : `/v1/jobs/${id}/events` };
 }
+
+// Files of its output that are not there, or not yet, for a reason.
+const unwritten = (job) => job.exports.filter((file) => file.error && file.state !== "replaced");
 
 // What was deleted on purpose; the job's name, figures and costs stay.
 function deletedWords(deleted) {
@@ -104,6 +110,8 @@ function details(job) {
     job.batch ? ["Batch", h("a", { href: `#/batches/${job.batch}` }, job.batch)] : null,
     job.custom_id ? ["custom_id", job.custom_id] : null,
     Object.keys(job.tags).length ? ["Tags", Object.entries(job.tags).map(([name, value]) => `${name}: ${value}`).join(", ")] : null,
+    job.output ? ["Output", [`${job.output.formats.join(", ")} below ${job.output.prefix}`,
+      job.exports.map((file) => h("div", {}, state(file.state), " ", h("code", {}, file.uri ?? file.format), file.error ? ` ${file.error}` : ""))]] : null,
     ["Attempts", number(job.attempts) + (job.crashes ? `, ${job.crashes} crashed` : "")],
     job.lease_owner ? ["Worker", job.lease_owner] : null,
     ["Submitted", moment(job.times.created_at)], ["Started", moment(job.times.started_at)], ["Ended", moment(job.times.finished_at)],

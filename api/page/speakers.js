@@ -2,7 +2,7 @@
 // A speaker reads without colour too: by letter, by name, and by a row of their own in the bar.
 
 import { clock, count, h, notice, s, span } from "./dom.js";
-import { send } from "./http.js";
+import { get, send } from "./http.js";
 
 const COLOURS = 8;
 const ROW = 9;
@@ -16,6 +16,7 @@ export function speakersOf(transcript, job, play, renamed, filtered) {
   const speakers = transcript.speakers ?? [];
   const places = new Map(speakers.map((speaker, at) => [speaker.label, at]));
   const only = new Set();
+  const heard = new Map();
   const chips = h("div", { class: "speakers", role: "group", "aria-label": "Speakers. Press one to show only their words." });
 
   function show() {
@@ -33,7 +34,7 @@ export function speakersOf(transcript, job, play, renamed, filtered) {
     badge(at), speakerName(speaker), h("span", { class: "quiet small" }, ` ${span(speaker.talk_seconds)}`));
     const rename = h("button", { type: "button", class: "rename small", "aria-label": `Rename ${speakerName(speaker)}`,
       onclick: edit }, "✎");
-    const group = h("span", { class: "chip" }, toggle, rename);
+    const group = h("span", { class: "chip" }, toggle, rename, likely(speaker));
     function edit() {
       group.replaceChildren(editor(speaker, at));
       const input = group.querySelector("input");
@@ -42,26 +43,42 @@ export function speakersOf(transcript, job, play, renamed, filtered) {
     }
     return group;
   }
+  // A voice that a person named before: one press confirms it.
+  function likely(speaker) {
+    const [best] = heard.get(speaker.label)?.matches ?? [];
+    if (!best || speaker.name === best.name) return null;
+    return h("button", { type: "button", class: "small quiet", title: `Voice prints are alike: ${best.similarity.toFixed(2)}. Known from ${count(best.recordings, "recording", "recordings")}.`,
+      onclick: () => name(speaker, best.name, true) }, `${best.name}?`);
+  }
+  async function name(speaker, text, remember) {
+    try {
+      keep(await send("PATCH", `/v1/jobs/${job.id}/speakers`, { names: { [speaker.label]: text }, remember }));
+      show();
+      renamed();
+    } catch (error) {
+      notice(error.message, true);
+    }
+  }
+  function keep(answer) {
+    for (const one of answer.items) {
+      heard.set(one.label, one);
+      speakers[places.get(one.label)].name = one.name;
+    }
+  }
   function editor(speaker, at) {
     const input = h("input", { type: "text", maxlength: "100", value: speaker.name ?? "", "aria-label": `Name of ${speakerName(speaker)}`,
       placeholder: speakerName({ ...speaker, name: null }) });
-    const form = h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); keep(); } },
-      badge(at), input, h("button", { class: "small" }, "Save"));
+    const remember = h("input", { type: "checkbox", id: `remember-${at}` });
+    const form = h("form", { class: "row",
+      onsubmit: (event) => { event.preventDefault(); name(speaker, input.value.trim() || null, remember.checked); } },
+    badge(at), input,
+    heard.get(speaker.label)?.has_voice_print ? h("label", { class: "inline small" }, remember, "Recognise this voice in other recordings") : null,
+    h("button", { class: "small" }, "Save"));
     input.addEventListener("keydown", (event) => { if (event.key === "Escape") show(); });
-    async function keep() {
-      try {
-        const names = { [speaker.label]: input.value.trim() || null };
-        const answer = await send("PATCH", `/v1/jobs/${job.id}/speakers`, { names });
-        for (const one of answer.items) speakers[places.get(one.label)].name = one.name;
-        show();
-        renamed();
-      } catch (error) {
-        notice(error.message, true);
-      }
-    }
     return form;
   }
   show();
+  if (speakers.length) get(`/v1/jobs/${job.id}/speakers`).then((answer) => { keep(answer); show(); }, () => {});
   return {
     any: speakers.length > 0,
     many: speakers.length > 1,
@@ -99,11 +116,13 @@ function turnsBar(transcript, places, speakers, play) {
 // For a job that is done: a dialog that asks who speaks, without transcribing anything again.
 export function openDiarize(job, asked) {
   const counted = h("input", { type: "number", min: "1", max: "99", id: "speaker-count", placeholder: "unknown" });
+  const voices = h("input", { type: "checkbox", id: "voice-prints" });
   const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
     try {
-      await send("POST", `/v1/jobs/${job.id}/diarize`, counted.value ? { speakers: Number(counted.value) } : {});
+      await send("POST", `/v1/jobs/${job.id}/diarize`, 
+        { speakers: counted.value ? Number(counted.value) : null, voice_prints: voices.checked });
       dialog.close();
       asked();
     } catch (error) {
@@ -112,6 +131,7 @@ export function openDiarize(job, asked) {
   } },
   h("h2", { id: "diarize-title" }, "Find speakers"),
   h("label", {}, "Number of speakers, if you know it", counted),
+  h("label", { class: "inline" }, voices, "Recognise voices that were named before"),
   h("p", { class: "quiet small" }, "No word is transcribed again. Names that you gave stay with their speakers."),
   h("div", { class: "row" }, h("button", { class: "primary" }, "Find speakers"), close));
   const dialog = h("dialog", { "aria-labelledby": "diarize-title" }, form);

@@ -3,10 +3,12 @@
 The lease of a job that has ended, folders of a machine and keys of objects are not shown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 
+from api.presenters.outputs import shown_exports, shown_output
+from spool.domain.archive.voices import VoiceMatch
 from spool.domain.fleet.models import ModelFacts
 from spool.domain.fleet.quality import Quality
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, route_of
@@ -19,6 +21,7 @@ from spool.schemas.fleet import QualityOut, WorkerModelOut, WorkerOut
 from spool.schemas.jobs import (
     CostOut,
     DeletedOut,
+    HeardSpeakerOut,
     HeldOut,
     JobDetail,
     JobErrorOut,
@@ -26,8 +29,11 @@ from spool.schemas.jobs import (
     ProgressOut,
     SourceOut,
     SpeakerOut,
+    SpeakersOut,
     TimesOut,
+    VoiceMatchOut,
 )
+from spool.store.archive.exports import Export
 from spool.store.workers import Worker
 
 
@@ -79,6 +85,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: st
         held=shown_hold((holds or {}).get(job.project)) if waits else None,
         deleted=_deleted(job),
         speakers=shown_speakers(job),
+        output=shown_output(job),
     )
 
 
@@ -88,14 +95,41 @@ def shown_detail(
     currency: str,
     holds: Mapping[str, Hold] | None = None,
     waiting_for: str | None = None,
+    exports: Sequence[Export] = (),
 ) -> JobDetail:
-    """A job with its cost so far."""
-    return JobDetail(**dict(shown_job(job, holds, waiting_for)), cost=shown_cost(cost, currency))
+    """A job with its cost so far and the files of its output."""
+    return JobDetail(
+        **dict(shown_job(job, holds, waiting_for)),
+        cost=shown_cost(cost, currency),
+        exports=shown_exports(exports),
+    )
 
 
 def shown_speakers(job: Job) -> list[SpeakerOut] | None:
     """The speakers of a job's transcript."""
     return None if job.speakers is None else [SpeakerOut(**each) for each in job.speakers]
+
+
+def shown_matches(job: Job, matches: Mapping[str, Sequence[VoiceMatch]]) -> SpeakersOut:
+    """The speakers of a job's transcript, and who they may be by label; only those listed have a print."""
+    return SpeakersOut(
+        items=[
+            HeardSpeakerOut(
+                **each,
+                has_voice_print=each["label"] in matches,
+                matches=[
+                    VoiceMatchOut(
+                        voice=match.voice.id,
+                        name=match.voice.name,
+                        similarity=match.similarity,
+                        recordings=match.voice.recordings,
+                    )
+                    for match in matches.get(each["label"], ())
+                ],
+            )
+            for each in job.speakers or []
+        ]
+    )
 
 
 def shown_hold(hold: Hold | None) -> HeldOut | None:

@@ -33,6 +33,7 @@ from spool.schemas.common import Moment, Pool, Project, WorkerName
 from spool.schemas.examples import jobs
 from spool.schemas.jobs import JobDeletion, JobDetail, JobPage, JobRequest, PhrasesOut
 from spool.store import jobs as store
+from spool.store.archive.exports import exports_of
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import phrases_of
 from spool.store.queue.quotas import find_holds
@@ -115,8 +116,9 @@ def one(services: ServicesDep, caller: CallerDep, job_id: str) -> Response:
     with services.database.look() as tx:
         job, cost = get_visible_job_with_cost(tx, caller, job_id)
         held = current_holds(services, tx, job)
+        files = exports_of(tx, job.id) if job.output else []
     waiting = services.fleet.waiting_for([job]).get(job.id)
-    return json_response(shown_detail(job, cost, services.settings.currency, held, waiting))
+    return json_response(shown_detail(job, cost, services.settings.currency, held, waiting, files))
 
 
 def cancel(services: ServicesDep, caller: CallerDep, job_id: str) -> JobDetail:
@@ -182,7 +184,7 @@ def delete(
         held = copies_of(tx, job) if what != "source" else []
     if not job.state.terminal:
         raise Conflict(f"Job {job.id} is {job.state}; cancel it first.")
-    if what == "source" and job.source.kind != "upload":
+    if what == "source" and job.source.kind not in ("upload", "live"):
         raise Conflict(f"The recording of job {job.id} was not uploaded; delete it where it is stored.")
     content = list(Content) if what == "all" else [Content(what)]
     complete = delete_content(services.database, services.objects, [job.id], content, caller.name)
@@ -193,7 +195,8 @@ def delete(
             held = copies_of(tx, job)
     with services.database.read() as tx:
         now, cost = get_visible_job_with_cost(tx, caller, job_id)
-    shown = shown_detail(now, cost, services.settings.currency)
+        files = exports_of(tx, job_id)
+    shown = shown_detail(now, cost, services.settings.currency, exports=files)
     if shown.deleted is None:
         raise Conflict(f"Job {job.id} was retried meanwhile and is {now.state}; cancel it first.")
     response.status_code = 200 if complete else 202

@@ -26,6 +26,7 @@ from api.problems import Problem
 from api.services import Services
 from api.submission.jobs import canonical_request, reader_of, refuse_past, required, resolve_options
 from api.submission.listing import custom_id_of, listed
+from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
 from spool.domain.fleet.routing import Route
 from spool.domain.jobs import JobState, Source
@@ -69,6 +70,10 @@ class Intake:
         self._address = address
         # A listing waits for a disk or a bucket: nobody is to wait for that.
         self._turn = services.manifest_turn if manifest is not None else nullcontext()
+        self._output = None
+        if request.output is not None:
+            with services.database.read() as tx:
+                self._output = checked_output(tx, services.settings, self.project, request.output)
         self._traceparent = current().header
         self._defaults: dict[str, Any] = request.options
         # Invalid defaults are an error of the request, not of each line. Their phrases are read once: there
@@ -111,6 +116,11 @@ class Intake:
             self._checked.add((model, reader))
         return options
 
+    def listed_job(self, place: str, source: Source) -> NewJob | BadLine:
+        """The job of one recording that was found at `place` below the address, outside of any batch."""
+        job = self._job(1, _Line(custom_id_of(place), source, place=place), Seen())
+        return job if isinstance(job, BadLine) else replace(job, batch_line=None)
+
     def _lines(self, report: Report) -> Iterator[tuple[int, "_Line | BadLine"]]:
         if self._manifest is not None:
             with self._manifest.open("rb") as stream:
@@ -131,7 +141,7 @@ class Intake:
                 raise InvalidRequest(f"A batch has at most {LINES} recordings; submit several batches.")
             custom_id = custom_id_of(recording.place)
             if isinstance(recording.source, Source):
-                yield report.lines, _Line(custom_id, recording.source)
+                yield report.lines, _Line(custom_id, recording.source, place=recording.place)
             else:
                 refused = recording.source
                 yield report.lines, BadLine(report.lines, refused.code, refused.message, custom_id)
@@ -147,11 +157,13 @@ class Intake:
         if not seen.first(line.custom_id):
             message = "An earlier line of this batch has the same custom_id."
             return BadLine(number, "duplicate_custom_id", message, line.custom_id)
+        name = line.name or source_name(source)
+        place = line.place or place_of(source, self._settings, name)
         return NewJob(
             source=source,
             options=options.kept(),
             phrases=options.phrases,
-            name=line.name or source_name(source),
+            name=name,
             project=self.project,
             key_id=self.caller.key_id,
             traceparent=self._traceparent,
@@ -164,6 +176,7 @@ class Intake:
             tags=self._request.tags | line.tags,
             priority=PRIORITIES[line.priority or self._request.priority],
             deadline=self._request.deadline,
+            output=output_of(self._output, name, place),
         )
 
 
@@ -177,6 +190,8 @@ class _Line:
     options: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     priority: PriorityName | None = None
+    place: str | None = None
+    """Its path below the address that was listed."""
 
 
 def shown_bad_lines(report: Report) -> list[dict[str, Any]]:

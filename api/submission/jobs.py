@@ -23,6 +23,7 @@ from api.presenters.jobs import shown_detail
 from api.problems import refused_fields
 from api.services import Services
 from api.submission.bodies import SUBMISSION, parse_json
+from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
 from api.submission.uploads import Upload
 from spool.catalogue import diarization_places
@@ -40,6 +41,7 @@ from spool.schemas.batches import BatchUploadRequest
 from spool.schemas.jobs import JobDetail, JobRequest, UploadRequest
 from spool.settings import Settings
 from spool.store import jobs as store
+from spool.store.archive.exports import exports_of
 from spool.store.ledger.charges import job_cost
 from spool.store.queue.quotas import find_holds
 from spool.tracing import current
@@ -119,6 +121,10 @@ def _new_job(
     job_id: str | None = None,
 ) -> store.NewJob:
     project = caller.project_for(body.project)
+    output = None
+    if body.output is not None:
+        with services.database.read() as tx:
+            output = checked_output(tx, services.settings, project, body.output)
     identity = json.dumps([canonical_request(body, project), content], sort_keys=True)
     return store.NewJob(
         id=job_id,
@@ -138,6 +144,7 @@ def _new_job(
         priority=PRIORITIES[body.priority],
         deadline=body.deadline,
         traceparent=current().header,
+        output=output_of(output, name, place_of(source, services.settings, name)),
     )
 
 
@@ -164,7 +171,8 @@ def detail_of(services: Services, tx: Connection, job: Job) -> JobDetail:
     """The job as the API shows it, with its cost so far and why it is held."""
     sums, held = job_cost(tx, job.id), current_holds(services, tx, job)
     waiting = services.fleet.waiting_for([job]).get(job.id)
-    return shown_detail(job, sums, services.settings.currency, held, waiting)
+    files = exports_of(tx, job.id) if job.output else []
+    return shown_detail(job, sums, services.settings.currency, held, waiting, files)
 
 
 def current_holds(services: Services, tx: Connection, job: Job) -> dict[str, Hold]:

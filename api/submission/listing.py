@@ -7,9 +7,10 @@ Also derives a custom id from a path.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
@@ -19,7 +20,7 @@ from spool.domain.jobs import Source
 from spool.domain.manifest import SkippedFile, in_blocks
 from spool.errors import InvalidRequest, NotFound, SourceError, SourceForbidden, SourceMissing
 from spool.objects import ObjectInfo, ObjectStore, s3_store
-from spool.recordings.folder import walk
+from spool.recordings.folder import skip_reason, walk_files
 from spool.recordings.probe import (
     HIDDEN,
     PROBE_BYTES,
@@ -31,7 +32,7 @@ from spool.settings import Settings
 
 CUSTOM_ID = 200
 _PROBES = 16
-_PROBED_AT_ONCE = 256
+PROBED_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +43,64 @@ class Listed:
     source: Source | SourceError | InvalidRequest
 
 
+Judged = Source | SkippedFile | SourceError | InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that was listed and not looked at: its path below the address, what changes with its content
+    (`version`: an object's ETag, a file's size and time of change), and when it was last changed."""
+
+    place: str
+    version: str
+    modified: datetime | None
+    is_quick: bool
+    """Whether its name decides what it is."""
+    judge: Callable[[], Judged]
+    """Says what it is: a source, or why it is none."""
+
+
 def listed(address: str, settings: Settings, caller: Principal) -> Iterator[Listed | SkippedFile]:
     """Every recording below `address` (`s3://bucket/prefix/` or `file:///folder/`), and every other file.
 
     Raises InvalidRequest, SourceForbidden, SourceMissing or StorageError.
     """
+    for block in in_blocks(candidates(address, settings, caller), PROBED_AT_ONCE):
+        for candidate, judged in judge_all(block):
+            if isinstance(judged, SkippedFile):
+                yield judged
+            else:
+                yield Listed(candidate.place, judged)
+
+
+def candidates(address: str, settings: Settings, caller: Principal) -> Iterator[Candidate]:
+    """Every file below `address`, as it is listed. Raises like `listed`."""
     if address.startswith("s3://"):
         check_place(f"{address.rstrip('/')}/", settings, caller)
         yield from _objects(address, settings, caller)
     elif address.startswith("file://"):
         folder = folder_of(address, settings.source_roots)
         check_place(f"{folder.as_uri()}/", settings, caller)
-        yield from _files(folder, settings, caller)
+        for path, is_hidden_folder in walk_files(folder):
+            yield _file(folder, path, is_hidden_folder, settings, caller)
     else:
         raise InvalidRequest("A batch is listed from s3://bucket/prefix/ or file:///folder/.")
+
+
+def judge_all(block: Sequence[Candidate]) -> Iterator[tuple[Candidate, Judged]]:
+    """What each is, in order; first bytes are fetched several at a time."""
+    if all(candidate.is_quick for candidate in block):
+        yield from ((candidate, candidate.judge()) for candidate in block)
+        return
+    with ThreadPoolExecutor(_PROBES, thread_name_prefix="probe") as pool:
+        yield from zip(block, pool.map(lambda candidate: candidate.judge(), block), strict=True)
+
+
+def candidate_at(address: str, place: str, settings: Settings, caller: Principal) -> Candidate | None:
+    """The object at `place` below an `s3://` address; None where there is none."""
+    bucket, prefix, store = _opened(address, settings)
+    item = store.head(place)
+    return None if item is None else _object(bucket, prefix, store, item, settings, caller)
 
 
 def custom_id_of(place: str) -> str:
@@ -85,26 +130,32 @@ def folder_of(address: str, roots: tuple[Path, ...]) -> Path:
     return path
 
 
-def _objects(address: str, settings: Settings, caller: Principal) -> Iterator[Listed | SkippedFile]:
+def _opened(address: str, settings: Settings) -> tuple[str, str, ObjectStore]:
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
-    store = s3_store(settings, bucket, prefix)
+    return bucket, prefix.strip("/"), s3_store(settings, bucket, prefix)
 
-    def judge(item: ObjectInfo) -> Listed | SkippedFile:
-        if reason := _reason(item.key, lambda: _first_bytes(store, item)):
-            return SkippedFile(_printable(item.key), reason)
-        full = "/".join(part for part in (prefix.strip("/"), item.key) if part)
-        return Listed(item.key, _object_source(bucket, full, item, settings, caller))
 
+def _objects(address: str, settings: Settings, caller: Principal) -> Iterator[Candidate]:
+    bucket, prefix, store = _opened(address, settings)
     try:
-        with ThreadPoolExecutor(_PROBES, thread_name_prefix="probe") as pool:
-            for block in in_blocks(store.list(), _PROBED_AT_ONCE):
-                probed = [item for item in block if item.key and not item.key.endswith("/")]
-                quick = all(
-                    is_hidden(item.key.rpartition("/")[2]) or has_recordings_name(item.key) for item in probed
-                )
-                yield from map(judge, probed) if quick else pool.map(judge, probed)
+        for item in store.list():
+            if item.key and not item.key.endswith("/"):
+                yield _object(bucket, prefix, store, item, settings, caller)
     except NotFound:
         raise SourceMissing(f"There is no bucket {bucket}.") from None
+
+
+def _object(
+    bucket: str, prefix: str, store: ObjectStore, item: ObjectInfo, settings: Settings, caller: Principal
+) -> Candidate:
+    def judge() -> Judged:
+        if reason := _reason(item.key, lambda: _first_bytes(store, item)):
+            return SkippedFile(_printable(item.key), reason)
+        full = "/".join(part for part in (prefix, item.key) if part)
+        return _object_source(bucket, full, item, settings, caller)
+
+    is_quick = is_hidden(item.key.rpartition("/")[2]) or has_recordings_name(item.key)
+    return Candidate(item.key, item.etag, item.modified, is_quick, judge)
 
 
 def _reason(place: str, head: Callable[[], bytes]) -> str | None:
@@ -134,15 +185,29 @@ def _object_source(
     return Source(kind="s3", uri=source.uri, size=item.size, etag=item.etag)
 
 
-def _files(folder: Path, settings: Settings, caller: Principal) -> Iterator[Listed | SkippedFile]:
-    for path, reason in walk(folder):
-        place = path.relative_to(folder).as_posix()
+def _file(
+    folder: Path, path: Path, is_hidden_folder: bool, settings: Settings, caller: Principal
+) -> Candidate:
+    place = path.relative_to(folder).as_posix()
+
+    def judge() -> Judged:
+        reason = HIDDEN if is_hidden_folder else skip_reason(path)
         if reason is not None:
-            yield SkippedFile(_printable(place), reason)
-            continue
+            return SkippedFile(_printable(place), reason)
         try:
             if not place.isprintable():
                 raise InvalidRequest("The name holds control characters or is not UTF-8.")
-            yield Listed(place, checked_source(path.as_uri(), settings, caller))
+            return checked_source(path.as_uri(), settings, caller)
         except (SourceError, InvalidRequest) as error:
-            yield Listed(_printable(place), error)
+            return error
+
+    version, modified = "", None
+    if not is_hidden_folder:
+        try:
+            facts = path.stat()
+            version = f"{facts.st_size:x}-{facts.st_mtime_ns:x}"
+            modified = datetime.fromtimestamp(facts.st_mtime, UTC)
+        except OSError:
+            pass  # a link that leads nowhere, or a file that went away: judging it says so
+    # Local files are looked at one by one: their disk is the same.
+    return Candidate(place if place.isprintable() else _printable(place), version, modified, True, judge)

@@ -32,10 +32,15 @@ def checked_source(address: str, settings: Settings, caller: Principal) -> Sourc
 
 def check_place(uri: str, settings: Settings, caller: Principal) -> None:
     """Raise `SourceForbidden` for a place that the key may not read, or where Spool stores its own data."""
-    if any(lies_below(uri, own) for own in _own_places(settings.own_folders, settings.objects)):
+    if any(lies_below(uri, own) for own in own_places(settings)):
         raise SourceForbidden("Spool stores its own data there; name a source elsewhere.")
     if not caller.reaches(uri):
         raise SourceForbidden("This key may not read sources there.")
+
+
+def own_places(settings: Settings) -> tuple[str, ...]:
+    """Where Spool stores its own data."""
+    return _own_places(settings.own_folders, settings.objects)
 
 
 @cache  # asked for each line of a manifest
@@ -59,6 +64,11 @@ def _source(address: str, settings: Settings) -> Source:
         case "file":
             return _file_source(address, settings.source_roots)
     raise SourceForbidden(f"{scheme}:// sources are not allowed; s3://, https:// and file:// are.")
+
+
+def is_bucket(name: str) -> bool:
+    """Whether a bucket may have this name."""
+    return _BUCKET.fullmatch(name) is not None
 
 
 def source_name(source: Source) -> str:

@@ -126,6 +126,7 @@ def _jobs() -> None:
         sa.Column("traceparent", sa.String(length=55)),
         sa.Column("phrases_sha256", sa.String(length=64)),
         sa.Column("speakers", sa.JSON(none_as_null=True)),
+        sa.Column("output", sa.JSON(none_as_null=True)),
         sa.Column("source_deleted_at", UtcDateTime()),
         sa.Column("transcript_deleted_at", UtcDateTime()),
         sa.CheckConstraint(
@@ -133,7 +134,7 @@ def _jobs() -> None:
             name=op.f("ck_jobs_lease"),
         ),
         sa.CheckConstraint(
-            "source_kind IN ('upload', 'file', 's3', 'https')", name=op.f("ck_jobs_source_kind")
+            "source_kind IN ('upload', 'file', 's3', 'https', 'live')", name=op.f("ck_jobs_source_kind")
         ),
         sa.CheckConstraint(
             "state IN ('queued', 'running', 'done', 'failed', 'cancelled')", name=op.f("ck_jobs_state")
@@ -172,7 +173,9 @@ def _jobs_indexes() -> None:
         "ix_jobs_kept_source",
         "jobs",
         ["project", "finished_at"],
-        **partial("source_kind = 'upload' AND finished_at IS NOT NULL AND source_deleted_at IS NULL"),
+        **partial(
+            "source_kind IN ('upload', 'live') AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
+        ),
     )
     op.create_index(
         "ix_jobs_kept_transcript",

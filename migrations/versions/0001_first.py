@@ -5,7 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import events, jobs, passages
+from migrations.first import events, exports, jobs, passages, sources, voices
 
 revision = "0001"
 down_revision = None
@@ -39,6 +39,14 @@ TABLES = (
     "source_hashes",
     "webhook_deliveries",
     "passages",
+    "passage_words",
+    "voices",
+    "voice_prints",
+    "connections",
+    "exports",
+    "sources",
+    "source_items",
+    "source_marks",
 )
 
 
@@ -46,6 +54,9 @@ def upgrade() -> None:
     jobs.create()
     events.create()
     passages.create()
+    voices.create()
+    exports.create()
+    sources.create()
 
 
 def downgrade() -> None:

@@ -50,7 +50,8 @@ class CountingRecognizer:
         return self._inner.prepare(*asked)
 
     def read_by(self, reader: Recognizer) -> Recognizer:
-        return self._inner.read_by(reader)
+        inner = reader._inner if isinstance(reader, CountingRecognizer) else reader
+        return CountingRecognizer(self._inner.read_by(inner))
 
     def cost(self, *asked: Any) -> BatchCost:
         return self._inner.cost(*asked)

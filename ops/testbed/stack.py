@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+from pydantic import JsonValue
 
 from ops.testbed import waiting
 from ops.testbed.counting_model import LIST, decodings
@@ -209,12 +210,16 @@ class Stack(Fleet):
         for process in running:
             assert process.wait(PATIENCE) == 0, "an API stops with 0"
 
-    def submit_stored(self, path: Path, model: str = "plain", diarization: Diarization | None = None) -> str:
+    def submit_stored(
+        self, path: Path, model: str = "plain", diarization: Diarization | None = None, **fields: JsonValue
+    ) -> str:
         """A job whose recording is an upload in the object store, as the API would have left it."""
         job_id = new_id("job")
         stored = self.objects.put_file(f"jobs/{job_id}/source", path)
         source = Source("upload", stored.key, stored.size, stored.etag)
-        options = JobOptions(model=model, diarization=diarization, speech_detector=False)
+        options = JobOptions.model_validate(
+            {"model": model, "diarization": diarization, "speech_detector": False, **fields}
+        )
         with self.db.begin() as tx:
             return create_job(tx, NewJob(source, options, path.name, id=job_id))[0].id
 

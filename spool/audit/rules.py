@@ -27,6 +27,7 @@ RULES = {
     "stored": "a finished job's transcript is in the object store with the recorded hash",
     "source": "an upload is in the object store until it is deleted on purpose",
     "searchable": "the search has every word of every transcript, and no other",
+    "exported": "every finished job with an output has its files written elsewhere, or says why not",
     "deleted": "what was deleted on purpose is gone, every trace of it, and the log says so",
     "retained": "nothing is kept for longer than its project's rule says",
     "orphan": "no object under jobs/ is without its job",
@@ -87,6 +88,12 @@ class JobFacts:
     """Of its transcript."""
     indexed: int = 0
     """Words of it that the search has."""
+    spelled: bool = False
+    """The search by sound has words of it."""
+    files: int = 0
+    """Of its output, by the job's options."""
+    exports: int = 0
+    """Of these, what is written, or says why it is not yet or not at all."""
     traces: bool = False
     """The row still has a key, a hash or a list of phrases that lead to its words."""
 
@@ -195,6 +202,15 @@ def searchable(job: JobFacts) -> Iterator[Breach]:
     words = (job.words or 0) if job.transcript_key else 0
     if job.indexed != words:
         yield Breach("searchable", job.id, f"The search has {job.indexed} words of it; it has {words}.")
+    elif job.spelled and not words:
+        yield Breach("searchable", job.id, "The search by sound has words of it; it has none.")
+
+
+def exported(job: JobFacts) -> Iterator[Breach]:
+    """Each file of a finished job's output has a row, which the tables make say where it is or why not."""
+    if job.transcript_key and job.state is JobState.DONE and job.exports != job.files:
+        message = f"Its output has {job.files} files, and {job.exports} of them are written or to be written."
+        yield Breach("exported", job.id, message)
 
 
 def tiling(job: JobFacts, cores: Iterable[Core]) -> Iterator[Breach]:
@@ -330,7 +346,7 @@ def retained(job: JobFacts, rules: Mapping[str, Retention]) -> Iterator[Breach]:
         kept_for = rule_for(rules, job.project).of(content)
         if kept_for is None or content in job.deleted:
             continue
-        if content is Content.SOURCE and job.source_kind != "upload":
+        if content is Content.SOURCE and job.source_kind not in ("upload", "live"):
             continue
         late = job.now - job.finished_at - kept_for
         if late > SWEEP_GRACE:

@@ -13,8 +13,10 @@ import httpx
 
 from spool.client import batches as of_batches
 from spool.client import jobs as of_jobs
+from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
 from spool.client import search as of_search
+from spool.client import sources as of_sources
 from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
@@ -75,6 +77,9 @@ class AsyncSpool(Session):
     retry = _soon(of_jobs.retry)
     diarize = _soon(of_jobs.diarize)
     name_speakers = _soon(of_jobs.name_speakers)
+    speakers = _soon(of_jobs.speakers)
+    voices = _soon(of_jobs.voices)
+    forget_voice = _soon(of_jobs.forget_voice)
     delete_content = _soon(of_jobs.delete_content)
     submit_batch = _soon(of_batches.submit_batch)
     batch = _soon(of_batches.batch)
@@ -91,6 +96,19 @@ class AsyncSpool(Session):
     models = _soon(of_reports.models)
     set_default_model = _soon(of_reports.set_default_model)
     readiness = _soon(of_reports.readiness)
+    add_connection = _soon(of_outputs.add_connection)
+    connections = _soon(of_outputs.connections)
+    remove_connection = _soon(of_outputs.remove_connection)
+    export_again = _soon(of_outputs.export_again)
+    watch = _soon(of_sources.watch)
+    sources = _soon(of_sources.sources)
+    source = _soon(of_sources.source)
+    pause_source = _soon(of_sources.pause_source)
+    resume_source = _soon(of_sources.resume_source)
+    check_source = _soon(of_sources.check_source)
+    remove_source = _soon(of_sources.remove_source)
+    source_item_page = _soon(of_sources.source_item_page)
+    source_items = _listed_soon(of_sources.source_items)
     add_webhook = _soon(of_webhooks.add_webhook)
     webhooks = _soon(of_webhooks.webhooks)
     remove_webhook = _soon(of_webhooks.remove_webhook)

@@ -29,6 +29,7 @@ def submit_batch(
     requires: Mapping[str, Any] | None = None,
     priority: PriorityName | None = None,
     deadline: datetime | str | None = None,
+    output: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
     sent: Sent | None = None,
 ) -> Flow[BatchDetail]:
@@ -52,6 +53,7 @@ def submit_batch(
     }
     request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
     request |= {"requires": dict(requires)} if requires else {}
+    request |= {"output": dict(output)} if output else {}
     request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
     ask = _submission(source, request, idempotency_key or new_key(), sent)
     return (yield from read(ask, BatchDetail))

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from spool.client.base import answer
 from spool.client.errors import TimedOut
 from spool.client.exchange import Ask, Flow, Pages, Pause, Sent, Upload, kind_of, read
 from spool.domain.jobs import JobState
@@ -17,7 +18,7 @@ from spool.domain.priority import PriorityName
 from spool.domain.transcript import Transcript
 from spool.formats import Format, TextFormat
 from spool.schemas.batches import BatchDetail
-from spool.schemas.jobs import JobDeletion, JobDetail, JobOut, JobPage, SpeakersOut
+from spool.schemas.jobs import JobDeletion, JobDetail, JobOut, JobPage, SpeakersOut, VoiceOut, VoicesOut
 
 POLL_FIRST_S, POLL_LONGEST_S, POLL_GROWTH = 0.3, 5.0, 1.25
 LONGEST_PAGE = 200
@@ -37,6 +38,7 @@ def submit(
     reuse: bool | None = None,
     priority: PriorityName | None = None,
     deadline: datetime | str | None = None,
+    output: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
     sent: Sent | None = None,
 ) -> Flow[JobDetail]:
@@ -52,6 +54,7 @@ def submit(
     values = {"name": name, "project": project, "pool": pool, "worker": worker, "reuse": reuse}
     request: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
     request |= {"requires": dict(requires)} if requires else {}
+    request |= {"output": dict(output)} if output else {}
     request |= {"options": dict(options or {}), "tags": dict(tags or {})} | ordered(priority, deadline)
     key = idempotency_key or new_key()
     if isinstance(source, str) and "://" in source:
@@ -175,6 +178,7 @@ def diarize(
     speakers: int | Mapping[str, int] | None = None,
     within_channels: bool = False,
     model: str = "default",
+    voice_prints: bool = False,
     idempotency_key: str | None = None,
 ) -> Flow[JobDetail]:
     """Find out who speaks in a job that is done; no word is transcribed again. Wait for the job as usual.
@@ -183,15 +187,34 @@ def diarize(
     `"sortformer"`. Raises Conflict while the job is not done.
     """
     asked = {"speakers": speakers if isinstance(speakers, int) or speakers is None else dict(speakers)}
-    body = asked | {"within_channels": within_channels, "model": model}
+    body = asked | {"within_channels": within_channels, "model": model, "voice_prints": voice_prints}
     ask = Ask("POST", f"/v1/jobs/{job_id}/diarize", json=body, key=idempotency_key or new_key())
     return (yield from read(ask, JobDetail))
 
 
-def name_speakers(job_id: str, names: Mapping[str, str | None]) -> Flow[SpeakersOut]:
-    """Name the speakers of a job's transcript by label; None removes a name. Others keep theirs."""
-    ask = Ask("PATCH", f"/v1/jobs/{job_id}/speakers", json={"names": dict(names)}, key=new_key())
+def name_speakers(
+    job_id: str, names: Mapping[str, str | None], *, remember: bool = False
+) -> Flow[SpeakersOut]:
+    """Name the speakers of a job's transcript by label; None removes a name. Others keep theirs. `remember`:
+    recognise them in the project's other recordings, by their voice prints."""
+    body = {"names": dict(names), "remember": remember}
+    ask = Ask("PATCH", f"/v1/jobs/{job_id}/speakers", json=body, key=new_key())
     return (yield from read(ask, SpeakersOut))
+
+
+def speakers(job_id: str) -> Flow[SpeakersOut]:
+    """The speakers of a job's transcript, and the named voices that they are like."""
+    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/speakers"), SpeakersOut))
+
+
+def voices() -> Flow[list[VoiceOut]]:
+    """The voices that people named."""
+    return (yield from read(Ask("GET", "/v1/voices"), VoicesOut)).items
+
+
+def forget_voice(voice_id: str) -> Flow[None]:
+    """Delete a voice with every voice print that was confirmed as it; speakers keep the name."""
+    yield from answer(Ask("DELETE", f"/v1/voices/{voice_id}"))
 
 
 def delete_content(

@@ -13,8 +13,10 @@ import httpx
 
 from spool.client import batches as of_batches
 from spool.client import jobs as of_jobs
+from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
 from spool.client import search as of_search
+from spool.client import sources as of_sources
 from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
@@ -75,6 +77,9 @@ class Spool(Session):
     retry = _now(of_jobs.retry)
     diarize = _now(of_jobs.diarize)
     name_speakers = _now(of_jobs.name_speakers)
+    speakers = _now(of_jobs.speakers)
+    voices = _now(of_jobs.voices)
+    forget_voice = _now(of_jobs.forget_voice)
     delete_content = _now(of_jobs.delete_content)
     submit_batch = _now(of_batches.submit_batch)
     batch = _now(of_batches.batch)
@@ -91,6 +96,19 @@ class Spool(Session):
     models = _now(of_reports.models)
     set_default_model = _now(of_reports.set_default_model)
     readiness = _now(of_reports.readiness)
+    add_connection = _now(of_outputs.add_connection)
+    connections = _now(of_outputs.connections)
+    remove_connection = _now(of_outputs.remove_connection)
+    export_again = _now(of_outputs.export_again)
+    watch = _now(of_sources.watch)
+    sources = _now(of_sources.sources)
+    source = _now(of_sources.source)
+    pause_source = _now(of_sources.pause_source)
+    resume_source = _now(of_sources.resume_source)
+    check_source = _now(of_sources.check_source)
+    remove_source = _now(of_sources.remove_source)
+    source_item_page = _now(of_sources.source_item_page)
+    source_items = _listed(of_sources.source_items)
     add_webhook = _now(of_webhooks.add_webhook)
     webhooks = _now(of_webhooks.webhooks)
     remove_webhook = _now(of_webhooks.remove_webhook)

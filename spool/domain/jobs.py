@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, TypedDict
 
+from spool.domain.archive.outputs import JobOutput
 from spool.domain.fleet.routing import Route
 from spool.domain.options import JobOptions
 from spool.domain.priority import NEVER, NORMAL
@@ -51,12 +52,14 @@ def queue_name(pool: str, worker: str | None = None) -> str:
     return Route(pool, worker).queue
 
 
-SourceKind = Literal["upload", "file", "s3", "https"]
+SourceKind = Literal["upload", "file", "s3", "https", "live"]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the recording is. For an upload, `uri` is its key in the object store (`jobs/{id}/source`)."""
+    """Where the recording is. For an upload, `uri` is its key in the object store (`jobs/{id}/source`). A
+    live session is `live`, with the key that its recording will have, until it is done; then it is an
+    upload."""
 
     kind: SourceKind
     uri: str
@@ -162,6 +165,8 @@ class Job:
     """Once done, whether the recording was as long as its header states; None where it states no length."""
     expected_seconds: float | None = None
     """The length that the recording's header states."""
+    output: JobOutput | None = None
+    """Where its transcript is written to, besides the object store."""
 
     @property
     def missing_seconds(self) -> float | None:

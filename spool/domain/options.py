@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from spool.domain.live.options import Listening
 from spool.domain.search.graph import GraphSearch
 from spool.domain.search.phrases import Boost, KeptBoost, PhraseList
 from spool.domain.search.rescoring import Rescoring
@@ -76,6 +77,14 @@ class Diarization(BaseModel):
             "channel is one speaker.",
         ),
     ] = False
+    voice_prints: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="Keep a voice print of each speaker, by which the project's named voices are "
+            "recognised in it. Prints stay in the database and go with the transcript.",
+        ),
+    ] = False
 
     @field_validator("model")
     @classmethod
@@ -135,6 +144,9 @@ class _Options(BaseModel):
     ] = "auto"
     beta: Annotated[
         float, Field(ge=-100, le=100, description="Added for each token by a CTC head's beam.", **_FINITE)
+    ] = 0.0
+    blank_penalty: Annotated[
+        float, Field(ge=0, le=100, description="Subtracted from the blank's logit of a CTC head.", **_FINITE)
     ] = 0.0
     ctc_weight: Annotated[
         float | None,
@@ -304,6 +316,10 @@ class JobOptions(_Options):
     """The submitter's choices; with the audio and the model they alone decide the transcript (law 7)."""
 
     boost: Annotated[KeptBoost | None, Field(description="Phrases that are boosted.")] = None
+    live: Annotated[
+        Listening | None,
+        Field(exclude_if=lambda value: value is None, description="Of a live session."),
+    ] = None
 
     @property
     def of_words(self) -> "JobOptions":
@@ -390,6 +406,8 @@ class AskedOptions(_Options):
     def _fits_together(self) -> "AskedOptions":
         if self.decoder == "wfst" and self.graph is None:
             raise ValueError("graph: the decoder wfst needs a decoding graph")
+        if self.decoder == "wfst" and self.alternatives:
+            raise ValueError("alternatives: the search of a graph gives none; ask for its lattice")
         if self.language_model is not None or self.boost is not None:
             if self.graph is not None:
                 raise ValueError("graph: its search takes neither language_model nor boost")

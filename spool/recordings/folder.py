@@ -18,6 +18,12 @@ def walk(folder: Path) -> Iterator[tuple[Path, str | None]]:
 
     Raises SourceForbidden for a folder that cannot be listed.
     """
+    for path, is_hidden_folder in walk_files(folder):
+        yield path, HIDDEN if is_hidden_folder else skip_reason(path)
+
+
+def walk_files(folder: Path) -> Iterator[tuple[Path, bool]]:
+    """The same without a look at any file; True for a hidden folder."""
     waiting = [folder]
     while waiting:
         directory = waiting.pop()
@@ -29,15 +35,14 @@ def walk(folder: Path) -> Iterator[tuple[Path, str | None]]:
         folders = [entry for entry in ordered if entry.is_dir(follow_symlinks=False)]
         waiting += [directory / entry.name for entry in reversed(folders) if not is_hidden(entry.name)]
         for entry in ordered:
-            path = directory / entry.name
-            if entry.is_dir():
-                if is_hidden(entry.name) and entry.is_dir(follow_symlinks=False):
-                    yield path, HIDDEN
-            else:
-                yield path, _reason(path)
+            if not entry.is_dir():
+                yield directory / entry.name, False
+            elif is_hidden(entry.name) and entry.is_dir(follow_symlinks=False):
+                yield directory / entry.name, True
 
 
-def _reason(path: Path) -> str | None:
+def skip_reason(path: Path) -> str | None:
+    """Why the file makes no job, or None where it does."""
     try:
         return reason_to_skip(path.name, lambda: _first_bytes(path))
     except OSError as error:

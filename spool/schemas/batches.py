@@ -10,6 +10,7 @@ from spool.domain.manifest import Name, Tags
 from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import batches as examples
 from spool.schemas.jobs import Deadline, DeadlineOut, HeldOut, Priority, option_schema
+from spool.schemas.outputs import Output
 
 BatchState = Literal["receiving", "running", "ended"]
 
@@ -43,6 +44,7 @@ class BatchUploadRequest(BaseModel):
         "normal", description="high, normal or low; a line's own priority takes precedence."
     )
     deadline: Deadline | None = None
+    output: Output = None
 
 
 class BatchRequest(BatchUploadRequest):

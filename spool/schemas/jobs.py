@@ -16,6 +16,7 @@ from spool.domain.quotas import HeldBy
 from spool.domain.transcript import SpeakerLabel
 from spool.schemas.common import Money, Pool, Project, Requires, WorkerName, with_example
 from spool.schemas.examples import jobs
+from spool.schemas.outputs import ExportOut, Output, OutputOut
 
 
 def _shown_name(name: str) -> str:
@@ -122,6 +123,7 @@ class UploadRequest(BaseModel):
     )
     priority: Priority = "normal"
     deadline: Deadline | None = None
+    output: Output = None
 
 
 class JobRequest(UploadRequest):
@@ -138,7 +140,7 @@ class JobRequest(UploadRequest):
 class SourceOut(BaseModel):
     """Where the recording is."""
 
-    kind: Literal["upload", "file", "s3", "https"]
+    kind: Literal["upload", "file", "s3", "https", "live"]
     uri: str
     size: int | None = Field(description="Size in bytes; null while unknown.")
 
@@ -198,12 +200,47 @@ class SpeakerOut(BaseModel):
     words: int = Field(description="How many words are theirs.")
 
 
+class VoiceMatchOut(BaseModel):
+    """A named voice that a speaker may be."""
+
+    voice: str = Field(description="The voice's id.")
+    name: str
+    similarity: float = Field(description="Cosine of the voice prints; 1 is the same.")
+    recordings: int = Field(description="In how many recordings a person confirmed the voice.")
+
+
+class HeardSpeakerOut(SpeakerOut):
+    """One speaker of a transcript, and who it may be."""
+
+    has_voice_print: bool = Field(description="Whether it can be remembered.")
+    matches: list[VoiceMatchOut] = Field(
+        description="Voices of the project that are like it, the likest first; empty once confirmed."
+    )
+
+
 class SpeakersOut(BaseModel):
     """The speakers of a job's transcript, in the order in which they first speak."""
 
     model_config = with_example(jobs.SPEAKERS)
 
-    items: list[SpeakerOut]
+    items: list[HeardSpeakerOut]
+
+
+class VoiceOut(BaseModel):
+    """A voice that a person named."""
+
+    id: str
+    project: str
+    name: str
+    recordings: int = Field(description="In how many recordings a person confirmed it.")
+
+
+class VoicesOut(BaseModel):
+    """The voices that are recognised in new recordings, by project and name."""
+
+    model_config = with_example(jobs.VOICES)
+
+    items: list[VoiceOut]
 
 
 class SpeakerNames(BaseModel):
@@ -214,6 +251,11 @@ class SpeakerNames(BaseModel):
     names: Annotated[
         dict[SpeakerLabel, SpeakerName | None], Field(min_length=1, max_length=MOST_SPEAKERS)
     ] = Field(description="Names by label; null removes a name. Speakers that are left out keep theirs.")
+    remember: bool = Field(
+        default=False,
+        strict=True,
+        description="Recognise these speakers in the project's other recordings, by their voice prints.",
+    )
 
 
 class DiarizeRequest(Diarization):
@@ -224,7 +266,7 @@ class DiarizeRequest(Diarization):
     @property
     def plain(self) -> Diarization:
         """The same as a job keeps it."""
-        return Diarization(model=self.model, speakers=self.speakers, within_channels=self.within_channels)
+        return Diarization(**{name: getattr(self, name) for name in Diarization.model_fields})
 
 
 class JobOut(BaseModel):
@@ -295,6 +337,9 @@ class JobOut(BaseModel):
     speakers: list[SpeakerOut] | None = Field(
         None, description="The speakers of its transcript; null where they were not asked for."
     )
+    output: OutputOut | None = Field(
+        None, description="Where its transcript is written to, besides Spool's own store."
+    )
 
 
 class JobDetail(JobOut):
@@ -303,6 +348,9 @@ class JobDetail(JobOut):
     model_config = with_example(jobs.JOB_DETAIL)
 
     cost: CostOut
+    exports: list[ExportOut] = Field(
+        default_factory=list, description="The files of its output, once it is done."
+    )
 
 
 class JobDeletion(JobDetail):

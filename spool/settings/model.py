@@ -97,6 +97,9 @@ class Settings(BaseModel):
     """Hosts that `https://` sources may lie on (`example.org`, `*.example.org`); empty: any public one."""
     source_private_hosts: tuple[str, ...] = ()
     """Hosts that may have private addresses, such as a file server of one's own."""
+    output_prefixes: tuple[str, ...] = ()
+    """Addresses (`s3://bucket/prefix/`, `file:///folder/`) below which transcripts may be written with the
+    server's own rights; `{project}` in one stands for the job's project."""
     api_host: str = "127.0.0.1"
     api_port: int = Field(8700, ge=0, le=65535)
     api_processes: int = Field(1, ge=1, le=64)
@@ -260,6 +263,16 @@ class Settings(BaseModel):
         if isinstance(value, str):
             value = json.loads(value) if value.startswith("[") else [p for p in value.split(os.pathsep) if p]
         return tuple(Path(path).expanduser().resolve() for path in value)
+
+    @field_validator("output_prefixes", mode="before")
+    @classmethod
+    def _prefixes(cls, value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, str):
+            value = json.loads(value) if value.startswith("[") else value.split(",")
+        prefixes = tuple(f"{prefix.strip().rstrip('/')}/" for prefix in value if prefix.strip())
+        if not all(re.match(r"s3://[a-z0-9{]|file:///", prefix) for prefix in prefixes):
+            raise ValueError("has to be a list such as s3://bucket/prefix/,file:///folder/")
+        return prefixes
 
     @field_validator("cloud_prices", mode="before")
     @classmethod

@@ -47,8 +47,8 @@ class SecretBox:
             return self._all().decrypt(token).decode()
         except InvalidToken:
             raise SecretUnreadable(
-                "The webhook's secret was encrypted with a key that this process does not have: set "
-                "SPOOL_SECRET_KEY to the key of the processes that created it, or rotate the secret."
+                "The secret was encrypted with a key that this process does not have: set SPOOL_SECRET_KEY "
+                "to the key of the processes that created it, or replace the secret."
             ) from None
 
     def reencrypt(self, token: str) -> str:

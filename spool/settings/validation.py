@@ -90,7 +90,7 @@ def is_loopback(host: str) -> bool:
 
 
 ELSEWHERE = {"URL", "KERNELS", "KERNEL_CACHE", "KERNEL_THREADS", "FAILPOINTS", "FAILPOINTS_FIRED"}
-ELSEWHERE |= {"APP", "CAFFEINATE", "INSTALL_ROOT", "READY_SECONDS"}
+ELSEWHERE |= {"CONNECTION_SECRET", "APP", "CAFFEINATE", "INSTALL_ROOT", "READY_SECONDS"}
 """Variables that are no settings: the client command, `kernels`, `spool.failpoints` and ops/mac read them."""
 ALIKE = 0.75
 

@@ -23,9 +23,11 @@ from spool.tables import (
     chunks,
     cost_lines,
     deletions,
+    exports,
     jobs,
     locks,
     outbox,
+    passage_words,
     passages,
     speaker_turns,
     workers,
@@ -53,12 +55,15 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
     ]
     flags = [flag.label(f"{content}_logged") for flag, content in zip(logged, Content, strict=True)]
     words = select(func.coalesce(func.sum(passages.c.own_words), 0)).where(passages.c.job_id == jobs.c.id)
+    files = select(func.count()).where(exports.c.job_id == jobs.c.id)
     rows = tx.execute(
         select(
             jobs,
             waiting.label("in_outbox"),
             now_utc().label("now"),
             words.scalar_subquery().label("indexed"),
+            exists(select(literal(1)).where(passage_words.c.job_id == jobs.c.id)).label("spelled"),
+            files.scalar_subquery().label("exports"),
             *flags,
         )
         .where(jobs.c.id > last_id)
@@ -70,10 +75,14 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
 
 def indexed(tx: Connection, job_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The digest of what the search has of each of these jobs that it has something of."""
+    spelled: dict[str, list[tuple[str, str]]] = {}
+    own = select(passage_words).where(passage_words.c.job_id.in_(job_ids))
+    for row in tx.execute(own, execution_options=STREAMED):
+        spelled.setdefault(row.job_id, []).append((row.sound, row.token))
     query = select(passages).where(passages.c.job_id.in_(job_ids)).order_by(passages.c.job_id)
     rows = tx.execute(query, execution_options=STREAMED)
     for job_id, group in groupby(rows, key=lambda row: str(row.job_id)):
-        yield job_id, digest_of(map(passage_of, group))
+        yield job_id, digest_of(map(passage_of, group), spelled.get(job_id, ()))
 
 
 def cores(tx: Connection, job_ids: Sequence[str]) -> Iterator[Core]:
@@ -234,9 +243,12 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         now=row.now,
         reused=row.reused_from is not None,
         project=row.project,
+        files=len(row.output["formats"]) if row.output else 0,
+        exports=row.exports,
         deleted=_contents(row, "deleted_at"),
         logged=_contents(row, "logged"),
         words=row.words,
         indexed=int(row.indexed),
+        spelled=bool(row.spelled),
         traces=any(getattr(row, name) is not None for name in _TRACES),
     )

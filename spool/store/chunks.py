@@ -79,10 +79,12 @@ def save_chunk(
     charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved is None)
 
 
-def saved_chunks(tx: Connection, job_id: str) -> list[SavedChunk]:
-    """All saved chunks of the job, by channel and number."""
+def saved_chunks(tx: Connection, job_id: str, first: int = 0) -> list[SavedChunk]:
+    """All saved chunks of the job, by channel and number, from number `first` on."""
     rows = tx.execute(
-        select(chunks).where(chunks.c.job_id == job_id).order_by(chunks.c.channel, chunks.c.number)
+        select(chunks)
+        .where(chunks.c.job_id == job_id, chunks.c.number >= first)
+        .order_by(chunks.c.channel, chunks.c.number)
     )
     return [
         SavedChunk(

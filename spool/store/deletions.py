@@ -32,6 +32,7 @@ from spool.errors import Deleted
 from spool.ids import new_id
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.transcripts.passages import drop_passages
+from spool.store.transcripts.voices import drop_prints
 from spool.tables import (
     chunk_sums,
     chunks,
@@ -115,6 +116,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
     else:
         _drop_chunks(tx, ids)
         drop_passages(tx, ids)
+        drop_prints(tx, ids)
         _drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})
     lines = [
         {"id": new_id("del"), "job_id": row.id, "project": row.project, "content": content.value}

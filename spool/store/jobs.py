@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, func, insert, null, select, update
 
+from spool.domain.archive.outputs import JobOutput
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.options import JobOptions
@@ -56,6 +57,7 @@ class NewJob:
     """The list whose digest `options` names."""
     priority: int = NORMAL
     deadline: datetime | None = None
+    output: JobOutput | None = None
     source_hashes: bytes | None = None
     """Of an upload's blocks, as `spool.objects.integrity.hash_file` gives them."""
 
@@ -64,14 +66,14 @@ class NewJob:
         """Which workers may take it."""
         model = self.options.model if self.pool is None else None
         reader = None if self.options.rescore is None else self.options.rescore.model
-        return Route(self.pool, self.worker, model, self.requires, reader)
+        return Route(self.pool, self.worker, model, self.requires, reader, live=self.options.live is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs to list; None means any. `name` is a part of the recording's name in any case, `tag` a tag's
-    key and its value (None: any). `created_from` (inclusive) and `created_to` (exclusive) are aware
-    datetimes."""
+    key and its value (None: any), `language` what is spoken for most of the recording. `created_from`
+    (inclusive) and `created_to` (exclusive) are aware datetimes."""
 
     state: JobState | None = None
     project: str | None = None
@@ -80,6 +82,7 @@ class JobFilter:
     batch: str | None = None
     name: str | None = None
     tag: tuple[str, str | None] | None = None
+    language: str | None = None
     created_from: datetime | None = None
     created_to: datetime | None = None
 
@@ -242,6 +245,7 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "priority": new.priority,
         "deadline": new.deadline,
         "deadline_rank": deadline_rank_of(new.deadline),
+        "output": new.output,
         "phrases_sha256": new.phrases and new.phrases.sha256,
     }
 
@@ -283,6 +287,7 @@ def filter_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
         jobs.c.pool: wanted.pool,
         jobs.c.worker: wanted.worker,
         jobs.c.batch_id: wanted.batch,
+        jobs.c.language: wanted.language,
     }
     conditions: list[ColumnElement[bool]] = [c == value for c, value in equal.items() if value is not None]
     if wanted.name is not None:

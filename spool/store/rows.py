@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, insert
 
+from spool.domain.fleet.routing import route_of
 from spool.domain.jobs import MOVES, Job, JobState, Source
 from spool.domain.options import JobOptions
 from spool.store.sql import now_utc, seconds_from_now
@@ -38,7 +39,9 @@ def may_become(state: JobState) -> ColumnElement[bool]:
 
 
 def add_hints(tx: Connection, targets: Sequence[tuple[str, str]], delay: float = 0.0) -> None:
-    """Write one outbox line for each (job id, queue), due `delay` seconds from now."""
+    """Write one outbox line for each (job id, queue), due `delay` seconds from now. Live sessions have no
+    messages: workers look for them."""
+    targets = [target for target in targets if not route_of(target[1]).live]
     if not targets:
         return
     due = seconds_from_now(delay) if delay > 0 else now_utc()

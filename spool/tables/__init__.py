@@ -10,9 +10,12 @@ from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
 from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.events import event_inbox, event_position, events
+from spool.tables.exports import connections, exports
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns
-from spool.tables.passages import passages
+from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
+from spool.tables.sources import source_items, source_marks, sources
+from spool.tables.voices import voice_prints, voices
 from spool.tables.webhooks import webhook_deliveries, webhooks
 from spool.tables.workers import cost_lines, workers
 
@@ -23,25 +26,33 @@ __all__ = [
     "batches",
     "chunk_sums",
     "chunks",
+    "connections",
     "cost_lines",
     "counters",
     "deletions",
     "event_inbox",
     "event_position",
     "events",
+    "exports",
     "idempotency",
     "jobs",
     "locks",
     "metadata",
     "outbox",
+    "passage_words",
     "passages",
     "phrase_lists",
     "quota_use",
     "source_hashes",
+    "source_items",
+    "source_marks",
+    "sources",
     "speaker_turns",
     "system_settings",
     "turn_charges",
     "turns",
+    "voice_prints",
+    "voices",
     "webhook_deliveries",
     "webhooks",
     "workers",

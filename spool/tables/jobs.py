@@ -24,7 +24,7 @@ from spool.domain.priority import NEVER, NORMAL
 from spool.tables.base import ID, NAME, QUEUE, UtcDateTime, metadata
 
 _STATES = ", ".join(f"'{state}'" for state in JobState)
-KEPT_SOURCE = "source_kind = 'upload' AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
+KEPT_SOURCE = "source_kind IN ('upload', 'live') AND finished_at IS NOT NULL AND source_deleted_at IS NULL"
 KEPT_TRANSCRIPT = "finished_at IS NOT NULL AND transcript_deleted_at IS NULL"
 STILL_OPEN = "state NOT IN ('done', 'failed', 'cancelled')"
 
@@ -108,11 +108,13 @@ jobs = Table(
     Column("phrases_sha256", String(64)),
     # Who speaks in its transcript: label, name as a person gave it, seconds, words.
     Column("speakers", JSON(none_as_null=True)),
+    # Where its transcript is written to, besides the object store (`spool.domain.archive.outputs`).
+    Column("output", JSON(none_as_null=True)),
     # When its uploaded recording, and every word of it, were deleted on purpose.
     Column("source_deleted_at", UtcDateTime),
     Column("transcript_deleted_at", UtcDateTime),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
-    CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https')", name="source_kind"),
+    CheckConstraint("source_kind IN ('upload', 'file', 's3', 'https', 'live')", name="source_kind"),
     CheckConstraint(
         "(state = 'running') = (lease_owner IS NOT NULL AND lease_until IS NOT NULL)", name="lease"
     ),
@@ -266,6 +268,8 @@ speaker_turns = Table(
     Column("attempt", Integer, primary_key=True, autoincrement=False),
     Column("fingerprint", String(64), nullable=False),
     Column("turns", JSON, nullable=False),
+    # By speaker a voice print in base64, until the job ends; NULL where none was asked for.
+    Column("prints", JSON(none_as_null=True)),
     Column("engine_ns", BigInteger, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
 )

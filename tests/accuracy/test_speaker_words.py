@@ -1,6 +1,6 @@
 """The measures of words and speakers, by hand."""
 
-from ops.accuracy.speaker_words import aligned, concatenated_word_errors, word_diarization_error
+from ops.accuracy.diarization.speaker_words import aligned, concatenated_word_errors, word_diarization_error
 
 SAID = [("keep", "ada"), ("the", "ada"), ("light", "bo"), ("on", "bo")]
 

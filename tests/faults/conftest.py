@@ -55,7 +55,11 @@ def stack(
     url = postgres.create_database(f"spool-{name}")
     migrations.upgrade(url)
     home: Path = tmp_path_factory.mktemp("faults")
-    stack = Stack(home, url, broker, **s3_settings(s3_server, f"spool-{name}"))
+    # A model whose decoders may read its own hypotheses, or those of the same weights under another name.
+    wenet = Path(__file__).parents[1] / "golden" / "wenet" / "rnnt"
+    reader = shutil.copytree(wenet, home / "reader")
+    models = {"wenet": str(wenet), "reader": str(reader)}
+    stack = Stack(home, url, broker, models=models, **s3_settings(s3_server, f"spool-{name}"))
     yield stack
     stack.close()
 

@@ -118,6 +118,32 @@ def test_an_engine_killed(stack: Stack, point: str) -> None:
     assert fault.repeated <= 2, "the batch on the device and nothing else"
 
 
+def test_an_engine_and_its_worker_killed_while_a_second_model_rescores(stack: Stack) -> None:
+    worker = stack.worker()
+    recording = stack.record(60)
+    search = {"decoder": "beam", "head": "ctc", "beam": 4}
+    rescored = {**search, "rescore": {"model": "reader", "weight": 0.5}}
+    with stack.fault("kill -9 of the engine child at engine.rescoring, then of the worker") as fault:
+        stack.arm(**{"engine.rescoring": "kill", "save.written": "kill"})
+        fault.jobs = [stack.submit_stored(recording, "wenet", **rescored, nbest=3)]
+        gone(worker)
+        fault.injected = time.monotonic()
+        assert stack.fired("engine.rescoring")
+        assert stack.fired("save.written")
+        stack.disarm()
+        stack.worker()
+    stack.assert_done(fault.jobs)
+    # The same job undisturbed, under options that forbid reuse, and without the second model.
+    with stack.fault("none", note="rescored and not") as calm:
+        calm.jobs = [
+            stack.submit_stored(recording, "wenet", **options, nbest=4) for options in (rescored, search)
+        ]
+    killed, undisturbed, alone = (stack.chunks(job_id) for job_id in (*fault.jobs, *calm.jobs))
+    assert [chunk.nbest for chunk in killed] == [chunk.nbest[:3] for chunk in undisturbed]
+    assert all(one.nbest[0].score < two.nbest[0].score for one, two in zip(undisturbed, alone, strict=True))
+    assert stack.job(fault.jobs[0]).attempt == 2
+
+
 @pytest.mark.parametrize("point", [later("upload.received"), "create.stored", later("create.committed")])
 def test_an_api_killed_while_it_accepts_a_job(stack: Stack, point: str) -> None:
     stack.worker()
@@ -203,5 +229,6 @@ def test_every_failpoint_is_killed_somewhere_here() -> None:
 
     folder = Path(__file__).parent
     deletions = folder.parent / "spool" / "background" / "test_content_deleter.py"
-    text = "".join(path.read_text() for path in [*sorted(folder.glob("test_*.py")), deletions])
+    handover = folder.parent / "api" / "routes" / "archive" / "test_killed.py"
+    text = "".join(path.read_text() for path in [*sorted(folder.glob("test_*.py")), deletions, handover])
     assert [name for name in NAMES if f'"{name}"' not in text] == []

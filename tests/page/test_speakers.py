@@ -1,6 +1,7 @@
 """Speakers on the page: read with and without colour, filtered, named in place, asked for again."""
 
 import io
+from array import array
 
 import soundfile
 from playwright.sync_api import Page, expect
@@ -13,6 +14,8 @@ from spool.formats import render
 from spool.ids import new_id
 from spool.store.jobs import NewJob, create_job
 from spool.store.queue import leases
+from spool.store.transcripts.speakers import name_speakers
+from spool.store.transcripts.voices import list_voices, write_prints
 
 expect.set_options(timeout=60_000)
 TURNS = (
@@ -23,6 +26,7 @@ TURNS = (
     "and the ferry",
     "it never came back",
 )
+ONE_PRINT = array("f", [1.0, 0.0]).tobytes()
 WHO = (0, 1, 0, 2, 1, 0)
 
 
@@ -122,6 +126,20 @@ def test_a_speaker_is_named_in_place(page: Page, live: Live) -> None:
     page.get_by_role("button", name="Rename Speaker 3").click()
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="Rename Speaker 3")).to_be_visible()
+
+
+def test_a_voice_that_was_named_before_is_confirmed_by_one_press(page: Page, live: Live) -> None:
+    before, job_id = job_with_speakers(live), job_with_speakers(live)
+    with live.services.database.begin() as tx:
+        write_prints(tx, before, "e", {"speaker_1": ONE_PRINT})
+        name_speakers(tx, before, {"speaker_1": "Ada Lund"}, remember=True)
+        write_prints(tx, job_id, "e", {"speaker_0": ONE_PRINT})
+    page.goto(f"{live.url}/#/jobs/{job_id}")
+    page.get_by_role("button", name="Ada Lund?").click()
+    expect(page.get_by_role("button", name="Rename Ada Lund")).to_be_visible()
+    expect(page.get_by_role("button", name="Ada Lund?")).to_have_count(0)
+    with live.services.database.read() as tx:
+        assert [voice.recordings for _, voice in list_voices(tx)] == [2]
 
 
 def test_speakers_are_asked_for_again_by_a_dialog(page: Page, live: Live) -> None:

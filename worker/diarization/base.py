@@ -5,8 +5,8 @@ device. Its `Network` is what runs on the device, in the engine's process where 
 steps: a piece of audio with what is asked of it. Whoever calls `diarize` passes how steps are run.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -55,11 +55,13 @@ class SpeechHeard:
 class Diarization:
     """Segments by start; those of two speakers may overlap where the model hears that. probabilities: what
     the segments were made of, float32: the speech detector's `[T]` of 32 ms each, or each speaker's `[T, S]`
-    of 80 ms. samples: of the recording, at 16 kHz."""
+    of 80 ms. samples: of the recording, at 16 kHz. prints: by speaker a voice print `[D]` of length one, of
+    those who say enough, where the model makes them."""
 
     segments: list[SpeakerSegment]
     probabilities: Floats
     samples: int
+    prints: Mapping[int, Floats] = field(default_factory=dict)
 
     @property
     def speakers(self) -> int:

@@ -26,6 +26,7 @@ from worker.diarization.base import (
 )
 from worker.diarization.clustering import ClusterOptions, cluster_prints
 from worker.diarization.encoder import VoiceEncoder
+from worker.diarization.prints import speaker_prints
 from worker.diarization.timeline import build_timeline
 from worker.diarization.windows import (
     EncodeVoices,
@@ -113,7 +114,8 @@ class DefaultDiarizer:
         spans = plan_windows(stretches, options.windows)
         prints = voice_prints(read(), spans, run) if spans else np.zeros((0, 1), np.float32)
         labels = cluster_prints(prints, options.clusters)
-        return Diarization(build_timeline(stretches, spans, prints, labels), probabilities, samples)
+        segments = build_timeline(stretches, spans, prints, labels)
+        return Diarization(segments, probabilities, samples, speaker_prints(spans, prints, segments))
 
 
 class Diarizer:

@@ -61,6 +61,8 @@ class EngineSession:
         self.rebuilds = 0
         self.chunk_seconds = 0.0
         self.has_ended = False
+        self.weights: tuple[str | None, ...] | None = None
+        """Whose the last answer was, as `ModelInfo.makers` has them."""
         self._engine = engine
         self._cancel = cancel or threading.Event()
         self._name = new_id("live")
@@ -150,6 +152,7 @@ class EngineSession:
         if not isinstance(result.output, LiveAnswer):
             raise InvalidRequest(f"{self.request.model} cannot hear a live session.")
         self.chunk_seconds = result.output.chunk_seconds
+        self.weights = result.weights
         return list(result.output.events)
 
     def _send(
@@ -203,21 +206,40 @@ class LiveSessions:
         """A session at its start; `cancel` ends its waits. Raises EngineFull."""
         with self._lock:
             self._measure()
-            count = len(self._sessions)
-            if count >= self._most:
-                raise EngineFull(f"This worker has {count} live sessions, as many as it takes.")
-            if self._cost is None and count >= UNMEASURED_SESSIONS:
-                raise EngineFull(
-                    f"What {count} new live sessions cost is not known yet; try again in a moment."
-                )
-            if count and self._cost is not None and (count + 1) * self._cost > self._share:
-                raise EngineFull(
-                    f"{count} live sessions take {count * self._cost:.0%} of this worker's engine; "
-                    f"another one would take it above {self._share:.0%}."
-                )
-            session = EngineSession(self._engine, request, cancel)
-            self._sessions.append(session)
-            return session
+            refusal = self._refusal(len(self._sessions))
+            if refusal is not None:
+                raise EngineFull(refusal)
+            return self._opened(request, cancel)
+
+    def go_on(self, request: LiveRequest, cancel: threading.Event | None = None) -> EngineSession:
+        """A session at its start for a client that was admitted already."""
+        with self._lock:
+            self._measure()
+            return self._opened(request, cancel)
+
+    def has_room(self, count: int) -> bool:
+        """Whether another session may be opened beside so many."""
+        with self._lock:
+            self._measure()
+            return self._refusal(count) is None
+
+    def _refusal(self, count: int) -> str | None:
+        """Why no session may be opened beside so many."""
+        if count >= self._most:
+            return f"This worker has {count} live sessions, as many as it takes."
+        if self._cost is None and count >= UNMEASURED_SESSIONS:
+            return f"What {count} new live sessions cost is not known yet; try again in a moment."
+        if count and self._cost is not None and (count + 1) * self._cost > self._share:
+            return (
+                f"{count} live sessions take {count * self._cost:.0%} of this worker's engine; "
+                f"another one would take it above {self._share:.0%}."
+            )
+        return None
+
+    def _opened(self, request: LiveRequest, cancel: threading.Event | None) -> EngineSession:
+        session = EngineSession(self._engine, request, cancel)
+        self._sessions.append(session)
+        return session
 
     def _measure(self) -> None:
         """Forget sessions that have ended, but not what they cost where no other is measured yet."""

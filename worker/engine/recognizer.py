@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import EngineError, InvalidRequest
+from spool.failpoints import failpoint
 from worker.decode.attention.second import SecondReader
 from worker.decode.fusion.fusion import unspelled
 from worker.decode.fusion.spelling import unspelled_warning
@@ -108,6 +109,7 @@ class ModelRecognizer:
             return decode_utterances(self._model, utterances, options, asks, ahead)
         listing = replace(options, nbest=max(options.beam, options.nbest))
         answers = decode_utterances(self._model, utterances, listing, asks, ahead)
+        failpoint("engine.rescoring")
         ordered = self._reader.order(utterances, answers, self._model.tokenizer, asks)
         return [replace(each, hypotheses=each.hypotheses[: options.nbest]) for each in ordered]
 

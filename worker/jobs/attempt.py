@@ -165,6 +165,11 @@ class Attempt(ChunkDecoder[UtteranceResult]):
             log.info("chunks of other weights or options taken out", chunks=gone)
         self._saved = fresh
 
+    @property
+    def saved(self) -> list[SavedChunk]:
+        """What earlier attempts saved, in order."""
+        return [self._saved[place] for place in sorted(self._saved)]
+
     def decode(self, chunks: Iterable[Chunk]) -> None:
         """Send every chunk that is not saved to the engine and save what comes back; `decoded` is then
         complete.
@@ -281,7 +286,12 @@ class Attempt(ChunkDecoder[UtteranceResult]):
             raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
         saved = saved_chunk(decoded_chunk(piece, result), engine_ns)
         tail = self.tail_after(piece, result)
-        chunk = replace(saved, attempt=self.claim.attempt, fingerprint=self.mark, tail=tail)
+        self.save(piece, replace(saved, tail=tail), bill)
+
+    def save(self, piece: ChunkSpan, chunk: SavedChunk, bill: Charge) -> None:
+        """Commit the chunk with its bill, as `keep` does."""
+        job = self.claim.job
+        chunk = replace(chunk, attempt=self.claim.attempt, fingerprint=self.mark)
         failpoint("save.begun")
         try:
             retry_storage(

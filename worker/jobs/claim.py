@@ -5,7 +5,8 @@ A message only says that there is work; `spool.store.queue.scheduler` chooses th
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import structlog
@@ -26,15 +27,15 @@ ELSEWHERE_SECONDS = 1.0  # a returned message is delivered again after this, to 
 
 
 @contextlib.contextmanager
-def claimed_next(context: WorkerContext, hinted: str | None) -> Iterator[Claim | None]:
+def claimed_next(context: WorkerContext, hinted: str | None, *, live: bool = False) -> Iterator[Claim | None]:
     """The claim to the job whose turn it is, and to the short ones that came with it, for as long as the
     block runs; None when none may run here now. Each of the others has to `leave` the gate by itself.
 
-    `hinted` is the job whose message brought the worker here, if one did.
+    `hinted` is the job whose message brought the worker here, if one did. live: of live sessions alone.
     """
     while True:
         with context.job_gate.shared(context.resting) as entered:
-            outcome = _next(context) if entered else None
+            outcome = _next(context, live=live) if entered else None
             if not isinstance(outcome, NeedsAlone):
                 if outcome is None and hinted is not None:
                     _used_up(context, hinted) if entered else _give_back(context, hinted)
@@ -49,7 +50,36 @@ def claimed_next(context: WorkerContext, hinted: str | None) -> Iterator[Claim |
                 return
 
 
-def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
+@contextlib.contextmanager
+def beside(context: WorkerContext, claims: Sequence[Claim], run: Callable[[Claim], object]) -> Iterator[None]:
+    """Run these jobs while the block runs, and to their ends. One for which there is no thread comes after
+    it."""
+
+    def run_and_leave(claim: Claim) -> None:
+        try:
+            run(claim)
+        finally:
+            context.job_gate.leave()
+
+    threads, left = [], list(claims)
+    with contextlib.suppress(RuntimeError):  # no more threads
+        while left:
+            thread = threading.Thread(
+                target=run_and_leave, args=(left[0],), name=f"job-{left[0].job.id}", daemon=True
+            )
+            thread.start()
+            threads.append(thread)
+            del left[0]
+    try:
+        yield
+    finally:
+        for claim in left:
+            run_and_leave(claim)
+        for thread in threads:
+            thread.join()
+
+
+def _next(context: WorkerContext, *, live: bool) -> Claim | NeedsAlone | None:
     settings = context.settings
     loaded = loaded_names(settings.models, context.engine.loaded)
     first = context.affinity.first(loaded) if context.engine.crowded else frozenset()
@@ -64,7 +94,8 @@ def _next(context: WorkerContext) -> Claim | NeedsAlone | None:
         offered=context.offer.models,
         without_language_models=context.health.lacking_language_models,
         machine=context.offer.machine,
-        most=context.appetite.jobs,
+        live=live,
+        most=1 if live else context.appetite.jobs,
     )
     outcome = _written(context, "not claimed", lambda tx: claim_next(tx, request, settings.rules))
     if isinstance(outcome, Claim):

@@ -9,8 +9,9 @@ import contextlib
 import hashlib
 import json
 import time
+from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import structlog
+from sqlalchemy import Connection
 
 from spool.domain.options import Diarization as Asked
 from spool.domain.transcript import DiarizationFacts, Transcript, Turn
@@ -26,6 +28,7 @@ from spool.failpoints import failpoint
 from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import renew_lease
 from spool.store.transcripts.speakers import SavedTurns, save_turns, saved_turns
+from spool.store.transcripts.voices import forget_turn_prints, write_prints
 from worker.audio import open_audio
 from worker.audio.stream import Channels
 from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult
@@ -38,6 +41,7 @@ from worker.diarization.base import (
     SpeakerSegment,
     SpeechHeard,
 )
+from worker.diarization.prints import encoder_digest
 from worker.diarization.registry import DEFAULT, load_diarization, path_of, place_of
 from worker.diarization.takeover import Reason, hear
 from worker.jobs.attempt import Attempt
@@ -92,6 +96,7 @@ class _Channel:
     segments: list[SpeakerSegment]
     model: DiarizationModel
     reason: Reason | None
+    prints: Mapping[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -127,6 +132,8 @@ class SpeakerPass:
 
     attempt: Attempt
     models: SpeakerModels
+    voices: dict[str, bytes] | None = None
+    """After `add_speakers`, voice prints by label; None where they stay what they were."""
     _spent_ns: int = 0
     _reading_ns: int = 0
     _flying: deque[Future[UtteranceResult]] = field(default_factory=deque)
@@ -140,6 +147,7 @@ class SpeakerPass:
         options = self.attempt.claim.job.options
         channels = transcript.audio.channels if options.channels == "separate" else 1
         if has_speaker_per_channel(self.models.asked, channels):
+            self.voices = {}
             return with_channels_as_speakers(transcript)
         known = self._known()
         for channel in range(channels):
@@ -147,7 +155,33 @@ class SpeakerPass:
                 known[channel] = self._listened(path, channel, options.channels)
         failpoint("speakers.done")
         segments = {channel: known[channel].segments for channel in range(channels)}
-        return with_speakers(transcript, segments, self._facts([known[each] for each in range(channels)]))
+        result = with_speakers(transcript, segments, self._facts([known[each] for each in range(channels)]))
+        self.voices = self._voices(known, result)
+        return result
+
+    def write_voices(self, tx: Connection) -> None:
+        """Keep the speakers' voice prints with the job that has ended, if there are any."""
+        job = self.attempt.claim.job
+        if self.voices is not None:
+            write_prints(tx, job.id, encoder_digest(), self.voices)
+        if self.models.asked.voice_prints:
+            forget_turn_prints(tx, job.id)
+
+    def _voices(self, known: Mapping[int, _Channel], transcript: Transcript) -> dict[str, bytes] | None:
+        """The speakers' voice prints by their labels in the transcript."""
+        if not self.models.asked.voice_prints:
+            return {}
+        places = {(turn.channel, turn.start, turn.end): turn.speaker for turn in transcript.turns}
+        voices: dict[str, bytes] = {}
+        for channel, heard in known.items():
+            if heard.prints is None:  # they were kept when the job ended before
+                return None
+            for each in heard.segments:
+                label = places.get((channel, round(each.start, 3), round(each.end, 3)))
+                data = heard.prints.get(f"speaker_{each.speaker}")
+                if label is not None and data is not None:
+                    voices[label] = b64decode(data)
+        return voices
 
     def _known(self) -> dict[int, _Channel]:
         """The channels whose turns were saved by an attempt with the same models."""
@@ -157,7 +191,7 @@ class SpeakerPass:
         ways = [(models.model, None), *((models.default, reason) for reason in Reason)]
         by_mark = {models.turns_mark(*way): way for way in ways}
         return {
-            each.channel: _Channel(_segments(each.turns), *by_mark[each.fingerprint])
+            each.channel: _Channel(_segments(each.turns), *by_mark[each.fingerprint], each.prints)
             for each in saved
             if each.fingerprint in by_mark
         }
@@ -195,8 +229,13 @@ class SpeakerPass:
         log.info("speakers", channel=channel, speakers=heard.diarization.speakers)
         if heard.reason is not None:
             log.warning(heard.reason.sentence(models.asked.model), channel=channel)
-        self._save(channel, segments, models.turns_mark(heard.model, heard.reason))
-        return _Channel(segments, heard.model, heard.reason)
+        prints = {
+            f"speaker_{speaker}": b64encode(print_.astype("<f4").tobytes()).decode()
+            for speaker, print_ in heard.diarization.prints.items()
+            if models.asked.voice_prints
+        }
+        self._save(channel, segments, models.turns_mark(heard.model, heard.reason), prints)
+        return _Channel(segments, heard.model, heard.reason, prints)
 
     def _reader(self, path: Path, channel: int, mode: Channels) -> Callable[[], Blocks]:
         settings, name = self.attempt.context.settings, self.attempt.claim.job.name
@@ -289,13 +328,15 @@ class SpeakerPass:
             claim.job.id, claim.attempt, bill, claim.job.batch_id, unless_turns=channel
         )
 
-    def _save(self, channel: int, segments: list[SpeakerSegment], mark: str) -> None:
+    def _save(
+        self, channel: int, segments: list[SpeakerSegment], mark: str, prints: Mapping[str, str]
+    ) -> None:
         turns = tuple(
             Turn(start=each.start, end=each.end, speaker=f"speaker_{each.speaker}", channel=channel)
             for each in segments
         )
         attempt = self.attempt
-        saved = SavedTurns(channel, turns, self._spent_ns, attempt.claim.attempt, mark)
+        saved = SavedTurns(channel, turns, self._spent_ns, attempt.claim.attempt, mark, prints)
         bill = attempt.charge(self._spent_ns, 0)
         try:
             retry_storage(

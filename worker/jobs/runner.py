@@ -16,10 +16,11 @@ Knows the order of the steps; each step lives in its own module. Never raises.
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -43,18 +44,21 @@ from spool.store.queue.leases import (
     finish_job,
     hand_back,
 )
+from spool.store.transcripts.voices import copy_prints
 from spool.tracing import current, span
 from worker.audio import open_audio
 from worker.jobs.attempt import Attempt, GiveBack, TurnOver
-from worker.jobs.claim import claimed_next
+from worker.jobs.claim import beside, claimed_next
 from worker.jobs.decoding import WAIT_SECONDS
 from worker.jobs.diarize import SpeakerModels, SpeakerPass
 from worker.jobs.lease import Lease
+from worker.jobs.live.decoding import LiveDesk
+from worker.jobs.live.recording import KeptRecording, LiveJob
 from worker.jobs.output import attempt_of, deliver, withdraw
 from worker.jobs.request import JobRequest, job_request_of
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
-from worker.jobs.speakers import carry_names
+from worker.jobs.speakers import carry_names, job_speakers
 from worker.jobs.tracing import attempted
 from worker.jobs.transcript import refuse_truncated
 from worker.jobs.verdict import Verdict, is_suspect, judge
@@ -76,47 +80,23 @@ class JobServices:
     objects: ObjectStore
     sources: Sources
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    live: LiveDesk | None = None
+    """For live sessions; a worker without takes none."""
     claimed: Callable[[Claim], None] = lambda _: None
     """Called with each claim and the others that came with it, in the thread that runs it."""
 
 
-def run_next(services: JobServices, hinted: str | None) -> str | None:
+def run_next(services: JobServices, hinted: str | None, *, live: bool = False) -> str | None:
     """Run the next job, beside the short ones that were claimed with it, each in a thread; how it ended, or
-    None when none may run here now. `hinted` is the job whose message arrived, if any."""
-    with claimed_next(services.context, hinted) as claim:
+    None when none may run here now. `hinted` is the job whose message arrived, if any; live: of live sessions
+    alone."""
+    with claimed_next(services.context, hinted, live=live) as claim:
         if claim is None:
             return None
         failpoint("claim.committed")
         services.claimed(claim)
-        with _beside(services, claim.others):
+        with beside(services.context, claim.others, partial(run_claimed, services)):
             return run_claimed(services, claim)
-
-
-@contextlib.contextmanager
-def _beside(services: JobServices, claims: Sequence[Claim]) -> Iterator[None]:
-    """Run these jobs while the block runs, and to their ends. One for which there is no thread comes after
-    it."""
-
-    def run(claim: Claim) -> None:
-        try:
-            run_claimed(services, claim)
-        finally:
-            services.context.job_gate.leave()
-
-    threads, left = [], list(claims)
-    with contextlib.suppress(RuntimeError):  # no more threads
-        while left:
-            thread = threading.Thread(target=run, args=(left[0],), name=f"job-{left[0].job.id}", daemon=True)
-            thread.start()
-            threads.append(thread)
-            del left[0]
-    try:
-        yield
-    finally:
-        for claim in left:
-            run(claim)
-        for thread in threads:
-            thread.join()
 
 
 def run_claimed(services: JobServices, claim: Claim) -> str:
@@ -153,6 +133,8 @@ class JobRunner:
         self._attempt = Attempt(services.context, claim, lease)
         self._transient_failures: int | None = None
         self._record: Transcript | None = None  # that the job had before
+        self._recording: KeptRecording | None = None  # of a live session
+        self._speakers: SpeakerPass | None = None
         self.code = ""  # of the error that ended it, if one did
         self._turn_over = False
         self._refusal = ""
@@ -187,6 +169,8 @@ class JobRunner:
         detector = detector_digest() if self._job.options.speech_detector else None
         mark = fingerprint(self._job.options, (*info.makers, detector))
         attempt.begin(info, mark)
+        if self._job.source.kind == "live":
+            return self._heard(info, mark)
         diarization = self._job.options.diarization
         models = None if diarization is None else SpeakerModels.ready(attempt, diarization)
         if models is not None:
@@ -202,7 +186,8 @@ class JobRunner:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
                     refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
                     if models is not None:
-                        transcript = SpeakerPass(attempt, models).add_speakers(transcript, path)
+                        self._speakers = SpeakerPass(attempt, models)
+                        transcript = self._speakers.add_speakers(transcript, path)
                     reuse.confirm(path, attempt.check)
         refuse_truncated(self._job.name, transcript.audio, self._job.options.on_truncated)
         return transcript, reuse.facts()
@@ -222,7 +207,8 @@ class JobRunner:
         attempt.model = models.model.path
         with self._services.sources.fetched(reuse.source, job.name, attempt.check, self._hashes()) as path:
             reuse.after_fetch(path, attempt.check)
-            transcript = SpeakerPass(attempt, models).add_speakers(before, path)
+            self._speakers = SpeakerPass(attempt, models)
+            transcript = self._speakers.add_speakers(before, path)
             reuse.confirm(path, attempt.check)
         facts = reuse.facts()
         facts["fingerprint"], facts["reused_from"] = mark, job.reused_from
@@ -251,6 +237,19 @@ class JobRunner:
             asked = self._job.options.model_dump(mode="json")
             language_model = _language_model(self._job.options, info)
             return attempt.transcript(audio, self._job.id, asked, language_model)
+
+    def _heard(self, info: ModelInfo, mark: str) -> tuple[Transcript, Facts]:
+        """The transcript of a live session, once its client has ended it."""
+        services = self._services
+        session = LiveJob(self._attempt, services.objects, services.live, services.sources.folder)
+        transcript, self._recording = session.hear(info)
+        return transcript, Facts(
+            content_sha256=self._recording.sha256,
+            fingerprint=mark,
+            source_etag=None,
+            source_size=None,
+            reused_from=None,
+        )
 
     def _model_path(self) -> str:
         models = self._context.settings.models
@@ -282,7 +281,7 @@ class JobRunner:
             self._lease.stop,
         )
         failpoint("deliver.stored")
-        speakers = None if transcript.diarization is None else _job_speakers(transcript)
+        speakers = None if transcript.diarization is None else job_speakers(transcript)
         outcome = Outcome(
             audio_seconds=transcript.audio.duration,
             transcript_key=delivered.key,
@@ -303,7 +302,10 @@ class JobRunner:
 
         def commit() -> None:
             with self._context.db.begin() as tx:
+                if self._recording is not None:
+                    self._recording.keep(tx, self._claim)
                 finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found)
+                self._write_voices(tx, outcome.reused_from)
                 failpoint("finish.written")
             failpoint("finish.committed")
 
@@ -313,9 +315,20 @@ class JobRunner:
             # The answer to our own commit may have been lost on the way; then the row names our transcript.
             if not self._is_ours(delivered.key):
                 withdraw(self._services.objects, self._job.id, self._claim.attempt)
+                if self._recording is not None:
+                    self._recording.withdraw(self._services.objects)
                 raise
+        if self._recording is not None:
+            self._recording.drop_log(self._services.objects)
         if self._job.transcript_key is not None:
             withdraw(self._services.objects, self._job.id, attempt_of(self._job.transcript_key))
+
+    def _write_voices(self, tx: Connection, reused_from: str | None) -> None:
+        asked = self._job.options.diarization
+        if self._speakers is not None:
+            self._speakers.write_voices(tx)
+        elif reused_from is not None and asked is not None and asked.voice_prints:
+            copy_prints(tx, reused_from, self._job.id)
 
     def _with_names(self, tx: Connection, outcome: Outcome, transcript: Transcript) -> Outcome:
         """The names that people gave by now, carried over to the speakers of the new transcript."""
@@ -423,13 +436,6 @@ class JobRunner:
                 "ending not written", error=error.message
             )  # the lease runs out and the sweep takes over
         return ending
-
-
-def _job_speakers(transcript: Transcript) -> list[JobSpeaker]:
-    return [
-        JobSpeaker(label=each.label, name=None, talk_seconds=each.talk_seconds, words=each.words)
-        for each in transcript.speakers
-    ]
 
 
 def _language_model(options: JobOptions, info: ModelInfo) -> ModelFacts | None:

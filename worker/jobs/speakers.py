@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from spool.domain.jobs import JobSpeaker
 from spool.domain.options import Diarization
 from spool.domain.transcript import DiarizationFacts, Speaker, Transcript, Turn, Word
 from worker.diarization.base import SpeakerSegment
@@ -151,3 +152,11 @@ def carry_names(names: Mapping[str, str], before: Transcript, after: Transcript)
             carried[new] = names[old]
             given.add(old)
     return carried
+
+
+def job_speakers(transcript: Transcript) -> list[JobSpeaker]:
+    """The speakers as a job's row keeps them, without names."""
+    return [
+        JobSpeaker(label=each.label, name=None, talk_seconds=each.talk_seconds, words=each.words)
+        for each in transcript.speakers
+    ]

@@ -129,7 +129,9 @@ class Supervisor(threading.Thread):
         with contextlib.suppress(SpoolError):
             with context.db.read() as tx:
                 waiting = queues_waiting(tx)
-            self._intake.serve(queue for queue in waiting if context.offer.takes(route_of(queue)))
+            routes = [(queue, route_of(queue)) for queue in waiting]
+            offer = context.offer
+            self._intake.serve(queue for queue, each in routes if not each.live and offer.takes(each))
 
     def _problem(self) -> str | None:
         context = self._context

@@ -51,6 +51,11 @@ class Sources:
         self._objects = objects
         self._folder = folder
 
+    @property
+    def folder(self) -> Path:
+        """Where copies are kept while they are needed."""
+        return self._folder
+
     @contextlib.contextmanager
     def fetched(
         self,

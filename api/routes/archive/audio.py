@@ -134,6 +134,9 @@ def _recording(services: Services, caller: Principal, job: Job) -> _Recording:
             with services.database.read() as tx:
                 hashes = hashes_of_source(tx, job.id)
             return replace(_stored(services.objects, source.uri, None), hashes=hashes)
+        case "live":
+            refuse_deleted(job, Content.SOURCE)
+            raise Problem(409, "not_here", "The session is not done; its recording can be heard once it is.")
         case "s3":
             bucket, _, key = source.uri.removeprefix("s3://").partition("/")
             return _stored(s3_store(services.settings, bucket), key, source.etag)

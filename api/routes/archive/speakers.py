@@ -1,4 +1,4 @@
-"""The routes of speakers: ask who speaks in a job that is done, and name them.
+"""The routes of speakers: ask who speaks in a job that is done, name them, and know their voices again.
 
 Names stay with the job: every format of its transcript has them, also after the speakers were found anew. How
 speakers are found is the workers' business.
@@ -10,15 +10,26 @@ from fastapi.concurrency import run_in_threadpool
 from api.auth.authentication import CallerDep
 from api.auth.principal import Principal, get_visible_job
 from api.openapi.jobs import Words, answer, problems
-from api.presenters.jobs import shown_speakers
+from api.presenters.jobs import shown_matches
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
 from api.submission.jobs import IdempotencyKey, detail_of
 from spool.catalogue import diarization_places
+from spool.domain.retention import Content
 from spool.errors import InvalidRequest
 from spool.schemas.examples import jobs
-from spool.schemas.jobs import DiarizeRequest, JobDetail, SpeakerNames, SpeakersOut, inline_schema
+from spool.schemas.jobs import (
+    DiarizeRequest,
+    JobDetail,
+    SpeakerNames,
+    SpeakersOut,
+    VoiceOut,
+    VoicesOut,
+    inline_schema,
+)
+from spool.store.deletions import refuse_deleted
 from spool.store.transcripts import speakers as store
+from spool.store.transcripts import voices
 
 DIARIZE: Words = {
     "summary": "Find a finished job's speakers",
@@ -66,6 +77,29 @@ NAME: Words = {
 }
 
 
+LIST: Words = {
+    "summary": "List a job's speakers, and who they may be",
+    "responses": {
+        **answer(200, "The speakers, with the named voices they are like.", SpeakersOut, jobs.SPEAKERS),
+        **problems("not_found", "deleted"),
+    },
+}
+
+VOICES: Words = {
+    "summary": "List the voices that are recognised",
+    "responses": answer(200, "The voices, by project and name.", VoicesOut, jobs.VOICES),
+}
+
+FORGET: Words = {
+    "summary": "Forget a voice",
+    "status_code": 204,
+    "responses": {
+        204: {"description": "The voice and every print confirmed as it are gone; names stay."},
+        **problems("not_found"),
+    },
+}
+
+
 async def diarize(
     request: Request,
     response: Response,
@@ -105,4 +139,31 @@ async def name(request: Request, services: ServicesDep, caller: CallerDep, job_i
 def _name(services: Services, caller: Principal, job_id: str, body: SpeakerNames) -> SpeakersOut:
     with services.database.begin() as tx:
         get_visible_job(tx, caller, job_id)
-        return SpeakersOut(items=shown_speakers(store.name_speakers(tx, job_id, body.names)) or [])
+        job = store.name_speakers(tx, job_id, body.names, remember=body.remember)
+        return shown_matches(job, voices.matches(tx, job.id, job.project))
+
+
+def listed(services: ServicesDep, caller: CallerDep, job_id: str) -> SpeakersOut:
+    """The speakers of a job's transcript; of those with a voice print, the project's named voices that they
+    are like. Empty where no speakers were asked for."""
+    with services.database.read() as tx:
+        job = get_visible_job(tx, caller, job_id)
+        refuse_deleted(job, Content.TRANSCRIPT)
+        return shown_matches(job, voices.matches(tx, job.id, job.project))
+
+
+def known(services: ServicesDep, caller: CallerDep) -> VoicesOut:
+    """The voices that people named, of the key's project if it has one."""
+    with services.database.read() as tx:
+        return VoicesOut(
+            items=[
+                VoiceOut(id=voice.id, project=project, name=voice.name, recordings=voice.recordings)
+                for project, voice in voices.list_voices(tx, caller.project)
+            ]
+        )
+
+
+def forget(services: ServicesDep, caller: CallerDep, voice_id: str) -> None:
+    """Delete a voice with every voice print that was confirmed as it. Speakers keep the name."""
+    with services.database.begin() as tx:
+        voices.delete_voice(tx, voice_id, caller.project)

@@ -2,8 +2,9 @@
 
 The name of a route is the queue of its jobs, in SQL and in Redis alike: `spool.model:whisper-tiny.en` for
 jobs that name no pool, `spool.cpu` for those of a pool; `;reader:canary` names a second model that a worker
-must have, `;at:mini-3` pins to a worker, and `;backend:metal`, `;chip:m4` and `;memory:16` say what the
-machine has to be. Pure: which workers there are is for the caller.
+must have, `;at:mini-3` pins to a worker, `;backend:metal`, `;chip:m4` and `;memory:16` say what the machine
+has to be, and `;live:1` is for live sessions, which have threads of their own. Pure: which workers there are
+is for the caller.
 """
 
 from collections.abc import Collection, Iterable
@@ -55,13 +56,15 @@ ANY_MACHINE = Requirement()
 @dataclass(frozen=True, slots=True)
 class Route:
     """Who may take a job: the workers of a pool, or, where `pool` is None, all that have its `model`.
-    reader: a second model that orders what the first one hears; a worker needs it too."""
+    reader: a second model that orders what the first one hears; a worker needs it too. live: a session whose
+    client is connected; it waits in a queue of its own, without messages."""
 
     pool: str | None
     worker: str | None = None
     model: str | None = None
     requires: Requirement = ANY_MACHINE
     reader: str | None = None
+    live: bool = False
 
     @property
     def queue(self) -> str:
@@ -74,6 +77,7 @@ class Route:
             "backend": wanted.backend,
             "chip": wanted.chip,
             "memory": wanted.memory_gb,
+            "live": 1 if self.live else None,
         }
         rest = [f";{name}:{quote(str(value), safe='')}" for name, value in pairs.items() if value is not None]
         return PREFIX + first + "".join(rest)
@@ -102,6 +106,7 @@ def route_of(queue: str) -> Route:
         unquote(model) if colon else None,
         ANY_MACHINE if requires == ANY_MACHINE else requires,
         values.get("reader"),
+        "live" in values,
     )
 
 

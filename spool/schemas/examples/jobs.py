@@ -59,6 +59,7 @@ JOB: Example = {
         "head": "auto",
         "alignments": "auto",
         "beta": 0.0,
+        "blank_penalty": 0.0,
         "ctc_weight": None,
         "reverse_weight": None,
         "diarization": None,
@@ -86,12 +87,44 @@ JOB: Example = {
 
 SPEAKERS: Example = {
     "items": [
-        {"label": "speaker_0", "name": "Ada Lund", "talk_seconds": 1204.2, "words": 3105},
-        {"label": "speaker_1", "name": None, "talk_seconds": 2011.9, "words": 5320},
+        {
+            "label": "speaker_0",
+            "name": "Ada Lund",
+            "talk_seconds": 1204.2,
+            "words": 3105,
+            "has_voice_print": True,
+            "matches": [],
+        },
+        {
+            "label": "speaker_1",
+            "name": None,
+            "talk_seconds": 2011.9,
+            "words": 5320,
+            "has_voice_print": True,
+            "matches": [
+                {
+                    "voice": "voi_01M7XGXR4EDDTSGREC5JK7BAVD",
+                    "name": "Bo Ek",
+                    "similarity": 0.957,
+                    "recordings": 12,
+                }
+            ],
+        },
     ]
 }
 
-SPEAKER_NAMES: Example = {"names": {"speaker_0": "Ada Lund"}}
+VOICES: Example = {
+    "items": [
+        {
+            "id": "voi_01M7XGXR4EDDTSGREC5JK7BAVD",
+            "project": "oral-history",
+            "name": "Bo Ek",
+            "recordings": 12,
+        }
+    ]
+}
+
+SPEAKER_NAMES: Example = {"names": {"speaker_0": "Ada Lund"}, "remember": True}
 
 DIARIZE_REQUEST: Example = {"speakers": {"min": 2, "max": 4}}
 

@@ -19,6 +19,7 @@ from spool.domain.archive.passages import Passage
 from spool.domain.fleet.routing import ANY_POOL
 from spool.domain.jobs import Job, JobSpeaker, JobState
 from spool.errors import LeaseLost
+from spool.store.archive.exports import enqueue_exports
 from spool.store.event_log import note_jobs
 from spool.store.monitoring import LEASES_LOST, count_up
 from spool.store.queue.fair_share import settle
@@ -351,7 +352,7 @@ def hand_back(
 def finish_job(tx: Connection, claim: Claim, outcome: Outcome, found: Sequence[Passage] = ()) -> None:
     """The transcript is stored: the job is done, and its words can be searched. Raises LeaseLost."""
     seen = {"source_etag": outcome.source_etag, "source_size": outcome.source_size}
-    _end(
+    job = _end(
         tx,
         claim,
         JobState.DONE,
@@ -378,6 +379,7 @@ def finish_job(tx: Connection, claim: Claim, outcome: Outcome, found: Sequence[P
     if claim.job.transcript_key is not None:  # speakers were found in words that are indexed already
         drop_passages(tx, [claim.job.id])
     write_passages(tx, claim.job.id, claim.job.project, found)
+    enqueue_exports(tx, job)
 
 
 def fail_job(tx: Connection, claim: Claim, code: str, message: str) -> None:
@@ -419,7 +421,7 @@ def _fenced_move(claim: Claim, becomes: JobState) -> ReturningUpdate[Any]:
     return _CHANGED_JOB.where(fence(claim), may_become(becomes))
 
 
-def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> None:
+def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> Job:
     ending = {"state": literal(state.value), "finished_at": now_utc(), "updated_at": now_utc()}
     ending |= {"lease_owner": null(), "lease_until": null()}
     row = tx.execute(_fenced_move(claim, state).values(**ending, **values)).one_or_none()
@@ -428,6 +430,7 @@ def _end(tx: Connection, claim: Claim, state: JobState, **values: object) -> Non
     job = job_of(row)
     note_jobs(tx, job)
     settle_job(tx, job, claim.job.done_seconds)
+    return job
 
 
 def _lost(claim: Claim) -> LeaseLost:

@@ -216,6 +216,8 @@ def _hint_again(tx: Connection, limits: SweepLimits) -> list[str]:
     stale = seconds_from_now(-limits.hint_stale_seconds)
     chosen: list[tuple[str, str]] = []
     for queue in queues_waiting(tx):
+        if route_of(queue).live:
+            continue
         room = limits.batch - len(chosen)
         if limits.room is not None:
             room = min(room, limits.room.get(queue, 0))

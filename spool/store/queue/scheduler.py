@@ -94,6 +94,8 @@ class ClaimRequest:
     without_language_models: frozenset[str] = frozenset()
     """Language models that it does not have: jobs that ask for them are left to others."""
     machine: Machine = field(default_factory=Machine)
+    live: bool = False
+    """For live sessions, and nothing else."""
     most: int = 1
     """How many jobs it takes at once where they are short."""
 
@@ -140,7 +142,7 @@ def _front(project: str, suitable: tuple[ColumnElement[bool], ...], locked: int 
 
 def claim_next(tx: Connection, request: ClaimRequest, rules: Rules) -> Claim | NeedsAlone | None:
     """Take the best job that waits for this worker; None when there is none that may run now."""
-    waiting = _waiting_for(tx, request.offer)
+    waiting = _waiting_for(tx, request.offer, live=request.live)
     if not waiting:
         return None
     held = find_holds(tx, rules.quotas, waiting)
@@ -328,11 +330,18 @@ def _facts(*conditions: ColumnElement[bool]) -> Select[Any]:
     return select(*_RANK, *facts).where(*conditions)
 
 
-def _waiting_for(tx: Connection, offer: Offer) -> dict[str, list[str]]:
-    """The projects that have jobs in the queues that the worker serves, each with those of them."""
+def is_live_waiting(tx: Connection, offer: Offer) -> bool:
+    """Whether a live session waits for this worker."""
+    return bool(_waiting_for(tx, offer, live=True))
+
+
+def _waiting_for(tx: Connection, offer: Offer, *, live: bool = False) -> dict[str, list[str]]:
+    """The projects that have jobs in the queues that the worker serves, each with those of them; of live
+    sessions, or of all others."""
     by_project: dict[str, list[str]] = {}
     for queue in queues_waiting(tx):
-        if offer.takes(route_of(queue)):
+        route = route_of(queue)
+        if route.live == live and offer.takes(route):
             for project in tx.scalars(projects_in(queue)):
                 by_project.setdefault(project, []).append(queue)
     return by_project

@@ -16,6 +16,7 @@ from spool.domain.options import Diarization, JobOptions
 from spool.domain.retention import Content
 from spool.domain.transcript import Turn
 from spool.errors import Conflict, InvalidRequest
+from spool.store.archive.exports import enqueue_exports
 from spool.store.deletions import refuse_deleted, whole
 from spool.store.event_log import note_jobs
 from spool.store.jobs import get_job, job_of_key, keep_key, key_in_use, retry_values
@@ -24,19 +25,22 @@ from spool.store.ledger.charges import Charge
 from spool.store.queue.leases import Claim, lock_claim
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.store.sql import now_utc, upsert
+from spool.store.transcripts.voices import confirm_voices
 from spool.tables import jobs, speaker_turns
 
 
 @dataclass(frozen=True, slots=True)
 class SavedTurns:
     """The turns of one channel in seconds of the recording, as a diarization model gave them, before they
-    were numbered by the words. fingerprint: of the model and its options."""
+    were numbered by the words. fingerprint: of the model and its options. prints: voice prints by speaker,
+    in base64, where they were asked for; None once the job has ended."""
 
     channel: int
     turns: tuple[Turn, ...]
     engine_ns: int
     attempt: int
     fingerprint: str
+    prints: Mapping[str, str] | None = None
 
 
 def save_turns(tx: Connection, claim: Claim, saved: SavedTurns, charge: Charge) -> None:
@@ -49,6 +53,7 @@ def save_turns(tx: Connection, claim: Claim, saved: SavedTurns, charge: Charge) 
         "attempt": claim.attempt,
         "fingerprint": saved.fingerprint,
         "turns": [turn.model_dump(mode="json") for turn in saved.turns],
+        "prints": None if saved.prints is None else dict(saved.prints),
         "engine_ns": saved.engine_ns,
         "created_at": now_utc(),
     }
@@ -70,6 +75,7 @@ def saved_turns(tx: Connection, job_id: str) -> list[SavedTurns]:
             engine_ns=row.engine_ns,
             attempt=row.attempt,
             fingerprint=row.fingerprint,
+            prints=row.prints,
         )
         for row in rows
     ]
@@ -122,10 +128,14 @@ def diarize_job_once(
     return get_job(tx, job_id), False
 
 
-def name_speakers(tx: Connection, job_id: str, names: Mapping[str, str | None]) -> Job:
+def name_speakers(
+    tx: Connection, job_id: str, names: Mapping[str, str | None], *, remember: bool = False
+) -> Job:
     """Name the speakers of a job's transcript by label; None takes a name away. Others keep theirs.
 
-    Raises NotFound, Deleted, Conflict for a job without speakers, InvalidRequest for an unknown label.
+    remember: know them again in the project's other recordings, by their voice prints. Raises NotFound,
+    Deleted, Conflict for a job without speakers or a speaker without a print that is to be remembered,
+    InvalidRequest for an unknown label.
     """
     tx.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update())
     job = get_job(tx, job_id)
@@ -141,4 +151,7 @@ def name_speakers(tx: Connection, job_id: str, names: Mapping[str, str | None]) 
     ]
     values = {"speakers": speakers or null(), "updated_at": now_utc()}
     row = tx.execute(update(jobs).where(jobs.c.id == job_id).values(**values).returning(*JOB_COLUMNS)).one()
-    return job_of(row)
+    confirm_voices(tx, job_id, job.project, names, remember=remember)
+    named = job_of(row)
+    enqueue_exports(tx, named)
+    return named

@@ -65,12 +65,12 @@ def test_status_watch_and_workers_read_well(up: Commands) -> None:
     submitted = up.run("submit", str(SAMPLES / "words" / "bed-1.flac")).stdout
     job_id, name = submitted.split()
     assert name == "bed-1.flac"
-    up.run("watch", job_id)
+    up.run("follow", job_id)
     sheet = up.run("status", job_id).stdout
     assert "done" in sheet
     assert "RTFx" in sheet
     assert job_id in up.run("status", "--limit", "1").stdout
-    assert "no job is waiting or running" in up.run("watch").stdout
+    assert "no job is waiting or running" in up.run("follow").stdout
     assert "ready" in up.run("workers").stdout
 
 
@@ -100,7 +100,7 @@ def test_a_recording_that_fails_fails_alone(up: Commands) -> None:
     assert "text.wav" in done.stderr
     again = json.loads(up.run("retry", failed["id"], "--json").stdout)
     assert again["state"] == "queued"
-    up.run("watch", failed["id"], code=1)
+    up.run("follow", failed["id"], code=1)
 
 
 def test_a_stack_of_which_a_part_dies_stops_and_says_why(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from spool.schemas import batches as batch_schemas
 from spool.schemas import costs as cost_schemas
 from spool.schemas import fleet as schemas_fleet
 from spool.schemas import jobs as schemas
+from spool.schemas import outputs as output_schemas
 from spool.schemas import search as search_schemas
+from spool.schemas import sources as source_schemas
 from spool.schemas import webhooks as webhook_schemas
-from spool.schemas.examples import batches, costs, jobs, search, webhooks
+from spool.schemas.examples import batches, costs, jobs, outputs, search, sources, webhooks
 from spool.settings import load_settings
 
 METHODS = ("get", "post", "delete", "put", "patch")
@@ -41,8 +43,11 @@ OPERATIONS = operations()
 def test_every_route_is_on_the_page() -> None:
     assert sorted(name for name, _ in OPERATIONS) == [
         "DELETE /v1/batches/{batch_id}",
+        "DELETE /v1/connections/{name}",
         "DELETE /v1/jobs/{job_id}",
         "DELETE /v1/jobs/{job_id}/content",
+        "DELETE /v1/sources/{source_id}",
+        "DELETE /v1/voices/{voice_id}",
         "DELETE /v1/webhooks/{webhook_id}",
         "GET /healthz",
         "GET /metrics",
@@ -52,16 +57,22 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/batches/{batch_id}/events",
         "GET /v1/batches/{batch_id}/results",
         "GET /v1/batches/{batch_id}/transcripts",
+        "GET /v1/connections",
         "GET /v1/costs",
         "GET /v1/jobs",
         "GET /v1/jobs/{job_id}",
         "GET /v1/jobs/{job_id}/audio",
         "GET /v1/jobs/{job_id}/events",
         "GET /v1/jobs/{job_id}/phrases",
+        "GET /v1/jobs/{job_id}/speakers",
         "GET /v1/jobs/{job_id}/transcript",
         "GET /v1/models",
         "GET /v1/overview",
         "GET /v1/search",
+        "GET /v1/sources",
+        "GET /v1/sources/{source_id}",
+        "GET /v1/sources/{source_id}/items",
+        "GET /v1/voices",
         "GET /v1/webhooks",
         "GET /v1/webhooks/{webhook_id}",
         "GET /v1/webhooks/{webhook_id}/deliveries",
@@ -71,10 +82,17 @@ def test_every_route_is_on_the_page() -> None:
         "POST /v1/audio/translations",
         "POST /v1/batches",
         "POST /v1/batches/{batch_id}/retry-failed",
+        "POST /v1/connections",
         "POST /v1/jobs",
         "POST /v1/jobs/{job_id}/audio-link",
         "POST /v1/jobs/{job_id}/diarize",
+        "POST /v1/jobs/{job_id}/exports",
         "POST /v1/jobs/{job_id}/retry",
+        "POST /v1/sources",
+        "POST /v1/sources/notifications",
+        "POST /v1/sources/{source_id}/check",
+        "POST /v1/sources/{source_id}/pause",
+        "POST /v1/sources/{source_id}/resume",
         "POST /v1/webhooks",
         "POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay",
         "POST /v1/webhooks/{webhook_id}/enable",
@@ -166,6 +184,15 @@ def test_every_reference_leads_somewhere() -> None:
         (webhook_schemas.DeliveryOut, webhooks.DELIVERY),
         (webhook_schemas.DeliveryPage, webhooks.DELIVERIES),
         (batch_schemas.BatchResult, batches.RESULT),
+        (source_schemas.SourceRequest, sources.REQUEST),
+        (source_schemas.SourceOut, sources.SOURCE),
+        (source_schemas.SourceList, sources.LIST),
+        (source_schemas.SourceItemPage, sources.ITEMS),
+        (source_schemas.Marked, sources.MARKED),
+        (output_schemas.OutputRequest, outputs.OUTPUT),
+        (output_schemas.ExportList, outputs.EXPORTS),
+        (output_schemas.ConnectionOut, outputs.CONNECTION),
+        (output_schemas.ConnectionList, outputs.CONNECTIONS),
     ],
 )
 def test_examples_are_what_they_are_examples_of(schema: type[BaseModel], example: dict[str, Any]) -> None:

@@ -76,10 +76,9 @@ def existing(http: httpx.Client, path: str) -> list[Parameters]:
     name = path.partition("{")[2].partition("}")[0]
     if not name or path.endswith("/events"):  # a stream, open for as long as there is something to wait for
         return []
-    lists = {"job_id": "/v1/jobs", "batch_id": "/v1/batches", "webhook_id": "/v1/webhooks"}
-    items = http.get(lists[name]).json()["items"]
+    items = http.get(path.partition("/{")[0]).json()["items"]
     # Of a second parameter nothing is known; a webhook that is removed by one operation is gone for the next.
-    return [{name: items[-1]["id"]}] if items and path.count("{") == 1 else []
+    return [{name: items[-1]["name" if name == "name" else "id"]}] if items and path.count("{") == 1 else []
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ops.accuracy.der import diarization_error
+from ops.accuracy.diarization.der import diarization_error
 from tests.worker.speech.sounds import blocks_of
 from tests.worker.speech.voices import OTHERS, READERS, Floats, Turns, mixed
 from worker.decode.types import DecodeRequest, SearchOptions

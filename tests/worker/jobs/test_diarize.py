@@ -22,6 +22,7 @@ from spool.store.database import Database
 from spool.store.deletions import mark_deleted
 from spool.store.queue.leases import claim_job
 from spool.store.transcripts.speakers import diarize_job, name_speakers, saved_turns
+from spool.store.transcripts.voices import matches
 from spool.tables import speaker_turns
 from tests.worker.models.sortformer.golden import OFFLINE, STREAMING
 from tests.worker.models.sortformer.golden import archive as archive_of
@@ -123,7 +124,12 @@ def test_speakers_are_asked_for_a_finished_job_without_decoding_a_word(harness: 
     after = transcript_of(harness, job_id)
     assert [word.text for word in after.words] == [word.text for word in before.words]
     assert len(after.speakers) == 2
-    assert after.options["diarization"] == {"model": "default", "speakers": 2, "within_channels": False}
+    assert after.options["diarization"] == {
+        "model": "default",
+        "speakers": 2,
+        "within_channels": False,
+        "voice_prints": False,
+    }
     assert harness.chunks(job_id) == chunks
     assert harness.objects.head(key or "") is None, "of two transcripts the later one is kept"
     assert_lawful(harness)
@@ -250,6 +256,34 @@ def test_names_stay_when_speakers_are_found_anew(harness: WorkerHarness) -> None
     counts = {each.label: each.words for each in after.speakers}
     assert len(before.speakers) == 1
     assert job.speaker_names == {max(counts, key=lambda label: counts[label]): "Ada"}
+    assert_lawful(harness)
+
+
+def test_voice_prints_are_kept_where_they_were_asked_for(harness: WorkerHarness) -> None:
+    plain, asked = (
+        harness.submit(two_speakers(harness), diarization={"speakers": 2, "voice_prints": wanted})
+        for wanted in (False, True)
+    )
+    assert [harness.run(plain), harness.run(asked)] == ["done", "done"]
+    with harness.db.begin() as tx:
+        name_speakers(tx, asked, {"speaker_0": "Ada"}, remember=True)
+    ask_again(harness, plain, speakers=2, voice_prints=True)
+    assert harness.run(plain) == "done"
+    with harness.db.read() as tx:
+        heard = matches(tx, plain, harness.job(plain).project)
+        turns = saved_turns(tx, asked)
+    assert [(each.voice.name, each.similarity) for each in heard["speaker_0"]] == [("Ada", 1.0)]
+    assert heard["speaker_1"] == []
+    assert [each.prints for each in turns] == [None], "of use until the job ends"
+
+    ask_again(harness, asked, speakers=2, voice_prints=True)  # the same turns: nothing is listened to again
+    assert harness.run(asked) == "done"
+    with harness.db.read() as tx:
+        assert matches(tx, plain, harness.job(plain).project)["speaker_0"] != []
+    ask_again(harness, asked, speakers=2)
+    assert harness.run(asked) == "done"
+    with harness.db.read() as tx:
+        assert matches(tx, asked, harness.job(asked).project) == {}
     assert_lawful(harness)
 
 

@@ -85,3 +85,14 @@ def test_one_hypothesis_is_not_read() -> None:
     model = load_model(GOLDEN / "wenet" / "rnnt")
     only = Answer((Hypothesis((5,), -1.0, (3,), (0,)),), None)
     assert SecondReader(model).order(samples()[:1], [only], model.tokenizer, [NOTHING]) == [only]
+
+
+def test_a_batch_changes_no_bit_of_what_is_rescored() -> None:
+    first, reader = load_model(GOLDEN / "wenet" / "rnnt"), load_model(GOLDEN / "wenet" / "rnnt")
+    recognizer = ModelRecognizer(first).read_by(ModelRecognizer(reader))
+    options, ask = SearchOptions("beam", 6, 6, "ctc"), DecodeRequest(reader_weight=WEIGHT)
+    audio = samples()
+    together = recognizer.recognize(audio, options, [ask] * len(audio))
+    alone = [recognizer.recognize([each], options, [ask])[0] for each in audio]
+    backwards = recognizer.recognize(audio[::-1], options, [ask] * len(audio))[::-1]
+    assert together == alone == backwards

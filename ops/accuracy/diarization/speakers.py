@@ -1,7 +1,7 @@
 """How well the default diarizer tells speakers apart, and how fast: the figures of docs/speakers.md.
 
-    OPENBLAS_NUM_THREADS=1 .venv/bin/python -m ops.accuracy.speakers SPEECH [--noise -46]
-    OPENBLAS_NUM_THREADS=1 .venv/bin/python -m ops.accuracy.speakers --words models/demo
+    OPENBLAS_NUM_THREADS=1 .venv/bin/python -m ops.accuracy.diarization.speakers SPEECH [--noise -46]
+    OPENBLAS_NUM_THREADS=1 .venv/bin/python -m ops.accuracy.diarization.speakers --words models/demo
 
 SPEECH is the folder with `manifest.jsonl`. Prints a row for each mixture, then the means; some two minutes
 of one core. With `--words` conversations are mixed from whole clips of `samples/open`, transcribed with that
@@ -25,8 +25,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from ops.accuracy.der import diarization_error
-from ops.accuracy.mixtures import (
+from ops.accuracy.diarization.der import diarization_error
+from ops.accuracy.diarization.mixtures import (
     Mixture,
     Reference,
     activity,
@@ -34,14 +34,14 @@ from ops.accuracy.mixtures import (
     tuning_mixtures,
     unseen_mixtures,
 )
-from ops.accuracy.speaker_words import concatenated_word_errors, word_diarization_error
+from ops.accuracy.diarization.speaker_words import concatenated_word_errors, word_diarization_error
 from spool.domain.options import Diarization
 from spool.wer import WordErrors, normal_words, word_errors
 from worker.diarization.clustering import ClusterOptions
 from worker.diarization.diarizer import DiarizeOptions, Diarizer
 from worker.diarization.windows import WindowOptions
 
-OPEN = Path(__file__).parents[2] / "samples" / "open"
+OPEN = Path(__file__).parents[3] / "samples" / "open"
 Row = tuple[float, float, bool]
 """Error rate with a collar of 0.25 s, without one, and whether the speakers were counted right."""
 
@@ -128,7 +128,7 @@ def measure_words(model: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m ops.accuracy.speakers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m ops.accuracy.diarization.speakers", description=__doc__)
     parser.add_argument("speech", type=Path, nargs="?")
     parser.add_argument("--words", type=Path, metavar="MODEL", help="measure words too, on samples/open")
     parser.add_argument("--set", choices=("tuning", "unseen"), default="unseen")

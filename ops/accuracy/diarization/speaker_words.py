@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.accuracy.der import best_match
+from ops.accuracy.diarization.der import best_match
 from spool.wer import WordErrors, edit_distance
 
 Spoken = Sequence[tuple[str, Hashable]]

@@ -1,0 +1,86 @@
+"""`spool connections`: credentials of other people's buckets, by name. A client of the HTTP API."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from api.cli.connection import Json, Url, connected, out, print_json
+from spool.errors import InvalidRequest
+
+app = typer.Typer(no_args_is_help=True, help="Keep credentials of buckets to write transcripts to.")
+
+SECRET = "SPOOL_CONNECTION_SECRET"  # noqa: S105 - the name of a variable
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The connection's name.")]
+Project = Annotated[str | None, typer.Option(help="The project that may use it. Default: default.")]
+
+
+@app.command()
+def add(
+    name: Name,
+    prefix: Annotated[
+        str,
+        typer.Option(metavar="S3URL", help="s3://bucket/prefix/; what is written with it lies below."),
+    ],
+    key_id: Annotated[str, typer.Option(help="The access key's id.")],
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Address of an S3-compatible store. Default: AWS.")
+    ] = None,
+    region: Annotated[str | None, typer.Option(help="Default: us-east-1.")] = None,
+    project: Project = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Create a connection.
+
+    The secret access key is read from SPOOL_CONNECTION_SECRET, else from standard input.
+    """
+    secret = os.environ.get(SECRET) or (
+        typer.prompt("Secret access key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
+    )
+    if not secret.strip():
+        raise InvalidRequest(f"Give the secret access key in {SECRET} or on standard input.")
+    with connected(url) as (spool, _):
+        added = spool.add_connection(
+            name,
+            prefix=prefix,
+            key_id=key_id,
+            secret=secret.strip(),
+            endpoint=endpoint,
+            region=region,
+            project=project,
+        )
+    print_json(added) if as_json else out.print(f"{added.name} writes below {added.prefix}")
+
+
+@app.command("list")
+def listed(
+    project: Annotated[str | None, typer.Option(help="List only connections of this project.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List connections. Secrets are never shown."""
+    with connected(url) as (spool, _):
+        rows = spool.connections(project=project)
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        out.print("no connections", style="dim")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("connection", "project", "prefix", "endpoint", "key"):
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(row.name, row.project, row.prefix, row.endpoint or "AWS", row.key_id)
+    out.print(table)
+
+
+@app.command()
+def remove(name: Name, project: Project = None, url: Url = None) -> None:
+    """Delete a connection and its secret."""
+    with connected(url) as (spool, _):
+        spool.remove_connection(name, project=project)
+    out.print(f"{name} removed")

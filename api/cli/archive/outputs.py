@@ -1,0 +1,82 @@
+"""Options that say where transcripts are written, and the subcommand that has them written again."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from api.cli.completion import complete_job
+from api.cli.connection import Json, Url, connected, out, print_json
+from spool.errors import InvalidRequest
+
+_PANEL = "Output"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where the server writes transcripts, besides its own store."""
+
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            metavar="PREFIX",
+            help="Have the server write transcripts below s3://bucket/prefix/ or a folder of its own.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output-format",
+            metavar="FORMAT",
+            help="Format to write; repeat for several. Default: txt.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    layout: Annotated[
+        Literal["mirror", "flat"] | None,
+        typer.Option(
+            "--output-layout",
+            help="Folders as the recordings have them, or all files in one. Default: mirror.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    connection: Annotated[
+        str | None,
+        typer.Option(
+            "--output-connection",
+            metavar="NAME",
+            help="Write with this connection (`spool connections`).",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+
+    def to_request(self) -> dict[str, Any]:
+        """The request's field; nothing where no output was asked for."""
+        if self.output is None:
+            if self.formats or self.layout or self.connection:
+                raise InvalidRequest("Name where transcripts are written: --output PREFIX.")
+            return {}
+        prefix = self.output if "://" in self.output else f"{Path(self.output).resolve().as_uri()}/"
+        asked = {"layout": self.layout, "connection": self.connection}
+        request = {"prefix": prefix, "formats": self.formats or ["txt"]}
+        return {"output": request | {name: value for name, value in asked.items() if value is not None}}
+
+
+def export(
+    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_job, help="A job's id.")],
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Write a job's output files again.
+
+    `spool status ID` shows which are there, and why others are not.
+    """
+    with connected(url) as (spool, _):
+        files = spool.export_again(job_id)
+    if as_json:
+        print_json(files)
+    else:
+        out.print(f"{len(files)} files will be written")

@@ -1,0 +1,182 @@
+"""`spool watch` and `spool sources`: watched folders and buckets. Clients of the HTTP API."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from api.cli.archive.outputs import Output
+from api.cli.connection import Json, Url, connected, out, print_json
+from api.cli.options import Place, Search
+from api.cli.tables import moment
+from spool.command_options import takes_options
+from spool.errors import InvalidRequest
+from spool.schemas.sources import ItemState, SourceOut
+
+app = typer.Typer(no_args_is_help=True, help="Manage watched folders and buckets.")
+
+SourceId = Annotated[
+    str, typer.Argument(metavar="ID", help="A source's id, as `spool sources list` shows it.")
+]
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_STYLES = {"watching": "green", "failing": "red", "paused": "yellow"}
+
+
+@takes_options
+def watch(
+    address: Annotated[
+        str,
+        typer.Argument(
+            metavar="S3URL|FOLDER", help="s3://bucket/prefix/, or a folder that the server may read."
+        ),
+    ],
+    place: Place,
+    search: Search,
+    deliver: Output,
+    every: Annotated[
+        str, typer.Option(metavar="TIME", help="How often to list it, such as 30s, 5m or 1h.")
+    ] = "5m",
+    settle: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How long a file must not have changed. Default: 30s in a folder, 0s in a bucket.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the source, for display.")] = None,
+    no_reuse: Annotated[
+        bool,
+        typer.Option(
+            "--no-reuse", help="Transcribe again what was transcribed before with the same options."
+        ),
+    ] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Watch a folder or bucket for new recordings.
+
+    The server submits every recording that is there, and each that comes or changes, once.
+    """
+    request = place.to_request() | deliver.to_request()
+    if request.pop("deadline", None) is not None:
+        raise InvalidRequest("A source's jobs have no deadline; give them a --priority.")
+    source = address if "://" in address else f"{Path(address).resolve().as_uri()}/"
+    with connected(url) as (spool, _):
+        watched = spool.watch(
+            source,
+            name=name,
+            every_seconds=_seconds(every),
+            settle_seconds=None if settle is None else _seconds(settle),
+            options=search.to_request(),
+            reuse=not no_reuse,
+            **request,
+        )
+    if as_json:
+        print_json(watched)
+    else:
+        out.print(f"{watched.id} watches {watched.source}", soft_wrap=True)
+
+
+@app.command("list")
+def listed(
+    project: Annotated[str | None, typer.Option(help="List only sources of this project.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List watched folders and buckets."""
+    with connected(url) as (spool, _):
+        sources = spool.sources(project=project)
+    if as_json:
+        print_json(sources)
+    elif sources:
+        out.print(_table(sources))
+    else:
+        out.print("no sources", style="dim")
+
+
+@app.command()
+def show(
+    source_id: SourceId,
+    state: Annotated[
+        ItemState | None, typer.Option(help="Show only settling, taken, skipped or refused files.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Number of files to list.")] = 20,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a source found, took and skipped, and why."""
+    with connected(url) as (spool, _):
+        source = spool.source(source_id)
+        page = spool.source_item_page(source_id, state=state, limit=limit)
+    if as_json:
+        print_json(page)
+        return
+    out.print(_table([source]))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("file", "seen", "state"):
+        table.add_column(title, overflow="fold")
+    table.add_column("job, or why there is none", overflow="fold")
+    for item in page.items:
+        table.add_row(Text(item.path), moment(item.seen_at), item.state, Text(item.job or item.reason or ""))
+    out.print(table)
+
+
+@app.command()
+def pause(source_id: SourceId, url: Url = None) -> None:
+    """List a source no more until it is resumed."""
+    with connected(url) as (spool, _):
+        out.print(f"{spool.pause_source(source_id).id} paused")
+
+
+@app.command()
+def resume(source_id: SourceId, url: Url = None) -> None:
+    """List a paused source again."""
+    with connected(url) as (spool, _):
+        out.print(f"{spool.resume_source(source_id).id} watches again")
+
+
+@app.command()
+def check(source_id: SourceId, url: Url = None) -> None:
+    """List a source now."""
+    with connected(url) as (spool, _):
+        out.print(f"{spool.check_source(source_id).id} will be listed now")
+
+
+@app.command()
+def remove(source_id: SourceId, url: Url = None) -> None:
+    """Stop watching, and forget what was found. Jobs stay."""
+    with connected(url) as (spool, _):
+        spool.remove_source(source_id)
+    out.print(f"{source_id} removed")
+
+
+def _seconds(text: str) -> float:
+    """`30s`, `5m`, `1h`, `1d` or a number of seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
+    if match is None:
+        raise InvalidRequest(f"{text!r} is not a time such as 30s, 5m or 1h.")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def _table(sources: list[SourceOut]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("source", no_wrap=True)
+    for title in ("state", "project"):
+        table.add_column(title, no_wrap=True)
+    for title in ("found", "taken", "settling", "skipped", "refused"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("address, reason", overflow="fold")
+    for source in sources:
+        counts = source.counts
+        numbers = (source.found, counts.taken, counts.settling, counts.skipped, counts.refused)
+        table.add_row(
+            source.id,
+            Text(source.state, _STYLES[source.state]),
+            source.project,
+            *("—" if number is None else str(number) for number in numbers),
+            Text("\n".join(filter(None, (source.source, source.error)))),
+        )
+    return table

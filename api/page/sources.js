@@ -1,0 +1,82 @@
+// Watched folders and buckets: what each found, took and skipped, and why.
+
+import { count, facts, fill, h, moment, notice, number, span, state, table } from "./dom.js";
+import { get, send } from "./http.js";
+
+export async function showSources(root) {
+  async function refresh() {
+    const { items } = await get("/v1/sources");
+    const columns = [
+      { title: "Source", class: "name" }, { title: "State" }, { title: "Files", number: true }, { title: "Submitted", number: true },
+      { title: "Skipped", number: true }, { title: "Last listed" }, { title: "Project" },
+    ];
+    columns.label = "Sources";
+    fill(root, h("h1", {}, "Sources"), items.length ? table(columns, items.map((one) => [
+      h("a", { href: `#/sources/${one.id}` }, one.name), [state(one.state), one.error ? h("span", { class: "small quiet" }, ` ${one.error}`) : null],
+      number(one.found), number(one.counts.taken), number(one.counts.skipped + one.counts.refused), moment(one.listed_at), one.project,
+    ])) : h("p", { class: "quiet" }, "Nothing is watched. ", h("code", {}, "spool watch s3://bucket/prefix/"),
+      " or a folder submits what is new there, again and again."));
+  }
+  await refresh();
+  return { refresh };
+}
+
+export async function showSource(root, id, query) {
+  let last = null;
+  const wanted = query.get("state") ?? "";
+  async function act(question, method, path, message) {
+    if (question && !confirm(question)) return;
+    try {
+      await send(method, path);
+      notice(message);
+      if (method === "DELETE") {
+        location.hash = "#/sources";
+        return;
+      }
+    } catch (error) {
+      notice(error.message, true);
+    }
+    await refresh();
+  }
+  async function refresh() {
+    const [one, files] = await Promise.all([get(`/v1/sources/${id}`),
+      get(`/v1/sources/${id}/items?limit=100${wanted ? `&state=${wanted}` : ""}`)]);
+    if (JSON.stringify([one, files]) === last) return;
+    last = JSON.stringify([one, files]);
+    const paused = one.state === "paused";
+    fill(root,
+      h("h1", {}, one.name),
+      h("p", { class: "row" }, state(one.state),
+        h("button", { type: "button", hidden: paused, onclick: () => act(null, "POST", `/v1/sources/${id}/check`, "It is listed now.") }, "List now"),
+        h("button", { type: "button", hidden: paused, onclick: () => act(null, "POST", `/v1/sources/${id}/pause`, "Paused.") }, "Pause"),
+        h("button", { type: "button", hidden: !paused, onclick: () => act(null, "POST", `/v1/sources/${id}/resume`, "Resumed.") }, "Resume"),
+        h("button", { type: "button", class: "danger",
+          onclick: () => act("Stop watching, and forget what was found? Jobs stay.", "DELETE", `/v1/sources/${id}`, "Removed.") }, "Remove")),
+      one.error ? h("p", { class: "card error" }, h("strong", {}, "It cannot be listed. "), `${one.error} It is tried again; since `,
+        moment(one.failing_since), ".") : null,
+      facts([
+        ["Address", one.source], ["Project", one.project],
+        ["Listed", `every ${span(one.every_seconds)}${one.settle_seconds ? `; files settle for ${span(one.settle_seconds)}` : ""}`],
+        ["Last listed", one.listed_at ? [moment(one.listed_at), `, ${count(one.found, "file", "files")}`] : "not yet"],
+        ["Next", paused ? "not while it is paused" : moment(one.next_listing_at)],
+        one.output ? ["Output", `${one.output.formats.join(", ")} below ${one.output.prefix}`] : null,
+      ]),
+      h("h2", {}, "Files"),
+      h("p", { class: "row" }, wanted ? h("a", { href: `#/sources/${id}` }, "all") : h("strong", {}, "all"),
+        ["taken", "settling", "skipped", "refused"].map((name) => wanted === name
+          ? h("strong", {}, `${name} ${number(one.counts[name])}`)
+          : h("a", { href: `#/sources/${id}?state=${name}` }, `${name} ${number(one.counts[name])}`))),
+      files.items.length ? fileTable(files.items) : h("p", { class: "quiet" }, "None."),
+      files.next_cursor ? h("p", { class: "quiet small" }, "The latest 100. All of them: ", h("code", {}, `GET /v1/sources/${id}/items`)) : null,
+      h("p", { class: "quiet small" }, one.id));
+  }
+  await refresh();
+  return { refresh };
+}
+
+function fileTable(items) {
+  const columns = [{ title: "File", class: "name" }, { title: "State" }, { title: "Job, or why there is none" }, { title: "Seen" }];
+  columns.label = "Files";
+  return table(columns, items.map((item) => [item.path, state(item.state),
+    item.job ? h("a", { href: `#/jobs/${item.job}` }, h("code", {}, item.job)) : item.reason ?? "it may still be growing", moment(item.seen_at)]));
+}

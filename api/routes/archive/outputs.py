@@ -1,0 +1,115 @@
+"""The routes of outputs: named connections, and writing a job's files again.
+
+Nothing is written from here; the exporter writes. A connection's endpoint is an address that this server
+talks to, so only operators create connections; jobs of its project name it.
+"""
+
+from typing import Annotated
+
+from fastapi import Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import DEFAULT_PROJECT, Principal, get_visible_job
+from api.openapi.jobs import Words, answer, problems
+from api.presenters.outputs import shown_connection, shown_exports
+from api.services import Services, ServicesDep
+from api.submission.bodies import SMALL, read_json
+from spool.domain.retention import Content
+from spool.errors import Conflict
+from spool.schemas.common import Project
+from spool.schemas.examples import outputs as examples
+from spool.schemas.jobs import inline_schema
+from spool.schemas.outputs import ConnectionList, ConnectionOut, ConnectionRequest, ExportList
+from spool.store.archive import connections as store
+from spool.store.archive.exports import enqueue_exports, exports_of
+from spool.store.deletions import refuse_deleted
+
+ConnectionName = Annotated[str, Path(max_length=64)]
+
+CREATE: Words = {
+    "summary": "Create a connection",
+    "status_code": 201,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": inline_schema(ConnectionRequest),
+                    "example": examples.CONNECTION_REQUEST,
+                }
+            },
+        }
+    },
+    "responses": {
+        **answer(201, "The connection. Its secret is not shown again.", ConnectionOut, examples.CONNECTION),
+        **problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
+    },
+}
+LIST: Words = {
+    "summary": "List connections",
+    "responses": answer(200, "Connections, without secrets.", ConnectionList, examples.CONNECTIONS),
+}
+REMOVE: Words = {
+    "summary": "Remove a connection",
+    "status_code": 204,
+    "responses": {204: {"description": "The connection was removed."}, **problems("not_found")},
+}
+EXPORT: Words = {
+    "summary": "Write a job's files again",
+    "status_code": 202,
+    "responses": answer(202, "The files, about to be written.", ExportList, examples.EXPORTS)
+    | problems("not_found", "conflict", "deleted"),
+}
+
+
+async def create(request: Request, services: ServicesDep, caller: CallerDep) -> ConnectionOut:
+    """Keep credentials of an S3-compatible store under a name, which outputs of the project may then use."""
+    body = await read_json(request, ConnectionRequest, SMALL)
+    return await run_in_threadpool(_create, services, caller, body)
+
+
+def _create(services: Services, caller: Principal, body: ConnectionRequest) -> ConnectionOut:
+    new = store.NewConnection(
+        project=caller.project_for(body.project),
+        name=body.name,
+        endpoint=body.endpoint,
+        region=body.region,
+        prefix=f"{body.prefix.rstrip('/')}/",
+        key_id=body.key_id,
+        secret=body.secret.get_secret_value(),
+    )
+    with services.database.begin() as tx:
+        return shown_connection(store.create_connection(tx, new, services.secret_box))
+
+
+def listed(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> ConnectionList:
+    """Connections by project and name. Secrets are never shown."""
+    if project is not None and not caller.sees(project):
+        return ConnectionList(items=[])
+    with services.database.read() as tx:
+        rows = store.list_connections(tx, caller.project or project)
+    return ConnectionList(items=[shown_connection(row) for row in rows])
+
+
+def remove(
+    services: ServicesDep, caller: CallerDep, name: ConnectionName, project: Project | None = None
+) -> Response:
+    """Delete a connection and its secret. Files that are still to be written with it fail."""
+    with services.database.begin() as tx:
+        store.remove_connection(tx, caller.project or project or DEFAULT_PROJECT, name)
+    return Response(status_code=204)
+
+
+def export(services: ServicesDep, caller: CallerDep, job_id: str) -> ExportList:
+    """Write the files of a job's output again, such as after a failure. What is there is replaced."""
+    with services.database.begin() as tx:
+        job = get_visible_job(tx, caller, job_id)
+        refuse_deleted(job, Content.TRANSCRIPT)
+        if job.output is None:
+            raise Conflict(f"Job {job.id} has no output.")
+        if not enqueue_exports(tx, job):
+            raise Conflict(f"Job {job.id} is {job.state}; its files are written once it is done.")
+        files = exports_of(tx, job.id)
+    services.exporter.wake()
+    return ExportList(items=shown_exports(files))

@@ -1,0 +1,195 @@
+"""The routes of watched folders and buckets: create, list, show what was found, pause, resume, check, remove.
+
+Nothing is listed from here; the watcher lists. A notification of an object store has it look at once.
+"""
+
+from typing import Annotated, cast
+
+from fastapi import Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import Connection
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import Principal, get_visible_source
+from api.openapi.jobs import Words, answer, problems
+from api.presenters.sources import shown_item, shown_source
+from api.services import Services, ServicesDep
+from api.submission.bodies import SMALL, SUBMISSION, read_json
+from api.submission.watching import create_from_request, mark_from_notification
+from spool.background.thread import BackgroundLoop
+from spool.schemas.common import Project
+from spool.schemas.examples import sources as examples
+from spool.schemas.jobs import inline_schema
+from spool.schemas.sources import (
+    ItemState,
+    Marked,
+    S3Notification,
+    SourceItemPage,
+    SourceList,
+    SourceOut,
+    SourceRequest,
+)
+from spool.store.archive import sources as store
+from spool.store.archive.sources import WatchedSource
+
+_SHOWN = answer(200, "The source.", SourceOut, examples.SOURCE)
+
+CREATE: Words = {
+    "summary": "Watch a folder or bucket",
+    "status_code": 201,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": inline_schema(SourceRequest), "example": examples.REQUEST}
+            },
+        }
+    },
+    "responses": {
+        **answer(201, "The source, about to be listed.", SourceOut, examples.SOURCE),
+        **problems(
+            "malformed",
+            "too_slow",
+            "too_large",
+            "conflict",
+            "source_forbidden",
+            "source_missing",
+            "unknown_model",
+            "invalid_request",
+        ),
+    },
+}
+CREATE["responses"][201]["headers"] = {
+    "Location": {"description": "The source's path.", "schema": {"type": "string"}}
+}
+LIST: Words = {
+    "summary": "List watched folders and buckets",
+    "responses": answer(200, "Every source.", SourceList, examples.LIST),
+}
+ONE: Words = {"summary": "Show a source", "responses": _SHOWN | problems("not_found")}
+REMOVE: Words = {
+    "summary": "Stop watching",
+    "status_code": 204,
+    "responses": {204: {"description": "The source was removed."}, **problems("not_found")},
+}
+ITEMS: Words = {
+    "summary": "List what a source found",
+    "responses": answer(200, "A page of versions of files, newest first.", SourceItemPage, examples.ITEMS)
+    | problems("not_found"),
+}
+PAUSE: Words = {"summary": "Pause a source", "responses": _SHOWN | problems("not_found")}
+RESUME: Words = {"summary": "Resume a source", "responses": _SHOWN | problems("not_found")}
+CHECK: Words = {"summary": "List a source now", "responses": _SHOWN | problems("not_found", "conflict")}
+NOTIFY: Words = {
+    "summary": "Take a notification of an object store",
+    "status_code": 202,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": inline_schema(S3Notification),
+                    "example": examples.NOTIFICATION,
+                }
+            },
+        }
+    },
+    "responses": answer(202, "How many objects will be looked at.", Marked, examples.MARKED)
+    | problems("malformed", "too_slow", "too_large", "invalid_request"),
+}
+
+
+async def create(request: Request, response: Response, services: ServicesDep, caller: CallerDep) -> SourceOut:
+    """Watch a folder or prefix: submit every recording that is there, and each one that comes or changes."""
+    body = await read_json(request, SourceRequest, SUBMISSION)
+    source = await run_in_threadpool(create_from_request, services, caller, body)
+    _watcher(request).wake()
+    response.headers["Location"] = f"/v1/sources/{source.id}"
+    return shown_source(source, {})
+
+
+def listed(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> SourceList:
+    """Every source, newest first."""
+    if project is not None and not caller.sees(project):
+        return SourceList(items=[])
+    with services.database.read() as tx:
+        found = store.list_sources(tx, caller.project or project)
+        counts = store.item_counts(tx, [source.id for source in found])
+    return SourceList(items=[shown_source(source, counts[source.id]) for source in found])
+
+
+def one(services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
+    """One source: its state, and what it found."""
+    with services.database.read() as tx:
+        return _shown(tx, get_visible_source(tx, caller, source_id))
+
+
+def remove(services: ServicesDep, caller: CallerDep, source_id: str) -> Response:
+    """Stop watching, and forget what was found. Jobs stay."""
+    with services.database.begin() as tx:
+        store.remove_source(tx, get_visible_source(tx, caller, source_id).id)
+    return Response(status_code=204)
+
+
+def items(
+    services: ServicesDep,
+    caller: CallerDep,
+    source_id: str,
+    state: ItemState | None = None,
+    cursor: Annotated[
+        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> SourceItemPage:
+    """What it found: the job of each version of a file, or why it has none."""
+    with services.database.read() as tx:
+        source = get_visible_source(tx, caller, source_id)
+        page = store.list_items(tx, source.id, state, cursor, limit)
+    return SourceItemPage(items=[shown_item(item) for item in page.items], next_cursor=page.next_cursor)
+
+
+def pause(services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
+    """List it no more until it is resumed. Its jobs go on."""
+    with services.database.begin() as tx:
+        return _shown(tx, store.pause_source(tx, get_visible_source(tx, caller, source_id).id))
+
+
+def resume(request: Request, services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
+    """List it again, beginning now."""
+    return _checked(request, services, caller, source_id, resume=True)
+
+
+def check(request: Request, services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
+    """List it now, without waiting for its time."""
+    return _checked(request, services, caller, source_id, resume=False)
+
+
+async def notify(request: Request, services: ServicesDep, caller: CallerDep) -> Marked:
+    """Have the objects that an S3 event notification names looked at now. What it misses, listings find."""
+    body = await read_json(request, S3Notification, SMALL)
+    marked = await run_in_threadpool(_mark, services, caller, body)
+    _watcher(request).wake()
+    return Marked(marked=marked)
+
+
+def _mark(services: Services, caller: Principal, body: S3Notification) -> int:
+    with services.database.begin() as tx:
+        return mark_from_notification(tx, caller, body)
+
+
+def _checked(
+    request: Request, services: Services, caller: Principal, source_id: str, *, resume: bool
+) -> SourceOut:
+    with services.database.begin() as tx:
+        source = get_visible_source(tx, caller, source_id)
+        shown = _shown(tx, store.check_source(tx, source.id, resume=resume))
+    _watcher(request).wake()
+    return shown
+
+
+def _shown(tx: Connection, source: WatchedSource) -> SourceOut:
+    return shown_source(source, store.item_counts(tx, [source.id])[source.id])
+
+
+def _watcher(request: Request) -> BackgroundLoop:
+    return cast("BackgroundLoop", request.app.state.watcher)

@@ -1,0 +1,74 @@
+"""From a request to a watched folder or bucket: its address, options and output are checked as a batch's are.
+
+The address may be away just now, as a disk or a bucket may at any later time: that is for the watcher to say.
+"""
+
+from urllib.parse import unquote_plus
+
+from sqlalchemy import Connection
+
+from api.auth.principal import Principal
+from api.services import Services
+from api.submission.batches import Intake
+from api.submission.listing import folder_of
+from api.submission.sources import check_place, is_bucket
+from spool.errors import InvalidRequest
+from spool.schemas.batches import BatchUploadRequest
+from spool.schemas.sources import S3Notification, SourceRequest
+from spool.store.archive.sources import NewSource, WatchedSource, create_source, list_sources, mark_places
+
+SETTLE_FOLDER_S = 30.0
+_CREATED = "ObjectCreated"
+
+
+def create_from_request(services: Services, caller: Principal, body: SourceRequest) -> WatchedSource:
+    """The new source. Raises InvalidRequest, UnknownModel, SourceForbidden, SourceMissing, Forbidden and
+    Conflict."""
+    project = caller.project_for(body.project)
+    address, settle = _checked_address(services, caller, body.source)
+    request = body.for_jobs()
+    checked = BatchUploadRequest.model_validate(request | {"project": project})
+    Intake(services, caller, checked, address=address)  # refuses options and outputs by name
+    new = NewSource(
+        project=project,
+        name=body.name or address[:200],
+        address=address,
+        request=request | {"project": project},
+        every_seconds=body.every_seconds,
+        settle_seconds=settle if body.settle_seconds is None else body.settle_seconds,
+        key_id=caller.key_id,
+        reads=caller.sources,
+    )
+    with services.database.begin() as tx:
+        return create_source(tx, new)
+
+
+def mark_from_notification(tx: Connection, caller: Principal, body: S3Notification) -> int:
+    """Mark the objects that were created below sources that the caller sees; how many."""
+    created = [record for record in body.records if _CREATED in record.event or not record.event]
+    addresses = [f"s3://{record.s3.bucket.name}/{unquote_plus(record.s3.object.key)}" for record in created]
+    marked = 0
+    for source in list_sources(tx, caller.project):
+        below = f"{source.address.rstrip('/')}/"
+        places = [address.removeprefix(below) for address in addresses if address.startswith(below)]
+        marked += mark_places(tx, source.id, filter(None, places))
+    return marked
+
+
+def _checked_address(services: Services, caller: Principal, address: str) -> tuple[str, float]:
+    """The address with one slash at its end, and how long its files have to settle by default."""
+    if not address.isprintable() or address != address.strip():
+        raise InvalidRequest("source: an address must not contain control characters or end with a space.")
+    if address.startswith("s3://"):
+        bucket, _, prefix = address.removeprefix("s3://").partition("/")
+        if not is_bucket(bucket):
+            raise InvalidRequest(f"source: {bucket!r} is not the name of an S3 bucket.")
+        address = f"s3://{bucket}/{prefix.strip('/')}".rstrip("/") + "/"
+        check_place(address, services.settings, caller)
+        return address, 0.0
+    if address.startswith("file://"):
+        folder = folder_of(address, services.settings.source_roots)
+        address = f"{folder.as_uri().rstrip('/')}/"
+        check_place(address, services.settings, caller)
+        return address, SETTLE_FOLDER_S
+    raise InvalidRequest("source: watch s3://bucket/prefix/ or file:///folder/.")

@@ -1,0 +1,1 @@
+"""Watches folders and buckets, and submits what is new in them."""

@@ -1,0 +1,148 @@
+"""Lists watched folders and buckets, and submits what is new or has changed.
+
+One thread in each API process; a source is listed by one of them at a time. The listing is the truth: a
+notification only has some files looked at sooner. A version of a file is submitted once, whatever happens in
+between (`spool.store.archive.sources`). What cannot be listed is left as it is, with the reason, and listed
+again; nothing is ever forgotten because it was not found.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+import structlog
+
+from api.auth.principal import OPERATOR, Principal
+from api.services import Services
+from api.submission.batches import Intake
+from api.submission.listing import (
+    PROBED_AT_ONCE,
+    Candidate,
+    Judged,
+    candidate_at,
+    candidates,
+    custom_id_of,
+    judge_all,
+)
+from spool.background.thread import BackgroundLoop
+from spool.domain.api_keys import Scope
+from spool.domain.jobs import Source
+from spool.domain.manifest import BadLine, SkippedFile, in_blocks
+from spool.errors import LeaseLost, SourceMissing, SpoolError
+from spool.failpoints import failpoint
+from spool.ids import new_id
+from spool.schemas.batches import BatchUploadRequest
+from spool.store.archive.sources import (
+    NewItem,
+    Turn,
+    WatchedSource,
+    end_turn,
+    known_items,
+    note_items,
+    take_turn,
+)
+
+LOOK_S = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+class SourceWatcher(BackgroundLoop):
+    """Lists what is due until stopped."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__("spool-watcher")
+        self._services = services
+        self._owner = new_id("wat")
+
+    def run_once(self) -> float:
+        """Look at one source; return the seconds until the next look."""
+        with self._services.database.begin() as tx:
+            turn = take_turn(tx, self._owner)
+        if turn is None:
+            return LOOK_S
+        failpoint("watch.taken")
+        found, error = None, None
+        try:
+            found = self._look(turn)
+        except LeaseLost as lost:
+            log.info("a listing ended early", source=turn.source.id, reason=lost.message)
+        except SpoolError as failure:
+            error = failure.message
+            log.warning("a source cannot be listed", source=turn.source.id, reason=error)
+        with self._services.database.begin() as tx:
+            end_turn(tx, turn, self._owner, found, error)
+        return 0.0
+
+    def _look(self, turn: Turn) -> int:
+        """Look at the whole source, or at its marked files; how many files there are."""
+        source, settings = turn.source, self._services.settings
+        caller = principal_of(source)
+        request = BatchUploadRequest.model_validate(source.request)
+        intake = Intake(self._services, caller, request, address=source.address)
+        files: Iterable[Candidate] = (
+            candidates(source.address, settings, caller) if turn.listing else self._marked(turn, caller)
+        )
+        found = made = 0
+        for block in in_blocks(files, PROBED_AT_ONCE):
+            if self.stopping:
+                raise LeaseLost("This process ends.")
+            found += len(block)
+            new = list(self._new_items(turn, intake, block))
+            with self._services.database.begin() as tx:
+                made += note_items(tx, turn, self._owner, new)
+            if new:
+                failpoint("watch.noted")
+        if made:
+            self._services.sweeper.wake()
+            log.info("submitted from a source", source=source.id, jobs=made)
+        return found
+
+    def _marked(self, turn: Turn, caller: Principal) -> Iterator[Candidate]:
+        for place in turn.marked:
+            candidate = candidate_at(turn.source.address, place, self._services.settings, caller)
+            if candidate is not None:
+                yield candidate
+
+    def _new_items(self, turn: Turn, intake: Intake, block: list[Candidate]) -> Iterator[NewItem]:
+        """What is new in the block: to be waited for, submitted, or passed over with a reason."""
+        with self._services.database.look() as tx:
+            known = known_items(tx, turn.source.id, [custom_id_of(each.place) for each in block])
+        settled = []
+        for candidate in block:
+            before = known.get((custom_id_of(candidate.place), candidate.version))
+            if before is not None and before.state != "settling":
+                continue
+            if _is_settled(candidate, turn, before.created_at if before else None):
+                settled.append(candidate)
+            elif before is None:
+                yield NewItem(custom_id_of(candidate.place), candidate.version, "settling")
+        for candidate, judged in judge_all(settled):
+            if not isinstance(judged, SourceMissing):  # it went away meanwhile
+                yield _item(candidate, judged, intake)
+
+
+def principal_of(source: WatchedSource) -> Principal:
+    """Whoever created the source, with what its key might read."""
+    reads = None if source.reads is None else tuple(source.reads)
+    scopes = frozenset({Scope.SUBMIT})
+    return Principal(source.key_id or OPERATOR.name, source.project, scopes, reads)
+
+
+def _is_settled(candidate: Candidate, turn: Turn, seen: datetime | None) -> bool:
+    """Whether the file has been as it is for so long that nobody is still writing it: by its own time, which
+    may be of another clock, or since it was first seen so."""
+    settle = timedelta(seconds=turn.source.settle_seconds)
+    since = [moment for moment in (candidate.modified, seen) if moment is not None]
+    return not settle or any(turn.now - moment >= settle for moment in since)
+
+
+def _item(candidate: Candidate, judged: Judged, intake: Intake) -> NewItem:
+    place, version = custom_id_of(candidate.place), candidate.version
+    if isinstance(judged, SkippedFile):
+        return NewItem(place, version, "skipped", judged.reason)
+    if not isinstance(judged, Source):
+        return NewItem(place, version, "refused", judged.message)
+    job = intake.listed_job(candidate.place, judged)
+    if isinstance(job, BadLine):
+        return NewItem(place, version, "refused", job.message)
+    return NewItem(place, version, "taken", job=job)

@@ -1,0 +1,1 @@
+"""How well speakers are told apart, and recognised again: the figures of docs/speakers.md."""

@@ -1,0 +1,116 @@
+"""What API and workers tell each other about live sessions through Redis: hints, which may be lost (law 1).
+
+`WAITING` says that a session waits for a worker, the channel `heard` of a job that its log has a new record,
+`said` what the worker has to say: partials, which are kept nowhere, and that a final was saved. Whoever
+listens also looks into SQL or the object store without them, only less often. Nothing here raises: without
+Redis there are no partials.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from pydantic import JsonValue
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from spool.settings import Settings
+
+WAITING = "spool.live"
+LOOK_SECONDS = 1.0
+"""How long whoever waits for a hint waits at most."""
+_TIMEOUT_SECONDS = 5.0
+_PAUSE_SECONDS = 0.25
+
+Message = Mapping[str, JsonValue]
+
+
+def heard(job_id: str) -> str:
+    """The channel that says that the session's log has a new record."""
+    return f"{WAITING}.{job_id}.heard"
+
+
+def said(job_id: str) -> str:
+    """The channel of what the worker says."""
+    return f"{WAITING}.{job_id}.said"
+
+
+def client_address(settings: Settings) -> str:
+    """The broker's address as redis-py reads it."""
+    address = settings.redis_url
+    if address.startswith("redis+socket://"):
+        return f"unix://{urlsplit(address).path}"
+    return address
+
+
+def client_options() -> dict[str, Any]:
+    """What every client of these channels is made with: it tries once and fails soon."""
+    return {
+        "socket_timeout": _TIMEOUT_SECONDS,
+        "socket_connect_timeout": _TIMEOUT_SECONDS,
+        "retry": Retry(NoBackoff(), 0),
+    }
+
+
+class LiveSignals:
+    """A client of the channels for threads. Thread-safe, apart from what `listening` gives."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = redis.Redis.from_url(client_address(settings), **client_options())
+
+    def tell(self, channel: str, message: Message | None = None) -> None:
+        """Say it to whoever listens now."""
+        with contextlib.suppress(RedisError, OSError):
+            self._client.publish(channel, json.dumps(message or {}))
+
+    @contextlib.contextmanager
+    def listening(self, channel: str) -> Iterator["Ear"]:
+        """Hears the channel while the block runs."""
+        ear = Ear(self._client, channel)
+        try:
+            yield ear
+        finally:
+            ear.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        with contextlib.suppress(RedisError, OSError):
+            self._client.close()
+
+
+class Ear:
+    """Waits for messages of one channel. Used from one thread."""
+
+    def __init__(self, client: "redis.Redis", channel: str) -> None:
+        self._channel = channel
+        self._subscription = client.pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]
+        self._is_subscribed = False
+
+    def wait(self, seconds: float) -> bool:
+        """Whether a message came within so many seconds; those that came before it was asked count as one.
+        Without Redis it waits a moment."""
+        try:
+            if not self._is_subscribed:
+                self._subscription.subscribe(self._channel)
+                self._is_subscribed = True
+            if self._subscription.get_message(timeout=seconds) is None:
+                return False
+            while self._subscription.get_message(timeout=0) is not None:
+                pass
+        except (RedisError, OSError):
+            self._is_subscribed = False
+            with contextlib.suppress(RedisError, OSError):
+                self._subscription.reset()
+            time.sleep(min(seconds, _PAUSE_SECONDS))
+            return False
+        return True
+
+    def close(self) -> None:
+        """Stop listening."""
+        with contextlib.suppress(RedisError, OSError):
+            self._subscription.close()

@@ -1,0 +1,80 @@
+"""The calls about watched folders and buckets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from spool.client.base import answer
+from spool.client.exchange import Ask, Flow, Pages, read
+from spool.schemas.sources import SourceItemOut, SourceItemPage, SourceList, SourceOut
+
+_ALL = "/v1/sources"
+
+
+def watch(
+    source: str,
+    *,
+    name: str | None = None,
+    project: str | None = None,
+    every_seconds: float | None = None,
+    settle_seconds: float | None = None,
+    options: Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] | None = None,
+    output: Mapping[str, Any] | None = None,
+    **more: Any,  # noqa: ANN401 - what else a batch may be given
+) -> Flow[SourceOut]:
+    """Watch `s3://bucket/prefix/` or `file:///folder/`: every recording there is submitted once, and each
+    that comes or changes. `more`: `reuse`, `pool`, `worker`, `requires` and `priority`, as for batches."""
+    values = {
+        "name": name,
+        "project": project,
+        "every_seconds": every_seconds,
+        "settle_seconds": settle_seconds,
+        "output": dict(output) if output else None,
+        **more,
+    }
+    body = {"source": source, "options": dict(options or {}), "tags": dict(tags or {})}
+    body |= {field: value for field, value in values.items() if value is not None}
+    return (yield from read(Ask("POST", _ALL, json=body), SourceOut))
+
+
+def sources(*, project: str | None = None) -> Flow[list[SourceOut]]:
+    """Every watched folder and bucket, newest first."""
+    return (yield from read(Ask("GET", _ALL, {"project": project}), SourceList)).items
+
+
+def source(source_id: str) -> Flow[SourceOut]:
+    """One of them, with how much it found."""
+    return (yield from read(Ask("GET", f"{_ALL}/{source_id}"), SourceOut))
+
+
+def pause_source(source_id: str) -> Flow[SourceOut]:
+    """List it no more until it is resumed."""
+    return (yield from read(Ask("POST", f"{_ALL}/{source_id}/pause"), SourceOut))
+
+
+def resume_source(source_id: str) -> Flow[SourceOut]:
+    """List it again, beginning now."""
+    return (yield from read(Ask("POST", f"{_ALL}/{source_id}/resume"), SourceOut))
+
+
+def check_source(source_id: str) -> Flow[SourceOut]:
+    """List it now."""
+    return (yield from read(Ask("POST", f"{_ALL}/{source_id}/check"), SourceOut))
+
+
+def remove_source(source_id: str) -> Flow[None]:
+    """Stop watching; its jobs stay."""
+    yield from answer(Ask("DELETE", f"{_ALL}/{source_id}"))
+
+
+def source_item_page(
+    source_id: str, *, state: str | None = None, cursor: str | None = None, limit: int = 50
+) -> Flow[SourceItemPage]:
+    """One page of the versions of files that it found, newest first."""
+    query: dict[str, str | int | None] = {"state": state, "cursor": cursor, "limit": limit}
+    return (yield from read(Ask("GET", f"{_ALL}/{source_id}/items", query), SourceItemPage))
+
+
+def source_items(source_id: str, *, state: str | None = None) -> Pages[SourceItemOut]:
+    """Every version of a file that it found, newest first."""
+    return Pages(lambda cursor: source_item_page(source_id, state=state, cursor=cursor, limit=200))

@@ -1,0 +1,67 @@
+"""Voice prints of speakers, and which known voices they may be.
+
+Pure. A print is the mean of a voice encoder's embeddings, at length one, as little-endian float32 bytes; two
+are compared by their cosine, and only where one encoder made both.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from operator import mul
+
+SAME_VOICE = 0.90
+"""Cosine from which a voice is worth a person's look (docs/speakers.md)."""
+MOST_MATCHES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """A voice that a person named: `recordings` is how many prints stand behind it."""
+
+    id: str
+    name: str
+    recordings: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceMatch:
+    """A voice that a speaker may be; `similarity` is the cosine of their prints."""
+
+    voice: Voice
+    similarity: float
+
+
+def matches_of(prints: Mapping[str, bytes], known: Mapping[Voice, bytes]) -> dict[str, list[VoiceMatch]]:
+    """By label of `prints` the known voices that are like it, the likest first, `MOST_MATCHES` at most."""
+    return {
+        label: sorted(
+            (
+                VoiceMatch(voice, round(similarity, 3))
+                for voice, other in known.items()
+                if (similarity := cosine(own, other)) >= SAME_VOICE
+            ),
+            key=lambda match: (-match.similarity, match.voice.name),
+        )[:MOST_MATCHES]
+        for label, own in prints.items()
+    }
+
+
+def mean_print(prints: Sequence[bytes]) -> bytes:
+    """The mean of one or more prints, at length one."""
+    sums = [sum(column) for column in zip(*(_values(each) for each in prints), strict=True)]
+    length = sqrt(sum(value * value for value in sums)) or 1.0
+    return array("f", [value / length for value in sums]).tobytes()
+
+
+def cosine(a: bytes, b: bytes) -> float:
+    """Of two prints at length one. Raises ValueError where they have unlike sizes."""
+    if len(a) != len(b):
+        raise ValueError("voice prints of unlike sizes")
+    return float(sum(map(mul, _values(a), _values(b))))
+
+
+def _values(print_: bytes) -> Iterable[float]:
+    values = array("f")
+    values.frombytes(print_)
+    return values

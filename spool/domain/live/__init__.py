@@ -1,0 +1,1 @@
+"""Live sessions: what is asked of one, and the log of what its client sent."""

@@ -1,0 +1,152 @@
+"""The schemas of watched folders and buckets. Routes and SQL are for others."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from spool.domain.manifest import Name, Tags
+from spool.schemas.common import Pool, Project, Requires, WorkerName, with_example
+from spool.schemas.examples import sources as examples
+from spool.schemas.jobs import Priority, option_schema
+from spool.schemas.outputs import Output, OutputOut
+
+ItemState = Literal["settling", "taken", "skipped", "refused"]
+
+
+class SourceRequest(BaseModel):
+    """A folder or prefix to watch, and what its jobs get."""
+
+    model_config = with_example(examples.REQUEST, strict=True)
+
+    source: Annotated[str, Field(min_length=1, max_length=4096)] = Field(
+        description="`s3://bucket/prefix/`, or `file:///folder/` under an allowed folder."
+    )
+    name: Name | None = Field(None, description="A display name. Default: the address.")
+    project: Project | None = Field(
+        None, description="The project that pays. Default: the key's project, or `default`."
+    )
+    every_seconds: Annotated[float, Field(ge=10, le=7 * 86400, allow_inf_nan=False)] = Field(
+        300, description="How often it is listed."
+    )
+    settle_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] | None = Field(
+        None,
+        description="A file is submitted once it has not changed for so long. Default: 30 for a folder; 0 "
+        "for a bucket, where objects appear whole.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="How to transcribe.", json_schema_extra=option_schema()
+    )
+    tags: Tags = Field(default_factory=dict, description="Kept with every job.")
+    reuse: bool = Field(
+        True,
+        description="Reuse existing transcripts of the same content, options and model, free of charge.",
+    )
+    pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
+    worker: WorkerName | None = Field(None, description="Pin all jobs to one worker, by name.")
+    requires: Requires = Field(None, description="What the machines of its jobs have to be.")
+    priority: Priority = "normal"
+    output: Output = None
+
+    def for_jobs(self) -> dict[str, Any]:
+        """What each of its jobs gets, as a batch's request says it."""
+        own = {"source", "name", "project", "every_seconds", "settle_seconds"}
+        return self.model_dump(mode="json", exclude=own, exclude_none=True)
+
+
+class SourceCounts(BaseModel):
+    """Versions of files that were seen."""
+
+    settling: int = Field(0, description="Files that may still be growing.")
+    taken: int = Field(0, description="Submitted.")
+    skipped: int = Field(0, description="No recordings, or hidden.")
+    refused: int = Field(0, description="Recordings that no job could be made of.")
+
+
+class SourceOut(BaseModel):
+    """A watched folder or prefix."""
+
+    model_config = with_example(examples.SOURCE)
+
+    id: str
+    name: str
+    project: str
+    source: str
+    state: Literal["watching", "failing", "paused"]
+    error: str | None = Field(description="Why it cannot be listed; it is tried again.")
+    failing_since: datetime | None
+    every_seconds: float
+    settle_seconds: float
+    options: dict[str, Any]
+    tags: dict[str, str]
+    output: OutputOut | None
+    counts: SourceCounts
+    found: int | None = Field(description="Files in the last listing; null before the first.")
+    created_at: datetime
+    paused_at: datetime | None
+    listed_at: datetime | None = Field(description="When a listing last came to its end.")
+    next_listing_at: datetime | None = Field(description="Null while it is paused.")
+
+
+class SourceList(BaseModel):
+    """Sources, newest first."""
+
+    model_config = with_example(examples.LIST)
+
+    items: list[SourceOut]
+
+
+class SourceItemOut(BaseModel):
+    """One version of a file."""
+
+    path: str = Field(description="Below the source's address; of a very long path a digest ends it.")
+    version: str = Field(description="An object's ETag, or a file's size and time of change.")
+    state: ItemState
+    reason: str | None = Field(description="Why it was not submitted.")
+    job: str | None
+    seen_at: datetime
+
+
+class SourceItemPage(BaseModel):
+    """Versions of files, newest first; `next_cursor` gets the next page."""
+
+    model_config = with_example(examples.ITEMS)
+
+    items: list[SourceItemOut]
+    next_cursor: str | None
+
+
+class _S3Name(BaseModel):
+    name: Annotated[str, Field(max_length=63)]
+
+
+class _S3Key(BaseModel):
+    key: Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class _S3Place(BaseModel):
+    bucket: _S3Name
+    object: _S3Key
+
+
+class _S3Record(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+    event: str = Field("", alias="eventName", max_length=100)
+    s3: _S3Place
+
+
+class S3Notification(BaseModel):
+    """An event notification of S3 or MinIO; other fields are ignored."""
+
+    model_config = with_example(examples.NOTIFICATION)
+
+    records: Annotated[list[_S3Record], Field(max_length=1000)] = Field(alias="Records")
+
+
+class Marked(BaseModel):
+    """How many files will be looked at."""
+
+    model_config = with_example(examples.MARKED)
+
+    marked: int

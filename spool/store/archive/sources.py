@@ -1,0 +1,279 @@
+"""Watched folders and buckets: the rules, which is to be listed now, and every version of a file in them.
+
+A version of a file has one row, written in the commit that creates its job, so that it is submitted once
+whoever lists it and how often. One process at a time lists a source, under a lease that each block renews; a
+source that is paused or removed ends the listing at its next block.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, null, or_, select, update
+
+from spool.errors import Conflict, LeaseLost, NotFound
+from spool.ids import new_id
+from spool.store.jobs import NewJob, create_job
+from spool.store.sql import Page, now_utc, page, seconds_from_now, upsert
+from spool.tables import source_items, source_marks, sources
+
+MAX_SOURCES = 50
+"""Sources of one project."""
+LEASE_SECONDS = 120.0
+ItemState = Literal["settling", "taken", "skipped", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSource:
+    """A source to be created. `request`: what its jobs get; `reads`: the addresses that its key may read."""
+
+    project: str
+    name: str
+    address: str
+    request: dict[str, Any]
+    every_seconds: float
+    settle_seconds: float
+    key_id: str | None = None
+    reads: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedSource:
+    """A source as its row was read."""
+
+    id: str
+    project: str
+    name: str
+    address: str
+    request: dict[str, Any]
+    every_seconds: float
+    settle_seconds: float
+    key_id: str | None
+    reads: list[str] | None
+    created_at: datetime
+    paused_at: datetime | None
+    due_at: datetime
+    lease_owner: str | None
+    lease_until: datetime | None
+    listed_at: datetime | None
+    found: int | None
+    error: str | None
+    failing_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A version of a file as its row was read."""
+
+    id: str
+    source_id: str
+    place: str
+    version: str
+    state: ItemState
+    reason: str | None
+    job_id: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewItem:
+    """What is to be noted of a version: the job that it makes, or why it makes none; neither while its file
+    may still be growing."""
+
+    place: str
+    version: str
+    state: ItemState
+    reason: str | None = None
+    job: NewJob | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A source that this process is to look at now: all of it, or the `marked` files."""
+
+    source: WatchedSource
+    listing: bool
+    marked: list[str]
+    now: datetime
+
+
+def create_source(tx: Connection, new: NewSource) -> WatchedSource:
+    """Create a source, to be listed at once. Raises Conflict when the project has `MAX_SOURCES`, or watches
+    the address already."""
+    mine = list_sources(tx, new.project)
+    if len(mine) >= MAX_SOURCES:
+        raise Conflict(
+            f"Project {new.project} has {MAX_SOURCES} sources, the most allowed; remove one first."
+        )
+    if same := [each for each in mine if each.address == new.address]:
+        raise Conflict(f"Project {new.project} watches {new.address} already, as {same[0].id}.")
+    source_id = new_id("src")
+    values = {
+        "id": source_id,
+        "project": new.project,
+        "name": new.name,
+        "address": new.address,
+        "request": new.request,
+        "every_seconds": new.every_seconds,
+        "settle_seconds": new.settle_seconds,
+        "key_id": new.key_id,
+        "reads": None if new.reads is None else list(new.reads),
+    }
+    tx.execute(insert(sources).values(**values, created_at=now_utc(), due_at=now_utc()))
+    return get_source(tx, source_id)
+
+
+def get_source(tx: Connection, source_id: str) -> WatchedSource:
+    """The source. Raises NotFound."""
+    row = tx.execute(select(*sources.c).where(sources.c.id == source_id)).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no source {source_id}.")
+    return WatchedSource(**row._mapping)
+
+
+def list_sources(tx: Connection, project: str | None = None) -> list[WatchedSource]:
+    """Every source, or a project's, newest first."""
+    query = select(*sources.c).order_by(sources.c.created_at.desc(), sources.c.id)
+    if project is not None:
+        query = query.where(sources.c.project == project)
+    return [WatchedSource(**row._mapping) for row in tx.execute(query)]
+
+
+def item_counts(tx: Connection, source_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Versions of files by state, for each of these sources."""
+    counted = (
+        select(source_items.c.source_id, source_items.c.state, func.count())
+        .where(source_items.c.source_id.in_(source_ids))
+        .group_by(source_items.c.source_id, source_items.c.state)
+    )
+    counts: dict[str, dict[str, int]] = {source_id: {} for source_id in source_ids}
+    for source_id, state, number in tx.execute(counted):
+        counts[source_id][state] = number
+    return counts
+
+
+def list_items(
+    tx: Connection, source_id: str, state: str | None = None, cursor: str | None = None, limit: int = 50
+) -> Page[Item]:
+    """Up to `limit` (1 to 1000) versions of files of a source, newest first, after `cursor`."""
+    query = select(*source_items.c).where(source_items.c.source_id == source_id)
+    if state is not None:
+        query = query.where(source_items.c.state == state)
+    scope = ("source items", source_id, state)
+    return page(tx, source_items, query, _item_of, scope, cursor=cursor, limit=limit)
+
+
+def pause_source(tx: Connection, source_id: str) -> WatchedSource:
+    """List it no more until it is resumed. Jobs that it made go on. Raises NotFound."""
+    get_source(tx, source_id)
+    query = update(sources).where(sources.c.id == source_id, sources.c.paused_at.is_(None))
+    tx.execute(query.values(paused_at=now_utc()))
+    return get_source(tx, source_id)
+
+
+def check_source(tx: Connection, source_id: str, *, resume: bool = False) -> WatchedSource:
+    """List it now, and with `resume` again from now on. Raises NotFound; Conflict for a paused one."""
+    source = get_source(tx, source_id)
+    if source.paused_at is not None and not resume:
+        raise Conflict(f"Source {source_id} is paused; resume it first.")
+    query = update(sources).where(sources.c.id == source_id)
+    tx.execute(query.values(paused_at=null(), due_at=now_utc()))
+    return get_source(tx, source_id)
+
+
+def remove_source(tx: Connection, source_id: str) -> None:
+    """Forget it with all it found. Its jobs stay. Raises NotFound."""
+    get_source(tx, source_id)
+    tx.execute(delete(sources).where(sources.c.id == source_id))
+
+
+def mark_places(tx: Connection, source_id: str, places: Iterable[str]) -> int:
+    """Have these files looked at before the next listing; returns how many there are."""
+    rows = [{"source_id": source_id, "place": place} for place in dict.fromkeys(places)]
+    if rows:
+        # One marked already is marked anew: it may have changed since it was looked at.
+        upsert(tx, source_marks, {"created_at": now_utc()}, rows, update={"created_at": now_utc()})
+    return len(rows)
+
+
+def take_turn(tx: Connection, owner: str) -> Turn | None:
+    """The source that has been due for longest, under a lease for this process."""
+    marked = exists(select(source_marks.c.source_id).where(source_marks.c.source_id == sources.c.id))
+    free = or_(sources.c.lease_until.is_(None), sources.c.lease_until < now_utc())
+    wanted = (
+        select(sources.c.id, (sources.c.due_at <= now_utc()).label("listing"))
+        .where(sources.c.paused_at.is_(None), free, or_(sources.c.due_at <= now_utc(), marked))
+        .order_by(sources.c.due_at)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+    row = tx.execute(wanted).one_or_none()
+    if row is None:
+        return None
+    lease = {"lease_owner": owner, "lease_until": seconds_from_now(LEASE_SECONDS)}
+    tx.execute(update(sources).where(sources.c.id == row.id).values(**lease))
+    marks = select(source_marks.c.place).where(source_marks.c.source_id == row.id)
+    now: datetime = tx.execute(select(now_utc())).scalar_one()
+    return Turn(get_source(tx, row.id), bool(row.listing), list(tx.scalars(marks)), now)
+
+
+def known_items(tx: Connection, source_id: str, places: Sequence[str]) -> Mapping[tuple[str, str], Item]:
+    """The rows of these files, by place and version."""
+    mine = (source_items.c.source_id == source_id, source_items.c.place.in_(places))
+    rows = map(_item_of, tx.execute(select(*source_items.c).where(*mine)))
+    return {(row.place, row.version): row for row in rows}
+
+
+def note_items(tx: Connection, turn: Turn, owner: str, new: Sequence[NewItem]) -> int:
+    """Note these versions, with the jobs that they make, and keep the lease; returns how many jobs are new.
+
+    Raises LeaseLost when the source was paused, removed, or is listed by another process now.
+    """
+    held = (sources.c.id == turn.source.id, sources.c.lease_owner == owner, sources.c.paused_at.is_(None))
+    renewed = update(sources).where(*held).values(lease_until=seconds_from_now(LEASE_SECONDS))
+    if tx.execute(renewed).rowcount != 1:
+        raise LeaseLost(f"Source {turn.source.id} was paused, removed or taken by another process.")
+    made = 0
+    for item in new:
+        of_file = (source_items.c.source_id == turn.source.id, source_items.c.place == item.place)
+        settling = delete(source_items).where(*of_file, source_items.c.state == "settling")
+        if item.state == "settling":  # of one that grows, the latest version
+            settling = settling.where(source_items.c.version != item.version)
+        tx.execute(settling)
+        job_id = new_id("job") if item.job else None
+        row: dict[str, Any] = {
+            "id": new_id("itm"),
+            "source_id": turn.source.id,
+            "place": item.place,
+            "version": item.version,
+        }
+        row |= {"state": item.state, "reason": item.reason, "job_id": job_id, "created_at": now_utc()}
+        written = upsert(tx, source_items, row, returning=[source_items.c.id]).one_or_none()
+        if written is not None and item.job is not None:
+            create_job(tx, replace(item.job, id=job_id))
+            made += 1
+    return made
+
+
+def end_turn(tx: Connection, turn: Turn, owner: str, found: int | None, error: str | None) -> None:
+    """Give the lease up: after a listing of `found` files, after marked files (None), or after a failure,
+    which the next listing tries again."""
+    values: dict[str, Any] = {"lease_owner": null(), "lease_until": null()}
+    if turn.listing or error is not None:
+        values["due_at"] = seconds_from_now(turn.source.every_seconds)
+    if error is not None:
+        since = func.coalesce(sources.c.failing_since, now_utc())
+        values |= {"error": error, "failing_since": since}
+    elif turn.listing:
+        values |= {"error": null(), "failing_since": null(), "listed_at": now_utc(), "found": found}
+    held = (sources.c.id == turn.source.id, sources.c.lease_owner == owner)
+    tx.execute(update(sources).where(*held).values(**values))
+    # What was marked while this went on is looked at in a turn of its own.
+    done: ColumnElement[bool] = source_marks.c.created_at <= turn.now
+    if error is None or not turn.listing:
+        tx.execute(delete(source_marks).where(source_marks.c.source_id == turn.source.id, done))
+
+
+def _item_of(row: Row[Any]) -> Item:
+    return Item(**row._mapping)

@@ -1,0 +1,145 @@
+"""Voice prints: kept where a job asks for them, matched with voices that people named, never given out.
+
+A voice belongs to a project. A print counts for it once a person confirmed that speaker, and goes with its
+job's transcript. Deleting a voice deletes the prints that were confirmed as it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, delete, func, insert, literal, null, select, update
+
+from spool.domain.archive.voices import Voice, VoiceMatch, matches_of, mean_print
+from spool.errors import Conflict, NotFound
+from spool.ids import new_id
+from spool.store.sql import now_utc, upsert
+from spool.tables import jobs, speaker_turns, voice_prints, voices
+
+
+def write_prints(tx: Connection, job_id: str, encoder: str, prints: Mapping[str, bytes]) -> None:
+    """The prints of a job's speakers by label, in place of those it had. A speaker whose name is that of the
+    voice which an earlier speaker of the job was confirmed as stays confirmed."""
+    known = select(voices.c.name, voices.c.id).join(voice_prints, voice_prints.c.voice_id == voices.c.id)
+    confirmed = {row.name: row.id for row in tx.execute(known.where(voice_prints.c.job_id == job_id))}
+    names = {each["label"]: each["name"] for each in _speakers(tx, job_id)}
+    tx.execute(delete(voice_prints).where(voice_prints.c.job_id == job_id))
+    rows = [
+        {"job_id": job_id, "label": label, "encoder": encoder, "print": data}
+        | {"voice_id": confirmed.get(names.get(label))}
+        for label, data in prints.items()
+    ]
+    if rows:
+        tx.execute(insert(voice_prints), rows)
+    _drop_empty(tx)
+
+
+def copy_prints(tx: Connection, source_id: str, job_id: str) -> None:
+    """Give a job that took over another one's transcript the prints of its speakers, none confirmed."""
+    columns = ("job_id", "label", "encoder", "print")
+    own = select(literal(job_id), *(voice_prints.c[name] for name in columns[1:]))
+    tx.execute(insert(voice_prints).from_select(columns, own.where(voice_prints.c.job_id == source_id)))
+
+
+def forget_turn_prints(tx: Connection, job_id: str) -> None:
+    """Drop the prints that were kept for an attempt that goes on."""
+    tx.execute(update(speaker_turns).where(speaker_turns.c.job_id == job_id).values(prints=null()))
+
+
+def drop_prints(tx: Connection, job_ids: Sequence[str]) -> None:
+    """Delete the prints of these jobs, and the voices that nothing else stands behind."""
+    tx.execute(delete(voice_prints).where(voice_prints.c.job_id.in_(job_ids)))
+    _drop_empty(tx)
+
+
+def confirm_voices(
+    tx: Connection, job_id: str, project: str, names: Mapping[str, str | None], *, remember: bool
+) -> None:
+    """Note that a person gave speakers of the job these names: from now on their prints count for the voices
+    of these names (`remember`), or for none where the name is another one.
+
+    Raises Conflict where a speaker that is to be remembered has no print.
+    """
+    rows = tx.execute(
+        select(voice_prints.c.label, voices.c.name)
+        .outerjoin(voices, voices.c.id == voice_prints.c.voice_id)
+        .where(voice_prints.c.job_id == job_id)
+    )
+    voice_of = {row.label: row.name for row in rows}
+    for label, name in names.items():
+        if remember and name is not None and label not in voice_of:
+            raise Conflict(
+                f"{label} has no voice print to remember: ask for them with the option "
+                "`diarization: {voice_prints: true}`; who says less than some five seconds has none."
+            )
+        if label not in voice_of or name == voice_of[label]:
+            continue
+        voice = _voice(tx, project, name) if remember and name is not None else None
+        tx.execute(
+            update(voice_prints)
+            .where(voice_prints.c.job_id == job_id, voice_prints.c.label == label)
+            .values(voice_id=voice or null())
+        )
+    _drop_empty(tx)
+
+
+def matches(tx: Connection, job_id: str, project: str) -> dict[str, list[VoiceMatch]]:
+    """By label the voices of the project that each speaker with a print may be; none for those confirmed."""
+    own = tx.execute(select(voice_prints).where(voice_prints.c.job_id == job_id)).all()
+    if not own:
+        return {}
+    encoder = own[0].encoder
+    rows = tx.execute(
+        select(voices.c.id, voices.c.name, voice_prints.c.print)
+        .join(voice_prints, voice_prints.c.voice_id == voices.c.id)
+        .where(voices.c.project == project, voice_prints.c.encoder == encoder)
+        .where(voice_prints.c.job_id != job_id)
+    )
+    by_voice: dict[tuple[str, str], list[bytes]] = {}
+    for voice_id, name, data in rows:
+        by_voice.setdefault((voice_id, name), []).append(data)
+    known = {
+        Voice(voice_id, name, len(prints)): mean_print(prints)
+        for (voice_id, name), prints in by_voice.items()
+    }
+    open_ = {row.label: row.print for row in own if row.voice_id is None}
+    return {row.label: [] for row in own} | matches_of(open_, known)
+
+
+def list_voices(tx: Connection, project: str | None = None) -> list[tuple[str, Voice]]:
+    """All voices with their projects, or those of one project, by name."""
+    query = (
+        select(voices.c.project, voices.c.id, voices.c.name, func.count(voice_prints.c.job_id))
+        .outerjoin(voice_prints, voice_prints.c.voice_id == voices.c.id)
+        .group_by(voices.c.project, voices.c.id, voices.c.name)
+        .order_by(voices.c.project, voices.c.name)
+    )
+    if project is not None:
+        query = query.where(voices.c.project == project)
+    return [(owner, Voice(voice_id, name, count)) for owner, voice_id, name, count in tx.execute(query)]
+
+
+def delete_voice(tx: Connection, voice_id: str, project: str | None = None) -> None:
+    """Delete a voice and every print confirmed as it; the speakers keep the name. Raises NotFound."""
+    query = select(voices.c.id).where(voices.c.id == voice_id)
+    if project is not None:
+        query = query.where(voices.c.project == project)
+    if tx.execute(query).one_or_none() is None:
+        raise NotFound(f"There is no voice {voice_id}.")
+    tx.execute(delete(voice_prints).where(voice_prints.c.voice_id == voice_id))
+    tx.execute(delete(voices).where(voices.c.id == voice_id))
+
+
+def _voice(tx: Connection, project: str, name: str) -> str:
+    """The project's voice of that name, made where there is none."""
+    row = {"id": new_id("voi"), "project": project, "name": name, "created_at": now_utc()}
+    upsert(tx, voices, row)
+    query = select(voices.c.id).where(voices.c.project == project, voices.c.name == name)
+    return str(tx.execute(query).scalar_one())
+
+
+def _drop_empty(tx: Connection) -> None:
+    used = select(voice_prints.c.voice_id).where(voice_prints.c.voice_id == voices.c.id)
+    tx.execute(delete(voices).where(~used.exists()))
+
+
+def _speakers(tx: Connection, job_id: str) -> list[dict[str, str | None]]:
+    return tx.execute(select(jobs.c.speakers).where(jobs.c.id == job_id)).scalar_one() or []

@@ -1,0 +1,53 @@
+"""Where transcripts are sent: named connections, and one row for each job and format that is written out."""
+
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, Text, text
+
+from spool.tables.base import ID, NAME, UtcDateTime, metadata
+
+# Credentials of somebody else's object store. Jobs name one; none ever holds what is in it.
+connections = Table(
+    "connections",
+    metadata,
+    Column("project", NAME, primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("endpoint", Text),
+    Column("region", String(64), nullable=False),
+    # Everything that is written with it lies below this address.
+    Column("prefix", Text, nullable=False),
+    Column("key_id", Text, nullable=False),
+    # Encrypted (`spool.settings.secret_key`).
+    Column("secret", Text, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+exports = Table(
+    "exports",
+    metadata,
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("format", String(16), primary_key=True),
+    Column("project", NAME, nullable=False),
+    # What may be down for many at once: a connection, a bucket or the folders.
+    Column("destination", NAME, nullable=False),
+    Column("state", String(16), nullable=False),
+    # Grows when the transcript changes; an attempt counts for the revision that it read.
+    Column("revision", Integer, nullable=False, server_default=text("1")),
+    Column("tries", Integer, nullable=False, server_default=text("0")),
+    Column("due_at", UtcDateTime, nullable=False),
+    Column("error", Text),
+    Column("uri", Text),
+    # The digest of `uri` without regard to case, and of whose it is: no two jobs write one file.
+    Column("target", String(64)),
+    Column("sha256", String(64)),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("written_at", UtcDateTime),
+    CheckConstraint("state IN ('pending', 'written', 'failed', 'replaced')", name="state"),
+    CheckConstraint("state NOT IN ('failed', 'replaced') OR error IS NOT NULL", name="reason"),
+    CheckConstraint("state <> 'written' OR (uri IS NOT NULL AND sha256 IS NOT NULL)", name="written"),
+    Index(
+        "ix_exports_pending",
+        "due_at",
+        sqlite_where=text("state = 'pending'"),
+        postgresql_where=text("state = 'pending'"),
+    ),
+    Index("ix_exports_target", "target", unique=True),
+)

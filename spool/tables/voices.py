@@ -1,0 +1,32 @@
+"""Voices that people named, and the voice prints of jobs' speakers.
+
+A voice has no print of its own: it is the mean of those that a person confirmed, so that deleting a job's
+transcript takes away what the voice knew from it.
+"""
+
+from sqlalchemy import Column, ForeignKey, Index, LargeBinary, String, Table, UniqueConstraint
+
+from spool.tables.base import ID, NAME, UtcDateTime, metadata
+
+voices = Table(
+    "voices",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("project", NAME, nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    UniqueConstraint("project", "name"),
+)
+
+voice_prints = Table(
+    "voice_prints",
+    metadata,
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("label", String(16), primary_key=True),
+    # SHA-256 of the encoder that made it: prints of two encoders cannot be compared.
+    Column("encoder", String(64), nullable=False),
+    Column("print", LargeBinary, nullable=False),
+    # The voice that a person says it is.
+    Column("voice_id", ID, ForeignKey("voices.id", ondelete="SET NULL")),
+    Index("ix_voice_prints_voice_id", "voice_id"),
+)

@@ -1,0 +1,272 @@
+"""Hears a live session's log through the engine and saves each final as a chunk of its job.
+
+The session is heard in segments: each begins with a fresh state of the engine, at the end of a record, and
+the chunk that ends it says so (its tail is empty). A later attempt begins at the segment in which the last
+one stopped, hears it again and saves what is new; the time that the repetition takes is booked as wasted.
+Segments and chunks follow from the log alone (law 7), and chunks leave no sample out (law 6).
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spool.broker.live_signals import LiveSignals, Message, said
+from spool.domain.live.options import Listening
+from spool.domain.transcript import Word
+from spool.errors import JobCancelled, WeightsChanged
+from spool.store.chunks import SavedChunk
+from worker.audio import SAMPLE_RATE
+from worker.audio.resample import Resampler
+from worker.engine.live_session import EngineSession, LiveRequest, LiveSessions
+from worker.jobs.attempt import Attempt, GiveBack
+from worker.jobs.live.log_reader import LogReader
+from worker.live.endpoint import EndpointRules
+from worker.live.events import Event, Final, Mark, Partial, SpeechStarted
+from worker.segmentation.spans import ChunkSpan
+
+SEGMENT_SECONDS = 60.0
+"""Behind the first utterance that ends after this, a segment ends."""
+QUIET_SECONDS = 300.0
+"""After this, a segment ends wherever nobody speaks."""
+MOST_SECONDS = 600.0
+"""After this, a segment ends with the next final."""
+_PAUSES = frozenset({"silence", "no_speech", "eou"})
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDesk:
+    """What live sessions of one worker share."""
+
+    sessions: LiveSessions
+    signals: LiveSignals
+
+
+@dataclass(slots=True)
+class _Segment:
+    """What is heard with one state of the engine. `base`: its first sample at 16 kHz; `booked_ns` and
+    `wasted_ns`: what of its session's time is booked already."""
+
+    session: EngineSession
+    resampler: Resampler
+    base: int
+    booked_ns: int = 0
+    wasted_ns: int = 0
+    is_open: bool = False
+    """Whether there are words that are not final."""
+    has_audio: bool = False
+
+
+@dataclass(slots=True)
+class LiveDecoding:
+    """The decoding of one claimed session. `request` is what its engine sessions are asked."""
+
+    attempt: Attempt
+    desk: LiveDesk
+    listening: Listening
+    log: LogReader
+    request: LiveRequest
+    _index: int = 0
+    _at: int = 0
+    _segment: _Segment | None = field(default=None)
+
+    def decode(self) -> None:
+        """Hear the log to its end; the attempt's `decoded` is then complete. Raises as `Attempt.decode`
+        does."""
+        self._take_saved()
+        self.log.skip_to(self._at)
+        try:
+            while True:
+                record = self.log.next(self._check)
+                if record.kind == "end":
+                    break
+                if record.kind == "audio":
+                    self._hear(record.data)
+                elif record.kind == "finalize":
+                    self._end_segment(finalize=True)
+            self._end_segment()
+        except JobCancelled:
+            self.attempt.lease.check()  # says why it was to stop
+            raise
+        finally:
+            self._give_up()
+
+    @property
+    def samples(self) -> int:
+        """How long the recording is, in samples at 16 kHz."""
+        return self.listening.position_of(self.log.frames)
+
+    def _check(self) -> None:
+        self.attempt.lease.check()
+        if (why := self.attempt.context.rests_because()) is not None:
+            raise GiveBack(why)
+
+    def _take_saved(self) -> None:
+        """Take over all segments that were heard to their end."""
+        saved = self.attempt.saved
+        ended = max((number for number, chunk in enumerate(saved) if chunk.tail == ()), default=-1)
+        for chunk in saved[: ended + 1]:
+            self.attempt.is_known(_span(chunk))
+            self._index, self._at = chunk.index + 1, chunk.core_end
+
+    # --- one segment ----------------------------------------------------------------------------------------
+
+    def _hear(self, audio: bytes) -> None:
+        segment = self._segment or self._begin_segment(len(audio))
+        segment.has_audio = True
+        pcm = np.frombuffer(audio, "<i2").reshape(-1, self.listening.channels)
+        mono = (pcm.astype(np.float32) / 32768).mean(axis=1, keepdims=True)
+        events: list[Event] = []
+        for block in segment.resampler.push(mono):
+            events += self._pushed(segment, block)
+        self._take(segment, events)
+        if self._ends(segment, events):
+            self._end_segment()
+
+    def _begin_segment(self, read_bytes: int) -> _Segment:
+        """A segment at the record that was read last."""
+        first = self._segment is None and self._index == 0 and self._at == 0
+        opened = self.desk.sessions.open if first else self.desk.sessions.go_on
+        session = opened(self.request, self.attempt.lease.stop)
+        base = self.listening.position_of(self.log.frames - read_bytes // self.listening.frame_bytes)
+        self._segment = _Segment(session, Resampler(self.listening.sample_rate, 1), base)
+        return self._segment
+
+    def _pushed(self, segment: _Segment, block: NDArray[np.float32], *, last: bool = False) -> list[Event]:
+        events = segment.session.push(block[:, 0], last=last)
+        info = self.attempt.info
+        if info is not None and segment.session.weights not in (None, info.makers):
+            raise WeightsChanged(f"{self.attempt.name}: {WeightsChanged().message}")
+        return events
+
+    def _ends(self, segment: _Segment, events: list[Event]) -> bool:
+        seconds = segment.session.samples / SAMPLE_RATE
+        finals = [event for event in events if isinstance(event, Final)]
+        if seconds >= MOST_SECONDS and finals:
+            return True
+        if segment.is_open or seconds < SEGMENT_SECONDS:
+            return False
+        return seconds >= QUIET_SECONDS or bool(finals and finals[-1].reason in _PAUSES)
+
+    def _end_segment(self, *, finalize: bool = False) -> None:
+        """Make final all that was heard; the next record begins a segment."""
+        segment = self._segment
+        if segment is None:
+            return
+        tail = list(segment.resampler.finish()) or [np.zeros((0, 1), np.float32)]
+        events: list[Event] = []
+        for number, block in enumerate(tail, 1):
+            events += self._pushed(segment, block, last=number == len(tail))
+        finals = [event for event in events if isinstance(event, Final)]
+        for final in finals[:-1]:
+            self._save(segment, final.words, self._end_of(segment, final), final.reason)
+        if self.samples > self._at:
+            words = finals[-1].words if finals else ()
+            self._save(segment, words, self.samples, "finalize" if finalize else "end", ends=True)
+        self._book_waste(segment)
+        self._segment = None
+
+    def _take(self, segment: _Segment, events: list[Event]) -> None:
+        signals, channel = self.desk.signals, said(self.attempt.claim.job.id)
+        base = segment.base / SAMPLE_RATE
+        for event in events:
+            if isinstance(event, Final):
+                segment.is_open = False
+                self._save(segment, event.words, self._end_of(segment, event), event.reason)
+            elif isinstance(event, Partial):
+                segment.is_open = bool(event.text)
+                if not self._is_repeated:
+                    start, end = round(event.start + base, 3), round(event.end + base, 3)
+                    message: Message = {
+                        "type": "partial",
+                        "number": self._index,
+                        "start": start,
+                        "end": end,
+                        "text": event.text,
+                        "stable": event.stable_text,
+                    }
+                    signals.tell(channel, message)
+            elif isinstance(event, Mark | SpeechStarted) and not self._is_repeated:
+                kind = event.kind if isinstance(event, Mark) else "speech_started"
+                signals.tell(channel, {"type": kind, "time": round(event.time + base, 3)})
+
+    @property
+    def _is_repeated(self) -> bool:
+        """Whether an earlier attempt saved the final that comes next."""
+        saved = self.attempt.saved
+        return bool(saved) and saved[-1].index >= self._index
+
+    def _end_of(self, segment: _Segment, final: Final) -> int:
+        """Where a final's core ends: a sample is left for the segment's last one."""
+        end = segment.base + round(final.end * SAMPLE_RATE)
+        return max(self._at + 1, min(end, self.samples - 1))
+
+    # --- saving ---------------------------------------------------------------------------------------------
+
+    def _save(
+        self, segment: _Segment, words: tuple[Word, ...], end: int, reason: str, *, ends: bool = False
+    ) -> None:
+        attempt = self.attempt
+        spent = segment.session.engine_ns - segment.booked_ns
+        segment.booked_ns = segment.session.engine_ns
+        span = ChunkSpan(0, self._index, self._at, end, self._at, end)
+        if attempt.is_known(span):
+            self._waste(spent)
+        else:
+            chunk = SavedChunk(
+                index=span.index,
+                channel=0,
+                core_start=span.core_start,
+                core_end=span.core_end,
+                start=span.start,
+                end=span.end,
+                words=_moved(words, segment.base / SAMPLE_RATE, self.samples / SAMPLE_RATE),
+                engine_ns=spent,
+                attempt=0,
+                tail=() if ends else None,
+            )
+            attempt.save(span, chunk, attempt.charge(spent, span.core))
+        self._index, self._at = span.index + 1, span.core_end
+        message: Message = {"type": "final", "number": span.index, "reason": reason}
+        self.desk.signals.tell(said(attempt.claim.job.id), message)
+
+    def _book_waste(self, segment: _Segment) -> None:
+        """Book what rebuilding the session's state took."""
+        lost, segment.wasted_ns = segment.session.wasted_ns - segment.wasted_ns, segment.session.wasted_ns
+        self._waste(lost)
+
+    def _waste(self, engine_ns: int) -> None:
+        attempt = self.attempt
+        job = attempt.claim.job
+        attempt.context.wasted.add(job.id, attempt.claim.attempt, attempt.charge(engine_ns, 0), job.batch_id)
+
+    def _give_up(self) -> None:
+        """Leave the engine, and book the time of what was not saved."""
+        segment, self._segment = self._segment, None
+        if segment is None:
+            return
+        segment.session.close()
+        self._waste(segment.session.engine_ns - segment.booked_ns)
+        self._book_waste(segment)
+
+
+def live_request(attempt: Attempt, listening: Listening) -> LiveRequest:
+    """What the engine is asked for a session."""
+    silence = listening.silence_ms
+    endpoints = None if silence is None else EndpointRules(silence=silence / 1000)
+    return LiveRequest(attempt.model, attempt.request.options, endpoints)
+
+
+def _span(chunk: SavedChunk) -> ChunkSpan:
+    return ChunkSpan(chunk.channel, chunk.index, chunk.core_start, chunk.core_end, chunk.start, chunk.end)
+
+
+def _moved(words: tuple[Word, ...], seconds: float, last: float) -> tuple[Word, ...]:
+    """The words in seconds of the recording."""
+
+    def later(time: float) -> float:
+        return min(round(time + seconds, 3), last)
+
+    return tuple(
+        word.model_copy(update={"start": later(word.start), "end": later(word.end)}) for word in words
+    )
