@@ -16,14 +16,18 @@ from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
 from api.problems import Problem
 from api.services import ServicesDep
+from spool.domain.archive.edits import apply_edits
 from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.formats import CONTENT_TYPES, Format, render_bytes
 from spool.objects.integrity import open_verified, read_verified
 from spool.store.deletions import refuse_deleted
+from spool.store.transcripts.edits import edits_of
 
 _BLOCK = 256 * 1024
+REVISION = "X-Spool-Revision"
+"""How many corrections are in the answer: what an edit says it has seen."""
 
 
 def transcript(
@@ -31,29 +35,33 @@ def transcript(
     caller: CallerDep,
     job_id: str,
     form: Annotated[Format, Query(alias="format", description="Format of the transcript.")] = "json",
+    original: Annotated[bool, Query(description="As it was recognised, without corrections.")] = False,
 ) -> Response:
-    """The transcript of a job that is done, with the names that people gave its speakers."""
+    """The transcript of a job that is done, as people corrected it, with the names they gave its speakers."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
+        edits = [] if original else edits_of(tx, job_id)
     refuse_deleted(job, Content.TRANSCRIPT)
     if job.transcript_key is None:  # a job whose speakers are being found has the one it had before
         raise _not_done(job)
-    headers = {"ETag": f'"{_version(job)}.{form}"'}
-    if form == "json" and not job.speaker_names:
+    headers = {"ETag": f'"{_version(job, len(edits))}.{form}"', REVISION: str(len(edits))}
+    if form == "json" and not job.speaker_names and not edits:
         record = open_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
         return FileStream(record, headers, CONTENT_TYPES["json"])
     words = Transcript.model_validate_json(
         read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
     )
-    words = words.named(job.speaker_names)
+    words = apply_edits(words, edits).named(job.speaker_names)
     return Response(render_bytes(words, form), headers=headers, media_type=CONTENT_TYPES[form])
 
 
-def _version(job: Job) -> str:
-    """What the transcript's bytes depend on: its record and the speakers' names."""
+def _version(job: Job, revision: int) -> str:
+    """What the transcript's bytes depend on: its record, the corrections and the speakers' names."""
     names = json.dumps(job.speaker_names, sort_keys=True)
-    return f"{job.transcript_sha256}" + (
-        f"-{sha256(names.encode()).hexdigest()[:16]}" if job.speaker_names else ""
+    return (
+        f"{job.transcript_sha256}"
+        + (f"-r{revision}" if revision else "")
+        + (f"-{sha256(names.encode()).hexdigest()[:16]}" if job.speaker_names else "")
     )
 
 
