@@ -151,6 +151,13 @@ def follow_jobs(
 def transcript(
     job_id: JobId,
     form: Annotated[Format, typer.Option("--format", help="Format of the transcript.")] = "txt",
+    digits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE",
+            help="Write numbers as digits: en, de …, or auto for the transcript's language.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
     ] = None,
@@ -160,7 +167,7 @@ def transcript(
     if form == "docx" and output is None and sys.stdout.isatty():
         raise InvalidRequest("A Word document cannot be printed: name a file with --output.")
     with connected(url) as (spool, _):
-        data = spool.transcript_file(job_id, form)
+        data = spool.transcript_file(job_id, form, digits=digits)
     if output is not None:
         output.write_bytes(data)
     elif form == "docx":

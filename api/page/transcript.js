@@ -159,12 +159,13 @@ async function transcriptView(root, job, from, again) {
   audio?.addEventListener("play", () => { ticking ||= requestAnimationFrame(tick); });
   audio?.addEventListener("seeked", light);
 
+  const digits = h("input", { type: "checkbox", id: "digits" });
   root.append(
     h("div", { class: "player" }, audio ?? h("p", { class: "quiet" }, link.message), speakers.bar?.element, searchBar(words, shown, order, go, audio ? h("label", { class: "inline" }, "Speed", speed) : null)),
     speakers.any ? speakers.chips : "",
     h("p", { class: "row small" }, "Download", forms(transcript).map((form) => h("button", { type: "button", class: "small",
-      onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}`, fileName(job.name, form))
-        .catch((error) => notice(error.message, true)) }, form))),
+      onclick: () => save(`/v1/jobs/${job.id}/transcript?format=${form}${digits.checked ? `&digits=${transcript.language ?? "en"}` : ""}`, fileName(job.name, form))
+        .catch((error) => notice(error.message, true)) }, form)), h("label", { class: "inline small" }, digits, "Numbers as digits")),
     h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), ".",
       words.some((word) => word.overlap) ? " Over words with a dotted underline another speaker speaks too." : null, ` ${KEYS}`),
     historyOf(job, transcript, again),

@@ -142,16 +142,27 @@ def wait(
     return (yield from waited(lambda: job(job_id), lambda it: it.state.terminal, progress, timeout))
 
 
-def transcript(job_id: str, format: TextFormat = "txt") -> Flow[str]:  # noqa: A002 - the name users know it by
-    """The words as text, in one of `spool.formats.TEXT_FORMATS`. Raises Conflict until the job is done."""
-    response = yield Ask("GET", f"/v1/jobs/{job_id}/transcript", {"format": format}, slow=True)
-    assert response is not None
-    return response.text
+def transcript(
+    job_id: str,
+    format: TextFormat = "txt",  # noqa: A002 - the name users know it by
+    *,
+    digits: str | None = None,
+) -> Flow[str]:
+    """The words as text, in one of `spool.formats.TEXT_FORMATS`; `digits` as in `transcript_file`. Raises
+    Conflict until the job is done."""
+    return (yield from transcript_file(job_id, format, digits=digits)).decode()
 
 
-def transcript_file(job_id: str, format: Format) -> Flow[bytes]:  # noqa: A002 - the name users know it by
-    """A transcript's file in one of `spool.formats.FORMATS`. Raises Conflict while the job is not done."""
-    response = yield Ask("GET", f"/v1/jobs/{job_id}/transcript", {"format": format}, slow=True)
+def transcript_file(
+    job_id: str,
+    format: Format,  # noqa: A002 - the name users know it by
+    *,
+    digits: str | None = None,
+) -> Flow[bytes]:
+    """A transcript's file in one of `spool.formats.FORMATS`; `digits`: the language whose numbers are written
+    as digits, or `auto`. Raises Conflict while the job is not done."""
+    query: dict[str, str | int | None] = {"format": format, "digits": digits}
+    response = yield Ask("GET", f"/v1/jobs/{job_id}/transcript", query, slow=True)
     assert response is not None
     return response.content
 

@@ -21,6 +21,7 @@ from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
 from spool.formats import CONTENT_TYPES, Format, render_bytes
+from spool.formats.digits import with_digits
 from spool.objects.integrity import open_verified, read_verified
 from spool.store.deletions import refuse_deleted
 from spool.store.transcripts.edits import edits_of
@@ -35,6 +36,14 @@ def transcript(
     caller: CallerDep,
     job_id: str,
     form: Annotated[Format, Query(alias="format", description="Format of the transcript.")] = "json",
+    digits: Annotated[
+        str | None,
+        Query(
+            pattern="^(auto|[a-z]{2})$",
+            description="Write numbers as digits: the language they are spoken in, or `auto` for the "
+            "transcript's.",
+        ),
+    ] = None,
     original: Annotated[bool, Query(description="As it was recognised, without corrections.")] = False,
 ) -> Response:
     """The transcript of a job that is done, as people corrected it, with the names they gave its speakers."""
@@ -44,14 +53,17 @@ def transcript(
     refuse_deleted(job, Content.TRANSCRIPT)
     if job.transcript_key is None:  # a job whose speakers are being found has the one it had before
         raise _not_done(job)
-    headers = {"ETag": f'"{_version(job, len(edits))}.{form}"', REVISION: str(len(edits))}
-    if form == "json" and not job.speaker_names and not edits:
+    version = _version(job, len(edits)) + (f"-{digits}" if digits else "")
+    headers = {"ETag": f'"{version}.{form}"', REVISION: str(len(edits))}
+    if form == "json" and not (job.speaker_names or edits or digits):
         record = open_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
         return FileStream(record, headers, CONTENT_TYPES["json"])
     words = Transcript.model_validate_json(
         read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
     )
     words = apply_edits(words, edits).named(job.speaker_names)
+    if digits is not None:
+        words = with_digits(words, digits)
     return Response(render_bytes(words, form), headers=headers, media_type=CONTENT_TYPES[form])
 
 

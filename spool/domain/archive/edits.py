@@ -94,6 +94,27 @@ def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
         at = edit.last + 1
     words += transcript.words[at:]
     homes += range(at, len(transcript.words))
+    return _rebuilt(transcript, words, homes).model_copy(update={"corrections": tuple(corrections)})
+
+
+def rewrite_segments(transcript: Transcript, texts: Sequence[str]) -> Transcript:
+    """The transcript with another text for each segment: as a rendering, by nobody's hand. Words that are new
+    have the lowest confidence of those they replace."""
+    words: list[Word] = []
+    homes: list[int] = []
+    for segment, text in sorted(
+        zip(transcript.segments, texts, strict=True), key=lambda pair: pair[0].first_word
+    ):
+        heard = transcript.words[segment.first_word : segment.last_word + 1]
+        least = min((word.confidence for word in heard), default=1.0)
+        for word, home in _spoken(heard, text):
+            plain = {"corrected": False, "confidence": least} if word.corrected else {}
+            words.append(word.model_copy(update=plain) if plain else word)
+            homes.append(segment.first_word + home)
+    return _rebuilt(transcript, words, homes)
+
+
+def _rebuilt(transcript: Transcript, words: Sequence[Word], homes: Sequence[int]) -> Transcript:
     return transcript.model_copy(
         update={
             "words": tuple(words),
@@ -103,7 +124,6 @@ def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
                 each.model_copy(update={"words": sum(word.speaker == each.label for word in words)})
                 for each in transcript.speakers
             ),
-            "corrections": tuple(corrections),
         }
     )
 

@@ -63,6 +63,19 @@ def test_a_correction_is_in_every_format_and_in_the_search(
     assert_lawful(live)
 
 
+def test_numbers_are_digits_where_that_is_asked(http: httpx.Client, live: Live, recordings: Path) -> None:
+    job_id = str(http.post("/v1/jobs", json=file_job(recordings)).json()["id"])
+    live.work().finish(job_id, ("twenty", "five", "lamps"))
+    path = f"/v1/jobs/{job_id}/transcript"
+    with Spool(live.url) as spool:
+        assert spool.transcript(job_id, digits="en") == "25 lamps\n"
+        assert spool.transcript(job_id) == "twenty five lamps\n"
+    plain, digits = http.get(path), http.get(path, params={"digits": "en"})
+    assert plain.headers["etag"] != digits.headers["etag"]
+    problem(http.get(path, params={"digits": "auto"}), 422, "invalid_request")  # the model tells no language
+    problem(http.get(path, params={"digits": "english"}), 422, "invalid_request")
+
+
 def test_an_undone_correction_is_gone_and_its_history_is_not(
     http: httpx.Client, live: Live, done: Done
 ) -> None:

@@ -1,0 +1,28 @@
+"""Numbers as digits: a rendering for readers, never in the record.
+
+By text2num (MIT, Allo-Media): cardinal, ordinal and decimal numbers of eight languages. It leaves dates and
+money as they are but for their numbers ("25 dollars", "the 3rd of may"), and splits years ("19 45").
+"""
+
+from text_to_num import alpha2digit
+
+from spool.domain.archive.edits import rewrite_segments
+from spool.domain.transcript import Transcript
+from spool.errors import InvalidRequest
+
+LANGUAGES = ("da", "de", "en", "es", "fr", "it", "nl", "pt")
+AUTO = "auto"
+
+
+def with_digits(transcript: Transcript, language: str) -> Transcript:
+    """The transcript with its numbers as digits, read in `language` (a code, or `auto` for the transcript's).
+
+    A number takes the time of its words. Raises InvalidRequest for a language that is not known here.
+    """
+    code = transcript.language if language == AUTO else language
+    known = ", ".join(LANGUAGES)
+    if code is None:
+        raise InvalidRequest(f"digits: the transcript does not state its language; name it: {known}.")
+    if code not in LANGUAGES:
+        raise InvalidRequest(f"digits: numbers are read in {known}, not in {code!r}.")
+    return rewrite_segments(transcript, [alpha2digit(each.text, code) for each in transcript.segments])
