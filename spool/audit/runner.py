@@ -34,6 +34,7 @@ from spool.audit.rules import (
     retained,
     searchable,
     tiling,
+    version,
 )
 from spool.domain.archive.passages import digest_of, passages_of
 from spool.domain.jobs import JobState
@@ -138,6 +139,7 @@ def _pages(
         for job in page:
             report.add(owned(job, sweeping, grace))
             report.add(ended(job))
+            report.add(version(job))
             report.add(searchable(job))
             report.add(exported(job))
             report.add(deleted(job, channels[job.id]))

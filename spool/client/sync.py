@@ -17,6 +17,7 @@ from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
 from spool.client import search as of_search
 from spool.client import sources as of_sources
+from spool.client import versions as of_versions
 from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
@@ -73,6 +74,9 @@ class Spool(Session):
     words = _now(of_jobs.words)
     search = _listed(of_search.search)
     search_page = _now(of_search.search_page)
+    rerun = _now(of_versions.rerun)
+    versions = _now(of_versions.versions)
+    diff = _now(of_versions.diff)
     cancel = _now(of_jobs.cancel)
     retry = _now(of_jobs.retry)
     diarize = _now(of_jobs.diarize)

@@ -14,14 +14,11 @@ from starlette.types import Receive, Scope, Send
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
-from api.problems import Problem
+from api.presenters.transcripts import key_of_transcript, read_transcript
 from api.services import ServicesDep
 from spool.domain.jobs import Job
-from spool.domain.retention import Content
-from spool.domain.transcript import Transcript
 from spool.formats import CONTENT_TYPES, Format, render_bytes
-from spool.objects.integrity import open_verified, read_verified
-from spool.store.deletions import refuse_deleted
+from spool.objects.integrity import open_verified
 
 _BLOCK = 256 * 1024
 
@@ -35,17 +32,12 @@ def transcript(
     """The transcript of a job that is done, with the names that people gave its speakers."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
-    refuse_deleted(job, Content.TRANSCRIPT)
-    if job.transcript_key is None:  # a job whose speakers are being found has the one it had before
-        raise _not_done(job)
+    key = key_of_transcript(job)
     headers = {"ETag": f'"{_version(job)}.{form}"'}
     if form == "json" and not job.speaker_names:
-        record = open_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
+        record = open_verified(services.objects, key, job.transcript_sha256 or "")
         return FileStream(record, headers, CONTENT_TYPES["json"])
-    words = Transcript.model_validate_json(
-        read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
-    )
-    words = words.named(job.speaker_names)
+    words = read_transcript(services.objects, job)
     return Response(render_bytes(words, form), headers=headers, media_type=CONTENT_TYPES[form])
 
 
@@ -55,11 +47,6 @@ def _version(job: Job) -> str:
     return f"{job.transcript_sha256}" + (
         f"-{sha256(names.encode()).hexdigest()[:16]}" if job.speaker_names else ""
     )
-
-
-def _not_done(job: Job) -> Problem:
-    reason = f": {job.error_message}" if job.error_message else "."
-    return Problem(409, "not_done", f"Job {job.id} is {job.state}{reason}", state=job.state.value)
 
 
 class FileStream(StreamingResponse):
