@@ -114,6 +114,10 @@ class Search:
         float | None,
         typer.Option(help="Bonus for each token in the beam search of a CTC head.", rich_help_panel=_SEARCH),
     ] = None
+    blank_penalty: Annotated[
+        float | None,
+        typer.Option(min=0, help="Subtracted from the blank's logit of a CTC head.", rich_help_panel=_SEARCH),
+    ] = None
     ctc_weight: Annotated[
         float | None,
         typer.Option(help="Weight of the CTC score in rescoring. Default: 0.5.", rich_help_panel=_SEARCH),

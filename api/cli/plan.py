@@ -21,7 +21,7 @@ from api.cli.connection import Json, out
 from api.cli.tables import money
 from spool.domain.ledger import Measured
 from spool.domain.pricing import CloudPrices
-from spool.errors import SpoolError
+from spool.errors import InvalidRequest, SpoolError
 from spool.planning.fleet import Known, build_fleet, read_calibration
 from spool.planning.model_size import Shape, read_shape
 from spool.planning.plan import (
@@ -67,6 +67,10 @@ def plan(
     ] = "",
     decoder: Annotated[Search, typer.Option(help="Search method.")] = Search.GREEDY,
     beam: Annotated[int, typer.Option(min=1, max=32, help="Beam width.")] = 4,
+    rescore_model: Annotated[
+        str | None,
+        typer.Option(help="Second model that rescores the beam's hypotheses, named as --model."),
+    ] = None,
     fleet: Annotated[
         str, typer.Option(help="Machines, such as '4xM4, 1xM3 Ultra', or 'this machine'.")
     ] = "this machine",
@@ -98,16 +102,9 @@ def plan(
     shape = _shape(settings, model or settings.default_model)
     audio = read_lengths(measured) if measured else parse_lengths(lengths)
     amount = hours if hours is not None else (audio.seconds or 0) / 3600 or 1_000_000
-    work = Workload(
-        amount,
-        audio,
-        shape,
-        "beam" if decoder is Search.BEAM else "greedy",
-        beam,
-        chunk,
-        settings.frame_budget or FRAME_BUDGET,
-        settings.max_batch or MAX_BATCH,
-    )
+    budget, most = settings.frame_budget or FRAME_BUDGET, settings.max_batch or MAX_BATCH
+    reader = _reader(settings, rescore_model, decoder)
+    work = Workload(amount, audio, shape, decoder.value, beam, chunk, budget, most, reader)
     own = Ownership(years, duty, kwh)
     known = Known(
         read_calibration(calibration) if calibration else None,
@@ -134,6 +131,17 @@ def plan(
 def _shape(settings: Settings, name: str) -> Shape:
     """The sizes of a model, under the name that jobs and the ledger use. Raises InvalidRequest."""
     return replace(read_shape(settings.models.get(name, name)), name=name)
+
+
+def _reader(settings: Settings, name: str | None, decoder: Search) -> Shape | None:
+    """The sizes of the model that rescores. Raises InvalidRequest where there is no list to rescore."""
+    if name is None:
+        return None
+    if decoder is not Search.BEAM:
+        raise InvalidRequest(
+            "--rescore-model: a second model orders the hypotheses of a beam; add --decoder beam"
+        )
+    return _shape(settings, name)
 
 
 def _ledger(settings: Settings) -> Sequence[Measured]:
@@ -184,6 +192,7 @@ def document(
         "model": work.shape.name,
         "decoder": work.decoder,
         "beam": work.beam if work.decoder == "beam" else None,
+        "rescore_model": None if work.reader is None else work.reader.name,
         "currency": currency,
         "rtfx": plan.rtfx,
         "hours": plan.hours,
@@ -242,6 +251,8 @@ def _summary(plan: Plan, slow: Plan, currency: str) -> Table:
     sheet.add_column(style="dim", no_wrap=True)
     sheet.add_column(overflow="fold")
     search = f"beam {work.beam}" if work.decoder == "beam" else "greedy"
+    if work.reader is not None:
+        search += f", rescored by {work.reader.name}"
     sheet.add_row("audio", f"{work.hours:,.1f} h, recordings of {_length(work.lengths.mean)} on average")
     sheet.add_row("model", f"{work.shape.name}, {search}")
     sheet.add_row("speed", f"RTFx {_range(f'{slow.rtfx:,.0f}', f'{plan.rtfx:,.0f}')}")

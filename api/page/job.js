@@ -64,8 +64,8 @@ export async function showJob(root, id, query) {
           : `Its header states ${clock(job.expected_seconds)}; ${clock(job.missing_seconds)} of it are missing. `,
         "What was there is transcribed.") : null,
       job.warnings.length ? h("ul", { class: "card" }, job.warnings.map((warning) => h("li", {}, warning))) : null,
-      job.exports.some((file) => file.state !== "written") ? h("p", { class: "card" }, h("strong", {}, "Not all files of its output are written. "),
-        job.exports.filter((file) => file.error).map((file) => `${file.format}: ${file.error} `),
+      unwritten(job).length ? h("p", { class: "card" }, h("strong", {}, "Not all files of its output are written. "),
+        unwritten(job).map((file) => `${file.format}: ${file.error} `),
         h("button", { type: "button", onclick: () => act(null, "POST", `/v1/jobs/${id}/exports`, "The files are written again.") }, "Write again")) : null,
       h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
       ENDED.includes(job.state) ? await versionsOf(job) : null,
@@ -77,6 +77,9 @@ export async function showJob(root, id, query) {
   await refresh();
   return { refresh, leave: () => words?.leave(), live: ENDED.includes(last.state) ? null : `/v1/jobs/${id}/events` };
 }
+
+// Files of its output that are not there, or not yet, for a reason.
+const unwritten = (job) => job.exports.filter((file) => file.error && file.state !== "replaced");
 
 // What was deleted on purpose; the job's name, figures and costs stay.
 function deletedWords(deleted) {

@@ -62,9 +62,10 @@ export async function showSource(root, id, query) {
         one.output ? ["Output", `${one.output.formats.join(", ")} below ${one.output.prefix}`] : null,
       ]),
       h("h2", {}, "Files"),
-      h("p", { class: "row" }, h("a", { href: `#/sources/${id}`, "aria-current": wanted ? null : "true" }, "all"),
-        ["taken", "settling", "skipped", "refused"].map((name) => h("a", { href: `#/sources/${id}?state=${name}`,
-          "aria-current": wanted === name ? "true" : null }, `${name} ${number(one.counts[name])}`))),
+      h("p", { class: "row" }, wanted ? h("a", { href: `#/sources/${id}` }, "all") : h("strong", {}, "all"),
+        ["taken", "settling", "skipped", "refused"].map((name) => wanted === name
+          ? h("strong", {}, `${name} ${number(one.counts[name])}`)
+          : h("a", { href: `#/sources/${id}?state=${name}` }, `${name} ${number(one.counts[name])}`))),
       files.items.length ? fileTable(files.items) : h("p", { class: "quiet" }, "None."),
       files.next_cursor ? h("p", { class: "quiet small" }, "The latest 100. All of them: ", h("code", {}, `GET /v1/sources/${id}/items`)) : null,
       h("p", { class: "quiet small" }, one.id));
@@ -77,5 +78,5 @@ function fileTable(items) {
   const columns = [{ title: "File", class: "name" }, { title: "State" }, { title: "Job, or why there is none" }, { title: "Seen" }];
   columns.label = "Files";
   return table(columns, items.map((item) => [item.path, state(item.state),
-    item.job ? h("a", { href: `#/jobs/${item.job}` }, "job") : item.reason ?? "it may still be growing", moment(item.seen_at)]));
+    item.job ? h("a", { href: `#/jobs/${item.job}` }, h("code", {}, item.job)) : item.reason ?? "it may still be growing", moment(item.seen_at)]));
 }

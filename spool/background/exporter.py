@@ -33,6 +33,7 @@ from spool.store.archive.exports import (
     Export,
     due_exports,
     note_failed,
+    note_if_settled,
     note_written,
     postpone_destination,
     take_target,
@@ -107,20 +108,22 @@ class Exporter(BackgroundLoop):
             form = _format(export.format)
             data = render_bytes(record, form)
         except StorageError as error:  # our own object store; the file's turn comes again
-            self._note_failed(export, error)
+            self._note_failed(export, job, error)
             return True
         except SpoolError as error:
-            self._note_failed(export, error, for_good=True)
+            self._note_failed(export, job, error, for_good=True)
             return True
         with self._db.begin() as tx:
             uri = take_target(tx, export, job, list(_uris(job, form)))
+            if uri is None:
+                note_if_settled(tx, job)
         if uri is None:
             return True
         failpoint("export.named")
         try:
             digest = self._put(job, uri, data, CONTENT_TYPES[form])
         except SpoolError as error:
-            self._note_failed(export, error)
+            self._note_failed(export, job, error)
             if isinstance(error, StorageError):
                 with self._db.begin() as tx:
                     postpone_destination(tx, export, error.message, _SILENT_S)
@@ -128,7 +131,8 @@ class Exporter(BackgroundLoop):
             return True
         failpoint("export.written")
         with self._db.begin() as tx:
-            note_written(tx, export, digest)
+            if note_written(tx, export, digest):
+                note_if_settled(tx, job)
         return True
 
     def _put(self, job: Job, uri: str, data: bytes, content_type: str) -> str:
@@ -157,13 +161,14 @@ class Exporter(BackgroundLoop):
             )
         return write_object(options, uri, data, content_type)
 
-    def _note_failed(self, export: Export, error: SpoolError, *, for_good: bool = False) -> None:
+    def _note_failed(self, export: Export, job: Job, error: SpoolError, *, for_good: bool = False) -> None:
         wait = None if for_good else wait_after(export.tries + 1)
         message = error.message
         if isinstance(error, SecretUnreadable):
             message = f"Connection {export.destination.partition(':')[2]}: {error.message}"
         with self._db.begin() as tx:
-            note_failed(tx, export, message, wait)
+            if note_failed(tx, export, message, wait) and wait is None:
+                note_if_settled(tx, job)
         log.warning(
             "a transcript could not be written elsewhere",
             job=export.job_id,

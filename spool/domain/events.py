@@ -19,6 +19,9 @@ JOB_EVENTS: Mapping[JobState, str] = {
 }
 """The event that a job's change to a state creates."""
 
+JOB_EXPORTED = "job.exported"
+"""Each file of the job's output is written, or given up."""
+
 BATCH_CREATED = "batch.created"
 BATCH_RECEIVED = "batch.received"
 BATCH_RETRIED = "batch.retried"
@@ -27,6 +30,7 @@ BATCH_DONE = "batch.done"
 
 EVENT_TYPES = (
     *JOB_EVENTS.values(),
+    JOB_EXPORTED,
     BATCH_CREATED,
     BATCH_RECEIVED,
     BATCH_RETRIED,

@@ -145,6 +145,9 @@ class _Options(BaseModel):
     beta: Annotated[
         float, Field(ge=-100, le=100, description="Added for each token by a CTC head's beam.", **_FINITE)
     ] = 0.0
+    blank_penalty: Annotated[
+        float, Field(ge=0, le=100, description="Subtracted from the blank's logit of a CTC head.", **_FINITE)
+    ] = 0.0
     ctc_weight: Annotated[
         float | None,
         Field(ge=0, le=100, description="CTC score's weight in rescoring; null is 0.5.", **_FINITE),
@@ -403,6 +406,8 @@ class AskedOptions(_Options):
     def _fits_together(self) -> "AskedOptions":
         if self.decoder == "wfst" and self.graph is None:
             raise ValueError("graph: the decoder wfst needs a decoding graph")
+        if self.decoder == "wfst" and self.alternatives:
+            raise ValueError("alternatives: the search of a graph gives none; ask for its lattice")
         if self.language_model is not None or self.boost is not None:
             if self.graph is not None:
                 raise ValueError("graph: its search takes neither language_model nor boost")

@@ -6,7 +6,7 @@ Reads `config.json` of a model's folder for numbers alone: what the engine refus
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,12 +25,14 @@ Head = Literal["tdt", "rnnt", "ctc", "attention"]
 @dataclass(frozen=True, slots=True)
 class DecoderShape:
     """An attention decoder: its layers of a width, four times as wide inside, and the tokens that go before
-    an answer. `stamped`: it writes a time at both ends of each word."""
+    an answer. `stamped`: it writes a time at both ends of each word. `backwards`: how many of the layers are
+    of a decoder that reads from right to left."""
 
     layers: int
     width: int
     prompt: int = 9
     stamped: bool = False
+    backwards: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,12 @@ class ModelShape:
         if not self.hidden:
             return "ctc"
         return "tdt" if self.durations else "rnnt"
+
+    @property
+    def reads_forwards(self) -> DecoderShape | None:
+        """Of `readers` the decoder that reads from left to right, which is what rescores another model."""
+        readers = self.readers
+        return None if readers is None else replace(readers, layers=readers.layers - readers.backwards)
 
     @property
     def encoder_weights(self) -> int:
@@ -193,7 +201,8 @@ def _shape_of(tree: Mapping[str, Any], name: str) -> ModelShape:
 def _wenet_shape(tree: Mapping[str, Any], name: str) -> ModelShape:
     encoder, decoder = tree["encoder_conf"], tree.get("decoder_conf") or {}
     width, is_transducer = int(encoder["output_size"]), tree.get("model") == "transducer"
-    layers = int(decoder.get("num_blocks", 6)) + int(decoder.get("r_num_blocks", 0))
+    backwards = int(decoder.get("r_num_blocks", 0))
+    layers = int(decoder.get("num_blocks", 6)) + backwards
     predictor = (tree.get("predictor_conf") or {}) if is_transducer else {}
     shape = ModelShape(
         name=name,
@@ -210,7 +219,7 @@ def _wenet_shape(tree: Mapping[str, Any], name: str) -> ModelShape:
         joint=int(tree["joint_conf"]["join_dim"]) if is_transducer else 0,
         labels=int(tree["output_dim"]) - 1,
         durations=0,
-        readers=DecoderShape(layers, width, prompt=1),
+        readers=DecoderShape(layers, width, prompt=1, backwards=backwards),
     )
     if min(shape.mels, shape.layers, shape.width, shape.expansion, shape.kernel) < 1:
         raise ValueError("a size is below one")

@@ -12,7 +12,7 @@ from spool.errors import InvalidRequest
 from spool.planning.chips import CHIPS, Chip
 from spool.planning.model_size import Shape
 from spool.planning.recordings import CHUNK_SECONDS, Lengths
-from spool.planning.roofline import Batch, work_of
+from spool.planning.roofline import Batch, reading_of, work_of
 from spool.planning.throughput import Pace, Parts, RooflinePace
 from spool.settings import FRAME_BUDGET, MAX_BATCH
 
@@ -26,7 +26,7 @@ BEAMS = (1, 2, 4, 8, 16)
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What is to be transcribed, and how. `frame_budget` and `max_batch` as in the settings, which may leave
-    them to the machine."""
+    them to the machine. `reader`: a second model that reads the hypotheses of a beam."""
 
     hours: float
     lengths: Lengths
@@ -36,6 +36,22 @@ class Workload:
     chunk_seconds: float = CHUNK_SECONDS
     frame_budget: int = FRAME_BUDGET
     max_batch: int = MAX_BATCH
+    reader: Shape | None = None
+
+    def parts(self, pace: Pace, batch: Batch) -> Parts:
+        """How long a batch takes at this pace."""
+        first = pace.parts(self.shape, batch)
+        if self.reader is None or batch.decoder != "beam":
+            return first
+        return first + pace.reading(self.reader, batch)
+
+    def operations_per_second(self, batch: Batch) -> float:
+        """Of audio."""
+        operations = work_of(self.shape, batch).operations
+        if self.reader is not None and batch.decoder == "beam":
+            read = reading_of(self.reader, batch)
+            operations += read.dense + read.attention + read.decoder
+        return operations / batch.audio_seconds
 
     def batches(self) -> tuple[tuple[Batch, float], ...]:
         """The batches that it comes to, each with its share of the audio."""
@@ -215,9 +231,7 @@ def what_if(workload: Workload, fleet: Sequence[Machine]) -> tuple[WhatIf, ...]:
 
 def _changed(what: str, workload: Workload, fleet: Sequence[Machine], now: float) -> WhatIf:
     rtfx = _fleet_rtfx(workload, fleet)
-    operations = sum(
-        share * work_of(workload.shape, batch).operations_per_second for batch, share in workload.batches()
-    )
+    operations = sum(share * workload.operations_per_second(batch) for batch, share in workload.batches())
     return WhatIf(what, rtfx, rtfx / now, operations / 1e9)
 
 
@@ -227,10 +241,7 @@ def _fleet_rtfx(workload: Workload, fleet: Sequence[Machine]) -> float:
 
 def _spent(workload: Workload, pace: Pace) -> list[tuple[Parts, float]]:
     """What each kind of batch takes, and how many of them a second of audio is."""
-    return [
-        (pace.parts(workload.shape, batch), share / batch.audio_seconds)
-        for batch, share in workload.batches()
-    ]
+    return [(workload.parts(pace, batch), share / batch.audio_seconds) for batch, share in workload.batches()]
 
 
 def _limits(

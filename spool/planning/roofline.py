@@ -6,10 +6,11 @@ activations and softmax count as bytes, since they are bound by those. Times are
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from spool.domain.options import Decoder
+from spool.errors import InvalidRequest
 from spool.planning.chips import Chip
 from spool.planning.model_size import FEATURE_FRAMES, DecoderShape, ModelShape, Shape
 from spool.planning.whisper import HEAD_WIDTH, WINDOW_FRAMES, WINDOW_SECONDS, WhisperShape
@@ -135,16 +136,11 @@ class Work:
         return self.steps * BYTES_PER_VALUE * values
 
     def _reading(self) -> float:
-        """Operations of the decoders that rescore a beam: cross keys and values once an utterance, then each
-        token of each hypothesis, all in one pass."""
+        """Operations of the decoders that rescore a beam."""
         readers, batch = self.shape.readers, self.batch
         if readers is None or batch.decoder != "beam":
             return 0.0
-        tokens = 1 + TOKENS_PER_SECOND * batch.seconds
-        memory = batch.utterances * self.frames * 4 * readers.width**2 * readers.layers
-        weights = readers.layers * 14 * readers.width**2 + self.shape.labels * readers.width
-        attention = 4 * (self.frames + tokens / 2) * readers.width * readers.layers
-        return memory + batch.utterances * batch.beam * tokens * (2 * weights + attention)
+        return reading_operations(self.shape, readers, batch, self.frames)
 
     def _decoding(self, decoder: DecoderShape) -> float:
         """Operations of an attention decoder: cross keys and values once an utterance, its prompt in one
@@ -167,6 +163,18 @@ class Work:
     def operations_per_second(self) -> float:
         """Of audio."""
         return self.operations / self.batch.audio_seconds
+
+
+def reading_operations(shape: ModelShape, decoder: DecoderShape, batch: Batch, frames: int) -> float:
+    """Operations of a decoder that reads the hypotheses of a beam: cross keys and values once an utterance,
+    then each token of each hypothesis, all in one pass."""
+    square, tokens = decoder.width**2, decoder.prompt + TOKENS_PER_SECOND * batch.seconds
+    memory = batch.utterances * frames * 4 * square * decoder.layers
+    if decoder.width != shape.width:
+        memory += batch.utterances * frames * 2 * shape.width * decoder.width
+    weights = decoder.layers * 14 * square + shape.labels * decoder.width
+    attention = 4 * (frames + tokens / 2) * decoder.width * decoder.layers
+    return memory + batch.utterances * batch.beam * tokens * (2 * weights + attention)
 
 
 @dataclass(frozen=True)
@@ -236,6 +244,36 @@ class WhisperWork:
     def operations_per_second(self) -> float:
         """Of audio."""
         return self.operations / self.batch.audio_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a second model that reads the hypotheses of a batch takes: operations of its encoder and between
+    its frames, those of its decoder, and bytes of each."""
+
+    dense: float
+    attention: float
+    decoder: float
+    encoder_bytes: float
+    decoder_bytes: float
+
+
+def reading_of(shape: Shape, batch: Batch) -> Reading:
+    """Of a batch that a beam of another model has searched. Raises InvalidRequest for a model without
+    attention decoder."""
+    work, heard = work_of(shape, replace(batch, decoder="greedy")), batch.utterances * batch.beam
+    if isinstance(work, WhisperWork):
+        tokens = WHISPER_TOKENS_PER_SECOND * batch.seconds
+        decoder = heard * tokens * work.shape.token_operations(tokens / 2)
+        values = work.shape.step_weights + work.windows * work.shape.cross_values
+    else:
+        reader = work.shape.decoder or work.shape.reads_forwards
+        if reader is None:
+            raise InvalidRequest(f"{shape.name} has no attention decoder that could rescore.")
+        decoder = reading_operations(work.shape, reader, batch, work.frames)
+        values = reader.layers * 14 * reader.width**2 + work.shape.labels * reader.width
+    dense = work.dense + work.positions
+    return Reading(dense, work.attention, decoder, work.encoder_bytes, BYTES_PER_VALUE * values)
 
 
 def work_of(shape: Shape, batch: Batch) -> Work | WhisperWork:

@@ -12,7 +12,7 @@ from typing import Protocol
 from spool.errors import InvalidRequest
 from spool.planning.chips import Chip
 from spool.planning.model_size import Shape
-from spool.planning.roofline import Batch, work_of
+from spool.planning.roofline import Batch, reading_of, work_of
 
 ASSUMED_EFFICIENCY = 0.5
 PEER_EFFICIENCY = 0.13
@@ -44,6 +44,10 @@ class Parts:
     search_bandwidth: float
     overhead: float = 0.0
 
+    def __add__(self, other: "Parts") -> "Parts":
+        """Both, one after the other."""
+        return Parts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+
     @property
     def encoder(self) -> float:
         """The encoder's share."""
@@ -70,6 +74,9 @@ class Pace(Protocol):
     def parts(self, shape: Shape, batch: Batch) -> Parts:
         """How long a batch takes."""
 
+    def reading(self, reader: Shape, batch: Batch) -> Parts:
+        """How long a second model takes to read the batch's hypotheses."""
+
 
 @dataclass(frozen=True, slots=True)
 class RooflinePace:
@@ -89,6 +96,18 @@ class RooflinePace:
             bandwidth=work.encoder_bytes / bandwidth,
             search_compute=work.search / compute,
             search_bandwidth=work.search_bytes / bandwidth,
+        )
+
+    def reading(self, reader: Shape, batch: Batch) -> Parts:
+        """How long a second model takes to read the batch's hypotheses."""
+        work = reading_of(reader, batch)
+        compute = self.chip.teraflops * 1e12 * self.efficiency
+        bandwidth = self.chip.gigabytes * 1e9 * self.efficiency
+        return Parts(
+            compute=(work.dense + work.attention) / compute,
+            bandwidth=work.encoder_bytes / bandwidth,
+            search_compute=work.decoder / compute,
+            search_bandwidth=work.decoder_bytes / bandwidth,
         )
 
 
@@ -115,6 +134,12 @@ class FittedPace:
         spent = [count * cost for count, cost in zip(terms(shape, batch), self.costs, strict=True)]
         return Parts(spent[0] + spent[1], 0.0, sum(spent[3:]), 0.0, spent[2])
 
+    def reading(self, reader: Shape, batch: Batch) -> Parts:
+        """How long a second model takes to read the batch's hypotheses, at the first one's pace: its reading
+        is products of matrices like an encoder's, not steps one after another."""
+        work, (dense, attention, *_) = reading_of(reader, batch), self.costs
+        return Parts(dense * work.dense + attention * work.attention, 0.0, dense * work.decoder, 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class ScaledPace:
@@ -126,7 +151,13 @@ class ScaledPace:
 
     def parts(self, shape: Shape, batch: Batch) -> Parts:
         """How long a batch takes."""
-        parts = self.pace.parts(shape, batch)
+        return self._scaled(self.pace.parts(shape, batch))
+
+    def reading(self, reader: Shape, batch: Batch) -> Parts:
+        """How long a second model takes to read the batch's hypotheses."""
+        return self._scaled(self.pace.reading(reader, batch))
+
+    def _scaled(self, parts: Parts) -> Parts:
         return Parts(*(seconds / self.factor for seconds in astuple(parts)))
 
 

@@ -19,7 +19,7 @@ class EventError(BaseModel):
 
 
 class JobEvent(BaseModel):
-    """`job.queued`, `job.started`, `job.done`, `job.failed` or `job.cancelled`."""
+    """`job.queued`, `job.started`, `job.done`, `job.failed`, `job.cancelled` or `job.exported`."""
 
     model_config = _CLOSED
 
@@ -40,6 +40,9 @@ class JobEvent(BaseModel):
     reused_from: str | None = None
     speakers: int | None = Field(None, description="How many, if speakers were told apart.")
     error: EventError | None = Field(None, description="Of `job.failed`.")
+    files: dict[str, int] | None = Field(
+        None, description="Of `job.exported`: files of its output by state (`written`, `failed`, `replaced`)."
+    )
 
 
 class BatchEvent(BaseModel):

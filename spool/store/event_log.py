@@ -20,6 +20,7 @@ from spool.domain.events import (
     BATCH_RETRIED,
     JOB_ENDS,
     JOB_EVENTS,
+    JOB_EXPORTED,
     Event,
 )
 from spool.domain.jobs import TERMINAL, Job, JobState
@@ -34,20 +35,15 @@ _SHORT = 500
 
 def note_jobs(tx: Connection, *changed: Job) -> None:
     """Record that each of the jobs entered its present state."""
-    rows = [
-        {
-            "type": JOB_EVENTS[job.state],
-            "project": job.project,
-            "job_id": job.id,
-            "batch_id": job.batch_id,
-            "custom_id": job.custom_id,
-            "data": _data(job),
-        }
-        for job in changed
-        if job.state in JOB_EVENTS
-    ]
+    rows = [_job_row(JOB_EVENTS[job.state], job, _data(job)) for job in changed if job.state in JOB_EVENTS]
     if rows:
         tx.execute(insert(event_inbox).values(at=now_utc()), rows)
+
+
+def note_exported(tx: Connection, job: Job, files: Mapping[str, int]) -> None:
+    """Record that no file of the job's output is still to be written; `files`: how many by state."""
+    data = {"state": job.state.value, "name": job.name, "files": dict(files)}
+    tx.execute(insert(event_inbox).values(at=now_utc()), [_job_row(JOB_EXPORTED, job, data)])
 
 
 def note_batch(tx: Connection, kind: str, batch_id: str, project: str, data: Mapping[str, Any]) -> None:
@@ -130,6 +126,17 @@ def prune_events(tx: Connection, days: float, limit: int = 5000) -> int:
     first = select(events.c.id, events.c.at).order_by(events.c.id).limit(limit).subquery()
     old = select(first.c.id).where(first.c.at < seconds_from_now(-days * 86_400))
     return tx.execute(delete(events).where(events.c.id.in_(old))).rowcount
+
+
+def _job_row(kind: str, job: Job, data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "project": job.project,
+        "job_id": job.id,
+        "batch_id": job.batch_id,
+        "custom_id": job.custom_id,
+        "data": data,
+    }
 
 
 def _data(job: Job) -> dict[str, Any]:

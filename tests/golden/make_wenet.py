@@ -17,6 +17,7 @@ import numpy as np
 OUT = Path(__file__).with_name("wenet")
 MODELS = ("offline", "rnnt")
 CHUNKED = ("chunk4.left2", "chunk7.left1")
+ANSWERS = ("search", "transducer", "blank_penalty")
 UTTERANCES = (2, 0)  # the shortest and the middle one
 
 
@@ -44,7 +45,7 @@ def _kept(answers: dict[str, Any]) -> dict[str, Any]:
     kept = []
     for row in UTTERANCES:
         utterance = answers["utterances"][row]
-        kept.append({name: utterance[name] for name in ("search", "transducer") if name in utterance})
+        kept.append({name: utterance[name] for name in ANSWERS if name in utterance})
         # Random weights say a label 64 times a frame where they may, which takes half a minute.
         kept[-1].get("transducer", {}).get("greedy", {}).pop("64", None)
     return {"utterances": kept}

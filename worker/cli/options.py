@@ -29,6 +29,9 @@ class Search:
         Head, typer.Option(help="Head to search. auto prefers TDT, then RNNT, CTC, attention.")
     ] = "auto"
     beta: Annotated[float, typer.Option(help="Bonus for each token in the beam search of a CTC head.")] = 0.0
+    blank_penalty: Annotated[
+        float, typer.Option(min=0, help="Subtracted from the blank's logit of a CTC head.")
+    ] = 0.0
     scores: Annotated[Scores, typer.Option(help="Sum scores in float32 or in Q16.16 fixed point.")] = "float"
     alignments: Annotated[
         Alignments,

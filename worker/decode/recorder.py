@@ -4,7 +4,7 @@ Beside the backtrace's emissions a lattice needs every score before and after re
 the device until `records` is asked for; a step costs a few numbers a slot. Does not know what they are for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from worker.decode.backtrace import Emission
 from worker.decode.lattice.prefix_graph import Record
+from worker.decode.lattice.word_graph import PrunedGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,12 @@ class _Step:
 
 
 class LatticeRecorder:
-    """One search's steps."""
+    """One search's steps, or by row the `graphs` of one that knows its lattices as a whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, prunes: Sequence[float | None] = ()) -> None:
+        """prunes: of each utterance, what a lattice that is asked for is to be pruned to."""
+        self.prunes = prunes
+        self.graphs: dict[int, PrunedGraph] = {}
         self._records: list[Record] = []
         self._steps: list[_Step] = []
         self._ends: mx.array | None = None

@@ -11,7 +11,7 @@ from spool.domain.transcript import Lattice, LatticeArc, LatticeEnd, Word
 from worker.decode.lattice.build import word_graph
 from worker.decode.lattice.confidence import arc_posteriors, with_confidence
 from worker.decode.lattice.prefix_graph import Record
-from worker.decode.lattice.word_graph import WordGraph, best_path, pruned, widest
+from worker.decode.lattice.word_graph import WordGraph, best_path, pruned, widest, with_posteriors
 from worker.decode.recorder import LatticeRecorder
 from worker.decode.search import best_of, search
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
@@ -27,7 +27,8 @@ class Answer:
     lattice of a beam, None of greedy. spoken: its words in seconds from its start, where the decoder told
     them itself. frames: encoder frames that it took. language: the one it was read in, where the model
     tells. text: of its answer, where that need not be the first of the hypotheses. languages: the likeliest
-    ones with their probabilities, where the model was left to find out."""
+    ones with their probabilities, where the model was left to find out. reach: of a lattice that was pruned
+    to it already, as a decoding graph's is; such a lattice has no say in the words' confidence."""
 
     hypotheses: tuple[Hypothesis, ...]
     graph: WordGraph | None
@@ -36,6 +37,7 @@ class Answer:
     language: str | None = None
     text: str | None = None
     languages: tuple[tuple[str, float], ...] = ()
+    reach: float | None = None
 
     def words(
         self, tokenizer: Tokenizer, frame_seconds: float, offset_seconds: float = 0.0, alternatives: int = 0
@@ -46,7 +48,7 @@ class Answer:
         if self.spoken is not None:
             return [_moved(word, offset_seconds) for word in self.spoken]
         words = words_of(best, tokenizer, frame_seconds, offset_seconds)
-        if self.graph is None:
+        if self.graph is None or self.reach is not None:
             return words
         return with_confidence(words, self.graph, frame_seconds, offset_seconds, alternatives)
 
@@ -55,7 +57,7 @@ class Answer:
         that leaves more than MOST_ARCS arcs, to what leaves no more. None of greedy."""
         if self.graph is None:
             return None
-        beam = min(prune, widest(self.graph, MOST_ARCS))
+        beam = min(prune, widest(self.graph, MOST_ARCS), prune if self.reach is None else self.reach)
         return lattice_of(pruned(self.graph, beam), beam, frame_seconds, seconds)
 
 
@@ -78,9 +80,20 @@ def answers(
     asks: Sequence[DecodeRequest] | None = None,
 ) -> list[Answer]:
     """As `search`, with what the beam kept."""
-    recorder = LatticeRecorder()
+    recorder = LatticeRecorder([ask.lattice for ask in asks or ()])
     utterances = search(model, encoded, options, asks, recorder)
     records: Sequence[Record | None] = recorder.records() or [None] * len(utterances)
+    if recorder.graphs:
+        kept = [recorder.graphs.get(row) for row in range(len(utterances))]
+        return [
+            Answer(
+                tuple(hypotheses),
+                None if lattice is None else with_posteriors(lattice.words),
+                frames=int(frames),
+                reach=None if lattice is None else lattice.reach,
+            )
+            for hypotheses, lattice, frames in zip(utterances, kept, encoded.lengths.tolist(), strict=True)
+        ]
     return [
         Answer(
             tuple(hypotheses),

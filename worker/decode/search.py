@@ -99,6 +99,8 @@ def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName,
     searcher = _variant(model, head, options)
     if options.scores not in ("float", "fixed"):
         raise InvalidRequest(f"unknown scores {options.scores!r}: float or fixed")
+    if not 0 <= options.blank_penalty < math.inf:
+        raise InvalidRequest("blank_penalty must be a finite number and not below 0")
     names = ("beta", "patience", "length_penalty", "ctc_weight", "reverse_weight", *_OF_GRAPHS)
     for name in names:
         if not math.isfinite(getattr(options, name) or 0.0):
@@ -186,6 +188,8 @@ def check_request(searcher: Searcher, options: SearchOptions, request: DecodeReq
     """Raises InvalidRequest where the search cannot answer what is asked of it beyond its hypotheses."""
     if request.alternatives < 0 or not (request.lattice is None or 0 <= request.lattice < math.inf):
         raise InvalidRequest("alternatives and what a lattice is pruned to must not be below 0")
+    if options.decoder == "wfst" and request.alternatives:
+        raise InvalidRequest("alternatives: the search of a graph gives none; ask for its lattice")
     if not searcher.lattices and (request.alternatives or request.lattice is not None):
         name = "alternatives" if request.alternatives else "lattice"
         kept = "the greedy decoder knows one path" if options.decoder == "greedy" else "it keeps no lattice"

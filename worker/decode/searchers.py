@@ -53,6 +53,7 @@ class CtcGreedy:
     """Parameters; see `SearchOptions`."""
 
     max_symbols: int | None  # without meaning here, as CTC emits at most one symbol a frame
+    blank_penalty: float
     scores: Scores
 
 
@@ -64,6 +65,7 @@ class CtcBeam:
     max_symbols: int | None  # as for greedy
     beta: float
     alignments: Alignments
+    blank_penalty: float
     scores: Scores
 
 
@@ -87,6 +89,7 @@ class GraphSearch:
     blank_skip: float
     acoustic_scale: float
     length_penalty: float | None
+    blank_penalty: float
 
     @property
     def settings(self) -> WfstSettings:
@@ -185,7 +188,8 @@ def _ctc_greedy(
     __: LatticeRecorder | None,
 ) -> Hypotheses:
     fixed = parameters.scores == "fixed"
-    return ctc_greedy(_log_probs(head, frames, lengths), lengths, head.blank, fixed=fixed)
+    log_probs = _log_probs(head, frames, lengths, parameters.blank_penalty)
+    return ctc_greedy(log_probs, lengths, head.blank, fixed=fixed)
 
 
 def _ctc_beam(
@@ -196,22 +200,24 @@ def _ctc_beam(
     fusion: Fusion | None,
     recorder: LatticeRecorder | None,
 ) -> Hypotheses:
-    log_probs, fixed = _log_probs(head, frames, lengths), parameters.scores == "fixed"
+    log_probs = _log_probs(head, frames, lengths, parameters.blank_penalty)
+    fixed = parameters.scores == "fixed"
     return ctc_beam_search(
         log_probs, lengths, head.blank, parameters.beam, fusion, recorder, parameters.beta, fixed=fixed
     )
 
 
-def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray) -> mx.array:
+def _log_probs(head: CtcHead, frames: mx.array, lengths: np.ndarray, blank_penalty: float = 0.0) -> mx.array:
     """The head's log-probabilities [B, T, V + 1]. On a CPU each utterance by itself, zeros behind its end:
-    the bits of a product depend on its number of rows there, and must not on the neighbours."""
+    the bits of a product depend on its number of rows there, and must not on the neighbours. blank_penalty:
+    subtracted from blank's logit."""
     if frames.shape[1] == 0:
         return mx.zeros((frames.shape[0], 1, head.blank + 1))  # a frame of nobody's: nothing reduces none
     if mx.default_device().type != mx.DeviceType.cpu:
-        return head.log_probs(frames)
+        return head.log_probs(frames, blank_penalty)
     longest = frames.shape[1]
     rows = [
-        mx.pad(head.log_probs(frames[row, :length]), [(0, longest - length), (0, 0)])
+        mx.pad(head.log_probs(frames[row, :length], blank_penalty), [(0, longest - length), (0, 0)])
         if length
         else mx.zeros((longest, head.blank + 1))
         for row, length in enumerate(lengths.tolist())
@@ -244,7 +250,8 @@ def _ctc_prefix(
     fusion: Fusion | None,
     _: LatticeRecorder | None,
 ) -> Hypotheses:
-    log_probs, fixed = _log_probs(head, frames, lengths), parameters.scores == "fixed"
+    log_probs = _log_probs(head, frames, lengths, parameters.blank_penalty)
+    fixed = parameters.scores == "fixed"
     return ctc_prefix_search(
         log_probs, lengths, head.blank, parameters.beam, fusion, parameters.beta, fixed=fixed
     )
@@ -256,12 +263,14 @@ def _wfst(
     lengths: np.ndarray,
     parameters: GraphSearch,
     _: Fusion | None,
-    __: LatticeRecorder | None,
+    recorder: LatticeRecorder | None,
 ) -> Hypotheses:
     graph = load_graph(parameters.graph or "")
-    log_probs, settings = _log_probs(head, frames, lengths), parameters.settings
+    log_probs = _log_probs(head, frames, lengths, parameters.blank_penalty)
+    settings = parameters.settings
     return wfst_search(
-        log_probs, lengths, head.blank, graph, settings, parameters.beam, blank_first=head.blank_first
+        *(log_probs, lengths, head.blank, graph, settings, parameters.beam, recorder),
+        blank_first=head.blank_first,
     )
 
 
@@ -315,7 +324,7 @@ SEARCHERS: dict[tuple[HeadName, str], Searcher] = {
     ("rnnt", "beam"): Searcher(TransducerBeam, _transducer_beam, fuses=True, lattices=True),
     ("ctc", "greedy"): Searcher(CtcGreedy, _ctc_greedy, fuses=False, lattices=False),
     ("ctc", "beam"): Searcher(CtcBeam, _ctc_beam, fuses=True, lattices=True),
-    ("ctc", "wfst"): Searcher(GraphSearch, _wfst, fuses=False, lattices=False),
+    ("ctc", "wfst"): Searcher(GraphSearch, _wfst, fuses=False, lattices=True),
     ("ctc+attention", "rescore"): Searcher(Rescoring, _rescoring, fuses=True, lattices=False),
     ("ctc+attention", "attention"): Searcher(LockstepBeam, _lockstep, fuses=False, lattices=False),
     ("attention", "greedy"): Searcher(AttentionGreedy, None, fuses=False, lattices=False),

@@ -74,8 +74,9 @@ class SearchOptions:
     of such a decoder, `wfst` searches a decoding graph over a CTC head; `rescore` orders its list where a
     graph is given. head: `auto` takes the model's TDT head, else RNNT, CTC, attention. max_symbols: labels
     of a frame at most, None for what the model is used with. beta: what the beam of a CTC head adds for each
-    token. alignments: whether that beam scores a hypothesis by its best alignment or by the sum of all;
-    `auto` is what the model's own tools do. ctc_weight, reverse_weight: of the CTC score and of the decoder
+    token. blank_penalty: subtracted from blank's logit of a CTC head that is searched. alignments: whether
+    its beam scores a hypothesis by its best alignment or by the sum of all; `auto` is what the model's own
+    tools do. ctc_weight, reverse_weight: of the CTC score and of the decoder
     from right to left in rescoring, None for the search's own; ctc_weight also mixes a CTC head into the beam
     of WeNet's transducers. scores: added up as float32, or in fixed point, where no order of sums counts.
     patience, length_penalty: of an attention decoder's beam (`worker.decode.attention.beam.BeamSettings`; of
@@ -94,6 +95,7 @@ class SearchOptions:
     max_symbols: int | None = None
     fusion: FusionOptions | None = None
     beta: float = 0.0
+    blank_penalty: float = 0.0
     scores: Scores = "float"
     patience: float = 1.0
     length_penalty: float | None = None

@@ -83,6 +83,7 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
             head=options.head,
             alignments=options.alignments,
             beta=options.beta,
+            blank_penalty=options.blank_penalty,
             ctc_weight=options.ctc_weight,
             reverse_weight=options.reverse_weight,
             reader=None if second is None else settings.models[second.model],

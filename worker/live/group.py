@@ -123,6 +123,8 @@ def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
     head, searcher, parameters = resolve_search(model, options)
     if options.fusion is not None:
         raise InvalidRequest("a live session takes no language model and no phrases")
+    if options.blank_penalty:
+        raise InvalidRequest("blank_penalty: a live session takes none")
     fixed = options.scores == "fixed"
     network = model.heads[head]
     if head in ("tdt", "rnnt"):

@@ -61,7 +61,7 @@ def watch(
     The server submits every recording that is there, and each that comes or changes, once.
     """
     request = place.to_request() | deliver.to_request()
-    if "deadline" in request:
+    if request.pop("deadline", None) is not None:
         raise InvalidRequest("A source's jobs have no deadline; give them a --priority.")
     source = address if "://" in address else f"{Path(address).resolve().as_uri()}/"
     with connected(url) as (spool, _):

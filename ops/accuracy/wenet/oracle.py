@@ -94,6 +94,7 @@ class Oracle(Agreement):
                 self.note("n-best times", times)
                 for ours, theirs in zip(found, expected, strict=False) if same else ():
                     self.gap("prefix score", abs(ours.score - theirs["score"]))
+        self.blank_penalty()
         head = self.model.heads.get("ctc+attention")
         nbest = [[each["tokens"] for each in told["search"]["prefix"]["10"]] for told in self.utterances]
         for name, reverse in (("left_to_right", False), ("right_to_left", True)):
@@ -103,6 +104,22 @@ class Oracle(Agreement):
             for ours, told in zip(sums, self.utterances, strict=True):
                 theirs = [each[name] for each in told["search"]["prefix"]["10"]]
                 self.gap("decoders", float(np.abs(ours - np.array(theirs)).max()))
+
+    def blank_penalty(self) -> None:
+        """Answers there are of some utterances alone."""
+        for row, told in enumerate(self.utterances):
+            if "blank_penalty" not in told:
+                continue
+            case = told["blank_penalty"]
+            options = {"head": "ctc", "blank_penalty": case["penalty"]}
+            self.note("penalised greedy", list(self.found(**options)[row][0].tokens) == case["greedy"])
+            for beam, expected in case["prefix"].items():
+                width = {"beam": int(beam), "nbest": int(beam)}
+                found = self.found(decoder="beam", **options, **width)[row]
+                same = [list(each.tokens) for each in found] == [each["tokens"] for each in expected]
+                self.note("penalised lists", same)
+                for ours, theirs in zip(found, expected, strict=False) if same else ():
+                    self.gap("prefix score", abs(ours.score - theirs["score"]))
 
     def rescoring(self) -> None:
         for index, case in enumerate(self.utterances[0]["search"]["rescore"]):

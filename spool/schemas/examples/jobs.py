@@ -59,6 +59,7 @@ JOB: Example = {
         "head": "auto",
         "alignments": "auto",
         "beta": 0.0,
+        "blank_penalty": 0.0,
         "ctc_weight": None,
         "reverse_weight": None,
         "diarization": None,

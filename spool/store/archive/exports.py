@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import ColumnElement, Connection, null, select, update
+from sqlalchemy import ColumnElement, Connection, func, null, select, update
 
 from spool.domain.archive.outputs import destination_of, target_of
 from spool.domain.jobs import Job
+from spool.store.event_log import note_exported
 from spool.store.sql import now_utc, seconds_from_now, upsert
 from spool.tables import exports, jobs
 
@@ -125,6 +126,14 @@ def postpone_destination(tx: Connection, export: Export, error: str, wait: float
     due = (exports.c.state == "pending", exports.c.due_at <= now_utc())
     query = update(exports).where(*same, *due)
     return tx.execute(query.values(due_at=seconds_from_now(wait), error=error)).rowcount
+
+
+def note_if_settled(tx: Connection, job: Job) -> None:
+    """Record the event of a job none of whose files is still to be written. Call it after one settled."""
+    query = select(exports.c.state, func.count()).where(exports.c.job_id == job.id)
+    files = {str(state): int(number) for state, number in tx.execute(query.group_by(exports.c.state))}
+    if "pending" not in files:
+        note_exported(tx, job, files)
 
 
 def _same(export: Export) -> tuple[ColumnElement[bool], ...]:

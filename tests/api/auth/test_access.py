@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from sqlalchemy import delete, insert
 
 from api.app import create_app
 from api.auth.authentication import let_in
@@ -19,10 +20,13 @@ from api.routes.archive.audio import listener
 from api.routing import OPEN, SCOPES
 from ops.testbed.running_api import Live, file_job, problem, start
 from spool.domain.api_keys import Scope, key_id_of, mint
+from spool.ids import new_id
 from spool.settings import Settings, load_settings
 from spool.store.api_keys import revoke_key
 from spool.store.batches import batch_jobs
 from spool.store.jobs import get_job
+from spool.store.sql import now_utc
+from spool.tables import voice_prints, voices
 from tests.api.auth.keys import BOTH, admin_key, bearer, get, new_key, post
 
 # Pages that describe the API and hold nothing of anybody.
@@ -64,6 +68,8 @@ class Estate:
     def ask(self, name: str, caller: str) -> httpx.Response:
         method, path = name.split(" ", 1)
         key = self.keys[caller]
+        if "{voice_id}" in name:
+            self.make_voice()
         parts = dict(self.bodies.get(name, {}))
         headers = parts.pop("headers", {}) | (bearer(key) if key else {})
         # A parameter that is not known here: say in `estate` what there is of it.
@@ -72,6 +78,17 @@ class Estate:
         if answer.status_code == 204:  # gone, unlike what other routes end
             self.make_removable()
         return answer
+
+    def make_voice(self) -> None:
+        """A voice that somebody named; one without a print would be gone with the next change."""
+        voice_id = self.parameters["voice_id"] = new_id("voi")
+        with self.live.services.database.begin() as tx:
+            tx.execute(delete(voice_prints))
+            tx.execute(
+                insert(voices).values(id=voice_id, project="alpha", name=voice_id, created_at=now_utc())
+            )
+            job = {"job_id": self.parameters["job_id"], "label": "speaker_0", "voice_id": voice_id}
+            tx.execute(insert(voice_prints).values(**job, encoder="0" * 64, print=b""))
 
     def make_removable(self) -> None:
         """A webhook of the first project that was sent something, a source and a connection of it."""
@@ -87,6 +104,7 @@ class Estate:
 @pytest.fixture
 def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     monkeypatch.setattr("api.routes.openai.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("api.services._GUESSES", 1000)  # each route is tried with a wrong key
     running = start(settings)
     live, database = running.live, running.live.services.database
     keys: dict[str, str | None] = {

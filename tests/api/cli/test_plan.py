@@ -85,3 +85,21 @@ def test_the_ledger_tells_how_fast_a_machine_is(sqlite_url: str, tmp_path: Path)
     assert planned(tmp_path, "--hours", "1", "--model", "demo-tdt", database=sqlite_url)[
         "rtfx"
     ] == pytest.approx(900, rel=0.05)
+
+
+def test_a_second_model_is_counted(tmp_path: Path) -> None:
+    beam = ("--model", "0.6b", "--hours", "10", "--fleet", "1xM4", "--decoder", "beam", "--beam", "4")
+    plain, rescored = planned(tmp_path, *beam), planned(tmp_path, *beam, "--rescore-model", "canary-1b-flash")
+    assert (plain["rescore_model"], rescored["rescore_model"]) == (None, "canary-1b-flash")
+    assert 1.5 * rescored["rtfx"] < plain["rtfx"] < 10 * rescored["rtfx"]  # type: ignore[operator]
+    work = {one["what"]: one["gigaflops"] for one in rescored["what_if"]}  # type: ignore[attr-defined]
+    before = {one["what"]: one["gigaflops"] for one in plain["what_if"]}  # type: ignore[attr-defined]
+    assert work["greedy"] == before["greedy"]
+    assert work["beam 4"] > before["beam 4"] + 15, "an encoder of 32 layers, and its decoder"
+    for arguments, why in (
+        (("--rescore-model", "canary-1b"), "--rescore-model: a second model"),
+        (("--decoder", "beam", "--rescore-model", "110m"), "110m has no attention decoder"),
+    ):
+        ran = CliRunner().invoke(app, ["plan", *beam[:6], *arguments], env={"SPOOL_HOME": str(tmp_path)})
+        assert ran.exit_code != 0
+        assert why in ran.output + str(ran.exception)

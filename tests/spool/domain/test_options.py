@@ -85,6 +85,7 @@ def test_a_job_without_a_model_is_refused() -> None:
         ({"decoder": "beam", "graph": {"name": "g"}}, "graph", "needs the decoder wfst or rescore"),
         ({"decoder": "wfst", "graph": {"name": "g", "beam": 4}}, "graph.beam", "not permitted"),
         ({"decoder": "wfst", "graph": {"name": "g", "max_active": 0}}, "graph.max_active", "greater than"),
+        ({"decoder": "wfst", "graph": {"name": "g"}, "alternatives": 2}, "", "alternatives: the search"),
         ({"decoder": "wfst", "graph": {"name": "g"}, "boost": {"phrases": ["a"]}}, "", "graph: its search"),
         ({"decoder": "rescore", "reverse_weight": 1.5}, "reverse_weight", "less than or equal to 1"),
         ({"language_model": "town", "lm_weight": float("nan")}, "lm_weight", "finite"),

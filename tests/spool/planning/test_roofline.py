@@ -9,8 +9,8 @@ import pytest
 from ops.bench.engine.flops import needed
 from spool.errors import InvalidRequest
 from spool.planning.chips import CHIPS, chip_named, parse_fleet
-from spool.planning.model_size import ModelShape, read_shape
-from spool.planning.roofline import Batch, Work, cap, dense_operations, encoder_frames
+from spool.planning.model_size import DecoderShape, ModelShape, read_shape
+from spool.planning.roofline import Batch, Work, cap, dense_operations, encoder_frames, reading_of
 from worker.models.nemo.config import read_config
 
 LARGE, SMALL = read_shape("0.6b"), read_shape("110m")
@@ -183,3 +183,22 @@ def test_a_wenet_folder_tells_its_shape_and_a_beam_counts_its_decoders(tmp_path:
     (tmp_path / "train.yaml").write_text("encoder_conf: {}")
     with pytest.raises(InvalidRequest, match="does not tell the model's sizes"):
         read_shape(str(tmp_path))
+
+
+def test_a_second_model_reads_every_hypothesis_in_one_pass() -> None:
+    batch, flash = Batch(30, 8, "beam", 5), read_shape("canary-1b-flash")
+    read, alone = reading_of(flash, batch), Work(flash, Batch(30, 8))
+    assert (read.dense, read.attention) == (alone.dense + alone.positions, alone.attention)
+    tokens, frames = 9 + 3.75 * 30, 375
+    each = 2 * flash.step_weights + 4 * (frames + tokens / 2) * 1024 * 4
+    assert read.decoder == pytest.approx(8 * frames * 4 * 1024**2 * 4 + 8 * 5 * tokens * each)
+    assert read.decoder_bytes == 2 * flash.step_weights, "read once, not at every step"
+    tiny = reading_of(read_shape("whisper-tiny"), batch)
+    twice = reading_of(read_shape("whisper-tiny"), replace(batch, beam=10))
+    assert twice.decoder == 2 * tiny.decoder
+    assert twice.dense == tiny.dense
+    wenet = ModelShape("u2", 80, 12, 256, readers=DecoderShape(6, 256, prompt=1, backwards=3))
+    half = replace(wenet, readers=DecoderShape(3, 256, prompt=1))
+    assert reading_of(wenet, batch) == reading_of(half, batch), "the decoder from the right reads no other's"
+    with pytest.raises(InvalidRequest, match="has no attention decoder"):
+        reading_of(read_shape("0.6b"), batch)

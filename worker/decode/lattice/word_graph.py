@@ -63,6 +63,14 @@ class WordGraph:
         return 1 + max([*ends, *self.finals], default=0)
 
 
+@dataclass(frozen=True, slots=True)
+class PrunedGraph:
+    """A lattice that holds every path within `reach` (natural log) of its best one, and no other arcs."""
+
+    words: WordGraph
+    reach: float
+
+
 def best_path(graph: WordGraph) -> float:
     """The weight of the best path; -inf where there is none."""
     return _sums(graph, max, 1.0)[1][0]
@@ -90,6 +98,12 @@ def posteriors(graph: WordGraph, temperature: float = 1.0) -> list[float]:
         before[arc.source] + arc.weight / temperature + after[arc.target] - total for arc in graph.arcs
     ]
     return [min(math.exp(value), 1.0) for value in through]
+
+
+def with_posteriors(graph: WordGraph) -> WordGraph:
+    """The same, each arc with its posterior as its share."""
+    shared = zip(graph.arcs, posteriors(graph), strict=True)
+    return WordGraph(tuple(replace(arc, share=share) for arc, share in shared), graph.finals)
 
 
 def pruned(graph: WordGraph, beam: float) -> WordGraph:

@@ -17,7 +17,7 @@ from kernels.search.fixed_point import ONE
 from kernels.search.wfst import NEVER, WfstLinks
 from worker.decode.wfst.graph import DecodingGraph
 
-_FAR = 1 << 60
+FAR = 1 << 60
 
 
 _Entry = tuple[int, tuple[int, ...], int, "dict[int, _Way]", int]
@@ -43,7 +43,9 @@ class WordPath(NamedTuple):
     links: tuple[tuple[int, int], ...]
 
 
-class _Link(NamedTuple):
+class PartLink(NamedTuple):
+    """To a node, at a cost, with a word (0: none); `place` is its number among the links."""
+
     target: int
     cost: int
     word: int
@@ -69,7 +71,7 @@ def word_nbest(
     while True:
         # A path within `near` of the best has no link further behind: a smaller lattice has them all.
         complete = near >= reach
-        part = _Part(_within(links, reach if complete else near), graph, utterance)
+        part = LatticePart(links_within(links, reach if complete else near), graph, utterance)
         kept = []
         for path in part.sequences():
             if not complete and path.cost > part.best + near:
@@ -82,18 +84,22 @@ def word_nbest(
         near *= 2
 
 
-def _within(links: WfstLinks, reach: int) -> WfstLinks:
+def links_within(links: WfstLinks, reach: int) -> WfstLinks:
+    """The links of the paths that are no more than `reach` behind the best."""
     stays = links.behind <= reach
     return links._replace(frames=links.frames[stays], arcs=links.arcs[stays], behind=links.behind[stays])
 
 
-class _Part:
-    """Some of a lattice's links, between nodes that are numbered so that each link leads upwards."""
+class LatticePart:
+    """Some of a lattice's links, between nodes that are numbered so that each link leads upwards. rows: of
+    each link its frame (of those searched) and its arc. out: the links from each node. start: a node. final,
+    to_go: of each node what ending there costs (FAR: it may not), and the best way to an end. best: the cost
+    of the best path. moved: [T + 1], what the costs before a frame leave out. frame_of: of each node."""
 
     def __init__(self, links: WfstLinks, graph: DecodingGraph, utterance: Utterance) -> None:
         arrays, frames, arcs = graph.arrays, links.frames.astype(np.int64), links.arcs.astype(np.int64)
         length = len(utterance.base) - 1
-        self._rows = list(zip(frames.tolist(), arcs.tolist(), strict=True))
+        self.rows = list(zip(frames.tolist(), arcs.tolist(), strict=True))
         labels = arrays.ilabel[arcs].astype(np.int64)
         emits = labels > 0
         sources, targets = graph.sources[arcs], arrays.next[arcs].astype(np.int64)
@@ -111,36 +117,37 @@ class _Part:
         begins = keys(np.zeros(1, np.int64), start)
         from_keys, to_keys = keys(frames, sources), keys(frames + emits, targets)
         nodes, numbers = np.unique(np.concatenate([begins, from_keys, to_keys]), return_inverse=True)
-        self._start = int(numbers[0])
-        self._out: list[list[_Link]] = [[] for _ in nodes]
+        self.start = int(numbers[0])
+        self.out: list[list[PartLink]] = [[] for _ in nodes]
         words = arrays.olabel[arcs].tolist()
         tails, heads = numbers[1 : 1 + len(arcs)].tolist(), numbers[1 + len(arcs) :].tolist()
         for index, (tail, head, cost, word) in enumerate(
             zip(tails, heads, costs.tolist(), words, strict=True)
         ):
-            self._out[tail].append(_Link(head, cost, word, index))
+            self.out[tail].append(PartLink(head, cost, word, index))
         at_end = nodes // (depth * states) == length
         left = graph.finals[nodes % states] if links.final else np.zeros(len(nodes), np.int64)
-        final = np.where(at_end & (left != NEVER), left, _FAR)
-        self._final: list[int] = final.tolist()
-        self._togo = self._final.copy()
+        final = np.where(at_end & (left != NEVER), left, FAR)
+        self.final: list[int] = final.tolist()
+        self.to_go = self.final.copy()
         for node in range(len(nodes) - 1, -1, -1):
-            for link in self._out[node]:
-                self._togo[node] = min(self._togo[node], link.cost + self._togo[link.target])
-        self._moved = int(utterance.base.sum())
-        self.best = self._togo[self._start] + self._moved
+            for link in self.out[node]:
+                self.to_go[node] = min(self.to_go[node], link.cost + self.to_go[link.target])
+        self.moved = np.cumsum(utterance.base)
+        self.frame_of: list[int] = (nodes // (depth * states)).tolist()
+        self.best = self.to_go[self.start] + int(self.moved[-1])
 
     def sequences(self) -> Iterator[WordPath]:
         """All word sequences, best first."""
-        entry = {self._start: _Way(0, -1, None, -1)}
-        queue: list[_Entry] = [(self._togo[self._start], (), 0, entry, -1)]
+        entry = {self.start: _Way(0, -1, None, -1)}
+        queue: list[_Entry] = [(self.to_go[self.start], (), 0, entry, -1)]
         tick = 0
         while queue:
             bound, words, _, ways, end = heapq.heappop(queue)
-            if bound >= _FAR // 2:
+            if bound >= FAR // 2:
                 return
             if end >= 0:
-                yield WordPath(words, bound + self._moved, self._links_of(ways, end))
+                yield WordPath(words, bound + int(self.moved[-1]), self._links_of(ways, end))
                 continue
             ends, onward = self._spread(ways)
             if ends is not None:
@@ -148,7 +155,7 @@ class _Part:
                 heapq.heappush(queue, (ends[0], words, tick, ways, ends[1]))
             for word, group in onward.items():
                 tick += 1
-                bound = min(way.cost + self._togo[node] for node, way in group.items())
+                bound = min(way.cost + self.to_go[node] for node, way in group.items())
                 heapq.heappush(queue, (bound, (*words, word), tick, group, -1))
 
     def _spread(self, ways: dict[int, _Way]) -> tuple[tuple[int, int] | None, dict[int, dict[int, _Way]]]:
@@ -160,9 +167,9 @@ class _Part:
         while pending:
             node = heapq.heappop(pending)
             cost = ways[node].cost
-            if self._final[node] < _FAR and (ends is None or cost + self._final[node] < ends[0]):
-                ends = cost + self._final[node], node
-            for link in self._out[node]:
+            if self.final[node] < FAR and (ends is None or cost + self.final[node] < ends[0]):
+                ends = cost + self.final[node], node
+            for link in self.out[node]:
                 way = _Way(cost + link.cost, link.place, ways, node)
                 known = ways if link.word == 0 else onward.setdefault(link.word, {})
                 old = known.get(link.target)
@@ -176,6 +183,6 @@ class _Part:
         path = []
         way = ways[node]
         while way.before is not None:
-            path.append(self._rows[way.place])
+            path.append(self.rows[way.place])
             way = way.before[way.node]
         return tuple(path[::-1])

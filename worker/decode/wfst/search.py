@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from kernels.search.fixed_point import ONE
 from kernels.search.wfst import WfstLimits, grid_costs, wfst_links, wfst_tokens
+from worker.decode.recorder import LatticeRecorder
 from worker.decode.types import Hypothesis, SpokenWord
 from worker.decode.wfst.graph import DecodingGraph, unit_columns
+from worker.decode.wfst.lattice import word_lattice
 from worker.decode.wfst.nbest import Utterance, WordPath, word_nbest
 
 MOST_LINKS = 200_000
@@ -50,6 +52,7 @@ def wfst_search(
     graph: DecodingGraph,
     settings: WfstSettings,
     count: int,
+    recorder: LatticeRecorder | None = None,
     *,
     blank_first: bool,
 ) -> list[list[Hypothesis]]:
@@ -57,8 +60,9 @@ def wfst_search(
 
     log_probs: [B, T, V + 1], natural logs, `blank` last; lengths: [B] valid frames. A score is minus the cost
     of the best path: graph and acoustic model together, no sum over alignments. Tokens are that path's units
-    without blanks and repeats, a time is the first frame of one, its confidence the probability there. An
-    utterance with a frame that is not a number, or that no path of the graph fits, has an empty list.
+    without blanks and repeats, a time is the first frame of one, its confidence the probability there.
+    recorder: gets the lattices that it is asked for, no wider than the settings' beam. An utterance with a
+    frame that is not a number, or that no path of the graph fits, has an empty list.
     """
     columns = unit_columns(graph.arrays, blank, blank_first=blank_first)
     heard = np.array(mx.take(log_probs.astype(mx.float32), mx.array(columns), axis=2))
@@ -86,6 +90,10 @@ def wfst_search(
         utterance = Utterance(dear[row, :size].astype(np.int64), base[row, : size + 1], limits.penalty)
         paths = word_nbest(lattices[row], graph, utterance, count, reach)
         answers.append([_hypothesis(path, graph, rows[row], frames, columns) for path in paths])
+        prune = recorder.prunes[row] if recorder is not None and recorder.prunes else None
+        if recorder is not None and prune is not None and paths:
+            wanted = min(round(prune * ONE), reach)
+            recorder.graphs[row] = word_lattice(lattices[row], graph, utterance, frames, wanted)
     return answers
 
 

@@ -39,7 +39,10 @@ class CtcHead:
         self.sums = sums
         self.blank_first = blank_first
 
-    def log_probs(self, frames: mx.array) -> mx.array:
-        """Encoder frames [B, T, d_model] -> natural-log probabilities [B, T, V + 1], float32, blank last."""
+    def log_probs(self, frames: mx.array, blank_penalty: float = 0.0) -> mx.array:
+        """Encoder frames [B, T, d_model] -> natural-log probabilities [B, T, V + 1], float32, blank last.
+        blank_penalty: subtracted from blank's logit before the softmax, as WeNet does it."""
         logits = self._decoder(frames).astype(mx.float32)
+        if blank_penalty:
+            logits = mx.concatenate([logits[..., :-1], logits[..., -1:] - blank_penalty], axis=-1)
         return logits - mx.logsumexp(logits, axis=-1, keepdims=True)

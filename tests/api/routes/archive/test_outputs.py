@@ -18,6 +18,7 @@ from spool.settings import Settings
 from spool.settings.secret_key import SecretBox
 from spool.store.archive.connections import get_connection, reencrypt_connections
 from spool.store.deletions import mark_deleted
+from spool.store.event_log import read_events
 from spool.tables import exports, jobs
 from tests.api.auth.keys import post
 
@@ -93,6 +94,13 @@ def test_files_are_written_below_an_allowed_folder_and_again_when_names_change(
     assert written.stat().st_mode & 0o044 == written.parent.stat().st_mode & 0o044
     assert sorted(path.name for path in written.parent.iterdir()) == ["reel 1.wav.docx", "reel 1.wav.srt"]
     assert clean(live)
+
+    def reports() -> list[dict[str, int]]:
+        with live.services.database.read() as tx:
+            log = read_events(tx, 0, 100, job_id=job)
+        return [event.data["files"] for event in log if event.type == "job.exported"]
+
+    until(lambda: reports() == [{"written": 2}])
 
     # A person asks for them again: the same bytes under the next revision
     written.unlink()

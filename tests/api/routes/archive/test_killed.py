@@ -1,0 +1,100 @@
+"""kill -9 of the process that lists a source, and of the one that writes files: once, and nothing is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, update
+
+from ops.testbed.running_api import Live, transcript_of
+from ops.testbed.waiting import until
+from spool.audit.runner import audit
+from spool.background.exporter import Exporter
+from spool.formats import render
+from spool.settings import Settings
+from spool.store import Database
+from spool.store.archive.exports import exports_of
+from spool.store.archive.sources import NewSource, create_source, list_items
+from spool.store.jobs import JobFilter, list_jobs
+from spool.store.sql import seconds_from_now
+from spool.tables import locks, sources
+
+pytestmark = pytest.mark.integration
+OLD = 1_700_000_000
+
+
+def kill_at(point: str, settings: Settings, code: str) -> None:
+    """Run `code` with `settings` and the services of an API in a process that dies at `point`."""
+    setup = f"""
+from pathlib import Path
+from api.services import open_services
+from api.watching.watcher import SourceWatcher
+from spool.settings import load_settings
+settings = load_settings({{}}, home=Path({str(settings.home)!r}), database_url={settings.database_url!r},
+    redis_url={settings.redis_url!r}, source_roots=(Path({str(settings.source_roots[0])!r}),),
+    output_prefixes={settings.output_prefixes!r}, models={dict(settings.models)!r})
+{code}
+"""
+    armed = os.environ | {"SPOOL_FAILPOINTS": f"{point}=kill"}
+    done = subprocess.run([sys.executable, "-c", setup], env=armed, check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL, point
+
+
+def test_a_watcher_and_an_exporter_that_are_killed(
+    settings: Settings, recordings: Path, tmp_path: Path, start_api: Callable[[Settings], Live]
+) -> None:
+    theirs = f"{(tmp_path / 'theirs').resolve().as_uri()}/"
+    settings = settings.model_copy(update={"output_prefixes": (theirs,)})
+    for name in ("a.wav", "b.wav", "reel 1.wav"):
+        (recordings / name).write_bytes(b"RIFF")
+        os.utime(recordings / name, (OLD, OLD))
+    request = {"output": {"prefix": theirs, "formats": ["srt"]}}
+    db = Database(settings.database_url)
+    with db.begin() as tx:
+        source = create_source(tx, NewSource("default", "in", f"{recordings.as_uri()}/", request, 300, 30)).id
+
+    # Killed before the first listing and after what it found was committed; the lease runs out
+    for point in ("watch.taken", "watch.noted"):
+        kill_at(point, settings, "SourceWatcher(open_services(settings)).run_once()")
+        with db.begin() as tx:
+            assert len(list_jobs(tx, JobFilter()).items) == (3 if point == "watch.noted" else 0)
+            tx.execute(update(sources).values(lease_until=seconds_from_now(-1)))
+    live = start_api(settings)
+
+    def listed_at() -> object:
+        with db.read() as tx:
+            return tx.scalar(sources.select().with_only_columns(sources.c.listed_at))
+
+    until(lambda: listed_at() is not None)
+    with db.read() as tx:
+        jobs = list_jobs(tx, JobFilter()).items
+        items = list_items(tx, source, "taken").items
+    assert sorted(job.source.uri for job in jobs) == sorted(path.as_uri() for path in recordings.iterdir())
+    assert {item.job_id for item in items} == {job.id for job in jobs}
+
+    # Killed before a file is written, and before its row says so
+    live.services.exporter.stop()
+    job = next(each for each in jobs if each.name == "a.wav")
+    live.work().finish(job.id)
+    written = tmp_path / "theirs" / "a.wav.srt"
+    words = render(transcript_of(job.id, ("keep", "the", "light")), "srt")
+    for point in ("export.named", "export.written"):
+        kill_at(point, settings, "open_services(settings).exporter.join()")
+        assert written.exists() == (point == "export.written")
+        with db.begin() as tx:
+            assert [each.state for each in exports_of(tx, job.id)] == ["pending"]
+            tx.execute(delete(locks).where(locks.c.name == "exports"))  # it runs out
+    exporter = Exporter(db, live.services.objects, settings, live.services.secret_box)
+    exporter.run_once()
+    with db.read() as tx:
+        (file,) = exports_of(tx, job.id)
+    assert (file.state, file.uri) == ("written", written.as_uri())
+    assert written.read_text() == words
+    assert [path.name for path in (tmp_path / "theirs").iterdir()] == ["a.wav.srt"], "no temporary file stays"
+    assert not audit(db, None).counts["exported"]
+    exporter.finish()
+    db.close()
