@@ -9,6 +9,7 @@ const FILTERS = {
   project: ["Project", { maxlength: "64" }],
   batch: ["Batch", { maxlength: "64" }],
   tag: ["Tag", { maxlength: "300", placeholder: "key or key=value" }],
+  language: ["Language", { maxlength: "3", pattern: "[a-z]{2,3}", placeholder: "code, as de" }],
   created_from: ["From", { type: "date" }],
   created_to: ["To", { type: "date" }],
   confidence: ["Confidence", { type: "number", min: "0", max: "1", step: "0.05", placeholder: "at least" }],

@@ -38,6 +38,19 @@ def create() -> None:
     )
     op.create_index(op.f("ix_passages_job_id"), "passages", ["job_id"])
     op.create_index("ix_passages_project_id", "passages", ["project", "id"])
+    op.create_table(
+        "passage_words",
+        sa.Column("project", sa.String(length=200), nullable=False),
+        sa.Column("sound", sa.String(length=64), nullable=False),
+        sa.Column("token", sa.String(length=64), nullable=False),
+        sa.Column("job_id", sa.String(length=40), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["job_id"], ["jobs.id"], name=op.f("fk_passage_words_job_id_jobs"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("project", "sound", "token", "job_id", name=op.f("pk_passage_words")),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(op.f("ix_passage_words_job_id"), "passage_words", ["job_id"])
     if not sqlite:
         op.create_index("ix_passages_terms", "passages", ["terms"], postgresql_using="gin")
         return

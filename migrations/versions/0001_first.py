@@ -39,6 +39,7 @@ TABLES = (
     "source_hashes",
     "webhook_deliveries",
     "passages",
+    "passage_words",
     "voices",
     "voice_prints",
     "connections",

@@ -89,6 +89,8 @@ class JobFacts:
     """Of its transcript."""
     indexed: int = 0
     """Words of it that the search has."""
+    spelled: bool = False
+    """The search by sound has words of it."""
     files: int = 0
     """Of its output, by the job's options."""
     exports: int = 0
@@ -211,6 +213,8 @@ def searchable(job: JobFacts) -> Iterator[Breach]:
     words = (job.words or 0) if job.transcript_key else 0
     if job.indexed != words:
         yield Breach("searchable", job.id, f"The search has {job.indexed} words of it; it has {words}.")
+    elif job.spelled and not words:
+        yield Breach("searchable", job.id, "The search by sound has words of it; it has none.")
 
 
 def exported(job: JobFacts) -> Iterator[Breach]:

@@ -36,7 +36,7 @@ from spool.audit.rules import (
     tiling,
     version,
 )
-from spool.domain.archive.passages import digest_of, passages_of
+from spool.domain.archive.passages import digest_of, passages_of, sounds_of
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content, Retention
 from spool.domain.transcript import Transcript
@@ -52,7 +52,7 @@ PAGE = 200
 KEPT = 1000
 BLOCK = 1024 * 1024
 JOBS = "jobs/"
-_NOTHING = digest_of(())
+_NOTHING = digest_of((), ())
 # What streams by is judged between two statements, and a reader holds no row that others need.
 IDLE_SECONDS = 60.0
 
@@ -210,7 +210,8 @@ def _objects_of(objects: ObjectStore, job: JobFacts, channels: int, indexed: str
     if key.endswith("/transcript.json"):
         transcript = Transcript.model_validate_json(record)
         yield from _rendered(objects, job.id, key, transcript)
-        if digest_of(passages_of(transcript)) != indexed:
+        found = passages_of(transcript)
+        if digest_of(found, sounds_of(found)) != indexed:
             yield Breach("searchable", job.id, "The search has other words of it than its transcript.")
 
 

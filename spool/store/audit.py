@@ -28,6 +28,7 @@ from spool.tables import (
     jobs,
     locks,
     outbox,
+    passage_words,
     passages,
     speaker_turns,
     workers,
@@ -67,6 +68,7 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
             waiting.label("in_outbox"),
             now_utc().label("now"),
             words.scalar_subquery().label("indexed"),
+            exists(select(literal(1)).where(passage_words.c.job_id == jobs.c.id)).label("spelled"),
             files.scalar_subquery().label("exports"),
             is_still_read().label("still_read"),
             (jobs.c.rerun_of.is_not(None) & ~with_first).label("stray"),
@@ -81,10 +83,14 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
 
 def indexed(tx: Connection, job_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The digest of what the search has of each of these jobs that it has something of."""
+    spelled: dict[str, list[tuple[str, str]]] = {}
+    own = select(passage_words).where(passage_words.c.job_id.in_(job_ids))
+    for row in tx.execute(own, execution_options=STREAMED):
+        spelled.setdefault(row.job_id, []).append((row.sound, row.token))
     query = select(passages).where(passages.c.job_id.in_(job_ids)).order_by(passages.c.job_id)
     rows = tx.execute(query, execution_options=STREAMED)
     for job_id, group in groupby(rows, key=lambda row: str(row.job_id)):
-        yield job_id, digest_of(map(passage_of, group))
+        yield job_id, digest_of(map(passage_of, group), spelled.get(job_id, ()))
 
 
 def cores(tx: Connection, job_ids: Sequence[str]) -> Iterator[Core]:
@@ -253,5 +259,6 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         indexed=int(row.indexed),
         still_read=bool(row.still_read),
         stray=bool(row.stray),
+        spelled=bool(row.spelled),
         traces=any(getattr(row, name) is not None for name in _TRACES),
     )

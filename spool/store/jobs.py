@@ -74,8 +74,8 @@ class NewJob:
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs to list; None means any. `name` is a part of the recording's name in any case, `tag` a tag's
-    key and its value (None: any). `created_from` (inclusive) and `created_to` (exclusive) are aware
-    datetimes."""
+    key and its value (None: any), `language` what is spoken for most of the recording. `created_from`
+    (inclusive) and `created_to` (exclusive) are aware datetimes."""
 
     state: JobState | None = None
     project: str | None = None
@@ -84,6 +84,7 @@ class JobFilter:
     batch: str | None = None
     name: str | None = None
     tag: tuple[str, str | None] | None = None
+    language: str | None = None
     created_from: datetime | None = None
     created_to: datetime | None = None
 
@@ -289,6 +290,7 @@ def filter_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
         jobs.c.pool: wanted.pool,
         jobs.c.worker: wanted.worker,
         jobs.c.batch_id: wanted.batch,
+        jobs.c.language: wanted.language,
     }
     conditions: list[ColumnElement[bool]] = [c == value for c, value in equal.items() if value is not None]
     if wanted.name is not None:

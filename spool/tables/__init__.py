@@ -12,7 +12,7 @@ from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.exports import connections, exports
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns
-from spool.tables.passages import passages
+from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
 from spool.tables.sources import source_items, source_marks, sources
 from spool.tables.voices import voice_prints, voices
@@ -39,6 +39,7 @@ __all__ = [
     "locks",
     "metadata",
     "outbox",
+    "passage_words",
     "passages",
     "phrase_lists",
     "quota_use",

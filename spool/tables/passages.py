@@ -28,6 +28,9 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from spool.tables.base import ID, NAME, metadata
 
+LONGEST = 64
+"""Characters of a token or a sound at most (`spool.domain.archive.tokens`)."""
+
 
 class Terms(TypeDecorator[Sequence[str]]):
     """Tokens in order, written only."""
@@ -64,6 +67,17 @@ passages = Table(
     Column("times", LargeBinary, nullable=False),
     Column("terms", Terms, nullable=False),
     Index("ix_passages_project_id", "project", "id"),
+)
+
+passage_words = Table(
+    "passage_words",
+    metadata,
+    # What a word sounds like, and the words of each job that sound so: what a search by sound reads first.
+    Column("project", NAME, primary_key=True),
+    Column("sound", String(LONGEST), primary_key=True),
+    Column("token", String(LONGEST), primary_key=True),
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True, index=True),
+    sqlite_with_rowid=False,
 )
 Index("ix_passages_terms", passages.c.terms, postgresql_using="gin").ddl_if(dialect="postgresql")
 

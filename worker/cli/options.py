@@ -94,6 +94,8 @@ class Search:
 
     def to_options(self) -> SearchOptions:
         """The same for the engine. Raises InvalidRequest."""
+        if self.decoder != "greedy" and self.nbest > self.beam:
+            raise InvalidRequest(f"--nbest must not be more than --beam, which is {self.beam}")
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         given |= {"att_context": context_of(self.att_context), "graph": self.graph and str(self.graph)}
         return SearchOptions(**given)

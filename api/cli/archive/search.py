@@ -37,6 +37,10 @@ def search(
     speaker: Annotated[
         str | None, typer.Option(help="Search only what this speaker says: a label or a name.")
     ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(metavar="CODE", help="Search only recordings mostly in this language, as de."),
+    ] = None,
     confidence: Annotated[
         float | None, typer.Option(min=0, max=1, help="What the model gave each matching word at least.")
     ] = None,
@@ -64,6 +68,7 @@ def search(
                     name=name,
                     tag=tag,
                     speaker=speaker,
+                    language=language,
                     confidence=confidence,
                     created_from=start,
                     created_to=end,

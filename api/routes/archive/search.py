@@ -46,6 +46,14 @@ def search(
     speaker: Annotated[
         str | None, Query(max_length=200, description="Only what this speaker says: a label or a name.")
     ] = None,
+    language: Annotated[
+        str | None,
+        Query(
+            pattern="^[a-z]{2,3}$",
+            description="Only in recordings mostly in this language, as `de`; not in those of a model that "
+            "tells none.",
+        ),
+    ] = None,
     confidence: Annotated[
         float, Query(ge=0, le=1, description="What the model gave each matching word at least.")
     ] = 0.0,
@@ -69,6 +77,7 @@ def search(
         batch=batch,
         name=name or None,
         tag=store.tag_of(tag) if tag else None,
+        language=language,
         created_from=to_utc(created_from),
         created_to=to_utc(created_to),
     )

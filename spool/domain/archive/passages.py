@@ -43,10 +43,9 @@ class Passage:
 
     @classmethod
     def indexed(cls, channel: int, speaker: str | None, own: int, words: Sequence[Spoken]) -> Self:
-        """With its terms: the tokens of its words in order, then the sounds of its own ones."""
-        tokens = [tokens_of(word.text) for word in words]
-        sounds = {f"~{sound}" for each in tokens[:own] for token in each if (sound := sound_of(token))}
-        return cls(channel, speaker, own, tuple(words), (*chain.from_iterable(tokens), *sorted(sounds)))
+        """With its terms: the tokens of its words in order."""
+        terms = chain.from_iterable(tokens_of(word.text) for word in words)
+        return cls(channel, speaker, own, tuple(words), tuple(terms))
 
 
 def passages_of(transcript: Transcript) -> list[Passage]:
@@ -64,13 +63,19 @@ def passages_of(transcript: Transcript) -> list[Passage]:
     return sorted(passages, key=lambda passage: (passage.words[0].start, passage.channel))
 
 
-def digest_of(passages: Iterable[Passage]) -> str:
-    """SHA-256 (hex) of the words of passages, in any order, and of who says them where."""
+def sounds_of(passages: Iterable[Passage]) -> list[tuple[str, str]]:
+    """Each different word of indexed passages that has a sound, after its sound; in order."""
+    tokens = {token for passage in passages for token in passage.terms}
+    return sorted((sound, token) for token in tokens if (sound := sound_of(token)))
+
+
+def digest_of(passages: Iterable[Passage], sounds: Iterable[tuple[str, str]]) -> str:
+    """SHA-256 (hex) of the words of passages, in any order, of who says them where, and of their sounds."""
     lines = sorted(
         f"{each.channel} {each.speaker} {each.words[0].start:.3f} {each.own} "
         + " ".join(word.text for word in each.words)
         for each in passages
-    )
+    ) + sorted(f"{sound} {token}" for sound, token in sounds)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

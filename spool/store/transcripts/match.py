@@ -4,8 +4,6 @@ Tokens are letters and digits only, so nothing in them needs quoting. A text is 
 and is no parameter: PostgreSQL plans by how frequent its words are.
 """
 
-from collections.abc import Sequence
-
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
@@ -29,21 +27,7 @@ _ANY = "~"
 
 def matching(dialect: str, query: Query) -> ColumnElement[bool]:
     """SQL: the passage may match the query."""
-    return _condition(dialect, _tsquery(query) if dialect == "postgresql" else _fts5(query))
-
-
-def sounding(dialect: str, sounds: Sequence[str], without: Sequence[str]) -> ColumnElement[bool]:
-    """SQL: the passage has a word that sounds like one of `sounds`, and none of the words `without`."""
-    if dialect == "postgresql":
-        wanted = " | ".join(f"'~{sound}'" for sound in sounds)
-        excluded = "".join(f" & !'{token}'" for token in without)
-        return _condition(dialect, f"({wanted}){excluded}")
-    wanted = " OR ".join(f'"~{sound}"' for sound in sounds)
-    excluded = " OR ".join(f'"{token}"' for token in without)
-    return _condition(dialect, f"({wanted}) NOT ({excluded})" if without else wanted)
-
-
-def _condition(dialect: str, expression: str) -> ColumnElement[bool]:
+    expression = _tsquery(query) if dialect == "postgresql" else _fts5(query)
     written: BindParameter[str] = bindparam("terms", expression, unique=True, literal_execute=True)
     if dialect == "postgresql":
         return passages.c.terms.bool_op("@@")(cast(written, TSQUERY))
@@ -51,7 +35,7 @@ def _condition(dialect: str, expression: str) -> ColumnElement[bool]:
 
 
 def indexed_passages(dialect: str) -> tuple[FromClause, ColumnElement[int], ColumnElement[str]]:
-    """What `matching` and `sounding` are conditions on, and its columns of the passage's number and project.
+    """What `matching` is a condition on, and its columns of the passage's number and project.
 
     SQLite's index gives its numbers in order, so that a page reads no more than it shows; a condition on the
     project must not make it begin with an index of `passages` instead.

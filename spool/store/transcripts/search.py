@@ -1,10 +1,11 @@
 """The search over every word of every transcript, newest recording first.
 
 The index gives passages; where the words are in a passage, and how sure of them the model was, is decided by
-`spool.domain.archive.query`. A word that is sought by its sound is first looked up: the index is asked for
-words with its sound, without those that are known already, until there is no other.
+`spool.domain.archive.query`. A word that is sought by its sound is first looked up among the words that the
+archive has, and then searched for as these are spelled.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,21 +13,20 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or
 
 from spool.domain.archive.passages import Passage
 from spool.domain.archive.query import Match, Query, Term, fuzzy_terms, matches, with_spellings
-from spool.domain.archive.tokens import sound_of, sounds_near, tokens_of
+from spool.domain.archive.tokens import sound_of, sounds_near
 from spool.domain.jobs import Job
 from spool.errors import InvalidRequest
 from spool.store.jobs import JobFilter, filter_conditions
 from spool.store.rows import JOB_COLUMNS, job_of
 from spool.store.sql import Page, cursor_of, position_of
-from spool.store.transcripts.match import indexed_passages, matching, sounding
+from spool.store.transcripts.match import indexed_passages, matching
 from spool.store.transcripts.passages import passage_of
+from spool.store.transcripts.spellings import spelled
 from spool.tables import jobs, passages
 from spool.wer import edit_distance
 
 MOST_READ = 2000
 """Passages that one page looks at, where a confidence is asked for that few have."""
-LOOKED_UP, LOOKS = 200, 8
-"""In how many passages a look finds spellings, and how often it is taken."""
 MOST_SPELLINGS = 20
 ALIKE, ALIKE_NEAR = 0.5, 0.65
 """How alike two spellings are at least: the share of letters that need no edit. The second one for words
@@ -64,9 +64,11 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
     if not 1 <= limit <= 200:
         raise InvalidRequest(f"A page holds 1 to 200 hits, not {limit}.")
     before = None if cursor is None else int(position_of(cursor, wanted, 1)[0])
-    query = with_spellings(wanted.query, _spellings(tx, wanted))
-    hits: list[Hit] = []
-    known: dict[str, Job] = {}
+    query = with_spellings(
+        wanted.query,
+        {term: _spellings_of(tx, term, wanted.jobs.project) for term in fuzzy_terms(wanted.query)},
+    )
+    found: list[tuple[str, Passage, tuple[Match, ...]]] = []
     read, last = 0, before
     while read < MOST_READ:
         rows = tx.execute(_rows(tx, wanted, query, last, limit + 1)).all()
@@ -74,14 +76,14 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
             passage = passage_of(row)
             places = _sure(matches(query, passage), passage, wanted.confidence)
             if places:
-                if len(hits) == limit:
-                    return Page(tuple(hits), cursor_of(wanted, str(last)))
-                hits.append(Hit(_job(tx, row.job_id, known), passage, places))
+                if len(found) == limit:
+                    return Page(_hits(tx, found), cursor_of(wanted, str(last)))
+                found.append((row.job_id, passage, places))
             last = row.id
         read += len(rows)
         if len(rows) <= limit:
-            return Page(tuple(hits), None)
-    return Page(tuple(hits), cursor_of(wanted, str(last)))
+            return Page(_hits(tx, found), None)
+    return Page(_hits(tx, found), cursor_of(wanted, str(last)))
 
 
 def _rows(tx: Connection, wanted: Search, query: Query, before: int | None, limit: int) -> Select[Any]:
@@ -139,41 +141,26 @@ def _sure(places: list[Match], passage: Passage, confidence: float) -> tuple[Mat
     )
 
 
-def _job(tx: Connection, job_id: str, known: dict[str, Job]) -> Job:
-    if job_id not in known:
-        known[job_id] = job_of(tx.execute(select(*JOB_COLUMNS).where(jobs.c.id == job_id)).one())
-    return known[job_id]
+def _hits(tx: Connection, found: Sequence[tuple[str, Passage, tuple[Match, ...]]]) -> tuple[Hit, ...]:
+    """With their jobs, all in one statement: a page of hits in as many jobs would take as many."""
+    ids = {job_id for job_id, _, _ in found}
+    rows = tx.execute(select(*JOB_COLUMNS).where(jobs.c.id.in_(ids))) if ids else ()
+    owners = {job.id: job for job in map(job_of, rows)}
+    return tuple(Hit(owners[job_id], passage, places) for job_id, passage, places in found)
 
 
-def _spellings(tx: Connection, wanted: Search) -> dict[Term, tuple[str, ...]]:
-    terms = set(fuzzy_terms(wanted.query))
-    if terms and tx.dialect.name == "postgresql":
-        # It takes each of a hundred sounds for more frequent than any of them is, and would read everything.
-        tx.exec_driver_sql("SET LOCAL enable_seqscan = off")
-    return {term: _spellings_of(tx, term, wanted) for term in terms}
-
-
-def _spellings_of(tx: Connection, term: Term, wanted: Search) -> tuple[str, ...]:
-    """The spellings of a word that the project's archive has, the most similar first."""
+def _spellings_of(tx: Connection, term: Term, project: str | None) -> tuple[str, ...]:
+    """The spellings of a word that the project's archive has, or anybody's, the most similar first."""
     token = term.tokens[0]
-    sounds = dict.fromkeys(sounds_near(term.sound or ""))
-    seen: dict[str, float] = {}
-    for _ in range(LOOKS):
-        look = select(passages.c.text).select_from(indexed_passages(tx.dialect.name)[0])
-        look = look.where(sounding(tx.dialect.name, list(sounds), list(seen)), *_of_project(tx, wanted))
-        texts = list(tx.scalars(look.limit(LOOKED_UP)))
-        words = {word for text in texts for word in text.split(" ")}
-        others = {token for word in words for token in tokens_of(word) if sound_of(token) in sounds}
-        others -= seen.keys()
-        if not others:
-            break
-        seen |= {other: _likeness(token, other) for other in others}
+    likeness = {
+        other: _likeness(token, other) for other in spelled(tx, sounds_near(term.sound or ""), project)
+    }
     alike = [
         other
-        for other, likeness in seen.items()
-        if likeness >= (ALIKE if sound_of(other) == term.sound else ALIKE_NEAR)
+        for other, share in likeness.items()
+        if share >= (ALIKE if sound_of(other) == term.sound else ALIKE_NEAR)
     ]
-    return tuple(sorted(alike, key=lambda other: (-seen[other], other))[:MOST_SPELLINGS])
+    return tuple(sorted(alike, key=lambda other: (-likeness[other], other))[:MOST_SPELLINGS])
 
 
 def _likeness(one: str, other: str) -> float:

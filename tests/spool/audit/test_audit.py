@@ -28,7 +28,7 @@ from spool.store.queue.locks import try_lock
 from spool.store.queue.outbox import due_hints, mark_sent
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.workers import heartbeat, stop_worker
-from spool.tables import chunks, cost_lines, jobs, locks, outbox, passages, workers
+from spool.tables import chunks, cost_lines, jobs, locks, outbox, passage_words, passages, workers
 
 LONG_AGO = -3600.0
 
@@ -408,10 +408,23 @@ def test_the_search_has_the_words_of_the_transcript_and_no_other(scene: Scene) -
     assert audit(scene.db, None).counts == {"searchable": 1}
 
 
+def test_the_search_by_sound_has_the_words_of_the_transcript_and_no_other(scene: Scene) -> None:
+    own = passage_words.c.job_id == scene.done
+    scene.do(update(passage_words).where(own, passage_words.c.token == "keep").values(token="keeper"))
+    assert scene.breached() == {"searchable": {scene.done}}
+    scene.do(delete(passage_words).where(own))
+    assert scene.breached() == {"searchable": {scene.done}}
+
+
 def test_the_search_keeps_nothing_of_a_deleted_transcript(scene: Scene) -> None:
     with scene.db.begin() as tx:
         kept = tx.execute(select(passages).where(passages.c.job_id == scene.done)).one()
         mark_deleted(tx, [scene.done], Content.TRANSCRIPT, "operator")
         fields = dict(kept._mapping) | {"terms": ["keep", "the", "light"]}
         tx.execute(insert(passages).values(**fields))
+    assert audit(scene.db, None).counts == {"searchable": 1}
+    scene.do(delete(passages).where(passages.c.job_id == scene.done))
+    assert audit(scene.db, None).clean
+    left = {"project": "default", "sound": "kp", "token": "keep", "job_id": scene.done}
+    scene.do(insert(passage_words).values(**left))
     assert audit(scene.db, None).counts == {"searchable": 1}

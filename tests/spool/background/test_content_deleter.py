@@ -33,7 +33,7 @@ from spool.store.queue.leases import fail_job
 from spool.store.queue.locks import try_lock
 from spool.store.sql import seconds_from_now
 from spool.store.transcripts.reuse import known_by_content
-from spool.tables import chunk_sums, chunks, deletions, jobs, passages, phrase_lists
+from spool.tables import chunk_sums, chunks, deletions, jobs, passage_words, passages, phrase_lists
 from tests.spool.audit.test_audit import Scene
 
 BOTH = list(Content)
@@ -118,6 +118,7 @@ def test_what_is_deleted_is_gone_everywhere_and_the_bill_stays(archive: Archive)
     assert archive.keys(job_id) == []
     assert archive.count(chunks, chunks.c.job_id == job_id) == 0
     assert archive.count(passages, passages.c.job_id == job_id) == 0
+    assert archive.count(passage_words, passage_words.c.job_id == job_id) == 0
     assert (job.state, job.words, job.audio_seconds) == (JobState.DONE, 3, 90.0)
     assert (job.transcript_key, job.transcript_sha256, job.content_sha256, job.fingerprint) == (None,) * 4
     assert job.source_deleted_at is not None

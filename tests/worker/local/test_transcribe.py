@@ -329,6 +329,11 @@ def test_a_request_that_cannot_be_done_is_refused_before_any_file(speech: list[P
             2,
             "spool-worker: gone: the phrases cannot be read",
         ),
+        (
+            ["--model", str(MODEL), "--decoder", "beam", "--nbest", "5"],
+            2,
+            "spool-worker: --nbest must not be more than --beam, which is 4",
+        ),
         (["--model", str(MODEL), "--head", "ctc"], 2, "spool-worker: the model has no ctc head; it has: tdt"),
     ],
 )

@@ -39,8 +39,9 @@ class WenetArtifacts:
 
 
 def is_wenet_folder(path: Path) -> bool:
-    """Whether a folder holds WeNet's configuration."""
-    return path.is_dir() and (path / CONFIG_NAME).is_file() and (path / UNITS_NAME).is_file()
+    """Whether a folder holds WeNet's configuration or its units: one without the other is no other family's,
+    and `open_folder` says what is missing."""
+    return path.is_dir() and ((path / CONFIG_NAME).is_file() or (path / UNITS_NAME).is_file())
 
 
 def open_folder(folder: Path, name: str) -> WenetArtifacts:
@@ -52,6 +53,11 @@ def open_folder(folder: Path, name: str) -> WenetArtifacts:
                 f"{folder}: {SCRIPTED_NAME} holds code and quantised weights; use the model's final.pt"
             )
         raise UnknownModel(f"{folder}: holds none of {', '.join(WEIGHTS_NAMES)}, so no model")
+    for needed in (CONFIG_NAME, UNITS_NAME):
+        if not (folder / needed).is_file():
+            raise UnknownModel(
+                f"{folder}: a WeNet model needs {needed} beside {path.name}, and there is none"
+            )
     settings = folder / CONFIG_NAME
     if settings.stat().st_size > CONFIG_BYTES_MAX:
         raise ModelUnreadable(f"{settings}: larger than {CONFIG_BYTES_MAX} bytes")

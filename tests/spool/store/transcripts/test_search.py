@@ -15,6 +15,7 @@ from spool.store.deletions import mark_deleted
 from spool.store.jobs import JobFilter
 from spool.store.queue.leases import Outcome, finish_job
 from spool.store.transcripts.search import Hit, Search, search
+from spool.store.transcripts.spellings import spelled
 
 KEEPER = (
     "On the night of the storm Mister Kowalski kept the light. The fog horn was broken, and the café "
@@ -147,6 +148,35 @@ def test_a_speaker_is_found_by_label_and_by_name(db: Database) -> None:
     assert [hit.passage.speaker for hit in found(db, "light", speaker="speaker_1")] == ["speaker_1"]
     assert [hit.passage.speaker for hit in found(db, "light", speaker="Zoë")] == ["speaker_0"]
     assert found(db, "light", speaker="Nobody") == []
+
+
+def test_a_language_is_that_of_most_of_the_transcript(db: Database) -> None:
+    made = {}
+    for language in ("de", "en", None):
+        made[language] = queued(db).id
+        finish(db, made[language], transcript_of(made[language], ("radio", "light")), language=language)
+    assert len(found(db, "radio")) == 3
+    assert [hit.job.id for hit in found(db, "radio", jobs=JobFilter(language="de"))] == [made["de"]]
+    assert found(db, "radio", jobs=JobFilter(language="fr")) == []
+
+
+def test_a_spelling_is_of_the_own_project_and_goes_with_its_last_job(db: Database) -> None:
+    own, other = (spoken(db, "Kowalsky came", project=name) for name in ("sea", "land"))
+    second = spoken(db, "Kowalski left and Kowalsky came", project="sea")
+
+    def spellings(project: str | None) -> list[str]:
+        with db.read() as tx:
+            return sorted(spelled(tx, ["kflsk", "lft"], project))
+
+    assert spellings("sea") == spellings(None) == ["kowalski", "kowalsky", "left"]
+    assert spellings("land") == ["kowalsky"]
+    with db.begin() as tx:
+        mark_deleted(tx, [second], Content.TRANSCRIPT, "operator")
+    assert spellings("sea") == ["kowalsky"]
+    assert [hit.job.id for hit in found(db, "cowalski~")] == [other, own]
+    with db.begin() as tx:
+        mark_deleted(tx, [own, other], Content.TRANSCRIPT, "operator")
+    assert spellings(None) == []
 
 
 def test_a_confidence_floor_holds_for_the_words_found(db: Database) -> None:

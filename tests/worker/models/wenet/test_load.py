@@ -113,6 +113,14 @@ def test_a_pickle_that_calls_something_is_refused(tmp_path: Path) -> None:
         load_model(folder)
 
 
+@pytest.mark.parametrize("name", ["train.yaml", "units.txt"])
+def test_what_a_folder_lacks_is_named(name: str, tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    (folder / name).unlink()
+    with pytest.raises(UnknownModel, match=f"a WeNet model needs {name} beside final.pt"):
+        load_model(folder)
+
+
 def test_a_folder_of_torchscript_names_the_other_file(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     (folder / "final.pt").rename(folder / "final.zip")
