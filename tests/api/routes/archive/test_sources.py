@@ -57,7 +57,10 @@ def clock(http: httpx.Client, live: Live) -> Callable[[str], dict[str, Any]]:
 
     def listed(source_id: str) -> dict[str, Any]:
         def shown() -> dict[str, Any]:
-            return dict(http.get(f"/v1/sources/{source_id}").json())
+            answer = http.get(f"/v1/sources/{source_id}")
+            while answer.status_code == 503:  # a process that stands still for long loses its transaction
+                answer = http.get(f"/v1/sources/{source_id}")
+            return dict(answer.json())
 
         until(lambda: _idle(live, source_id))
         before = shown()
