@@ -8,6 +8,7 @@ import sys
 import typer
 
 from spool.errors import InvalidRequest, SpoolError
+from worker.cli.align import align
 from worker.cli.bench import bench
 from worker.cli.check import check
 from worker.cli.confirm import confirm
@@ -27,6 +28,7 @@ def _root() -> None:
     """Run a worker on this machine, or transcribe files without a queue."""
 
 
+app.command("align")(align)
 app.command("bench")(bench)
 app.command("check")(check)
 app.command("confirm")(confirm)

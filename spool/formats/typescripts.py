@@ -1,0 +1,142 @@
+"""Reads an existing transcript: plain text, SubRip, WebVTT or a Word document, as words with their speakers.
+
+The content decides the format, not the file's name. Kept are the spoken words: cue numbers, times, tags,
+headings and notes are left out. A speaker is a WebVTT voice, or a name with a colon before a line
+(`ANNA: Good morning.`) that stands before at least two lines. Pure; knows no recording.
+"""
+
+import html
+import io
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spool.errors import InvalidRequest
+
+MAX_BYTES = 10 * 1024 * 1024
+"""The longest file that is read: some 1,500,000 words."""
+_MAX_UNPACKED = 100 * 1024 * 1024
+_CUE = re.compile(
+    r"^\s*(?:\d+:)?\d{1,2}:\d{2}[.,]\d{3}\s+-->\s+(?:\d+:)?\d{1,2}:\d{2}[.,]\d{3}", re.MULTILINE
+)
+_STAMP = re.compile(r"[\[(<](?:\d{1,2}:)?\d{1,2}:\d{2}(?:[.,]\d+)?[\])>]")
+_VOICE = re.compile(r"<v(?:\.[^\s>]*)?\s+([^>]+)>")
+_TAG = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
+_NAME = re.compile(r"^\s*([^\W\d_][^:\n]{0,39}?)\s*:(?=\s|$)")
+_NAME_WORDS = 4
+_BLOCKS = ("NOTE", "STYLE", "REGION")
+_UNSPOKEN = ("Heading", "Title")
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenWord:
+    """A word as it is written, with its punctuation, and who says it, where the text tells."""
+
+    text: str
+    speaker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    text: str
+    speaker: str | None = None
+
+
+def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
+    """The words of a transcript file of up to `MAX_BYTES`; `name` is what errors call it.
+
+    Raises InvalidRequest for a file that is too long, cannot be read or has no words.
+    """
+    if len(data) > MAX_BYTES:
+        raise InvalidRequest(f"{name}: the transcript has more than {MAX_BYTES // 2**20} MiB; divide it")
+    if data.startswith(b"PK\x03\x04"):
+        lines = list(_docx_lines(data, name))
+    else:
+        text = _decoded(data, name)
+        lines = _cue_lines(text) if _CUE.search(text) else [_Line(line) for line in text.splitlines()]
+    words = tuple(_words(_with_speakers(lines)))
+    if not any(any(map(str.isalnum, word.text)) for word in words):
+        raise InvalidRequest(f"{name}: the transcript has no words")
+    return words
+
+
+def _decoded(data: bytes, name: str) -> str:
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            f"{name}: neither a Word document (.docx) nor text in UTF-8 (byte {error.start}); save it as one"
+        ) from error
+    if "\0" in text:
+        raise InvalidRequest(f"{name}: not a text file: it has zero bytes")
+    return text
+
+
+def _cue_lines(text: str) -> list[_Line]:
+    """The lines of SubRip or WebVTT cues."""
+    lines = []
+    for block in re.split(r"\n\s*\n", text.replace("\r\n", "\n").replace("\r", "\n")):
+        rows = block.strip("\n").split("\n")
+        arrow = next((at for at, row in enumerate(rows) if _CUE.match(row)), None)
+        if arrow is None or rows[0].startswith(_BLOCKS):
+            continue
+        voice = None
+        for row in rows[arrow + 1 :]:
+            named = _VOICE.search(row)
+            voice = html.unescape(named[1]).strip() if named else voice
+            lines.append(_Line(html.unescape(_TAG.sub("", row)), voice))
+    return lines
+
+
+def _docx_lines(data: bytes, name: str) -> Iterator[_Line]:
+    """The paragraphs of a Word document in reading order, tables row by row, without headings."""
+    from docx import Document  # slow to import, and most processes read none
+    from docx.table import Table
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+            if size > _MAX_UNPACKED:
+                raise InvalidRequest(f"{name}: the document unpacks to {size // 2**20} MiB; divide it")
+        document = Document(io.BytesIO(data))
+        ours = document.core_properties.author == "Spool"
+        spoken: list[str] = []
+        for block in document.iter_inner_content():
+            if isinstance(block, Table):
+                spoken += [": ".join(cell.text for cell in row.cells) for row in block.rows]
+            elif not str(block.style.name if block.style is not None else "").startswith(_UNSPOKEN):
+                spoken.append(block.text)
+    except InvalidRequest:
+        raise
+    except Exception as error:  # zipfile, lxml and python-docx each raise their own
+        reason = str(error) or type(error).__name__
+        raise InvalidRequest(f"{name}: the Word document cannot be read: {reason}") from error
+    # The second paragraph of a document that Spool wrote states its length, language and model.
+    yield from (_Line(line) for text in spoken[1 if ours else 0 :] for line in text.splitlines())
+
+
+def _with_speakers(lines: Sequence[_Line]) -> Iterator[_Line]:
+    """The lines without times and names; a name goes for the lines after it as well."""
+    counts = Counter(match[1] for match in map(_NAME.match, (each.text for each in lines)) if match)
+    names = {name for name, count in counts.items() if count > 1 and len(name.split()) <= _NAME_WORDS}
+    speaker = None
+    for line in lines:
+        text, stamps = _STAMP.subn("", line.text)
+        match = _NAME.match(text)
+        # `Anna [0:00:12]` alone on a line is how Spool's documents say who speaks next.
+        is_label = stamps and line.text.rstrip().endswith(("]", ")")) and 0 < len(text.split()) <= _NAME_WORDS
+        if is_label and not text.rstrip().endswith((".", "?", "!")):
+            speaker = text.strip().removesuffix(":")
+            continue
+        if match and match[1] in names:
+            speaker, text = match[1], text[match.end() :]
+        yield _Line(text, line.speaker or speaker)
+
+
+def _words(lines: Iterator[_Line]) -> Iterator[SpokenWord]:
+    for line in lines:
+        for word in line.text.split():
+            yield SpokenWord(word, line.speaker)

@@ -1,0 +1,44 @@
+"""`spool-worker align`: an existing transcript and its recording, without a queue.
+
+`--format json` prints the transcript's record (`spool.domain.transcript`), any other format what
+`spool.formats` makes of it. Warnings go to stderr.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spool.errors import InvalidRequest
+from worker.machine.blas import preload_blas
+
+
+def align(
+    recording: Annotated[Path, typer.Argument(help="The recording.")],
+    transcript: Annotated[Path, typer.Argument(help="Its words: a text, SRT, WebVTT or Word (.docx) file.")],
+    model: Annotated[
+        str, typer.Option(help="A model with a CTC head: folder, .nemo file, catalogue name or hub id.")
+    ],
+    form: Annotated[
+        str, typer.Option("--format", help="json (the record), txt, srt, vtt, eaf, textgrid and others.")
+    ] = "json",
+) -> None:
+    """Print when each word of an existing transcript is spoken, and whether it belongs to the recording."""
+    preload_blas()
+    from spool.formats import TEXT_FORMATS, render
+    from spool.formats.typescripts import MAX_BYTES, read_typescript
+    from worker.local.align import align_file
+    from worker.models.load import load_model
+
+    if form not in TEXT_FORMATS:
+        raise InvalidRequest(f"--format: {form!r} is none of {', '.join(TEXT_FORMATS)}")
+    try:
+        with transcript.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidRequest(f"{transcript}: the transcript cannot be read: {error.strerror}") from error
+    words = read_typescript(data, transcript.name)
+    result = align_file(load_model(model), recording, words)
+    typer.echo(render(result, form), nl=False)
+    for warning in result.warnings:
+        typer.echo(f"{transcript}: {warning}", err=True)
