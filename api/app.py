@@ -79,5 +79,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
+        await services.live.ears.close()
         await run_in_threadpool(watcher.stop)
         await run_in_threadpool(services.close)

@@ -14,7 +14,7 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import compile_path
 
 from api.middleware.log_context import subject
@@ -79,7 +79,7 @@ class Problem(Exception):
 
 
 def problem_response(
-    request: Request,
+    request: HTTPConnection,
     status: int,
     code: str,
     detail: str,

@@ -14,7 +14,7 @@ from api.openapi import batches as batch_docs
 from api.openapi import jobs as docs
 from api.openapi import page as page_docs
 from api.openapi import webhooks as webhook_docs
-from api.routes import batches, costs, events, fleet, health, jobs, metrics, openai, webhooks
+from api.routes import batches, costs, events, fleet, health, jobs, listen, metrics, openai, webhooks
 from api.routes.archive import audio, outputs, search, sources, speakers, transcripts, versions
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
@@ -111,6 +111,8 @@ OPEN = frozenset({"GET /healthz", "GET /readyz", "GET /", "GET /docs"})
 SCOPES: dict[str, Scope | None] = {f"{route.method} /v1{route.path}": route.scope for route in ROUTES} | {
     "GET /v1/jobs/{job_id}/audio": READ,
     "GET /metrics": ADMIN,
+    "GET /v1/listen": SUBMIT,
+    "GET /v1/listen/wenet": SUBMIT,
 }
 """The scope that each other route requires."""
 
@@ -146,4 +148,7 @@ def add_routes(app: FastAPI) -> None:
     )
     app.add_api_route("/healthz", health.healthz, methods=["GET"], tags=["health"], **docs.HEALTHZ)
     app.add_api_route("/readyz", health.readyz, methods=["GET"], tags=["health"], **docs.READYZ)
+    # WebSockets, which OpenAPI cannot describe: docs/live.md does.
+    app.add_api_websocket_route("/v1/listen", listen.listen)
+    app.add_api_websocket_route("/v1/listen/wenet", listen.listen_wenet)
     add_page(app)

@@ -11,12 +11,14 @@ from typing import Annotated, cast
 from anyio import CapacityLimiter
 from celery import Celery
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
 from api.auth.key_cache import KeyCache
 from api.auth.rate_limit import Buckets
 from api.delivery.event_broker import EventBroker
 from api.delivery.webhook_dispatcher import WebhookDispatcher
 from api.fleet_view import FleetView
+from api.live.services import LiveServices, live_services
 from api.probes import Probes
 from api.submission.uploads import drop_remains
 from spool.background.content_deleter import ContentDeleter
@@ -53,6 +55,7 @@ class Services:
     feed: EventBroker
     sender: WebhookDispatcher
     secret_box: SecretBox
+    live: LiveServices
     large_bodies: CapacityLimiter
     """One large JSON body is parsed at a time: parsing holds the interpreter."""
     manifest_turn: threading.Lock
@@ -73,6 +76,7 @@ class Services:
         self.exporter.stop()
         self.key_cache.close()
         self.probes.close()
+        self.live.signals.close()
         self.queue.close()
         self.database.close()
 
@@ -114,6 +118,7 @@ def open_services(settings: Settings) -> Services:
         feed=EventBroker(database, settings, lambda: key_cache.asks, sender.wake),
         sender=sender,
         secret_box=box,
+        live=live_services(settings),
         large_bodies=CapacityLimiter(1),
         manifest_turn=threading.Lock(),
     )
@@ -128,7 +133,7 @@ def open_services(settings: Settings) -> Services:
     return services
 
 
-def services_of(request: Request) -> Services:
+def services_of(request: HTTPConnection) -> Services:
     """The process's services, for a route."""
     return cast("Services", request.app.state.services)
 

@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.dependencies.models import Dependant
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import HTTPConnection
+from starlette.websockets import WebSocket
 
 from api.auth.principal import ANYBODY, OPERATOR, Principal, principal_of
 from api.auth.rate_limit import Allowance, Buckets, address_name
@@ -40,6 +41,34 @@ async def let_in(
     return caller
 
 
+_SCHEMES = frozenset({"token", "bearer"})
+
+
+async def let_in_live(websocket: WebSocket) -> Principal:
+    """The caller of a WebSocket. A browser, which can set no header, sends its key as a second subprotocol,
+    behind `token` or `bearer`; `subprotocol_of` is what to accept it with.
+
+    Raises as `let_in`.
+    """
+    address = _address(websocket)
+    scheme, _, text = websocket.headers.get("authorization", "").partition(" ")
+    key = text.strip() if scheme.lower() in _SCHEMES and text.strip() else None
+    offered: list[str] = websocket.scope.get("subprotocols", [])
+    if key is None and subprotocol_of(websocket) is not None and len(offered) > 1:
+        key = offered[1]
+    caller = await _identified(websocket, key, address)
+    websocket.state.caller = caller
+    _count(websocket, services_of(websocket).limits, caller.key_id or address)
+    _check_scope(websocket, caller)
+    return caller
+
+
+def subprotocol_of(websocket: WebSocket) -> str | None:
+    """The subprotocol that a client offers its key under."""
+    offered: list[str] = websocket.scope.get("subprotocols", [])
+    return offered[0] if offered and offered[0].lower() in _SCHEMES else None
+
+
 def count_caller(request: Request, caller: Principal | None = None, address: str | None = None) -> None:
     """Count a request by its key, or without one by its address. Raises `Problem` 429 and 503."""
     name = (caller.key_id if caller else None) or address or _address(request)
@@ -53,10 +82,10 @@ CallerDep = Annotated[Principal, Depends(let_in)]
 
 def rule_name(connection: HTTPConnection) -> str:
     """The route of a request, named as in `api.routing.SCOPES`."""
-    return f"{connection.scope['method']} {connection.scope['route'].path}"
+    return f"{connection.scope.get('method', 'GET')} {connection.scope['route'].path}"
 
 
-async def _identified(request: Request, text: str | None, address: str) -> Principal:
+async def _identified(request: HTTPConnection, text: str | None, address: str) -> Principal:
     services = services_of(request)
     token, key_cache = services.settings.api_token, services.key_cache
     if text is not None and token is not None and _equal(text, token.get_secret_value()):
@@ -88,7 +117,7 @@ async def _find_key(services: Services, key_id: str, text: str, address: str) ->
     return key
 
 
-def _address(request: Request) -> str:
+def _address(request: HTTPConnection) -> str:
     return address_name(request.client.host if request.client else None)
 
 
@@ -100,7 +129,7 @@ def _equal(text: str, token: str) -> bool:
     return hmac.compare_digest(text.encode(), token.encode())
 
 
-def _count(request: Request, limits: Buckets, name: str) -> None:
+def _count(request: HTTPConnection, limits: Buckets, name: str) -> None:
     allowance = limits.take(name)
     if allowance is None:
         return
@@ -138,7 +167,7 @@ def _query_of(dependant: Dependant) -> Iterator[str]:
         yield from _query_of(each)
 
 
-def _check_scope(request: Request, caller: Principal) -> None:
+def _check_scope(request: HTTPConnection, caller: Principal) -> None:
     name = rule_name(request)
     scopes: Mapping[str, Scope | None] = request.app.state.scopes
     if name not in scopes:

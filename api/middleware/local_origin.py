@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import problem_response
@@ -38,14 +38,14 @@ class LocalOriginGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on and add headers to the answer."""
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
 
         scope.setdefault("state", {})
 
         async def send_guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 headers = MutableHeaders(scope=message)
                 headers.update(scope["state"].get("rate_headers", {}))
                 _add_headers(headers, str(scope["path"]))
@@ -56,7 +56,7 @@ class LocalOriginGuard:
             await self._app(scope, receive, send_guarded)
             return
         status, code, detail = refused
-        await problem_response(Request(scope), status, code, detail)(scope, receive, send_guarded)
+        await problem_response(HTTPConnection(scope), status, code, detail)(scope, receive, send_guarded)
 
     def _refusal(self, headers: Headers) -> tuple[int, str, str] | None:
         hosts = headers.getlist("host")

@@ -7,8 +7,11 @@ clocks; no route.
 import asyncio
 from typing import Any
 
+import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from api.problems import Problem
 
@@ -90,6 +93,12 @@ class PatientProtocol(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
 
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Leave the connection to another protocol, which has its own deadlines."""
+        self._stop_waiting()
+        self._stop_timer()
+        super().handle_websocket_upgrade(event)
+
     def on_response_complete(self) -> None:
         """Start waiting for the next request."""
         super().on_response_complete()
@@ -133,3 +142,13 @@ class PatientProtocol(H11Protocol):
         if self._until_read is not None:
             self._until_read.cancel()
             self._until_read = None
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket, which knows that a refusal completes the handshake; uvicorn logs an error."""
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send, and note that nothing more is to be sent."""
+        await super().send(message)
+        if self.close_sent:
+            self.handshake_complete = True

@@ -7,6 +7,7 @@ import { h, notice } from "./dom.js";
 import { Problem } from "./http.js";
 import { showJob } from "./job.js";
 import { showJobs } from "./jobs.js";
+import { showListen } from "./listen.js";
 import { stayLive } from "./live.js";
 import { showOverview } from "./overview.js";
 import { showSearch } from "./search.js";
@@ -28,6 +29,7 @@ const VIEWS = [
   [/^\/sources\/(\w+)$/, showSource, "Source"],
   [/^\/costs$/, showCosts, "Costs"],
   [/^\/search$/, showSearch, "Search"],
+  [/^\/listen$/, showListen, "Listen"],
 ];
 
 const main = document.getElementById("main");

@@ -22,8 +22,9 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from api.app import create_app
+from api.live.limits import MOST_FRAME_BYTES
 from api.local.token import LocalToken
-from api.middleware.slow_requests import PatientProtocol
+from api.middleware.slow_requests import PatientProtocol, WebSocketProtocol
 from api.server.process_pool import ProcessPool
 from spool.errors import SettingsError
 from spool.logs import configure_logs
@@ -138,7 +139,9 @@ def _answer(
         timeout_graceful_shutdown=_GRACE_S,
         server_header=False,
         http=PatientProtocol,
-        ws="none",
+        ws=WebSocketProtocol,
+        ws_max_size=MOST_FRAME_BYTES,
+        ws_per_message_deflate=False,
         limit_concurrency=_connection_limit(),
     )
     # uvicorn raises the signal again after its own shutdown; ignored here, so that ours can finish.

@@ -44,9 +44,6 @@ def create() -> None:
         sa.Column("sound", sa.String(length=64), nullable=False),
         sa.Column("token", sa.String(length=64), nullable=False),
         sa.Column("job_id", sa.String(length=40), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["job_id"], ["jobs.id"], name=op.f("fk_passage_words_job_id_jobs"), ondelete="CASCADE"
-        ),
         sa.PrimaryKeyConstraint("project", "sound", "token", "job_id", name=op.f("pk_passage_words")),
         sqlite_with_rowid=False,
     )

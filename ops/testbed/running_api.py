@@ -13,6 +13,7 @@ import uvicorn
 from sqlalchemy import Connection
 
 from api.app import create_app
+from api.middleware.slow_requests import WebSocketProtocol
 from api.services import Services
 from ops.testbed.waiting import until
 from spool.broker.celery_app import queue_depth
@@ -173,7 +174,8 @@ class Running:
 
 def start(settings: Settings, **serving: Any) -> Running:
     app = create_app(settings)
-    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, **serving)
+    given = {"ws": WebSocketProtocol, **serving}
+    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, **given)
     listener = config.bind_socket()
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -140,6 +140,10 @@ class Settings(BaseModel):
     """How long events of jobs and batches are kept."""
     event_streams: int = Field(200, ge=1)
     """Streams of events that one API process keeps open."""
+    live_sessions: int = Field(64, ge=0)
+    """Live sessions that one API process keeps open."""
+    live_sessions_per_key: int = Field(32, ge=1)
+    """Of these, by each key, or each address without one."""
     secret_key: SecretStr | None = None
     """Encrypts the secrets of webhooks in the database, 32 characters or more; several, separated by commas,
     while it is changed: the first encrypts, each decrypts. Default: `secret-key` in the home, made at first

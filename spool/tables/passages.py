@@ -73,10 +73,11 @@ passage_words = Table(
     "passage_words",
     metadata,
     # What a word sounds like, and the words of each job that sound so: what a search by sound reads first.
+    # Without a foreign key, whose check took half of the time: no job's row is ever deleted.
     Column("project", NAME, primary_key=True),
     Column("sound", String(LONGEST), primary_key=True),
     Column("token", String(LONGEST), primary_key=True),
-    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True, index=True),
+    Column("job_id", ID, primary_key=True, index=True),
     sqlite_with_rowid=False,
 )
 Index("ix_passages_terms", passages.c.terms, postgresql_using="gin").ddl_if(dialect="postgresql")

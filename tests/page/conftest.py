@@ -21,7 +21,13 @@ def browser() -> Iterator[Browser]:
         chromium = playwright.chromium.launch(
             executable_path=BROWSER,
             # Tests may run as root, where Chromium's own sandbox does not start.
-            args=["--no-sandbox", "--autoplay-policy=no-user-gesture-required", "--mute-audio"],
+            args=[
+                "--no-sandbox",
+                "--autoplay-policy=no-user-gesture-required",
+                "--mute-audio",
+                "--use-fake-device-for-media-stream",
+                "--use-fake-ui-for-media-stream",
+            ],
         )
         yield chromium
         chromium.close()

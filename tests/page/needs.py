@@ -32,4 +32,4 @@ def _is_driven() -> bool:
 
 left_out: list[str] = []
 if not os.environ.get("CI") and (BROWSER is None or not _is_driven()):
-    left_out.append("test_page.py")
+    left_out += ["test_page.py", "test_listen.py"]

@@ -13,6 +13,7 @@ from spool.store.database import Database
 from spool.store.jobs import phrases_of
 from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
 from worker.engine.protocol import NOTHING
+from worker.live.feed import LiveFeed
 from worker.models.base import SpeechOptions
 
 
@@ -50,6 +51,8 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
         with db.read() as tx:
             phrases = phrases_of(tx, options.boost.sha256)
     ask = DecodeRequest(
+        # What is to be prepared is a session; each of its feeds asks for itself.
+        step=None if options.live is None else LiveFeed("", 0),
         phrases=phrases,
         boost=1.0 if options.boost is None else options.boost.weight,
         lm=language_model,

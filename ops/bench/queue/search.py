@@ -146,7 +146,7 @@ def fill(db: Database, speech: Speech, count: int) -> None:
 def _write(
     db: Database, speech: Speech, owners: list[dict[str, Any]], sounds: dict[str, str | None], times: bytes
 ) -> None:
-    """These jobs with their passages: rows as `row_of` and `word_rows` make them, only faster."""
+    """These jobs with their passages: rows as `write_passages` writes them, only faster."""
     now = datetime.now(UTC)
     moments = dict.fromkeys(("created_at", "queued_at", "updated_at"), now)
     postgresql = db.dialect == "postgresql"

@@ -5,10 +5,10 @@ eight bytes of `passages.times`; its text is between the spaces of `passages.tex
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ARRAY, Connection, Row, Table, column, delete, func, insert, literal, select
+from sqlalchemy import Connection, Row, delete, func, insert, literal, select
 
 from spool.domain.archive.passages import Passage, Spoken, sounds_of
 from spool.tables import passage_words, passages
@@ -24,22 +24,16 @@ def write_passages(tx: Connection, job_id: str, project: str, found: Sequence[Pa
     passages of one recording in the order in which they are spoken."""
     last_first = found[::-1]
     for at in range(0, len(last_first), PIECE):
-        _insert(tx, passages, [row_of(job_id, project, each) for each in last_first[at : at + PIECE]])
-    words = word_rows(job_id, project, found)
+        tx.execute(insert(passages), [row_of(job_id, project, each) for each in last_first[at : at + PIECE]])
+    words = sounds_of(found)
     for at in range(0, len(words), WORDS):
-        _insert(tx, passage_words, words[at : at + WORDS])
+        _write_words(tx, job_id, project, words[at : at + WORDS])
 
 
 def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:
     """Delete the passages of these jobs, and their words."""
     for table in (passages, passage_words):
         tx.execute(delete(table).where(table.c.job_id.in_(job_ids)))
-
-
-def word_rows(job_id: str, project: str, found: Sequence[Passage]) -> list[dict[str, str]]:
-    """The rows by which a search by sound learns how the job's words are spelled."""
-    own = {"project": project, "job_id": job_id}
-    return [own | {"sound": sound, "token": token} for sound, token in sounds_of(found)]
 
 
 def row_of(job_id: str, project: str, passage: Passage) -> dict[str, Any]:
@@ -86,12 +80,16 @@ def _times(words: Sequence[Spoken], start: float) -> bytes:
     return struct.pack("<" + "IHH" * len(words), *numbers)
 
 
-def _insert(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """In one statement on PostgreSQL, to which a statement for each row takes several times as long."""
+def _write_words(tx: Connection, job_id: str, project: str, words: Sequence[tuple[str, str]]) -> None:
+    """The rows by which a search by sound learns how the job's words are spelled; in one statement on
+    PostgreSQL, to which a statement for each row takes several times as long."""
     if tx.dialect.name != "postgresql":
-        tx.execute(insert(table), rows)
+        rows = [
+            {"project": project, "sound": sound, "token": token, "job_id": job_id} for sound, token in words
+        ]
+        tx.execute(insert(passage_words), rows)
         return
-    columns = [table.c[name] for name in rows[0]]
-    lists = [literal([row[each.name] for row in rows], ARRAY(each.type, dimensions=1)) for each in columns]
-    unnested = func.unnest(*lists).table_valued(*(column(each.name, each.type) for each in columns))
-    tx.execute(insert(table).from_select(list(rows[0]), select(*unnested.render_derived().c)))
+    columns = [func.string_to_array(" ".join(column), " ") for column in zip(*words, strict=True)]
+    pairs = func.unnest(*columns).table_valued("sound", "token").render_derived()
+    own = select(literal(project), pairs.c.sound, pairs.c.token, literal(job_id))
+    tx.execute(insert(passage_words).from_select(["project", "sound", "token", "job_id"], own))

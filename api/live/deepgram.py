@@ -1,0 +1,123 @@
+"""Deepgram's streaming protocol, as `GET /v1/listen` speaks it.
+
+Query, client messages (`KeepAlive`, `Finalize`, `CloseStream`) and server messages (`Results`,
+`SpeechStarted`, `Metadata`, `Error`) have the names and shapes of Deepgram's documentation ("Live Audio");
+times are seconds from the session's start.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from api.live.limits import Ended
+from api.live.protocol import Control, Protocol
+from spool.domain.jobs import Job
+from spool.domain.transcript import Word
+from spool.store.chunks import SavedChunk
+
+_CONTROLS: dict[str, Control] = {"KeepAlive": "alive", "Finalize": "finalize", "CloseStream": "close"}
+_PAUSES = frozenset({"silence", "no_speech", "eou", "end", "finalize"})
+"""Reasons of a final behind which nobody speaks."""
+_RATE = 16_000
+
+
+class DeepgramProtocol(Protocol):
+    """One session. `interim`: partials are said too; `vad_events`: and when somebody begins to speak."""
+
+    def __init__(self, job: Job, *, interim: bool, vad_events: bool) -> None:
+        self._job, self._interim, self._vad_events = job, interim, vad_events
+
+    def control(self, text: str) -> Control:
+        """What a text frame means."""
+        try:
+            message = json.loads(text)
+            kind = message["type"] if isinstance(message, dict) else None
+        except (ValueError, KeyError):
+            kind = None
+        control = _CONTROLS.get(kind) if isinstance(kind, str) else None
+        if control is None:
+            known = ", ".join(_CONTROLS)
+            raise Ended(1003, f'Audio goes in binary frames; a text frame is {{"type": …}} with {known}.')
+        return control
+
+    def partial(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
+        """An interim `Results`, where they were asked for. Its words have no times of their own yet."""
+        if not self._interim or not message["text"]:
+            return ()
+        start, end = float(message["start"]), float(message["end"])
+        alternative = {"transcript": message["text"], "confidence": 0.0, "words": []}
+        return (self._results(start, end, alternative, is_final=False, speech_final=False),)
+
+    def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
+        """A final `Results`; none for silence, unless it was asked for by `Finalize`."""
+        if not chunk.words and reason != "finalize":
+            return ()
+        words = [_word(word) for word in chunk.words]
+        confidence = sum(word.confidence for word in chunk.words) / len(words) if words else 0.0
+        alternative = {
+            "transcript": " ".join(word.text for word in chunk.words),
+            "confidence": round(confidence, 4),
+            "words": words,
+        }
+        start, end = chunk.core_start / _RATE, chunk.core_end / _RATE
+        message = self._results(start, end, alternative, is_final=True, speech_final=reason in _PAUSES)
+        return (message | {"from_finalize": reason == "finalize"},)
+
+    def event(self, kind: str, seconds: float) -> Sequence[dict[str, Any]]:
+        """`SpeechStarted`, and what a model for dialogue says of turns."""
+        if kind == "speech_started":
+            if not self._vad_events:
+                return ()
+            return ({"type": "SpeechStarted", "channel": [0], "timestamp": seconds},)
+        if kind == "eou":
+            return ({"type": "UtteranceEnd", "channel": [0], "last_word_end": seconds},)
+        return ()
+
+    def end(self, job: Job) -> Sequence[dict[str, Any]]:
+        """`Metadata`."""
+        live = job.options.live
+        return (
+            {
+                "type": "Metadata",
+                "transaction_key": "deprecated",
+                "request_id": job.id,
+                "sha256": job.content_sha256 or "",
+                "created": job.created_at.isoformat(),
+                "duration": job.audio_seconds or 0.0,
+                "channels": 1 if live is None else live.channels,
+                "models": [job.options.model],
+            },
+        )
+
+    def error(self, code: int, sentence: str) -> Sequence[dict[str, Any]]:
+        """`Error`."""
+        return ({"type": "Error", "code": str(code), "description": sentence, "message": sentence},)
+
+    def _results(
+        self, start: float, end: float, alternative: dict[str, Any], *, is_final: bool, speech_final: bool
+    ) -> dict[str, Any]:
+        model = self._job.options.model
+        return {
+            "type": "Results",
+            "channel_index": [0, 1],
+            "start": round(start, 3),
+            "duration": round(end - start, 3),
+            "is_final": is_final,
+            "speech_final": speech_final,
+            "channel": {"alternatives": [alternative]},
+            "metadata": {
+                "request_id": self._job.id,
+                "model_info": {"name": model, "version": "", "arch": ""},
+                "model_uuid": model,
+            },
+        }
+
+
+def _word(word: Word) -> dict[str, Any]:
+    return {
+        "word": word.text,
+        "start": word.start,
+        "end": word.end,
+        "confidence": round(word.confidence, 4),
+        "punctuated_word": word.text,
+    }

@@ -1,0 +1,77 @@
+"""Hears in the event loop what workers say of live sessions, over one client of Redis a process."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from spool.broker.live_signals import client_address
+from spool.settings import Settings
+
+_PAUSE_SECONDS = 0.5
+_CONNECT_SECONDS = 5.0
+_MOST_MESSAGES = 20
+"""That are taken at once."""
+
+
+class AsyncEars:
+    """A client of the channels of `spool.broker.live_signals`, for the event loop it is made in."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = redis.asyncio.Redis.from_url(
+            client_address(settings), socket_connect_timeout=_CONNECT_SECONDS
+        )
+
+    @contextlib.asynccontextmanager
+    async def hearing(self, channel: str) -> AsyncIterator["Ear"]:
+        """Hears the channel while the block runs."""
+        ear = Ear(self._client, channel)
+        try:
+            yield ear
+        finally:
+            await ear.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        with contextlib.suppress(RedisError, OSError):
+            await self._client.aclose()
+
+
+class Ear:
+    """Waits for messages of one channel."""
+
+    def __init__(self, client: "redis.asyncio.Redis", channel: str) -> None:
+        self._channel = channel
+        self._subscription = client.pubsub(ignore_subscribe_messages=True)
+        self._is_subscribed = False
+
+    async def messages(self, seconds: float) -> list[dict[str, Any]]:
+        """What came, after waiting up to so many seconds for the first; without Redis none."""
+        try:
+            if not self._is_subscribed:
+                await self._subscription.subscribe(self._channel)
+                self._is_subscribed = True
+            messages: list[dict[str, Any]] = []
+            wait = seconds
+            while len(messages) < _MOST_MESSAGES:
+                message = await self._subscription.get_message(timeout=wait)
+                if message is None:
+                    break
+                messages.append(json.loads(message["data"]))
+                wait = 0.0
+        except (RedisError, OSError):
+            self._is_subscribed = False
+            with contextlib.suppress(RedisError, OSError):
+                await self._subscription.reset()
+            await asyncio.sleep(min(seconds, _PAUSE_SECONDS))
+            return []
+        return messages
+
+    async def close(self) -> None:
+        """Stop listening."""
+        with contextlib.suppress(RedisError, OSError):
+            await self._subscription.aclose()  # type: ignore[no-untyped-call]

@@ -1,0 +1,80 @@
+"""What one live session may do, and how many there may be in one API process.
+
+A client that exceeds a limit is told so in a sentence and disconnected; what it sent before is transcribed.
+Everything here runs in the event loop's thread.
+"""
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from api.problems import Problem
+
+IDLE_SECONDS = 10.0
+"""How long a client may send neither audio nor a message."""
+SEND_SECONDS = 10.0
+"""How long a client may read nothing of what it is told."""
+FINISH_SECONDS = 120.0
+"""How long a client that has ended its session is kept waiting for the rest of the words."""
+OPEN_SECONDS = 5.0
+"""How long a client waits for a worker with room before it is refused."""
+RETRY_SECONDS = 5
+REFUSED_SECONDS = 2.0
+"""After a refusal for want of room, others are refused at once for so long."""
+MOST_FRAME_BYTES = 1 << 20
+"""Of one WebSocket message."""
+_REASON_BYTES = 123
+
+
+class Ended(Exception):
+    """A session ends with this WebSocket close code, and this sentence for its client."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code, self.sentence = code, sentence
+
+    @property
+    def reason(self) -> str:
+        """The sentence, as long as a close frame may hold."""
+        return self.sentence.encode()[:_REASON_BYTES].decode(errors="ignore")
+
+
+class Seats:
+    """The sessions of this process: at most `total`, and of one caller `per_caller`."""
+
+    def __init__(self, total: int, per_caller: int) -> None:
+        self._total, self._per_caller = total, per_caller
+        self._callers: Counter[str] = Counter()
+        self._full_until: dict[str, float] = {}
+
+    @property
+    def taken(self) -> int:
+        """How many sessions are open."""
+        return self._callers.total()
+
+    @contextlib.contextmanager
+    def seat(self, caller: str, model: str) -> Iterator[None]:
+        """A place while the block runs. Raises `Problem` 503."""
+        if self.taken >= self._total:
+            raise no_room(f"This server has {self._total} live sessions, as many as it takes.")
+        if self._callers[caller] >= self._per_caller:
+            raise no_room(f"This caller has {self._per_caller} live sessions, as many as it may have.")
+        if self._full_until.get(model, 0.0) > time.monotonic():
+            raise no_room(f"No worker has room for another live session of {model} now.")
+        self._callers[caller] += 1
+        try:
+            yield
+        finally:
+            self._callers[caller] -= 1
+            if not self._callers[caller]:
+                del self._callers[caller]
+
+    def note_full(self, model: str) -> None:
+        """No worker took a session of this model in time."""
+        self._full_until[model] = time.monotonic() + REFUSED_SECONDS
+
+
+def no_room(detail: str) -> Problem:
+    """The refusal of a session that may be opened later."""
+    return Problem(503, "no_room", detail, {"Retry-After": str(RETRY_SECONDS)})

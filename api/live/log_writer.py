@@ -1,0 +1,108 @@
+"""Writes what a live client sends to its session's log, piece by piece, and says that it did.
+
+A record is written when the one before it is stored, with all audio that came meanwhile: a slow object store
+makes larger pieces, not more of them.
+"""
+
+import asyncio
+import time
+
+from anyio import CapacityLimiter, to_thread
+
+from api.live.limits import Ended
+from spool.broker.live_signals import LiveSignals, heard
+from spool.domain.live.log import KEEP_ALIVE_SECONDS, Record, record_key
+from spool.errors import StorageError
+from spool.objects import ObjectStore
+
+PIECE_SECONDS = 0.1
+"""Records of audio are not written more often."""
+MOST_PIECE_BYTES = 512 * 1024
+MOST_PENDING_BYTES = 4 << 20
+"""Audio that is not stored yet; a client that sends more has to wait."""
+STORE_SECONDS = 20.0
+"""How long the object store may refuse before the session is ended."""
+_RETRY_SECONDS = 0.5
+
+
+class LogWriter:
+    """The log of one session. Used in the event loop; `run` is a task of its own."""
+
+    def __init__(
+        self, objects: ObjectStore, signals: LiveSignals, job_id: str, limiter: CapacityLimiter
+    ) -> None:
+        """`limiter` bounds the threads of all sessions."""
+        self._objects, self._signals, self._job_id, self._limiter = objects, signals, job_id, limiter
+        self._records: list[Record] = []
+        self._size = 0
+        self._number = 0
+        self._came = asyncio.Event()
+        self._stored = asyncio.Event()
+
+    async def audio(self, data: bytes) -> None:
+        """Append audio; waits while too much of it is not stored yet."""
+        self._append(Record("audio", data))
+        while self._size > MOST_PENDING_BYTES:
+            self._stored.clear()
+            await self._stored.wait()
+
+    def finalize(self) -> None:
+        """Append that everything up to here is to be made final."""
+        self._append(Record("finalize"))
+
+    def end(self, reason: str) -> None:
+        """Append the end; `run` returns once it is stored."""
+        self._append(Record("end", reason.encode()))
+
+    async def run(self) -> None:
+        """Store everything, up to the end. Raises Ended where the object store refuses for too long."""
+        while True:
+            record = await self._next()
+            await self._store(record)
+            if record.kind == "end":
+                return
+            if record.kind == "audio":
+                await asyncio.sleep(PIECE_SECONDS)
+
+    def _append(self, record: Record) -> None:
+        self._records.append(record)
+        self._size += len(record.data)
+        self._came.set()
+
+    async def _next(self) -> Record:
+        """What is to be stored next; audio in as few pieces as may be."""
+        while not self._records:
+            self._came.clear()
+            try:
+                await asyncio.wait_for(self._came.wait(), KEEP_ALIVE_SECONDS)
+            except TimeoutError:
+                return Record("alive")
+        first = self._records[0]
+        if first.kind != "audio":
+            return self._records.pop(0)
+        count = size = 0
+        for record in self._records:
+            if record.kind != "audio" or (count and size + len(record.data) > MOST_PIECE_BYTES):
+                break
+            count, size = count + 1, size + len(record.data)
+        audio = b"".join(record.data for record in self._records[:count])
+        del self._records[:count]
+        return Record("audio", audio)
+
+    async def _store(self, record: Record) -> None:
+        begun = time.monotonic()
+        while True:
+            try:
+                await to_thread.run_sync(self._put, record, limiter=self._limiter)
+                break
+            except StorageError as error:
+                if time.monotonic() - begun > STORE_SECONDS:
+                    raise Ended(1011, f"The recording cannot be stored: {error.message}") from None
+                await asyncio.sleep(_RETRY_SECONDS)
+        self._number += 1
+        self._size -= len(record.data)
+        self._stored.set()
+
+    def _put(self, record: Record) -> None:
+        self._objects.put_bytes(record_key(self._job_id, self._number), record.encode())
+        self._signals.tell(heard(self._job_id))

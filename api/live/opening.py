@@ -1,0 +1,202 @@
+"""Before the WebSocket is accepted: what is asked for, the session's job, and a worker that has claimed it.
+
+What cannot be done is refused with an HTTP status and a problem document, as by every other route.
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from anyio import to_thread
+from pydantic import ValidationError
+
+from api.auth.principal import Principal
+from api.live.limits import OPEN_SECONDS, no_room
+from api.live.protocol import Asked
+from api.problems import Problem, refused_fields
+from api.services import Services
+from api.submission.jobs import required, resolve_options
+from spool.broker.live_signals import WAITING
+from spool.domain.fleet.routing import Route
+from spool.domain.jobs import Job, JobState, Source
+from spool.domain.live.options import Listening
+from spool.domain.options import AskedOptions
+from spool.domain.priority import PRIORITIES
+from spool.errors import Conflict
+from spool.ids import new_id
+from spool.schemas.jobs import UploadRequest
+from spool.store.jobs import NewJob, cancel_job, create_job, get_job
+from spool.tracing import current
+
+_POLL_SECONDS = 0.05
+_MOST_TAGS = 20
+_MOST_TAG_LENGTH = 300
+_WITHOUT_EFFECT = frozenset(
+    {"punctuate", "smart_format", "version", "language", "no_delay", "utterance_end_ms", "filler_words"}
+)
+"""Parameters that Deepgram's clients send and that no model here has a choice in."""
+_SEARCH = ("model", "decoder", "beam", "head")
+_CONTEXT = re.compile(r"(-?\d{1,5}),(\d{1,4})")
+_TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
+
+
+def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[Asked, dict[str, bool]]:
+    """What a query asks for, and its switches (`interim_results`, `vad_events`). Raises `Problem` 422."""
+    values, tags = _values(pairs)
+    if values.pop("encoding", "linear16") != "linear16":
+        raise _refused("encoding", "has to be linear16: raw 16-bit PCM, little-endian")
+    switches = {name: _switch(values, name) for name in ("interim_results", "vad_events")}
+    default = services.fleet.default()
+    live = _live(values)
+    if (then := values.pop("then", None)) is not None:
+        live["then"] = _then(services, default, then)
+    search: dict[str, Any] = {name: values.pop(name) for name in _SEARCH if name in values}
+    if search.get("beam", "").isdecimal():
+        search["beam"] = int(search["beam"])
+    named = {name: values.pop(name, None) for name in ("name", "project", "pool")}
+    if values:
+        raise _refused(next(iter(values)), "is no parameter of a live session")
+    try:
+        listening = Listening.model_validate(live)
+        body = UploadRequest.model_validate(
+            {key: value for key, value in named.items() if value} | {"tags": tags}
+        )
+    except ValidationError as error:
+        raise refused_fields(error.errors(include_url=False, include_input=False), "query") from None
+    # No detector goes with a session: the search's own endpoints decide.
+    options = _options(services, default, {**search, "speech_detector": False}, "query").kept()
+    return Asked(options=options.model_copy(update={"live": listening}), body=body), switches
+
+
+def _values(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
+    """The parameters that have an effect, each once, and the tags."""
+    values: dict[str, str] = {}
+    tags: dict[str, str] = {}
+    for name, value in pairs:
+        if name == "tag":
+            key, equals, rest = value.partition("=")
+            if not equals or not key or len(tags) >= _MOST_TAGS or len(value) > _MOST_TAG_LENGTH:
+                raise _refused("tag", "is written key=value")
+            tags[key] = rest
+        elif name in values:
+            raise _refused(name, "is there twice")
+        elif name not in _WITHOUT_EFFECT:
+            values[name] = value
+    return values, tags
+
+
+def _live(values: dict[str, str]) -> dict[str, Any]:
+    """What is asked of the audio and of endpoints, taken out of `values`."""
+    live: dict[str, Any] = {name: values.pop(name) for name in ("sample_rate", "channels") if name in values}
+    if (endpointing := values.pop("endpointing", None)) is not None:
+        live["silence_ms"] = None if endpointing.lower() in _FALSE else endpointing
+    if (context := values.pop("att_context", None)) is not None:
+        match = _CONTEXT.fullmatch(context)
+        if match is None:
+            raise _refused("att_context", "is written LEFT,RIGHT, such as 70,1")
+        live["att_context"] = (int(match[1]), int(match[2]))
+    return live
+
+
+def _then(services: Services, default: str, text: str) -> dict[str, Any]:
+    """The options of the job on the recording: a model's name, or an object with it and other options."""
+    asked: dict[str, Any] = {"model": text}
+    if text.lstrip().startswith("{"):
+        try:
+            asked = json.loads(text)
+        except ValueError:
+            raise _refused("then", "is neither a model's name nor a JSON object") from None
+    options = _options(services, default, asked, "then")
+    if options.boost is not None:
+        raise _refused("then", "takes no phrases; submit such a job when the session is done")
+    document: dict[str, Any] = options.kept().document()
+    return document
+
+
+def _options(services: Services, default: str, asked: dict[str, Any], where: str) -> AskedOptions:
+    try:
+        return resolve_options(services.settings, default, asked)
+    except ValidationError as error:
+        raise refused_fields(error.errors(include_url=False, include_input=False), where) from None
+
+
+def _switch(values: dict[str, str], name: str) -> bool:
+    value = values.pop(name, "false").lower()
+    if value not in _TRUE | _FALSE:
+        raise _refused(name, "is true or false")
+    return value in _TRUE
+
+
+def _refused(name: str, message: str) -> Problem:
+    return refused_fields([{"loc": (name,), "msg": message}], "query")
+
+
+async def open_session(services: Services, caller: Principal, asked: Asked) -> Job:
+    """The job of a session that a worker has claimed. Raises `Problem` 503 where none has in time, and as
+    other submissions do."""
+    job = await to_thread.run_sync(_create, services, caller, asked)
+    deadline = time.monotonic() + OPEN_SECONDS
+    try:
+        while time.monotonic() < deadline:
+            services.live.signals.tell(WAITING)
+            await asyncio.sleep(_POLL_SECONDS)
+            now = await to_thread.run_sync(_look, services, job.id, limiter=services.live.threads)
+            if now.state is not JobState.QUEUED:
+                return now
+    except BaseException:  # the client has left
+        await asyncio.shield(asyncio.ensure_future(to_thread.run_sync(_cancel, services, job.id)))
+        raise
+    await to_thread.run_sync(_cancel, services, job.id)
+    model = asked.options.model
+    services.live.seats.note_full(model)
+    raise no_room(f"No worker has room for another live session of {model} now; try again in a moment.")
+
+
+def _create(services: Services, caller: Principal, asked: Asked) -> Job:
+    settings, fleet, model = services.settings, services.fleet, asked.options.model
+    project = caller.project_for(asked.body.project)
+    requires = required(settings, model, None)
+    route = Route(asked.body.pool, None, None if asked.body.pool else model, requires=requires)
+    fleet.check(route, model)
+    if (then := asked.listening.then) is not None:
+        second = str(then["model"])
+        fleet.check(Route(None, None, second), second)
+    if (
+        reason := fleet.recent().waiting_for(route, model) and fleet.read().waiting_for(route, model)
+    ) is not None:
+        raise no_room(f"No worker can take the session now: it needs {reason}.")
+    job_id = new_id("job")
+    name = asked.body.name or f"live-{datetime.now(UTC):%Y-%m-%d-%H%M%S}"
+    new = NewJob(
+        id=job_id,
+        source=Source("live", f"jobs/{job_id}/source"),
+        options=asked.options,
+        name=name if name.endswith(".wav") else f"{name}.wav",
+        project=project,
+        pool=asked.body.pool,
+        requires=requires,
+        tags=asked.body.tags or None,
+        key_id=caller.key_id,
+        priority=PRIORITIES["normal"],
+        traceparent=current().header,
+    )
+    with services.database.begin() as tx:
+        job, _ = create_job(tx, new)
+    return job
+
+
+def _look(services: Services, job_id: str) -> Job:
+    with services.database.read() as tx:
+        return get_job(tx, job_id)
+
+
+def _cancel(services: Services, job_id: str) -> None:
+    try:
+        with services.database.begin() as tx:
+            cancel_job(tx, job_id)
+    except Conflict:
+        return  # it has ended by itself

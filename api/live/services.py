@@ -1,0 +1,33 @@
+"""What the live sessions of one API process share."""
+
+from dataclasses import dataclass
+
+from anyio import CapacityLimiter
+
+from api.live.ears import AsyncEars
+from api.live.limits import Seats
+from spool.broker.live_signals import LiveSignals
+from spool.settings import Settings
+
+_THREADS = 32
+
+
+@dataclass(frozen=True)
+class LiveServices:
+    """The places there are, and the channels to the workers."""
+
+    seats: Seats
+    signals: LiveSignals
+    ears: AsyncEars
+    threads: CapacityLimiter
+    """For waits on the object store and the database, apart from those of requests."""
+
+
+def live_services(settings: Settings) -> LiveServices:
+    """Connects to nothing yet."""
+    return LiveServices(
+        Seats(settings.live_sessions, settings.live_sessions_per_key),
+        LiveSignals(settings),
+        AsyncEars(settings),
+        CapacityLimiter(_THREADS),
+    )

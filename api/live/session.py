@@ -1,0 +1,219 @@
+"""One live session: its client's frames go to the log, what the worker says goes to the client.
+
+SQL says what is final (chunks that were saved) and when the job has ended; messages of Redis bring partials
+and make finals come at once. Nothing of the session is in this process alone but audio that was not stored
+yet. However the session ends, the log gets an end, and the job finishes with what there is.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+from anyio import to_thread
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from api.live.ears import Ear
+from api.live.limits import FINISH_SECONDS, IDLE_SECONDS, SEND_SECONDS, Ended
+from api.live.log_writer import LogWriter
+from api.live.protocol import Protocol
+from api.services import Services
+from spool.broker.live_signals import LOOK_SECONDS, said
+from spool.domain.jobs import Job, JobState
+from spool.domain.live.options import MOST_AUDIO_BYTES, Listening, Pace
+from spool.errors import StorageError
+from spool.store.live import Said, what_was_said
+
+log = structlog.get_logger(__name__)
+
+_RIFF = b"RIFF"
+_CANCEL_SECONDS = 1.0
+
+
+class Session:
+    """An accepted WebSocket and the job behind it."""
+
+    def __init__(self, services: Services, websocket: WebSocket, job: Job, protocol: Protocol) -> None:
+        """`job` was claimed, or is about to be."""
+        assert job.options.live is not None
+        self._services, self._socket = services, websocket
+        self._job, self._protocol = job, protocol
+        self._listening: Listening = job.options.live
+        self._writer = LogWriter(services.objects, services.live.signals, job.id, services.live.threads)
+        self._bytes = 0
+        self._begun = time.monotonic()
+        self._reasons: dict[int, str] = {}
+        self._number = 0
+
+    async def run(self) -> None:
+        """Serve the client to the end of the session, and close the socket."""
+        writing = asyncio.create_task(self._writer.run())
+        reading = asyncio.create_task(self._read())
+        speaking = asyncio.create_task(self._speak())
+        ended: Ended | None = None
+        try:
+            done, _ = await asyncio.wait({writing, reading, speaking}, return_when=asyncio.FIRST_COMPLETED)
+            if reading in done and reading.exception() is None:
+                self._writer.end(reading.result())
+                await writing
+                if reading.result() != "disconnected":
+                    await self._rest(speaking)
+            else:
+                for task in done:
+                    task.result()
+        except Ended as early:
+            ended = early
+        except WebSocketDisconnect:
+            pass
+        finally:
+            await _stop(reading, speaking)
+            await self._leave(writing, ended)
+
+    async def _rest(self, speaking: "asyncio.Task[None]") -> None:
+        """The client has said that it is done: tell it the rest."""
+        try:
+            await asyncio.wait_for(asyncio.shield(speaking), FINISH_SECONDS)
+        except TimeoutError:
+            raise Ended(1011, f"The rest of the words will be in job {self._job.id}.") from None
+
+    async def _leave(self, writing: "asyncio.Task[None]", ended: Ended | None) -> None:
+        if not writing.done():
+            self._writer.end("ended" if ended is None else ended.sentence)
+            with contextlib.suppress(Exception):
+                await writing
+        code, reason = (1000, "") if ended is None else (ended.code, ended.reason)
+        fields = {**self._job.ids, "seconds": round(self._listening.seconds_of(self._bytes), 1), "code": code}
+        log.info("live session closed", **fields, **({"reason": reason} if reason else {}))
+        with contextlib.suppress(Exception):  # the client may be gone
+            if ended is not None:
+                await self._send(self._protocol.error(ended.code, ended.sentence))
+            await asyncio.wait_for(self._socket.close(code, reason), SEND_SECONDS)
+
+    # --- from the client ------------------------------------------------------------------------------------
+
+    async def _read(self) -> str:
+        """Write what comes to the log, until the client ends the session; how it did."""
+        while True:
+            try:
+                message = await asyncio.wait_for(self._socket.receive(), IDLE_SECONDS)
+            except TimeoutError:
+                raise Ended(
+                    1011,
+                    f"No audio and no message for {IDLE_SECONDS:g} s; send KeepAlive while nobody speaks.",
+                ) from None
+            if message["type"] == "websocket.disconnect":
+                return "disconnected"
+            text, data = message.get("text"), message.get("bytes")
+            if text is not None:
+                control = self._protocol.control(text)
+                if control == "close":
+                    return "closed"
+                if control == "finalize":
+                    self._writer.finalize()
+                if control == "start":
+                    await self._send(self._protocol.started())
+            elif data:
+                await self._take(data)
+            else:  # what clients of Deepgram's older protocol end with
+                return "closed"
+
+    async def _take(self, data: bytes) -> None:
+        self._protocol.check_audio()
+        listening = self._listening
+        if not self._bytes and data.startswith(_RIFF):
+            raise Ended(1003, "Send the audio as raw 16-bit PCM, without the header of a WAV file.")
+        if len(data) % listening.frame_bytes:
+            raise Ended(
+                1007,
+                f"A message of {len(data)} bytes holds no whole number of samples of {listening.channels} "
+                "channels of 16 bits.",
+            )
+        self._bytes += len(data)
+        seconds = listening.seconds_of(self._bytes)
+        if not Pace().allows(seconds, time.monotonic() - self._begun):
+            raise Ended(1008, "The audio comes faster than ten times real time; upload a recording instead.")
+        most = self._services.settings.max_audio_seconds
+        if seconds > most or self._bytes > MOST_AUDIO_BYTES:
+            raise Ended(1009, "The session is as long as a recording may be; open another one.")
+        await self._writer.audio(data)
+
+    # --- to the client --------------------------------------------------------------------------------------
+
+    async def _speak(self) -> None:
+        """Say what becomes known, until the job has ended. Raises Ended where it ended badly."""
+        async with self._services.live.ears.hearing(said(self._job.id)) as ear:
+            looked = -LOOK_SECONDS
+            while True:
+                messages = await self._heard(ear)
+                has_finals = any(message.get("type") == "final" for message in messages)
+                if has_finals or time.monotonic() - looked >= LOOK_SECONDS:
+                    looked = time.monotonic()
+                    if await self._tell_finals():
+                        return
+                await self._tell_partial(messages)
+
+    async def _heard(self, ear: Ear) -> list[dict[str, Any]]:
+        messages = await ear.messages(LOOK_SECONDS)
+        for message in messages:
+            if message.get("type") == "final":
+                self._reasons[int(message["number"])] = str(message["reason"])
+            elif "time" in message:
+                await self._send(self._protocol.event(str(message["type"]), float(message["time"])))
+        return messages
+
+    async def _tell_partial(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Say the last partial alone: a client that reads slowly misses those before it."""
+        partial = None
+        for message in messages:
+            partial = message if message.get("type") == "partial" else partial
+        if partial is not None and partial["number"] == self._number:
+            await self._send(self._protocol.partial(partial))
+
+    async def _tell_finals(self) -> bool:
+        """Say what was saved since the last time; whether the job has ended."""
+        try:
+            known = await to_thread.run_sync(self._look, limiter=self._services.live.threads)
+        except StorageError:
+            return False
+        for chunk in known.chunks:
+            reason = self._reasons.pop(chunk.index, "end" if chunk.tail == () else "silence")
+            await self._send(self._protocol.final(chunk, reason))
+            self._number = chunk.index + 1
+            if self._protocol.is_over:
+                return True
+        job = known.job
+        if job.state is JobState.DONE:
+            await self._send(self._protocol.end(job))
+            return True
+        if job.state is JobState.CANCELLED:
+            raise Ended(1001, f"The session was cancelled; its job is {job.id}.")
+        if job.state is JobState.FAILED:
+            if job.error_code == "audio_empty":
+                await self._send(self._protocol.end(job))
+                return True
+            raise Ended(1011, job.error_message or "The session failed.")
+        return False
+
+    def _look(self) -> Said:
+        with self._services.database.read() as tx:
+            return what_was_said(tx, self._job.id, self._number)
+
+    async def _send(self, messages: Iterable[dict[str, Any]]) -> None:
+        for message in messages:
+            text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+            try:
+                await asyncio.wait_for(self._socket.send_text(text), SEND_SECONDS)
+            except TimeoutError:
+                raise Ended(1008, f"The client has read nothing for {SEND_SECONDS:g} s.") from None
+
+
+async def _stop(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel them, again if need be: what they wait for may take a cancellation for its own timeout."""
+    while running := {task for task in tasks if not task.done()}:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running, timeout=_CANCEL_SECONDS)
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,148 @@
+// Speak, and see the words settle: the microphone over a WebSocket, and the same words large for a hall.
+
+import { clock, fill, h, notice } from "./dom.js";
+import { get, savedKey } from "./http.js";
+
+const RATE = 16000;
+const LINES = 200; // that stay on the page; all are in the transcript
+
+export async function showListen(root, query) {
+  const { items } = await get("/v1/models");
+  const chosen = query.get("model") ?? "";
+  const model = h("select", { name: "model", "aria-label": "Model" },
+    items.map(({ name }) => h("option", { value: name, selected: name === chosen }, name)));
+  const press = h("button", { type: "button", class: "primary", id: "listen" }, "Start listening");
+  const large = h("button", { type: "button", "aria-pressed": "false" }, "Captions");
+  const level = h("meter", { min: "0", max: "1", low: "0.02", high: "0.8", optimum: "0.3", value: "0", "aria-label": "Level" });
+  const status = h("p", { class: "quiet", role: "status" }, "Nothing is recorded until you press the button.");
+  const settled = h("div");
+  const partial = h("p", { class: "unsettled" });
+  const words = h("div", { class: "captions", tabindex: "0", role: "log", "aria-live": "polite", "aria-label": "Words" }, settled, partial);
+  let session = null;
+
+  const ended = (text, bad = false) => {
+    session = null;
+    press.textContent = "Start listening";
+    press.disabled = false;
+    model.disabled = false;
+    level.value = 0;
+    partial.textContent = "";
+    fill(status, text);
+    if (bad && typeof text === "string") notice(text, true);
+  };
+  const heard = {
+    level(value) { level.value = value; },
+    opened() { status.textContent = "Listening. Speak."; press.disabled = false; },
+    partial(text) { partial.textContent = text; down(); },
+    final(start, text) {
+      partial.textContent = "";
+      settled.append(h("p", {}, h("span", { class: "at" }, clock(start)), text));
+      while (settled.childElementCount > LINES) settled.firstElementChild.remove();
+      down();
+    },
+    ended,
+  };
+  const down = () => { words.scrollTop = words.scrollHeight; };
+  press.addEventListener("click", async () => {
+    if (session) {
+      press.disabled = true;
+      status.textContent = "Waiting for the last words…";
+      session.stop();
+      return;
+    }
+    press.textContent = "Stop";
+    press.disabled = true;
+    model.disabled = true;
+    status.textContent = "Asking for the microphone…";
+    settled.replaceChildren();
+    try {
+      session = await open(model.value, heard);
+    } catch (error) {
+      ended(error.name === "NotAllowedError" ? "The browser does not allow this page to use the microphone." : error.message, true);
+    }
+  });
+  large.addEventListener("click", () => setLarge(!document.body.classList.contains("hall")));
+  const setLarge = (on) => {
+    document.body.classList.toggle("hall", on);
+    large.setAttribute("aria-pressed", String(on));
+    down();
+  };
+  const escape = (event) => event.key === "Escape" && setLarge(false);
+  document.addEventListener("keydown", escape);
+  root.append(h("h1", {}, "Listen"),
+    h("div", { class: "row listening" }, press, model, large, h("label", { class: "inline level" }, "Level", level)), status, words);
+  if (query.get("view") === "captions") setLarge(true);
+  return {
+    leave() {
+      document.removeEventListener("keydown", escape);
+      setLarge(false);
+      session?.drop();
+    },
+  };
+}
+
+async function open(model, heard) {
+  const media = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true } });
+  const context = new AudioContext({ sampleRate: RATE });
+  const close = () => {
+    media.getTracks().forEach((track) => track.stop());
+    context.close().catch(() => { /* closed before */ });
+  };
+  try {
+    await context.audioWorklet.addModule("/page/microphone.js");
+  } catch (error) {
+    close();
+    throw error;
+  }
+  const asked = new URLSearchParams({ model, sample_rate: String(context.sampleRate), interim_results: "true" });
+  const address = `${location.origin.replace(/^http/, "ws")}/v1/listen?${asked}`;
+  const key = savedKey();
+  const socket = key ? new WebSocket(address, ["token", key]) : new WebSocket(address);
+  const microphone = new AudioWorkletNode(context, "microphone", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
+  let job = null;
+  let failed = null;
+  microphone.port.onmessage = ({ data }) => {
+    heard.level(data.level);
+    if (socket.readyState === WebSocket.OPEN) socket.send(data.pcm);
+  };
+  socket.onopen = () => {
+    context.createMediaStreamSource(media).connect(microphone);
+    heard.opened();
+  };
+  socket.onmessage = ({ data }) => {
+    const message = JSON.parse(data);
+    if (message.type === "Results") {
+      job = message.metadata.request_id;
+      const text = message.channel.alternatives[0].transcript;
+      if (message.is_final) { if (text) heard.final(message.start, text); } else heard.partial(text);
+    } else if (message.type === "Metadata") job = message.request_id;
+    else if (message.type === "Error") failed = message.description;
+  };
+  socket.onclose = async ({ code, reason }) => {
+    close();
+    if (code === 1006) failed ??= await why(asked); // a browser does not say why it was refused
+    if (failed || code !== 1000) heard.ended(failed ?? (reason || "The connection was lost."), true);
+    else heard.ended(job ? ["Done: ", link(job)] : "Done.");
+  };
+  return {
+    stop() {
+      close();
+      if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ type: "CloseStream" }));
+      else socket.close();
+    },
+    drop() {
+      socket.onclose = null;
+      close();
+      socket.close();
+    },
+  };
+}
+
+const link = (job) => h("a", { href: `#/jobs/${job}` }, "the recording and its transcript");
+
+async function why(asked) {
+  const waiting = await get("/v1/workers").catch(() => null);
+  return waiting && !waiting.items.some((worker) => worker.alive && worker.models.includes(asked.get("model")))
+    ? `No worker with ${asked.get("model")} is running.`
+    : "The server did not take the session, or the connection was lost; it may have no room now.";
+}

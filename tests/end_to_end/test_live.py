@@ -1,0 +1,342 @@
+"""Live sessions through all of Spool: a WebSocket, the API's process, Redis, SQL, a worker's process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import wave
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from io import BytesIO
+from shutil import copy
+from socket import SHUT_RDWR
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+import soundfile
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+import migrations
+from ops.testbed.processes import REAL, ROOT, Fleet
+from ops.testbed.waiting import DEADLINE, until
+from spool.broker.embedded_redis import EmbeddedRedis
+from spool.domain.jobs import JobState
+from spool.domain.live.log import log_prefix
+from spool.objects import object_store
+from spool.store.jobs import JobFilter, list_jobs
+
+GOLDEN = ROOT / "tests" / "golden" / "streaming"
+TOKEN = "token-of-the-test"
+QUERY = {"model": "stream", "head": "rnnt", "att_context": "70,1", "endpointing": "240"}
+PIECE = 3200
+
+
+class LiveFleet(Fleet):
+    """A fleet with one API process."""
+
+    url = ""
+    api: "subprocess.Popen[bytes]"
+
+    def serve(self, **own: str) -> None:
+        announced = self.home / "api.json"
+        announced.unlink(missing_ok=True)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
+        self.api = subprocess.Popen(
+            [sys.executable, "-m", "api", "--port", "0", "--announce", str(announced)],
+            env={**kept, **self.environment, **own},
+            cwd=ROOT,
+        )
+        until(lambda: announced.exists() or self.api.poll() is not None, "the API listens")
+        self.url = str(json.loads(announced.read_text())["url"])
+
+    def close(self) -> None:
+        self.api.kill()
+        self.api.wait(DEADLINE)
+        super().close()
+
+    def connect(self, path: str = "/v1/listen", **query: str) -> "connect":
+        address = f"{self.url.replace('http', 'ws', 1)}{path}?{urlencode({**QUERY, **query})}"
+        headers = {"Authorization": f"Token {TOKEN}"}
+        return connect(address, additional_headers=headers, proxy=None, open_timeout=DEADLINE)
+
+    def get(self, path: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        with httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=60) as client:
+            return client.get(path)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory, redis_server: EmbeddedRedis) -> Iterator[LiveFleet]:
+    home = tmp_path_factory.mktemp("live")
+    url = f"sqlite:///{home / 'spool.db'}"
+    migrations.upgrade(url)
+    models = {"stream": str(home / "model.nemo"), "demo-tdt": f"{ROOT}/models/demo"}
+    copy(GOLDEN / "model.nemo", models["stream"])
+    with closing(
+        LiveFleet(
+            home,
+            url,
+            redis_server.url,
+            SPOOL_MODELS=",".join(f"{name}={place}" for name, place in models.items()),
+            SPOOL_DEFAULT_MODEL="stream",
+            SPOOL_API_TOKEN=TOKEN,
+            SPOOL_LEASE_SECONDS="3",
+            SPOOL_MAX_CRASHES="5",
+        )
+    ) as fleet:
+        fleet.serve()
+        fleet.start(*REAL)
+        yield fleet
+
+
+def pcm(number: int) -> bytes:
+    samples = soundfile.read(GOLDEN / f"{number}.flac", dtype="int16")[0]
+    return bytes(samples.astype("<i2").tobytes())
+
+
+def pieces(audio: bytes) -> list[bytes]:
+    return [audio[at : at + PIECE] for at in range(0, len(audio), PIECE)]
+
+
+def rest_of(socket: ClientConnection) -> list[dict[str, Any]]:
+    """All messages up to the end of the session."""
+    messages = []
+    try:
+        while True:
+            messages.append(json.loads(socket.recv(DEADLINE)))
+    except ConnectionClosed:
+        return messages
+
+
+def finals(messages: list[dict[str, Any]]) -> list[str]:
+    return [
+        word["word"]
+        for message in messages
+        if message["type"] == "Results" and message["is_final"]
+        for word in message["channel"]["alternatives"][0]["words"]
+    ]
+
+
+def words_of(fleet: LiveFleet, job_id: str) -> list[str]:
+    return [word["text"] for word in fleet.get(f"/v1/jobs/{job_id}/transcript").json()["words"]]
+
+
+def test_words_come_while_audio_goes_and_the_record_stays(fleet: LiveFleet) -> None:
+    audio = pcm(1) + pcm(2)
+    with fleet.connect(interim_results="true", then="demo-tdt", name="council", tag="room=7") as socket:
+        for piece in pieces(pcm(1)):
+            socket.send(piece)
+        first = json.loads(socket.recv(DEADLINE))
+        assert first["type"] == "Results"
+        socket.send('{"type": "KeepAlive"}')
+        socket.send('{"type": "Finalize"}')
+        messages = [first]
+        while not messages[-1].get("from_finalize"):
+            messages.append(json.loads(socket.recv(DEADLINE)))
+        for piece in pieces(pcm(2)):
+            socket.send(piece)
+        socket.send('{"type": "CloseStream"}')
+        messages += rest_of(socket)
+        assert socket.close_code == 1000
+    metadata = messages[-1]
+    assert metadata["type"] == "Metadata"
+    assert metadata["duration"] == pytest.approx(len(audio) / 32_000)
+    assert any(not message["is_final"] for message in messages[:-1])
+    job_id = metadata["request_id"]
+    assert finals(messages) == words_of(fleet, job_id) != []
+    job = fleet.get(f"/v1/jobs/{job_id}").json()
+    assert (job["state"], job["name"], job["tags"], job["source"]["kind"]) == (
+        "done",
+        "council.wav",
+        {"room": "7"},
+        "upload",
+    )
+    with wave.open(BytesIO(fleet.get(f"/v1/jobs/{job_id}/audio").content)) as recording:
+        assert recording.readframes(recording.getnframes()) == audio
+    assert not list(object_store(fleet.settings).list(log_prefix(job_id)))
+    with fleet.db.read() as tx:
+        (following,) = list_jobs(tx, JobFilter(tag=("live", job_id))).items
+    until(lambda: fleet.ended([following.id]), "the job on the recording")
+    after = fleet.job(following.id)
+    assert (after.state, after.options.model, after.project) == (JobState.DONE, "demo-tdt", "default")
+
+
+def test_a_worker_killed_in_mid_session_loses_no_word(fleet: LiveFleet) -> None:
+    with fleet.connect() as unbroken:
+        for piece in pieces(pcm(1) + pcm(2)):
+            unbroken.send(piece)
+        unbroken.send('{"type": "CloseStream"}')
+        expected = finals(rest_of(unbroken))
+
+    with fleet.connect() as socket:
+        for piece in pieces(pcm(1)):
+            socket.send(piece)
+        heard = [json.loads(socket.recv(DEADLINE))]
+        job_id = heard[0]["metadata"]["request_id"]
+        worker = next(each for each in fleet.workers() if each.alive)
+        os.kill(worker.info.pid, signal.SIGKILL)
+        for piece in pieces(pcm(2)):
+            socket.send(piece)
+        socket.send('{"type": "CloseStream"}')
+        fleet.start(*REAL, name="beta")
+        heard += rest_of(socket)
+        assert socket.close_code == 1000
+    assert finals(heard) == words_of(fleet, job_id) == expected
+    assert fleet.job(job_id).attempt == 2
+
+
+def test_a_client_that_vanishes_leaves_its_record(fleet: LiveFleet) -> None:
+    with fleet.connect(name="vanished") as socket:
+        for piece in pieces(pcm(1)):
+            socket.send(piece)
+        assert socket.response is not None
+        job_id = socket.response.headers["dg-request-id"]
+        until(lambda: fleet.chunks(job_id), "a final")
+        socket.socket.shutdown(SHUT_RDWR)
+    until(lambda: fleet.ended([job_id]), "the session's job")
+    assert fleet.job(job_id).state is JobState.DONE
+
+
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+
+def refused(fleet: LiveFleet, **query: str) -> httpx.Response:
+    """The answer to a session that is not opened."""
+    headers = {**UPGRADE, "Authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=fleet.url, headers=headers, trust_env=False, timeout=60) as client:
+        return client.get("/v1/listen", params={**QUERY, **query})
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"sample_rate": "7"}, "greater than or equal to 8000"),
+        ({"sample_rate": "quick"}, "valid integer"),
+        ({"encoding": "opus"}, "linear16"),
+        ({"model": "nobody"}, "no model 'nobody'"),
+        ({"diarise": "true"}, "no parameter"),
+        ({"att_context": "wide"}, "LEFT,RIGHT"),
+        ({"then": "nobody"}, "no model 'nobody'"),
+        ({"tag": "loose"}, "key=value"),
+        ({"interim_results": "perhaps"}, "true or false"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_the_upgrade(
+    fleet: LiveFleet, query: dict[str, str], said: str
+) -> None:
+    answer = refused(fleet, **query)
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]
+
+
+def test_a_session_needs_a_key(fleet: LiveFleet) -> None:
+    address = f"{fleet.url.replace('http', 'ws', 1)}/v1/listen?model=stream"
+    with pytest.raises(InvalidStatus) as caught:
+        connect(address, proxy=None)
+    assert caught.value.response.status_code == 401
+    with connect(address, subprotocols=["token", TOKEN], proxy=None) as socket:  # type: ignore[list-item]
+        assert socket.subprotocol == "token"
+
+
+def closed(socket: ClientConnection) -> tuple[int | None, str | None]:
+    """How the server ends the session."""
+    rest_of(socket)
+    return socket.close_code, socket.close_reason
+
+
+@pytest.mark.parametrize(
+    ("frames", "code", "said"),
+    [
+        ([b"\0" * 3201], 1007, "no whole number of samples"),
+        (["this is what was said"], 1003, "binary frames"),
+        (['{"type": "Applaud"}'], 1003, "KeepAlive, Finalize, CloseStream"),
+        ([b"RIFF" + b"\0" * 40], 1003, "without the header"),
+        ([b"\0" * 640_000] * 3, 1008, "ten times real time"),
+        ([b"\0" * (1 << 21)], 1009, ""),
+    ],
+)
+def test_bad_input_ends_its_own_session_with_a_sentence(
+    fleet: LiveFleet, frames: list[str | bytes], code: int, said: str
+) -> None:
+    with fleet.connect() as good, fleet.connect() as bad:
+        for piece in pieces(pcm(1)):
+            good.send(piece)
+        with suppress(ConnectionClosed):
+            for frame in frames:
+                bad.send(frame)
+        ended, reason = closed(bad)
+        assert ended == code
+        assert said in (reason or "")
+        good.send('{"type": "CloseStream"}')
+        assert finals(rest_of(good)), "another session notices nothing"
+
+
+def test_wenets_clients_are_understood(fleet: LiveFleet) -> None:
+    with fleet.connect("/v1/listen/wenet") as socket:
+        socket.send('{"signal": "start", "nbest": 1, "continuous_decoding": true}')
+        for piece in pieces(pcm(1)):
+            socket.send(piece)
+        socket.send('{"signal": "end"}')
+        messages = rest_of(socket)
+    kinds = [message["type"] for message in messages]
+    assert (kinds[0], kinds[-1]) == ("server_ready", "speech_end")
+    assert {"partial_result", "final_result"} <= set(kinds)
+    best = json.loads(next(each for each in messages if each["type"] == "final_result")["nbest"])[0]
+    assert best["sentence"] == " ".join(piece["word"] for piece in best["word_pieces"])
+
+
+@pytest.mark.filterwarnings("ignore:websockets:DeprecationWarning")  # its client imports an old name
+def test_deepgrams_own_client_is_understood(fleet: LiveFleet) -> None:
+    from deepgram import DeepgramClient
+    from deepgram.environment import DeepgramClientEnvironment
+
+    here = fleet.url.replace("http", "ws", 1)
+    places = {
+        field: here for field in DeepgramClientEnvironment.__init__.__annotations__ if field != "return"
+    }
+    client = DeepgramClient(api_key=TOKEN, environment=DeepgramClientEnvironment(**places))
+    with client.listen.v1.connect(model="stream", encoding="linear16", sample_rate="16000") as session:
+        for piece in pieces(pcm(1)):
+            session.send_media(piece)
+        session.send_close_stream()
+        kinds = [type(message).__name__ for message in session]
+    assert kinds[-1] == "ListenV1Metadata"
+    assert "ListenV1Results" in kinds
+
+
+def test_a_worker_that_drains_hands_its_sessions_on(fleet: LiveFleet) -> None:
+    fleet.start(*REAL, name="gamma")
+    with fleet.connect() as socket:
+        for piece in pieces(pcm(1)):
+            socket.send(piece)
+        first = json.loads(socket.recv(DEADLINE))
+        owner = fleet.job(first["metadata"]["request_id"]).lease_owner
+        pid = next(each.info.pid for each in fleet.workers() if each.info.id == owner)
+        process = next(each for each in fleet._workers if each.pid == pid)
+        process.send_signal(signal.SIGTERM)
+        until(lambda: socket.send('{"type": "KeepAlive"}') or process.poll() is not None, "it drained")
+        assert process.returncode == 0
+        socket.send('{"type": "CloseStream"}')
+        rest = rest_of(socket)
+        assert rest[-1]["type"] == "Metadata"
+    assert finals([first, *rest]) == words_of(fleet, rest[-1]["request_id"])
+
+
+def test_too_many_sessions_are_refused_with_the_time_to_wait(fleet: LiveFleet) -> None:
+    with ExitStack() as open_sockets:
+        with pytest.raises(InvalidStatus) as caught:  # noqa: PT012 - one of them is refused
+            for _ in range(40):
+                open_sockets.enter_context(fleet.connect())
+        refusal = caught.value.response
+        assert refusal.status_code == 503
+        assert int(refusal.headers["Retry-After"]) > 0
+        assert "live session" in refused(fleet).json()["detail"], "and at once, without a job"
