@@ -144,6 +144,8 @@ class FolderStore:
 
     def _make_folder(self, folder: Path) -> None:
         """Every folder from the root down is its user's alone, as `mkstemp` makes the files."""
+        if folder.is_dir():
+            return
         self.root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         for part in (*reversed(folder.relative_to(self.root).parents), folder.relative_to(self.root)):
             (self.root / part).mkdir(mode=FOLDER_MODE, exist_ok=True)

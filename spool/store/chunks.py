@@ -45,14 +45,18 @@ class SavedChunk:
     language: ChunkLanguage | None = None
 
 
-def save_chunk(tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge) -> None:
-    """Keep the chunk and bill its engine time.
+def save_chunk(
+    tx: Connection, claim: Claim, chunk: SavedChunk, charge: Charge, *, renewed: bool = False
+) -> None:
+    """Keep the chunk and bill its engine time. `renewed`: the transaction has renewed the claim's lease,
+    which locked its row.
 
     A chunk that is saved already stays as it is, and the second decoding is billed as wasted. The row carries
     the claim's attempt. Raises LeaseLost with nothing written: the caller then bills the time as wasted by
     itself.
     """
-    lock_claim(tx, claim)
+    if not renewed:
+        lock_claim(tx, claim)
     row = {
         "job_id": claim.job.id,
         "channel": chunk.channel,

@@ -15,7 +15,7 @@ from worker.decode.attention.reading import beams_of, read_utterances
 from worker.decode.result import Answer, answers
 from worker.decode.search import check_options, check_request, resolve_search
 from worker.decode.types import DecodeRequest, SearchOptions
-from worker.models.base import CacheAwareModel, SpeechModel
+from worker.models.base import Ahead, CacheAwareModel, ModelWithFront, SpeechModel
 
 NOTHING = DecodeRequest()
 
@@ -52,14 +52,18 @@ def decode_utterances(
     samples: Sequence[NDArray[np.float32]],
     options: SearchOptions,
     requests: Sequence[DecodeRequest],
+    ahead: Ahead | None = None,
 ) -> list[Answer]:
     """What was heard in each utterance, [N] float32 at 16 kHz. An utterance depends on nothing but itself and
-    its request. Raises InvalidRequest for what the model cannot do."""
+    its request. `ahead`: what the model's front has made of each already. Raises InvalidRequest for what the
+    model cannot do."""
     _, searcher, _ = resolve_search(model, options)
     if searcher.run is not None:
         for request in requests:
             model.prepare(request.speech)
-        if options.att_context is None:
+        if ahead is not None:
+            encoded = cast("ModelWithFront", model).encode(samples, options.att_context, ahead)
+        elif options.att_context is None:
             encoded = model.encode(samples)
         else:
             encoded = cast("CacheAwareModel", model).encode(samples, options.att_context)

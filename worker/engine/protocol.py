@@ -4,9 +4,9 @@ Plain data, pickled over one pipe; audio goes by slot number through `worker.eng
 process, no thread and no MLX.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from spool.domain.transcript import Lattice, Word
 from spool.errors import SpoolError
 from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions, UtteranceResult
 from worker.engine.scheduler import BatchLimits
-from worker.models.base import MAX_UTTERANCE_SECONDS, BatchCost, ModelInfo
+from worker.models.base import MAX_UTTERANCE_SECONDS, Ahead, BatchCost, ModelInfo
 
 DEFAULT_LOADER = "worker.engine.recognizer:load_recognizer"
 SAMPLE_RATE = 16_000
@@ -106,6 +106,24 @@ class Recognizer(Protocol):
         """Transcribe a batch of 16 kHz mono utterances, one answer each, in order; each asks for its own
         phrases, language model and context. All device work is done when it returns. What it raises is said
         of the whole batch, which is then run one by one."""
+
+
+@runtime_checkable
+class WorksAhead(Recognizer, Protocol):
+    """A recognizer, part of whose work takes no device."""
+
+    @property
+    def front(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32] | None] | None:
+        """As `ModelWithFront.front`."""
+
+    def recognize(
+        self,
+        utterances: Sequence[NDArray[np.float32]],
+        options: SearchOptions,
+        asks: Sequence[DecodeRequest],
+        ahead: Ahead | None = None,
+    ) -> list[Recognition | Failure]:
+        """As `Recognizer.recognize`, with what `front` has made of each already."""
 
 
 # --- parent to child ------------------------------------------------------------------------------------

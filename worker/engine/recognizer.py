@@ -23,12 +23,13 @@ from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.utterances import check_decoding, decode_utterances
 from worker.decode.words import text_of
 from worker.diarization.registry import is_diarization
+from worker.engine.ahead import Front
 from worker.engine.diarization import StepRecognizer
 from worker.engine.live_steps import LiveSteps
 from worker.engine.memory_budget import CACHE_BYTES
 from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition, Recognizer
 from worker.live.feed import LiveFeed
-from worker.models.base import BatchCost, ModelInfo, SpeechModel
+from worker.models.base import Ahead, BatchCost, ModelInfo, ModelWithFront, SpeechModel
 from worker.models.load import load_model
 
 
@@ -72,11 +73,17 @@ class ModelRecognizer:
         digest = _digest_of(options.graph or ask.lm)
         return replace(self.info, language_model=digest, warnings=warnings)
 
+    @property
+    def front(self) -> Front | None:
+        """As `ModelWithFront.front`."""
+        return self._model.front if isinstance(self._model, ModelWithFront) else None
+
     def recognize(
         self,
         utterances: Sequence[NDArray[np.float32]],
         options: SearchOptions,
         asks: Sequence[DecodeRequest],
+        ahead: Ahead | None = None,
     ) -> list[Recognition | Failure]:
         """One answer per 16 kHz mono utterance, in order; one whose logits are no numbers fails alone.
 
@@ -84,7 +91,7 @@ class ModelRecognizer:
         """
         if isinstance(asks[0].step, LiveFeed):
             return self._live.recognize(utterances, options, asks)
-        answers = self._decoded(utterances, options, asks)
+        answers = self._decoded(utterances, options, asks, ahead)
         seconds = [len(samples) / SAMPLE_RATE for samples in utterances]
         return [
             self._recognition(answer, length, options, ask)
@@ -96,11 +103,12 @@ class ModelRecognizer:
         utterances: Sequence[NDArray[np.float32]],
         options: SearchOptions,
         asks: Sequence[DecodeRequest],
+        ahead: Ahead | None,
     ) -> list[Answer]:
         if self._reader is None:
-            return decode_utterances(self._model, utterances, options, asks)
+            return decode_utterances(self._model, utterances, options, asks, ahead)
         listing = replace(options, nbest=max(options.beam, options.nbest))
-        answers = decode_utterances(self._model, utterances, listing, asks)
+        answers = decode_utterances(self._model, utterances, listing, asks, ahead)
         failpoint("engine.rescoring")
         ordered = self._reader.order(utterances, answers, self._model.tokenizer, asks)
         return [replace(each, hypotheses=each.hypotheses[: options.nbest]) for each in ordered]

@@ -26,6 +26,7 @@ from typing import cast
 from spool.errors import EngineError, ModelUnreadable, QualityUnknown, SpoolError
 from spool.failpoints import failpoint
 from worker.decode.types import SearchOptions, UtteranceResult
+from worker.engine.ahead import WorkAhead
 from worker.engine.audio_slots import AudioView, SlotLayout
 from worker.engine.model_cache import ModelCache
 from worker.engine.protocol import (
@@ -47,6 +48,7 @@ from worker.engine.protocol import (
     Stop,
     Unloaded,
     Utterance,
+    WorksAhead,
     models_of,
 )
 from worker.engine.scheduler import BatchPace, QueuedUtterance, UtteranceQueue, split_exactly
@@ -69,13 +71,16 @@ def serve(connection: "Connection[Report, Request]", layout: SlotLayout, options
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     module, _, name = options.loader.partition(":")
     reports = _Reports(connection)
-    inbox = _Inbox(options, reports)
+    view = AudioView(layout)
+    ahead = WorkAhead(lambda utterance: view.read(utterance.slot, utterance.samples))
+    ahead.start()
+    inbox = _Inbox(options, reports, ahead)
     threading.Thread(target=inbox.receive, args=(connection,), name="engine-inbox", daemon=True).start()
     home = importlib.import_module(module)
     loader = cast("Loader", getattr(home, name))
     if options.device and hasattr(home, "use_device"):
         home.use_device(options.device)
-    device = BatchRunner(reports, AudioView(layout), loader, options)
+    device = BatchRunner(reports, view, loader, options, ahead)
     reports.send(Ready(os.getpid()))
     try:
         while True:
@@ -111,8 +116,9 @@ class _Reports:
 class _Inbox:
     """Requests of the parent that have not started yet."""
 
-    def __init__(self, options: EngineOptions, reports: _Reports) -> None:
+    def __init__(self, options: EngineOptions, reports: _Reports, ahead: WorkAhead) -> None:
         self._reports = reports
+        self._ahead = ahead
         self._waiting = UtteranceQueue(options.limits)
         self._utterances: dict[int, Utterance] = {}
         self._errands: deque[Describe] = deque()
@@ -133,6 +139,7 @@ class _Inbox:
         with self._arrived:
             if isinstance(request, Utterance):
                 self._utterances[request.ticket] = request
+                self._ahead.offer(request)
                 live = isinstance(request.ask.step, LiveFeed)
                 group = (request.model, request.options, live)
                 self._waiting.add(
@@ -142,6 +149,7 @@ class _Inbox:
                 tickets = tuple(item.ticket for item in self._waiting.drop_job(request.job))
                 for ticket in tickets:
                     del self._utterances[ticket]
+                self._ahead.forget(tickets)
                 # At once, and not behind the batch on the device: a cancelled job's slots are free again.
                 self._reports.send(Dropped(tickets))
             else:
@@ -183,8 +191,11 @@ class _Inbox:
 class BatchRunner:
     """The loaded models and the one thread that runs them."""
 
-    def __init__(self, reports: _Reports, view: AudioView, loader: Loader, options: EngineOptions) -> None:
+    def __init__(
+        self, reports: _Reports, view: AudioView, loader: Loader, options: EngineOptions, ahead: WorkAhead
+    ) -> None:
         self._reports = reports
+        self._ahead = ahead
         self._view = view
         self._loader = loader
         self._measured = options.measured
@@ -267,7 +278,12 @@ class BatchRunner:
         options: SearchOptions = batch[0].options
         begun = time.monotonic_ns()
         try:
-            recognitions = model.recognize(audio, options, [utterance.ask for utterance in batch])
+            ahead = self._ahead.begin_batch([utterance.ticket for utterance in batch])
+            asks = [utterance.ask for utterance in batch]
+            if isinstance(model, WorksAhead) and any(made is not None for made in ahead):
+                recognitions = model.recognize(audio, options, asks, ahead)
+            else:
+                recognitions = model.recognize(audio, options, asks)
             busy_ns = time.monotonic_ns() - begun
             self._note_live(recognitions)
             samples = max(utterance.samples for utterance in batch) * len(batch)
@@ -278,6 +294,7 @@ class BatchRunner:
         except Exception as error:  # noqa: BLE001 - whatever a model raises belongs to its utterance, not to the process
             return _as_spool_error(error), 0, time.monotonic_ns() - begun
         finally:
+            self._ahead.end_batch()
             self.worked_ns += time.monotonic_ns() - begun
         failpoint("engine.computed")
         shares = split_exactly(busy_ns, [answer.frames for answer in recognitions])
@@ -310,6 +327,7 @@ class BatchRunner:
         finally:
             info = None if model is None else model.info
             self._reports.send(Loaded(path, time.monotonic_ns() - begun, info))
+        self._ahead.serve(path, model.front if isinstance(model, WorksAhead) else None)
         self._let_go(self._model_cache.take_in(path, model, model.info.size, beside))
         return model
 
@@ -324,6 +342,8 @@ class BatchRunner:
         return model
 
     def _let_go(self, models: tuple[str, ...]) -> None:
+        for model in models:
+            self._ahead.serve(model, None)
         if models:
             self._reports.send(Unloaded(models))
 

@@ -24,7 +24,7 @@ from spool.errors import (
 from spool.failpoints import failpoint
 from spool.store.chunks import SavedChunk, drop_stale, save_chunk, saved_chunks
 from spool.store.ledger.charges import Charge
-from spool.store.queue.leases import Claim, renew_lease
+from spool.store.queue.leases import Claim, renew_lease, set_progress
 from spool.store.queue.scheduler import goes_before
 from worker.audio import SAMPLE_RATE
 from worker.decode.types import DecodeRequest, UtteranceResult
@@ -78,12 +78,18 @@ class ChunkCommit:
             self.tried = True
             lease, seconds = self.attempt.lease, done / self.attempt.channels / SAMPLE_RATE
             cancel = renew_lease(
-                tx, claim, self.attempt.context.settings.lease_seconds, lease.ran_seconds, seconds
+                tx,
+                claim,
+                self.attempt.context.settings.lease_seconds,
+                lease.ran_seconds,
+                seconds,
+                *self.attempt.unpinned,
             )
             # Last: the worker's other jobs wait for its row until the commit.
-            save_chunk(tx, claim, self.chunk, self.bill)
+            save_chunk(tx, claim, self.chunk, self.bill, renewed=True)
             failpoint("save.written")
         failpoint("save.committed")
+        self.attempt.unpinned = (None, None)
         if cancel:  # so that a cancel does not wait for the next renewal
             self.attempt.lease.cancel()
 
@@ -95,6 +101,7 @@ class ChunkCommit:
 log = structlog.get_logger(__name__)
 
 CALLS_PER_YIELD = 10
+SHORT_SECONDS = 60.0
 
 
 class GiveBack(Exception):
@@ -109,8 +116,9 @@ class TurnOver(GiveBack):
 @dataclass(slots=True)
 class Attempt(ChunkDecoder[UtteranceResult]):
     """The decoding of one claimed job. `model` is a path or hub id, `mark` the fingerprint of the model, the
-    request and the weights; `done_samples` counts over all channels, `engine_ns` adds up its chunks. The time
-    that `listeners` take goes onto the bill of the next chunk that is saved."""
+    request and the weights; `done_samples` counts over all channels, `engine_ns` adds up its chunks;
+    `unpinned` are length and SHA-256 of the recording until they are written. The time that `listeners` take
+    goes onto the bill of the next chunk that is saved."""
 
     context: WorkerContext
     claim: Claim
@@ -120,6 +128,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
     channels: int = 1
     done_samples: int = 0
     engine_ns: int = 0
+    unpinned: tuple[float | None, str | None] = (None, None)
     _kept: int = 0
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
@@ -127,10 +136,21 @@ class Attempt(ChunkDecoder[UtteranceResult]):
 
     def remember(self) -> None:
         """Load the chunks that earlier attempts saved. Raises StorageError."""
+        if self.claim.attempt == 1:
+            return
         with self.context.db.read() as tx:
             self._saved = {
                 (chunk.channel, chunk.index): chunk for chunk in saved_chunks(tx, self.claim.job.id)
             }
+
+    def pin(self, expected_seconds: float | None, content_sha256: str | None) -> None:
+        """Note what is decoded from here on: every later attempt that finds a chunk of this one has to find
+        the same bytes. Of a short recording it is written with its first chunk."""
+        if expected_seconds is not None and expected_seconds <= SHORT_SECONDS:
+            self.unpinned = (expected_seconds, content_sha256)
+            return
+        with self.context.db.begin() as tx:
+            set_progress(tx, self.claim, 0.0, expected_seconds, content_sha256)
 
     def begin(self, info: ModelInfo, mark: str) -> None:
         """Decode with these weights from now on. Chunks decoded with other weights are dropped (law 7).

@@ -43,7 +43,6 @@ from spool.store.queue.leases import (
     fail_job,
     finish_job,
     hand_back,
-    set_progress,
 )
 from spool.store.transcripts.voices import copy_prints
 from spool.tracing import current, span
@@ -179,9 +178,9 @@ class JobRunner:
         reuse = Reuse(context.settings, context.db, self._services.objects, self._job, mark)
         transcript = reuse.before_fetch()
         if transcript is None:
-            with context.db.read() as tx:
-                hashes = hashes_of_source(tx, self._job.id)
-            with self._services.sources.fetched(reuse.source, self._job.name, attempt.check, hashes) as path:
+            with self._services.sources.fetched(
+                reuse.source, self._job.name, attempt.check, self._hashes()
+            ) as path:
                 transcript = reuse.after_fetch(path, attempt.check)
                 if transcript is None:
                     transcript = self._decoded(path, info, reuse.facts()["content_sha256"])
@@ -206,9 +205,7 @@ class JobRunner:
             self._context.settings, self._context.db, objects, replace(job, reuse=False), mark or ""
         )
         attempt.model = models.model.path
-        with self._context.db.read() as tx:
-            hashes = hashes_of_source(tx, job.id)
-        with self._services.sources.fetched(reuse.source, job.name, attempt.check, hashes) as path:
+        with self._services.sources.fetched(reuse.source, job.name, attempt.check, self._hashes()) as path:
             reuse.after_fetch(path, attempt.check)
             self._speakers = SpeakerPass(attempt, models)
             transcript = self._speakers.add_speakers(before, path)
@@ -216,6 +213,13 @@ class JobRunner:
         facts = reuse.facts()
         facts["fingerprint"], facts["reused_from"] = mark, job.reused_from
         return transcript.model_copy(update={"options": job.options.model_dump(mode="json")}), facts
+
+    def _hashes(self) -> bytes | None:
+        """Of an upload's blocks."""
+        if self._job.source.kind != "upload":
+            return None
+        with self._context.db.read() as tx:
+            return hashes_of_source(tx, self._job.id)
 
     def _decoded(self, path: Path, info: ModelInfo, content_sha256: str | None) -> Transcript:
         attempt = self._attempt
@@ -228,7 +232,7 @@ class JobRunner:
             failpoint("source.fetched")
             refuse_truncated(self._job.name, audio.known_length, self._job.options.on_truncated)
             attempt.channels = audio.channels
-            self._pin(audio.expected_seconds, content_sha256)
+            attempt.pin(audio.expected_seconds, content_sha256)
             attempt.decode(attempt.plan(audio, detector=self._job.options.speech_detector))
             asked = self._job.options.model_dump(mode="json")
             language_model = _language_model(self._job.options, info)
@@ -266,11 +270,6 @@ class JobRunner:
             self._lease.check()
             if self._context.resting():
                 raise GiveBack("the worker takes no jobs now")
-
-    def _pin(self, expected_seconds: float | None, content_sha256: str | None) -> None:
-        """Note what is decoded from here on: every later attempt has to find the same bytes."""
-        with self._context.db.begin() as tx:
-            set_progress(tx, self._claim, 0.0, expected_seconds, content_sha256)
 
     # --- endings --------------------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ file imports none. Leaves networks to their families and searches to `worker.dec
 import hashlib
 import json
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -252,6 +252,28 @@ class SpeechModel(Protocol):
 
     def encode(self, samples: Sequence[NDArray[np.float32]]) -> Any:  # noqa: ANN401 - the head knows it
         """Utterances, each [N] float32 at 16 kHz in -1 … 1, as the heads take them."""
+
+
+Ahead = Sequence[NDArray[np.float32] | None]
+"""What a front end has made of the utterances of a batch, None where it has not."""
+
+
+@runtime_checkable
+class ModelWithFront(Protocol):
+    """A model, part of whose work before the encoder takes no device."""
+
+    @property
+    def front(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32] | None] | None:
+        """That part, for one utterance, in any thread; it holds nothing of MLX. None where the device does
+        it."""
+
+    def encode(
+        self,
+        samples: Sequence[NDArray[np.float32]],
+        att_context: tuple[int, int] | None = None,
+        ahead: Ahead | None = None,
+    ) -> Any:  # noqa: ANN401 - as `SpeechModel.encode`
+        """As `SpeechModel.encode`, with what `front` has made of each already. The same bits as without."""
 
 
 class CacheAwareModel(SpeechModel, Protocol):

@@ -6,8 +6,12 @@ the frames of the utterance. One utterance at a time, so that nothing of a neigh
 The mel scale is Slaney's ("Auditory Toolbox", 1998), as in librosa's `filters.mel(norm="slaney")`.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import mlx.core as mx
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from worker.models.nemo.config import PreprocessorConfig
@@ -20,6 +24,33 @@ DEVIATION_FLOOR = 1e-5
 MEL_LINEAR_HZ = 200.0 / 3.0  # below the break the scale is linear, this many Hz a mel
 MEL_BREAK_HZ = 1_000.0
 MEL_LOG_STEP = np.log(6.4) / 27.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpectra:
+    """The transform where it is computed without MLX, which any thread may do. `window` is [fft_length]."""
+
+    config: PreprocessorConfig
+    window: Float32
+
+    def __call__(self, samples: Float32) -> Float32 | None:
+        """Samples [N] -> squared magnitudes [N // hop, fft_length // 2 + 1] float32; None from less than a
+        hop."""
+        frames = len(samples) // self.config.hop_length
+        if frames == 0:
+            return None
+        samples = np.asarray(samples, np.float32)
+        return np.concatenate([self.power(*block) for block in _blocks(samples, self.config)])
+
+    def power(self, padded: Float32, count: int) -> Float32:
+        """As `FeatureExtractor.log_mel_of`, before the filters."""
+        # A band near the guard holds a millionth of its frame's power, less than 32-bit rounding of the
+        # transform leaves intact; in 64 bit it is exact, and on a CPU as fast.
+        size, hop = self.config.fft_length, self.config.hop_length
+        padded = np.ascontiguousarray(padded, np.float32)
+        windows = as_strided(padded, (count, size), (hop * padded.itemsize, padded.itemsize), writeable=False)
+        spectrum = np.fft.rfft((windows * self.window).astype(np.float64), axis=-1)
+        return (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
 
 
 class FeatureExtractor:
@@ -36,44 +67,47 @@ class FeatureExtractor:
         start = (config.fft_length - config.win_length) // 2
         taper[start : start + config.win_length] = hann(config.win_length) if window is None else window
         self.window = mx.array(taper)
+        on_cpu = mx.default_device() == mx.Device(mx.cpu)
+        self.host_spectra = HostSpectra(config, taper) if on_cpu else None
+        """None where the device computes the transform."""
 
     def frames_of(self, samples: int) -> int:
         """How many feature frames that many samples give."""
         return samples // self.config.hop_length
 
-    def __call__(self, samples: Float32) -> mx.array:
+    def __call__(self, samples: Float32, power: Float32 | None = None) -> mx.array:
         """Samples [N] float32 at the config's rate -> [N // hop, mels] float32; no frames from less than a
-        hop."""
+        hop. `power` is what `host_spectra` has made of them."""
         frames = self.frames_of(len(samples))
         if frames == 0:
             return mx.zeros((0, self.config.features))
-        return self.normalise(self.log_mel(samples))
+        if power is None:
+            return self.normalise(self.log_mel(samples))
+        rows = range(0, frames, FRAMES_PER_BLOCK)
+        blocks = [self._mel_of(mx.array(power[first : first + FRAMES_PER_BLOCK])) for first in rows]
+        return self.normalise(mx.concatenate(blocks) if len(blocks) > 1 else blocks[0])
 
     def log_mel(self, samples: Float32) -> mx.array:
         """Samples [N] -> log-mel [N // hop, mels], not normalised."""
-        config = self.config
-        frames, size, hop = self.frames_of(len(samples)), config.fft_length, config.hop_length
-        padded = np.zeros(len(samples) + 2 * (size // 2), np.float32)
-        padded[size // 2 : size // 2 + len(samples)] = _pre_emphasis(samples, config.preemph)
-        blocks = []
-        for first in range(0, frames, FRAMES_PER_BLOCK):
-            count = min(FRAMES_PER_BLOCK, frames - first)
-            blocks.append(self.log_mel_of(padded[first * hop : (first + count - 1) * hop + size], count))
+        blocks = [self.log_mel_of(*block) for block in _blocks(samples, self.config)]
         return mx.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
     def log_mel_of(self, padded: Float32, count: int) -> mx.array:
         """The log-mel [count, mels] of transforms that begin a hop apart in `padded`, [(count - 1) * hop +
         fft_length] samples with pre-emphasis."""
+        if self.host_spectra is not None:
+            return self._mel_of(mx.array(self.host_spectra.power(padded, count)))
         size, hop = self.config.fft_length, self.config.hop_length
-        return self._logarithm(self._mel(mx.as_strided(mx.array(padded), (count, size), (hop, 1))))
+        windows = mx.as_strided(mx.array(padded), (count, size), (hop, 1)) * self.window
+        transformed = mx.fft.rfft(windows, axis=-1)
+        real, imaginary = mx.real(transformed), mx.imag(transformed)
+        return self._mel_of(real * real + imaginary * imaginary)
 
-    def _mel(self, windows: mx.array) -> mx.array:
-        power = _power(windows * self.window)
+    def _mel_of(self, power: mx.array) -> mx.array:
+        """Squared magnitudes [T, fft_length // 2 + 1] -> log-mel [T, mels]."""
         if self.config.mag_power != 2.0:
             power = mx.power(power, self.config.mag_power / 2.0)
-        return power @ self.filters
-
-    def _logarithm(self, mel: mx.array) -> mx.array:
+        mel = power @ self.filters
         guard = self.config.log_zero_guard_value
         return mx.log(mel + guard if self.config.log_zero_guard_type == "add" else mx.maximum(mel, guard))
 
@@ -91,16 +125,15 @@ class FeatureExtractor:
         return centred / (mx.sqrt(variance) + DEVIATION_FLOOR)
 
 
-def _power(windows: mx.array) -> mx.array:
-    """Squared magnitude of the transform of each row, [T, size] -> [T, size // 2 + 1]."""
-    if mx.default_device() == mx.Device(mx.cpu):
-        # A band near the guard holds a millionth of its frame's power, less than 32-bit rounding of the
-        # transform leaves intact; in 64 bit it is exact, and on a CPU as fast.
-        spectrum = np.fft.rfft(np.array(windows).astype(np.float64), axis=-1)
-        return mx.array((spectrum.real**2 + spectrum.imag**2).astype(np.float32))
-    transformed = mx.fft.rfft(windows, axis=-1)
-    real, imaginary = mx.real(transformed), mx.imag(transformed)
-    return real * real + imaginary * imaginary
+def _blocks(samples: Float32, config: PreprocessorConfig) -> Iterator[tuple[Float32, int]]:
+    """The samples of up to `FRAMES_PER_BLOCK` transforms, with pre-emphasis and with zeros beyond the ends,
+    and how many transforms they are."""
+    frames, size, hop = len(samples) // config.hop_length, config.fft_length, config.hop_length
+    padded = np.zeros(len(samples) + 2 * (size // 2), np.float32)
+    padded[size // 2 : size // 2 + len(samples)] = _pre_emphasis(samples, config.preemph)
+    for first in range(0, frames, FRAMES_PER_BLOCK):
+        count = min(FRAMES_PER_BLOCK, frames - first)
+        yield padded[first * hop : (first + count - 1) * hop + size], count
 
 
 def _pre_emphasis(samples: Float32, factor: float | None) -> Float32:

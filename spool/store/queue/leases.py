@@ -265,19 +265,21 @@ def renew_lease(
     lease_seconds: float,
     ran_seconds: float | None = None,
     done_seconds: float | None = None,
+    audio_seconds: float | None = None,
+    content_sha256: str | None = None,
 ) -> bool:
-    """Keep the job for `lease_seconds` from now and note how long it has run and how much is decoded (None:
-    as before); True when a person has asked to cancel it. Raises LeaseLost."""
-    row = tx.execute(
-        _fenced(claim)
-        .values(
-            lease_until=seconds_from_now(lease_seconds),
-            ran_seconds=jobs.c.ran_seconds if ran_seconds is None else ran_seconds,
-            done_seconds=jobs.c.done_seconds if done_seconds is None else done_seconds,
-            updated_at=now_utc(),
-        )
-        .returning(jobs.c.cancel_requested)
-    ).one_or_none()
+    """Keep the job for `lease_seconds` from now and note how long it has run, how much is decoded and, as
+    `set_progress` does, of what (None: as before); True when a person has asked to cancel it. The row is
+    locked for the rest of the transaction. Raises LeaseLost."""
+    facts = {
+        "ran_seconds": ran_seconds,
+        "done_seconds": done_seconds,
+        "audio_seconds": audio_seconds,
+        "content_sha256": content_sha256,
+    }
+    values: dict[str, Any] = {name: value for name, value in facts.items() if value is not None}
+    values |= {"lease_until": seconds_from_now(lease_seconds), "updated_at": now_utc()}
+    row = tx.execute(_fenced(claim).values(**values).returning(jobs.c.cancel_requested)).one_or_none()
     if row is None:
         raise _lost(claim)
     return bool(row.cancel_requested)

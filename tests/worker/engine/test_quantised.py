@@ -5,6 +5,7 @@ from pathlib import Path
 
 from spool.errors import QualityUnknown
 from tests.worker.models.whisper.tiny import make_dims, make_tensors, write_mlx
+from worker.engine.ahead import WorkAhead
 from worker.engine.audio_slots import AudioSlots, AudioView
 from worker.engine.protocol import Describe, Described, EngineOptions, Loaded
 from worker.engine.recognizer import load_recognizer
@@ -16,7 +17,9 @@ def describe(folder: Path, measured: frozenset[str] | None) -> object:
     slots = AudioSlots(1, 16_000)
     near, far = Pipe()
     options = EngineOptions(slots=1, slot_samples=16_000, measured=measured)
-    runner = BatchRunner(_Reports(far), AudioView(slots.layout), load_recognizer, options)
+    view = AudioView(slots.layout)
+    ahead = WorkAhead(lambda utterance: view.read(utterance.slot, utterance.samples))
+    runner = BatchRunner(_Reports(far), view, load_recognizer, options, ahead)
     runner.describe(Describe(7, str(folder)))
     reports = []
     while near.poll():

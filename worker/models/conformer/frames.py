@@ -10,6 +10,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.models.base import Ahead
 from worker.models.conformer.encoder import AttContext, ConformerEncoder
 from worker.models.features import FeatureExtractor
 
@@ -39,23 +40,34 @@ class FrameEncoder:
         """How many encoder frames that many samples give."""
         return self.encoder.pre_encode.frames_of(self.front_end.frames_of(samples))
 
-    def features(self, samples: Sequence[NDArray[np.float32]]) -> tuple[mx.array, NDArray[np.int32]]:
+    def features(
+        self, samples: Sequence[NDArray[np.float32]], ahead: Ahead | None = None
+    ) -> tuple[mx.array, NDArray[np.int32]]:
         """Normalised log-mel of a batch, [B, T, mels] float32 padded with zeros, and lengths [B] (samples //
-        hop)."""
-        rows = [self.front_end(np.asarray(row, np.float32)) for row in samples]
+        hop). `ahead`: what the front end's `host_spectra` has made of each already, or None."""
+        powers = [None] * len(samples) if ahead is None else ahead
+        rows = [
+            self.front_end(np.asarray(row, np.float32), power)
+            for row, power in zip(samples, powers, strict=True)
+        ]
         lengths = np.array([row.shape[0] for row in rows], np.int32)
         longest = int(lengths.max(initial=0))
         padded = [mx.pad(row, [(0, longest - row.shape[0]), (0, 0)]) for row in rows]
         return mx.stack(padded), lengths
 
-    def encode(self, samples: Sequence[NDArray[np.float32]], context: AttContext | None = None) -> Encoded:
+    def encode(
+        self,
+        samples: Sequence[NDArray[np.float32]],
+        context: AttContext | None = None,
+        ahead: Ahead | None = None,
+    ) -> Encoded:
         """Utterances of any lengths, each [N] float32 at 16 kHz in -1 ... 1. An utterance too short for a
         frame has length 0. An empty batch gives an empty result. context: as
-        `ConformerEncoder` takes it."""
+        `ConformerEncoder` takes it. ahead: as `features`."""
         if not samples or max(self.frames_of(len(row)) for row in samples) == 0:
             frames = mx.zeros((len(samples), 0, self.encoder.width), dtype=self.dtype)
             return Encoded(frames, np.zeros(len(samples), np.int32))
-        return self.encode_features(*self.features(samples), context)
+        return self.encode_features(*self.features(samples, ahead), context)
 
     def encode_features(
         self, features: mx.array, lengths: NDArray[np.int32], context: AttContext | None = None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
 from worker.models.base import (
+    Ahead,
     BatchCost,
     Capabilities,
     HeadName,
@@ -25,7 +26,7 @@ from worker.models.base import (
 from worker.models.conformer.encoder import AttContext, ConformerEncoder
 from worker.models.conformer.frames import BYTES_A_FRAME, Encoded, FrameEncoder
 from worker.models.conformer.streaming import EncoderSteps, EncoderStream, can_stream
-from worker.models.features import FeatureExtractor
+from worker.models.features import FeatureExtractor, HostSpectra
 from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.mel_stream import MelStream
@@ -161,15 +162,23 @@ class NemoModel:
         """How many encoder frames that many samples give."""
         return self.frames.frames_of(samples)
 
+    @property
+    def front(self) -> HostSpectra | None:
+        """As `ModelWithFront.front`."""
+        return self.front_end.host_spectra
+
     def features(self, samples: Sequence[NDArray[np.float32]]) -> tuple[mx.array, NDArray[np.int32]]:
         """As `FrameEncoder.features`."""
         return self.frames.features(samples)
 
     def encode(
-        self, samples: Sequence[NDArray[np.float32]], att_context: AttContext | None = None
+        self,
+        samples: Sequence[NDArray[np.float32]],
+        att_context: AttContext | None = None,
+        ahead: Ahead | None = None,
     ) -> Encoded:
         """As `FrameEncoder.encode`."""
-        return self.frames.encode(samples, att_context)
+        return self.frames.encode(samples, att_context, ahead)
 
     def encode_features(self, features: mx.array, lengths: NDArray[np.int32]) -> Encoded:
         """As `FrameEncoder.encode_features`."""

@@ -3,7 +3,7 @@
 Knows neither chunks nor jobs. A model belongs to the thread that made it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.models.base import (
+    Ahead,
     BatchCost,
     Capabilities,
     HeadName,
@@ -104,17 +105,29 @@ class WenetModel:
         searched = beam * (4 * sizes.inner + self.config.vocabulary) if beam > 1 else 0
         return BatchCost(frames, frames * size * (patches + layers + searched))
 
+    @property
+    def front(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+        """As `ModelWithFront.front`: the filter bank."""
+        return filter_bank
+
     def features(self, samples: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
         """The filter bank of each utterance, [T, 80]."""
         return [filter_bank(np.asarray(row, np.float32)) for row in samples]
 
     def encode(
-        self, samples: Sequence[NDArray[np.float32]], att_context: tuple[int, int] | None = None
+        self,
+        samples: Sequence[NDArray[np.float32]],
+        att_context: tuple[int, int] | None = None,
+        ahead: Ahead | None = None,
     ) -> Encoded:
         """Utterances of any lengths, each [N] float32 at 16 kHz in -1 ... 1. An utterance too short for a
         frame has length 0. att_context: attention is kept to chunks of right + 1 encoder frames and left //
         (right + 1) chunks before them."""
-        return Encoded(*self.encoder(self.features(samples), att_context))
+        if ahead is None:
+            return Encoded(*self.encoder(self.features(samples), att_context))
+        rows = zip(samples, ahead, strict=True)
+        features = [self.features([row])[0] if made is None else made for row, made in rows]
+        return Encoded(*self.encoder(features, att_context))
 
     def open_stream(self, att_context: tuple[int, int] | None = None) -> WenetStream:
         """As `StreamingModel.open_stream`."""
