@@ -15,7 +15,7 @@ from api.openapi import jobs as docs
 from api.openapi import page as page_docs
 from api.openapi import webhooks as webhook_docs
 from api.routes import batches, costs, events, fleet, health, jobs, listen, metrics, openai, webhooks
-from api.routes.archive import audio, outputs, search, sources, speakers, transcripts, versions
+from api.routes.archive import audio, edits, outputs, search, sources, speakers, transcripts, versions
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
 
@@ -57,6 +57,9 @@ ROUTES = (
     Route("GET", f"{_JOB}/phrases", jobs.phrases, READ, jobs.PHRASES),
     Route("GET", f"{_JOB}/events", events.of_job, READ, webhook_docs.OF_JOB),
     Route("POST", f"{_JOB}/audio-link", audio.link, READ, page_docs.AUDIO_LINK),
+    Route("GET", f"{_JOB}/edits", edits.listed, READ, edits.LIST),
+    Route("POST", f"{_JOB}/edits", edits.add, SUBMIT, edits.ADD),
+    Route("POST", f"{_JOB}/edits/{{revision}}/undo", edits.undo, SUBMIT, edits.UNDO),
     Route("POST", f"{_JOB}/exports", outputs.export, SUBMIT, outputs.EXPORT),
     Route("GET", "/voices", speakers.known, READ, speakers.VOICES),
     Route("DELETE", "/voices/{voice_id}", speakers.forget, SUBMIT, speakers.FORGET),

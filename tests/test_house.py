@@ -52,7 +52,7 @@ WORKER_FLOORS = (
     ("machine",),
 )
 # What `spool.domain` may import of Spool: neither storage nor settings, only its own rules and plain values.
-DOMAIN_MAY_IMPORT = ("spool.domain", "spool.errors", "spool.ids")
+DOMAIN_MAY_IMPORT = ("spool.domain", "spool.errors", "spool.ids", "spool.wer")
 FILES_A_FOLDER = 16
 LINES_A_FILE = 450
 LINES_A_FUNCTION = 80

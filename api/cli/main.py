@@ -40,6 +40,7 @@ SUBCOMMANDS = {
     "watch": Subcommand("archive.sources", "watch", _JOBS, "Watch a folder or bucket for new recordings."),
     "sources": Subcommand("archive.sources", "app", _JOBS, "Manage watched folders and buckets."),
     "transcript": Subcommand("jobs", "transcript", _JOBS, "Print a transcript."),
+    "edits": Subcommand("archive.edits", "edits", _JOBS, "Correct transcripts; list and undo corrections."),
     "search": Subcommand("archive.search", "search", _JOBS, "Find words in every transcript."),
     "export": Subcommand("archive.outputs", "export", _JOBS, "Write a job's output files again."),
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),

@@ -7,11 +7,13 @@ takes it for complete.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from spool.domain.archive.edits import Edit, apply_edits
 from spool.domain.jobs import Job, JobState
 from spool.domain.manifest import in_blocks
 from spool.domain.transcript import Transcript
@@ -22,6 +24,7 @@ from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
 from spool.store import Database
 from spool.store.batches import batch_jobs
+from spool.store.transcripts.edits import edits_of_all
 
 MISSING = "missing.tsv"
 """The file in the archive that names each job without a transcript, and why it has none."""
@@ -87,23 +90,24 @@ def _rendered(db: Database, objects: ObjectStore, batch_id: str, form: Format) -
         while True:
             with db.read() as tx:
                 page = batch_jobs(tx, batch_id, after, _ROWS, None)
+                edits = edits_of_all(tx, [job.id for job in page])
+            render = partial(_render, objects, edits, form)
             for few in in_blocks(page, _PARALLEL):
-                yield from pool.map(lambda job: _render(objects, job, form), few)
+                yield from pool.map(render, few)
             if len(page) < _ROWS:
                 return
             after = (page[-1].batch_line or 0, page[-1].id)
 
 
-def _render(objects: ObjectStore, job: Job, form: Format) -> _Rendered:
+def _render(objects: ObjectStore, edits: Mapping[str, Sequence[Edit]], form: Format, job: Job) -> _Rendered:
     if job.transcript_deleted_at is not None:
         return _Rendered(job, None, "The transcript was deleted.")
     if job.state is not JobState.DONE or job.transcript_key is None:
         return _Rendered(job, None, job.error_message or f"The job is {job.state}.")
     try:
         record = read_verified(objects, job.transcript_key, job.transcript_sha256 or "")
-        return _Rendered(
-            job, render_bytes(Transcript.model_validate_json(record).named(job.speaker_names), form), ""
-        )
+        transcript = apply_edits(Transcript.model_validate_json(record), edits.get(job.id, ()))
+        return _Rendered(job, render_bytes(transcript.named(job.speaker_names), form), "")
     except (ObjectDamaged, NotFound) as error:
         return _Rendered(job, None, error.message)
 

@@ -40,6 +40,7 @@ _DETAILS = {
     "deleted": (410, f"The transcript of job {jobs.JOB_ID} was deleted on 2026-11-20 14:03 UTC."),
     "not_here": (409, "The recording is at a web address; play it there."),
     "conflict": (409, f"Job {jobs.JOB_ID} is done and cannot be cancelled."),
+    "edited": (409, "Bo changed these words in revision 3; look at it, and edit again."),
     "too_slow": (408, "The request's body arrives too slowly."),
     "too_large": (413, "The file is larger than the 4294967296 bytes allowed here."),
     "unsupported_media_type": (415, "Send application/json or multipart/form-data."),

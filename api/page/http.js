@@ -20,6 +20,7 @@ export class Problem extends Error {
     super(body.detail ?? `The server answered ${status}.`);
     this.status = status;
     this.code = body.code ?? "";
+    this.body = body;
   }
 }
 

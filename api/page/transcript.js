@@ -2,7 +2,8 @@
 // low confidence are marked.
 
 import { clock, h, notice } from "./dom.js";
-import { Problem, get, save, send } from "./http.js";
+import { editorOf, historyOf } from "./edits.js";
+import { Problem, ask, save, send } from "./http.js";
 import { badge, speakersOf } from "./speakers.js";
 
 export const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "docx", "eaf", "textgrid", "tsv", "ctm", "json"];
@@ -11,10 +12,29 @@ const PAUSE_S = 2; // as in the format `paragraphs`
 const PARAGRAPH_CHARACTERS = 700;
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3];
 const KEYS = "Keys: space plays and pauses, J and L go 5 s back and on, < and > change the speed, D goes to the next "
-  + "doubtful word (Shift+D to the one before), arrows go from word to word, Enter plays from the word.";
+  + "doubtful word (Shift+D to the one before), arrows go from word to word, Enter plays from the word, "
+  + "E edits its passage.";
 
+// A correction shows the transcript anew, with the player and the page where they were.
 export async function showTranscript(root, job, from = null) {
-  const transcript = await get(`/v1/jobs/${job.id}/transcript`);
+  const before = root.childElementCount;
+  let view = await transcriptView(root, job, from, again);
+  async function again() {
+    const { seconds } = view;
+    const at = scrollY;
+    view.leave();
+    while (root.childElementCount > before) root.lastElementChild.remove();
+    view = await transcriptView(root, job, null, again);
+    view.seek(seconds());
+    scrollTo(0, at);
+  }
+  return { leave: () => view.leave() };
+}
+
+async function transcriptView(root, job, from, again) {
+  const answer = await ask(`/v1/jobs/${job.id}/transcript`);
+  const seen = Number(answer.headers.get("X-Spool-Revision"));
+  const transcript = await answer.json();
   const link = await audioLink(job.id);
   const audio = typeof link === "string" ? h("audio", { controls: true, preload: "metadata", src: link }) : null;
   audio?.addEventListener("error", () => notice("Your browser cannot play this recording.", true));
@@ -24,12 +44,12 @@ export async function showTranscript(root, job, from = null) {
   const many = !speakers.any && transcript.segments.some((segment) => segment.channel);
   const page = h("div", { class: "transcript", tabindex: "0", role: "group",
     "aria-label": `Transcript. ${KEYS}` },
-  paragraphsOf(transcript.segments).map((segment, at, all) => h("div", { class: "segment", "data-speaker": segment.speaker },
+  paragraphsOf(transcript.segments).map((segment, at, all) => editable(segment, h("div", { class: "segment", "data-speaker": segment.speaker },
     h("button", { type: "button", tabindex: "-1", "data-at": String(segment.start), "aria-label": `Play from ${clock(segment.start)}` },
       clock(segment.start), many ? h("span", { class: "small" }, ` ch ${segment.channel + 1}`) : null),
     h("p", {}, speakers.any && segment.speaker && segment.speaker !== all[at - 1]?.speaker
       ? [h("strong", { class: "who" }, badge(speakers.at(segment.speaker)), h("span", { "data-who": segment.speaker }, speakers.name(segment.speaker))), " "]
-      : null, spans(words, segment, shown)))));
+      : null, spans(words, segment, shown))))));
   if (!words.length) page.append(h("p", { class: "quiet" }, "No words were found in this recording."));
 
   const order = words.map((_, at) => at).filter((at) => shown[at]).sort((a, b) => words[a].start - words[b].start);
@@ -37,6 +57,17 @@ export async function showTranscript(root, job, from = null) {
   let lit = [];
   let current = -1;
 
+  // Each paragraph has a button that puts an editor in its place.
+  function editable(segment, element) {
+    const text = element.lastElementChild;
+    const edit = h("button", { type: "button", class: "edit small", tabindex: "-1", "aria-label": `Edit the passage at ${clock(segment.start)}`, onclick: () => {
+      const people = (transcript.speakers ?? []).map((one) => ({ label: one.label, shown: speakers.name(one.label) }));
+      const form = editorOf(job, transcript, seen, [segment.first_word, segment.last_word], people, segment.speaker, again, () => form.replaceWith(text));
+      text.replaceWith(form);
+    } }, "✎");
+    element.append(edit);
+    return element;
+  }
   function rename() {
     for (const one of page.querySelectorAll("[data-who]")) one.textContent = speakers.name(one.dataset.who);
   }
@@ -118,6 +149,7 @@ export async function showTranscript(root, job, from = null) {
     else if (event.key === "Home") go(0);
     else if (event.key === "End") go(order.length - 1);
     else if (event.key === "Enter" && current >= 0) play(starts[current]);
+    else if (event.key.toLowerCase() === "e") (shown[order[Math.max(current, 0)]]?.closest(".segment") ?? page).querySelector(".edit")?.click();
     else if (event.key.toLowerCase() === "d") doubtful(event.key === "d" ? 1 : -1);
     else if (!control(event.key)) return;
     event.preventDefault();
@@ -135,9 +167,10 @@ export async function showTranscript(root, job, from = null) {
         .catch((error) => notice(error.message, true)) }, form))),
     h("p", { class: "quiet small" }, "Words with a wavy underline have a confidence below ", String(DOUBT), ".",
       words.some((word) => word.overlap) ? " Over words with a dotted underline another speaker speaks too." : null, ` ${KEYS}`),
+    historyOf(job, transcript, again),
     page);
   if (from !== null && Number.isFinite(Number(from)) && words.length) requestAnimationFrame(() => begin(Number(from)));
-  return { leave: () => {
+  return { seconds: () => audio?.currentTime ?? 0, seek: (seconds) => { if (audio && seconds) audio.currentTime = seconds; }, leave: () => {
     document.removeEventListener("keydown", anywhere);
     cancelAnimationFrame(ticking);
     audio?.pause();
@@ -166,8 +199,8 @@ function spans(words, segment, shown) {
   for (let at = segment.first_word; at <= segment.last_word; at++) {
     const word = words[at];
     if (word.channel !== segment.channel) continue;
-    shown[at] = h("span", { class: `word${word.confidence < DOUBT ? " doubt" : ""}${word.overlap ? " overlap" : ""}`, "data-word": String(at),
-      title: `${clock(word.start, true)} · confidence ${word.confidence}${word.overlap ? " · another speaker speaks too" : ""}` }, word.text);
+    shown[at] = h("span", { class: `word${word.confidence < DOUBT ? " doubt" : ""}${word.overlap ? " overlap" : ""}${word.corrected ? " corrected" : ""}`, "data-word": String(at),
+      title: `${clock(word.start, true)} · ${word.corrected ? "corrected" : `confidence ${word.confidence}`}${word.overlap ? " · another speaker speaks too" : ""}` }, word.text);
     line.push(shown[at], " ");
   }
   return line;

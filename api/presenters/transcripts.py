@@ -1,6 +1,9 @@
-"""The transcript of a job as people read it: the verified record with the names of its speakers."""
+"""The transcript of a job as people read it: the verified record with corrections and the names of speakers."""
+
+from collections.abc import Sequence
 
 from api.problems import Problem
+from spool.domain.archive.edits import Edit, apply_edits
 from spool.domain.jobs import Job
 from spool.domain.retention import Content
 from spool.domain.transcript import Transcript
@@ -9,10 +12,10 @@ from spool.objects.integrity import read_verified
 from spool.store.deletions import refuse_deleted
 
 
-def read_transcript(objects: ObjectStore, job: Job) -> Transcript:
-    """The transcript. Raises as `key_of_transcript` does, and StorageError."""
+def read_transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit]) -> Transcript:
+    """The transcript as `edits` correct it. Raises as `key_of_transcript` does, and StorageError."""
     record = read_verified(objects, key_of_transcript(job), job.transcript_sha256 or "")
-    return Transcript.model_validate_json(record).named(job.speaker_names)
+    return apply_edits(Transcript.model_validate_json(record), edits).named(job.speaker_names)
 
 
 def key_of_transcript(job: Job) -> str:

@@ -5,7 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import events, exports, jobs, passages, sources, voices
+from migrations.first import edits, events, exports, jobs, passages, sources, voices
 
 revision = "0001"
 down_revision = None
@@ -39,6 +39,7 @@ TABLES = (
     "source_hashes",
     "webhook_deliveries",
     "passages",
+    "edits",
     "passage_words",
     "voices",
     "voice_prints",
@@ -55,6 +56,7 @@ def upgrade() -> None:
     events.create()
     passages.create()
     voices.create()
+    edits.create()
     exports.create()
     sources.create()
 

@@ -28,6 +28,7 @@ RULES = {
     "stored": "a finished job's transcript is in the object store with the recorded hash",
     "source": "an upload is in the object store until it is deleted on purpose",
     "searchable": "the search has every word of every transcript, and no other",
+    "corrected": "no correction of a transcript is lost",
     "exported": "every finished job with an output has its files written elsewhere, or says why not",
     "deleted": "what was deleted on purpose is gone, every trace of it, and the log says so",
     "retained": "nothing is kept for longer than its project's rule says",
@@ -89,6 +90,10 @@ class JobFacts:
     """Of its transcript."""
     indexed: int = 0
     """Words of it that the search has."""
+    edited_words: int | None = None
+    """Words of the transcript as people corrected it; None where nobody did."""
+    missing_edits: int = 0
+    """Revisions that are not there, though later ones are."""
     spelled: bool = False
     """The search by sound has words of it."""
     files: int = 0
@@ -209,12 +214,20 @@ def ended(job: JobFacts) -> Iterator[Breach]:
 
 
 def searchable(job: JobFacts) -> Iterator[Breach]:
-    """The words that can be searched are those of the transcript that the job has, if it has one."""
-    words = (job.words or 0) if job.transcript_key else 0
+    """The words that can be searched are those of the transcript that the job has, if it has one, as people
+    corrected it."""
+    words = (job.words or 0) if job.edited_words is None else job.edited_words
+    words = words if job.transcript_key else 0
     if job.indexed != words:
         yield Breach("searchable", job.id, f"The search has {job.indexed} words of it; it has {words}.")
     elif job.spelled and not words:
         yield Breach("searchable", job.id, "The search by sound has words of it; it has none.")
+
+
+def corrected(job: JobFacts) -> Iterator[Breach]:
+    """No correction is lost: the revisions of a transcript are 1, 2, 3 and so on."""
+    if job.missing_edits:
+        yield Breach("corrected", job.id, f"Of its corrections {job.missing_edits} are missing.")
 
 
 def exported(job: JobFacts) -> Iterator[Breach]:

@@ -23,6 +23,7 @@ from spool.audit.rules import (
     JobFacts,
     billed,
     busy,
+    corrected,
     deleted,
     ended,
     exported,
@@ -36,6 +37,7 @@ from spool.audit.rules import (
     tiling,
     version,
 )
+from spool.domain.archive.edits import Edit, apply_edits
 from spool.domain.archive.passages import digest_of, passages_of, sounds_of
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content, Retention
@@ -47,6 +49,7 @@ from spool.objects.integrity import read_verified
 from spool.store import Database
 from spool.store import audit as facts
 from spool.store.queue.locks import SWEEP_LOCK
+from spool.store.transcripts.edits import edits_of_all
 
 PAGE = 200
 KEPT = 1000
@@ -111,9 +114,11 @@ def audit(
     for page in _pages(db, grace, report, retention or {}):
         if objects is not None:
             with db.read(IDLE_SECONDS) as tx:
-                indexed = dict(facts.indexed(tx, [job.id for job, _ in page]))
+                ids = [job.id for job, _ in page]
+                indexed, edits = dict(facts.indexed(tx, ids)), edits_of_all(tx, ids)
             for job, channels in page:
-                report.add(_objects_of(objects, job, channels, indexed.get(job.id, _NOTHING)))
+                found = indexed.get(job.id, _NOTHING)
+                report.add(_objects_of(objects, job, channels, found, edits.get(job.id, ())))
     _ledger(db, grace, report)
     if objects is not None:
         _orphans(db, objects, grace, report, remove_orphans)
@@ -141,6 +146,7 @@ def _pages(
             report.add(ended(job))
             report.add(version(job))
             report.add(searchable(job))
+            report.add(corrected(job))
             report.add(exported(job))
             report.add(deleted(job, channels[job.id]))
             report.add(retained(job, retention))
@@ -185,7 +191,9 @@ def _ledger(db: Database, grace: Grace, report: AuditReport) -> None:
         report.add(periods(facts.worker_days(tx), grace))
 
 
-def _objects_of(objects: ObjectStore, job: JobFacts, channels: int, indexed: str) -> Iterator[Breach]:
+def _objects_of(
+    objects: ObjectStore, job: JobFacts, channels: int, indexed: str, edits: Sequence[Edit]
+) -> Iterator[Breach]:
     """A job's upload, and a finished one's files; `indexed` is the digest of what the search has of it."""
     uploaded = job.source_kind == "upload" and Content.SOURCE not in job.deleted
     if uploaded and objects.head(job.source_uri) is None:
@@ -210,7 +218,7 @@ def _objects_of(objects: ObjectStore, job: JobFacts, channels: int, indexed: str
     if key.endswith("/transcript.json"):
         transcript = Transcript.model_validate_json(record)
         yield from _rendered(objects, job.id, key, transcript)
-        found = passages_of(transcript)
+        found = passages_of(apply_edits(transcript, edits))
         if digest_of(found, sounds_of(found)) != indexed:
             yield Breach("searchable", job.id, "The search has other words of it than its transcript.")
 

@@ -6,7 +6,7 @@ the schedule of webhooks; a destination that does not answer holds up its own fi
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from urllib.parse import quote
@@ -15,6 +15,7 @@ import structlog
 from pydantic import SecretStr
 
 from spool.background.thread import BackgroundLoop
+from spool.domain.archive.edits import Edit, apply_edits
 from spool.domain.jobs import Job
 from spool.domain.transcript import Transcript
 from spool.domain.webhooks import wait_after
@@ -40,6 +41,7 @@ from spool.store.archive.exports import (
 )
 from spool.store.jobs import get_job
 from spool.store.queue import locks
+from spool.store.transcripts.edits import edits_of
 
 LOCK = "exports"
 AT_ONCE = 100
@@ -89,14 +91,14 @@ class Exporter(BackgroundLoop):
         silent: set[tuple[str, str]] = set()
         for job_id, exports in groupby(due, key=attrgetter("job_id")):
             with self._db.look() as tx:
-                job = get_job(tx, job_id)
+                job, edits = get_job(tx, job_id), edits_of(tx, job_id)
             record: Transcript | SpoolError | None = None
             for export in exports:
                 if self.stopping or time.monotonic() > ends:
                     return
                 if (export.project, export.destination) in silent:
                     continue
-                record = record or _transcript(self._objects, job)
+                record = record or _transcript(self._objects, job, edits)
                 if not self._write(export, job, record):
                     silent.add((export.project, export.destination))
 
@@ -178,7 +180,7 @@ class Exporter(BackgroundLoop):
         )
 
 
-def _transcript(objects: ObjectStore, job: Job) -> Transcript | SpoolError:
+def _transcript(objects: ObjectStore, job: Job, edits: Sequence[Edit]) -> Transcript | SpoolError:
     """The job's transcript as people read it, or why there is none."""
     if job.transcript_key is None:
         return NotFound(
@@ -188,7 +190,7 @@ def _transcript(objects: ObjectStore, job: Job) -> Transcript | SpoolError:
         record = read_verified(objects, job.transcript_key, job.transcript_sha256 or "")
     except SpoolError as error:
         return error
-    return Transcript.model_validate_json(record).named(job.speaker_names)
+    return apply_edits(Transcript.model_validate_json(record), edits).named(job.speaker_names)
 
 
 def _format(name: str) -> Format:

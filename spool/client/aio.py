@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import httpx
 
 from spool.client import batches as of_batches
+from spool.client import edits as of_edits
 from spool.client import jobs as of_jobs
 from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
@@ -77,6 +78,9 @@ class AsyncSpool(Session):
     rerun = _soon(of_versions.rerun)
     versions = _soon(of_versions.versions)
     diff = _soon(of_versions.diff)
+    edits = _soon(of_edits.edits)
+    edit = _soon(of_edits.edit)
+    undo_edit = _soon(of_edits.undo_edit)
     cancel = _soon(of_jobs.cancel)
     retry = _soon(of_jobs.retry)
     diarize = _soon(of_jobs.diarize)

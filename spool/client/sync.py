@@ -12,6 +12,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 import httpx
 
 from spool.client import batches as of_batches
+from spool.client import edits as of_edits
 from spool.client import jobs as of_jobs
 from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
@@ -77,6 +78,9 @@ class Spool(Session):
     rerun = _now(of_versions.rerun)
     versions = _now(of_versions.versions)
     diff = _now(of_versions.diff)
+    edits = _now(of_edits.edits)
+    edit = _now(of_edits.edit)
+    undo_edit = _now(of_edits.undo_edit)
     cancel = _now(of_jobs.cancel)
     retry = _now(of_jobs.retry)
     diarize = _now(of_jobs.diarize)

@@ -132,6 +132,8 @@ class Word(_Record):
     doubtful: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     speaker: Annotated[SpeakerLabel | None, Field(exclude_if=lambda value: value is None)] = None
     overlap: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    corrected: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """A person wrote it."""
 
 
 class NbestText(_Record):
@@ -276,6 +278,23 @@ class DiarizationFacts(ModelFacts):
     note: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
 
 
+class Correction(_Record):
+    """What a person made of the words `first_word` to `last_word`, counted as they were recognised: their
+    text is `original`. text: None where they stay; speaker: None where it stays. `at` is UTC. In the
+    transcript as it is they are `words` words, the first of them at `word`."""
+
+    revision: int
+    word: int
+    words: int
+    first_word: int
+    last_word: int
+    original: str
+    text: str | None
+    speaker: SpeakerLabel | None
+    author: str
+    at: str
+
+
 class Transcript(_Record):
     """One recording's words."""
 
@@ -308,6 +327,8 @@ class Transcript(_Record):
     """Who speaks when, by start."""
     diarization: Annotated[DiarizationFacts | None, Field(exclude_if=lambda value: value is None)] = None
     """What told the speakers apart; absent where nobody asked for them."""
+    corrections: Annotated[tuple[Correction, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What people corrected; never in the stored record."""
 
     def named(self, names: Mapping[str, str]) -> "Transcript":
         """The same with the speakers' names, by label."""

@@ -24,6 +24,7 @@ from spool.tables import (
     chunks,
     cost_lines,
     deletions,
+    edits,
     exports,
     jobs,
     locks,
@@ -56,6 +57,12 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
     ]
     flags = [flag.label(f"{content}_logged") for flag, content in zip(logged, Content, strict=True)]
     words = select(func.coalesce(func.sum(passages.c.own_words), 0)).where(passages.c.job_id == jobs.c.id)
+    edited = (
+        select(edits.c.words).where(edits.c.job_id == jobs.c.id).order_by(edits.c.revision.desc()).limit(1)
+    )
+    missing = select(func.coalesce(func.max(edits.c.revision), 0) - func.count()).where(
+        edits.c.job_id == jobs.c.id
+    )
     files = select(func.count()).where(exports.c.job_id == jobs.c.id)
     first = jobs.alias()
     same = (first.c.id == jobs.c.rerun_of, first.c.project == jobs.c.project)
@@ -68,6 +75,8 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
             waiting.label("in_outbox"),
             now_utc().label("now"),
             words.scalar_subquery().label("indexed"),
+            edited.scalar_subquery().label("edited_words"),
+            missing.scalar_subquery().label("missing_edits"),
             exists(select(literal(1)).where(passage_words.c.job_id == jobs.c.id)).label("spelled"),
             files.scalar_subquery().label("exports"),
             is_still_read().label("still_read"),
@@ -259,6 +268,8 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         indexed=int(row.indexed),
         still_read=bool(row.still_read),
         stray=bool(row.stray),
+        edited_words=row.edited_words,
+        missing_edits=int(row.missing_edits),
         spelled=bool(row.spelled),
         traces=any(getattr(row, name) is not None for name in _TRACES),
     )

@@ -37,6 +37,7 @@ from spool.tables import (
     chunk_sums,
     chunks,
     deletions,
+    edits,
     jobs,
     phrase_lists,
     source_hashes,
@@ -121,6 +122,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
         _drop_chunks(tx, ids)
         drop_passages(tx, ids)
         drop_prints(tx, ids)
+        tx.execute(delete(edits).where(edits.c.job_id.in_(ids)))
         _drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})
     lines = [
         {"id": new_id("del"), "job_id": row.id, "project": row.project, "content": content.value}

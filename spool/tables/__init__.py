@@ -9,6 +9,7 @@ from spool.tables.admin import api_keys, audits, counters, system_settings
 from spool.tables.base import ID, metadata
 from spool.tables.batches import batches
 from spool.tables.deletions import chunk_sums, deletions
+from spool.tables.edits import edits
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.exports import connections, exports
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns
@@ -30,6 +31,7 @@ __all__ = [
     "cost_lines",
     "counters",
     "deletions",
+    "edits",
     "event_inbox",
     "event_position",
     "events",

@@ -142,8 +142,8 @@ def test_a_search_leads_to_the_words_in_their_recording(page: Page, live: Live) 
 def test_every_format_is_a_download(page: Page, live: Live) -> None:
     page.goto(f"/#/jobs/{done_job(live)}")
     forms = set(FORMATS) - {"lattice", "kaldi", "rttm"}  # which this job did not ask for
-    expect(page.locator("main button.small")).to_have_count(len(forms))
-    assert set(page.locator("main button.small").all_text_contents()) == forms
+    expect(page.locator("main p.row button.small")).to_have_count(len(forms))
+    assert set(page.locator("main p.row button.small").all_text_contents()) == forms
     with page.expect_download() as begun:
         page.get_by_role("button", name="srt").click()
     assert begun.value.suggested_filename == "reel 1.srt"

@@ -26,6 +26,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy import Connection
 
+from spool.domain.archive.edits import apply_edits
 from spool.domain.archive.passages import passages_of
 from spool.domain.jobs import JobSpeaker, JobState
 from spool.domain.options import Diarization, JobOptions
@@ -44,6 +45,7 @@ from spool.store.queue.leases import (
     finish_job,
     hand_back,
 )
+from spool.store.transcripts.edits import edits_of, index_words
 from spool.store.transcripts.voices import copy_prints
 from spool.tracing import current, span
 from worker.audio import open_audio
@@ -305,6 +307,8 @@ class JobRunner:
                 if self._recording is not None:
                     self._recording.keep(tx, self._claim)
                 finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found)
+                if edits := edits_of(tx, self._job.id) if self._record is not None else []:
+                    index_words(tx, self._job.id, self._job.project, apply_edits(transcript, edits))
                 self._write_voices(tx, outcome.reused_from)
                 failpoint("finish.written")
             failpoint("finish.committed")

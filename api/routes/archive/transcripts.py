@@ -19,8 +19,11 @@ from api.services import ServicesDep
 from spool.domain.jobs import Job
 from spool.formats import CONTENT_TYPES, Format, render_bytes
 from spool.objects.integrity import open_verified
+from spool.store.transcripts.edits import edits_of
 
 _BLOCK = 256 * 1024
+REVISION = "X-Spool-Revision"
+"""How many corrections are in the answer: what an edit says it has seen."""
 
 
 def transcript(
@@ -28,24 +31,28 @@ def transcript(
     caller: CallerDep,
     job_id: str,
     form: Annotated[Format, Query(alias="format", description="Format of the transcript.")] = "json",
+    original: Annotated[bool, Query(description="As it was recognised, without corrections.")] = False,
 ) -> Response:
-    """The transcript of a job that is done, with the names that people gave its speakers."""
+    """The transcript of a job that is done, as people corrected it, with the names they gave its speakers."""
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
+        edits = [] if original else edits_of(tx, job_id)
     key = key_of_transcript(job)
-    headers = {"ETag": f'"{_version(job)}.{form}"'}
-    if form == "json" and not job.speaker_names:
+    headers = {"ETag": f'"{_version(job, len(edits))}.{form}"', REVISION: str(len(edits))}
+    if form == "json" and not job.speaker_names and not edits:
         record = open_verified(services.objects, key, job.transcript_sha256 or "")
         return FileStream(record, headers, CONTENT_TYPES["json"])
-    words = read_transcript(services.objects, job)
+    words = read_transcript(services.objects, job, edits)
     return Response(render_bytes(words, form), headers=headers, media_type=CONTENT_TYPES[form])
 
 
-def _version(job: Job) -> str:
-    """What the transcript's bytes depend on: its record and the speakers' names."""
+def _version(job: Job, revision: int) -> str:
+    """What the transcript's bytes depend on: its record, the corrections and the speakers' names."""
     names = json.dumps(job.speaker_names, sort_keys=True)
-    return f"{job.transcript_sha256}" + (
-        f"-{sha256(names.encode()).hexdigest()[:16]}" if job.speaker_names else ""
+    return (
+        f"{job.transcript_sha256}"
+        + (f"-r{revision}" if revision else "")
+        + (f"-{sha256(names.encode()).hexdigest()[:16]}" if job.speaker_names else "")
     )
 
 

@@ -24,6 +24,7 @@ from spool.schemas.jobs import JobDetail, inline_schema
 from spool.schemas.versions import DiffOut, RerunRequest, VersionList
 from spool.store.archive.versions import versions_of
 from spool.store.ledger.charges import job_cost
+from spool.store.transcripts.edits import edits_of
 
 RERUN: Words = {
     "summary": "Run a job's recording again",
@@ -110,8 +111,11 @@ def _compared(
 ) -> DiffOut:
     with services.database.read() as tx:
         base, other = (get_visible_job(tx, caller, each) for each in ids)
+        edits = [edits_of(tx, each) for each in ids]
         same = {each.id for each in versions_of(tx, base)}
     if other.id not in same:
         raise Conflict(f"Job {other.id} is not on the recording of job {base.id}.")
-    compared = compare(*(read_transcript(services.objects, each) for each in (base, other)))
+    compared = compare(
+        *(read_transcript(services.objects, *each) for each in zip((base, other), edits, strict=True))
+    )
     return shown_diff(base.id, other.id, compared, sort, limit)

@@ -110,6 +110,13 @@ def test_files_are_written_below_an_allowed_folder_and_again_when_names_change(
     assert {each["state"] for each in settled(http, job).values()} == {"written"}
     assert written.exists()
 
+    # A correction is written too
+    words = {"first_word": 2, "last_word": 2, "text": "lamp"}
+    http.post(f"/v1/jobs/{job}/edits", json=words).raise_for_status()
+    assert {each["revision"] for each in settled(http, job).values()} == {3}
+    assert "keep the lamp" in written.read_text()
+    assert clean(live)
+
 
 both = pytest.mark.parametrize("live", ["sqlite", "postgresql"], indirect=True)
 

@@ -1,0 +1,88 @@
+"""The subcommands that correct transcripts. Clients of the HTTP API."""
+
+from getpass import getuser
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from api.cli.connection import Json, Url, connected, out, print_json
+from spool.schemas.edits import EditOut
+
+edits = typer.Typer(no_args_is_help=True, help="Correct transcripts; list and undo corrections.")
+
+JobId = Annotated[str, typer.Argument(metavar="ID", help="A job's id.")]
+Author = Annotated[str | None, typer.Option(help="Who corrects. Default: the user of this computer.")]
+
+
+@edits.command("list")
+def list_edits(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
+    """List who corrected what and when."""
+    with connected(url) as (spool, _):
+        history = spool.edits(job_id)
+    if as_json:
+        print_json(history)
+    elif not history:
+        out.print("no corrections", style="dim")
+    else:
+        out.print(_table(history))
+
+
+@edits.command("replace")
+def replace_words(
+    job_id: JobId,
+    first: Annotated[int, typer.Argument(min=0, help="The first word, counted from 0 as recognised.")],
+    last: Annotated[int, typer.Argument(min=0, help="The last word, included.")],
+    text: Annotated[str, typer.Argument(help="What is said there; '' deletes the words.")],
+    seen: Annotated[
+        int | None, typer.Option(min=0, help="The last revision that you saw. Default: the latest.")
+    ] = None,
+    author: Author = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Replace words by a text. Their times stay; the transcript as it was recognised is kept."""
+    with connected(url) as (spool, _):
+        seen = len(spool.edits(job_id)) if seen is None else seen
+        edit = spool.edit(job_id, first, last, text, seen=seen, author=author or getuser())
+    print_json(edit) if as_json else out.print(f"revision {edit.revision}")
+
+
+@edits.command("undo")
+def undo(
+    job_id: JobId,
+    revision: Annotated[int, typer.Argument(min=1, help="The correction to take back.")],
+    author: Author = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Take a correction back. What it replaced stands again."""
+    with connected(url) as (spool, _):
+        edit = spool.undo_edit(job_id, revision, author=author or getuser())
+    print_json(edit) if as_json else out.print(f"revision {edit.revision} undoes {revision}")
+
+
+def _table(history: list[EditOut]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("revision", "when", "who", "words"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("now", overflow="fold")
+    for edit in history:
+        style = "" if edit.stands else "dim"
+        table.add_row(
+            str(edit.revision),
+            f"{edit.created_at:%Y-%m-%d %H:%M} UTC",
+            Text(edit.author),
+            f"{edit.first_word} to {edit.last_word}",
+            _now(edit),
+            style=style,
+        )
+    return table
+
+
+def _now(edit: EditOut) -> Text:
+    if edit.undoes is not None:
+        return Text(f"undoes {edit.undoes}")
+    said = Text("the same words" if edit.text is None else edit.text or "deleted")
+    return said if edit.speaker is None else said.append(f" ({edit.speaker})")

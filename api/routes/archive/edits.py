@@ -1,0 +1,139 @@
+"""The routes of corrections: list them, correct words or their speaker, undo.
+
+What an edit does to a transcript is in `spool.domain.archive.edits`.
+"""
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import Connection
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import Principal, get_visible_job
+from api.openapi.jobs import Words, answer, problems
+from api.problems import Problem
+from api.services import Services, ServicesDep
+from api.submission.bodies import SMALL, read_json
+from spool.domain.archive.edits import Edit, standing_edits
+from spool.domain.jobs import Job
+from spool.domain.retention import Content
+from spool.domain.transcript import Transcript
+from spool.errors import Conflict
+from spool.objects.integrity import read_verified
+from spool.schemas.edits import EditOut, EditRequest, EditsOut, UndoRequest
+from spool.schemas.examples import edits as examples
+from spool.schemas.jobs import inline_schema
+from spool.store.deletions import refuse_deleted
+from spool.store.transcripts import edits as store
+
+LIST: Words = {
+    "summary": "List a transcript's corrections",
+    "responses": {
+        **answer(200, "Every edit and every undoing, oldest first.", EditsOut, examples.EDITS),
+        **problems("not_found", "deleted"),
+    },
+}
+
+ADD: Words = {
+    "summary": "Correct a transcript",
+    "status_code": 201,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": inline_schema(EditRequest), "example": examples.EDIT_REQUEST}
+            },
+        }
+    },
+    "responses": {
+        **answer(201, "The edit. The transcript shows it from now on.", EditOut, examples.EDIT),
+        **problems("malformed", "not_found", "conflict", "edited", "deleted", "too_large", "invalid_request"),
+    },
+}
+
+UNDO: Words = {
+    "summary": "Undo a correction",
+    "status_code": 201,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": inline_schema(UndoRequest), "example": examples.UNDO_REQUEST}
+            },
+        }
+    },
+    "responses": {
+        **answer(201, "The undoing, an event of its own.", EditOut, examples.EDIT),
+        **problems("malformed", "not_found", "conflict", "edited", "deleted", "too_large", "invalid_request"),
+    },
+}
+
+
+def listed(services: ServicesDep, caller: CallerDep, job_id: str) -> EditsOut:
+    """Who corrected what and when."""
+    with services.database.read() as tx:
+        refuse_deleted(get_visible_job(tx, caller, job_id), Content.TRANSCRIPT)
+        edits = store.edits_of(tx, job_id)
+    stands = {edit.revision for edit in standing_edits(edits)}
+    return EditsOut(items=[_shown(edit, stands=edit.revision in stands) for edit in edits])
+
+
+async def add(request: Request, services: ServicesDep, caller: CallerDep, job_id: str) -> EditOut:
+    """Correct words, or who says them. The transcript as it was recognised stays what it was; every format,
+    and the search, have the correction. Times are kept: new words share the time of those they replace."""
+    body = await read_json(request, EditRequest, SMALL)
+
+    def work(tx: Connection, record: Transcript) -> Edit:
+        asked = store.NewEdit(
+            body.first_word, body.last_word, body.text, body.speaker, body.seen, body.author or caller.name
+        )
+        return store.add_edit(tx, job_id, record, asked)
+
+    return await run_in_threadpool(_edited, services, caller, job_id, work)
+
+
+async def undo(
+    request: Request, services: ServicesDep, caller: CallerDep, job_id: str, revision: int
+) -> EditOut:
+    """Take a correction back. What it replaced stands again."""
+    body = await read_json(request, UndoRequest, SMALL)
+
+    def work(tx: Connection, record: Transcript) -> Edit:
+        return store.undo_edit(tx, job_id, record, revision, body.author or caller.name)
+
+    return await run_in_threadpool(_edited, services, caller, job_id, work)
+
+
+def _edited(services: Services, caller: Principal, job_id: str, work: store.Change) -> EditOut:
+    with services.database.read() as tx:
+        job = get_visible_job(tx, caller, job_id)
+    record = _record(services, job)
+    try:
+        with services.database.begin() as tx:
+            edit = work(tx, record)
+    except store.EditConflict as conflict:
+        other = _shown(conflict.other, stands=True).model_dump(mode="json")
+        raise Problem(409, "edited", conflict.message, other=other) from None
+    return _shown(edit, stands=edit.undoes is None)
+
+
+def _record(services: Services, job: Job) -> Transcript:
+    """The transcript as it was recognised."""
+    refuse_deleted(job, Content.TRANSCRIPT)
+    if job.transcript_key is None:
+        raise Conflict(f"Job {job.id} is {job.state}; only a transcript can be corrected.")
+    record = read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
+    return Transcript.model_validate_json(record)
+
+
+def _shown(edit: Edit, *, stands: bool) -> EditOut:
+    return EditOut(
+        revision=edit.revision,
+        first_word=edit.first,
+        last_word=edit.last,
+        text=edit.text,
+        speaker=edit.speaker,
+        undoes=edit.undoes,
+        stands=stands,
+        author=edit.author,
+        created_at=edit.created_at,
+    )

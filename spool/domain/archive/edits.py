@@ -1,0 +1,218 @@
+"""Corrections over a transcript that itself never changes: events, what stands of them, what they give.
+
+Pure. An edit replaces the words of a range by a text, or gives them another speaker; ranges count the words
+of the transcript as it was recognised, so they mean the same after every other edit. Words that stay keep
+their times; new ones share the time of those they replace.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import SequenceMatcher
+
+from spool.domain.transcript import Correction, Segment, Transcript, Word
+from spool.errors import InvalidRequest
+from spool.wer import normal_words
+
+MOST_WORDS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One event. `first` and `last` are the range, both included. text: what its words are from now on; None
+    where only the speaker changes. undoes: the revision that this one takes back; it has no other effect."""
+
+    revision: int
+    first: int
+    last: int
+    text: str | None
+    speaker: str | None
+    author: str
+    created_at: datetime
+    undoes: int | None = None
+
+    def touches(self, first: int, last: int) -> bool:
+        """Whether the two ranges share a word."""
+        return self.first <= last and first <= self.last
+
+
+def standing_edits(edits: Iterable[Edit]) -> list[Edit]:
+    """What is not undone and not replaced by a later edit of the same or a wider range, by range."""
+    events = sorted(edits, key=lambda edit: edit.revision)
+    undone = {edit.undoes for edit in events}
+    stands: list[Edit] = []
+    for edit in events:
+        if edit.undoes is None and edit.revision not in undone:
+            stands = [each for each in stands if not (edit.first <= each.first and each.last <= edit.last)]
+            stands.append(edit)
+    return sorted(stands, key=lambda edit: edit.first)
+
+
+def check_edit(transcript: Transcript, edits: Iterable[Edit], edit: Edit) -> None:
+    """Raise InvalidRequest where the edit does not fit the transcript and the edits before it."""
+    words = transcript.words
+    if not 0 <= edit.first <= edit.last < len(words):
+        raise InvalidRequest(
+            f"There are no words {edit.first} to {edit.last}: the transcript has {len(words)}, from 0 on."
+        )
+    if len({words[at].channel for at in (edit.first, edit.last)}) > 1:
+        raise InvalidRequest("The words are of two channels; edit each by itself.")
+    if max(edit.last - edit.first + 1, len((edit.text or "").split())) > MOST_WORDS:
+        raise InvalidRequest(f"An edit is of {MOST_WORDS} words at most, before and after it.")
+    if edit.text is None and edit.speaker is None:
+        raise InvalidRequest("An edit needs a text, a speaker, or both.")
+    labels = [speaker.label for speaker in transcript.speakers]
+    if edit.speaker is not None and edit.speaker not in labels:
+        raise InvalidRequest(f"There is no {edit.speaker}; the speakers are: {', '.join(labels) or 'none'}.")
+    for other in standing_edits(edits):
+        inside = edit.first <= other.first and other.last <= edit.last
+        if other.touches(edit.first, edit.last) and not inside:
+            raise InvalidRequest(
+                f"Revision {other.revision} edited words {other.first} to {other.last}, of which these are a "
+                "part: edit all of them, or undo it first."
+            )
+
+
+def apply_edits(transcript: Transcript, edits: Iterable[Edit]) -> Transcript:
+    """The transcript with what stands of the edits, and under `corrections` what it was before."""
+    stands = standing_edits(edits)
+    if not stands:
+        return transcript
+    homes: list[int] = []
+    words: list[Word] = []
+    corrections = []
+    at = 0
+    for edit in stands:
+        words += transcript.words[at : edit.first]
+        homes += range(at, edit.first)
+        heard = transcript.words[edit.first : edit.last + 1]
+        place = len(words)
+        for word, home in _edited(heard, edit):
+            words.append(word)
+            homes.append(edit.first + home)
+        corrections.append(_correction(heard, edit, place, len(words) - place))
+        at = edit.last + 1
+    words += transcript.words[at:]
+    homes += range(at, len(transcript.words))
+    return transcript.model_copy(
+        update={
+            "words": tuple(words),
+            "segments": tuple(_segments(transcript.segments, words, homes)),
+            "text": " ".join(word.text for word in words),
+            "speakers": tuple(
+                each.model_copy(update={"words": sum(word.speaker == each.label for word in words)})
+                for each in transcript.speakers
+            ),
+            "corrections": tuple(corrections),
+        }
+    )
+
+
+def _correction(heard: Sequence[Word], edit: Edit, place: int, count: int) -> Correction:
+    return Correction(
+        revision=edit.revision,
+        word=place,
+        words=count,
+        first_word=edit.first,
+        last_word=edit.last,
+        original=" ".join(word.text for word in heard),
+        text=edit.text,
+        speaker=edit.speaker,
+        author=edit.author,
+        at=edit.created_at.isoformat(timespec="seconds"),
+    )
+
+
+def _edited(heard: Sequence[Word], edit: Edit) -> Iterator[tuple[Word, int]]:
+    """The words that a range has now, each with the word of the range that it came from or stands beside."""
+    for word, home in _spoken(heard, edit.text):
+        yield (word if edit.speaker is None else word.model_copy(update={"speaker": edit.speaker})), home
+
+
+def _spoken(heard: Sequence[Word], text: str | None) -> Iterator[tuple[Word, int]]:
+    if text is None:
+        yield from ((word, at) for at, word in enumerate(heard))
+        return
+    tokens = text.split()
+    before, after = [_key(word.text) for word in heard], [_key(token) for token in tokens]
+    for kind, i, j, m, n in _blocks(before, after):
+        if kind == "equal":
+            for at, token in zip(range(i, j), tokens[m:n], strict=True):
+                same = token == heard[at].text
+                yield (
+                    (heard[at] if same else heard[at].model_copy(update={"text": token, "corrected": True})),
+                    at,
+                )
+        elif m < n:
+            yield from _shared(heard, i, j, tokens[m:n])
+
+
+def _blocks(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    """What is equal and what is replaced; an insertion takes the word before it (else after it) along, whose
+    time it shares."""
+    blocks: list[tuple[str, int, int, int, int]] = []
+    for kind, i, j, m, n in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind == "insert" and blocks and blocks[-1][0] == "equal":
+            _, a, b, c, d = blocks.pop()
+            if b - a > 1:
+                blocks.append(("equal", a, b - 1, c, d - 1))
+            blocks.append(("replace", b - 1, b, d - 1, n))
+        elif kind == "insert" and blocks:
+            _, a, b, c, _ = blocks.pop()
+            blocks.append(("replace", a, b, c, n))
+        elif kind == "equal" and blocks and blocks[-1][1] == blocks[-1][2]:  # an insertion at the beginning
+            _, _, _, c, _ = blocks.pop()
+            blocks.append(("replace", i, i + 1, c, m + 1))
+            if j - i > 1:
+                blocks.append(("equal", i + 1, j, m + 1, n))
+        else:
+            blocks.append((kind, i, j, m, n))
+    return blocks
+
+
+def _shared(heard: Sequence[Word], i: int, j: int, tokens: Sequence[str]) -> Iterator[tuple[Word, int]]:
+    """`tokens` over the time of the words `i` to `j`, each as long as its share of the characters."""
+    start, end = heard[i].start, max(word.end for word in heard[i:j])
+    total = sum(map(len, tokens))
+    done = 0
+    for at, token in enumerate(tokens):
+        home = i + at * (j - i) // len(tokens)
+        known = next((word for word in heard[i:j] if word.text == token), None)
+        begun, done = done, done + len(token)
+        yield (
+            heard[home].model_copy(
+                update={
+                    "text": token,
+                    "start": round(start + (end - start) * begun / total, 3),
+                    "end": round(start + (end - start) * done / total, 3),
+                    "confidence": 1.0 if known is None else known.confidence,
+                    "alternatives": (),
+                    "doubtful": False,
+                    "corrected": known is None,
+                }
+            ),
+            home,
+        )
+
+
+def _segments(segments: Sequence[Segment], words: Sequence[Word], homes: Sequence[int]) -> Iterator[Segment]:
+    """The segments with the words that came of theirs; one without any is none."""
+    at = 0
+    for segment in sorted(segments, key=lambda each: each.first_word):
+        first = at
+        while at < len(homes) and homes[at] <= segment.last_word:
+            at += 1
+        own = words[first:at]
+        if own:
+            yield segment.model_copy(
+                update={
+                    "text": " ".join(word.text for word in own),
+                    "first_word": first,
+                    "last_word": at - 1,
+                    "speaker": own[0].speaker,
+                }
+            )
+
+
+def _key(token: str) -> str:
+    return " ".join(normal_words(token)) or token

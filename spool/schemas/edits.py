@@ -1,0 +1,71 @@
+"""Corrections of transcripts over HTTP."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from spool.domain.transcript import SpeakerLabel
+from spool.schemas.common import with_example
+from spool.schemas.examples import edits as examples
+
+WordNumber = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class EditRequest(BaseModel):
+    """What some words are to be instead."""
+
+    model_config = with_example(examples.EDIT_REQUEST, strict=True)
+
+    first_word: WordNumber = Field(
+        description="The first word, counted from 0 in the transcript as it was recognised (`original=true`)."
+    )
+    last_word: WordNumber = Field(description="The last word, included.")
+    text: Annotated[str, Field(max_length=20_000)] | None = Field(
+        default=None,
+        description="Their text from now on; empty deletes them. Without it they stay, and only the speaker "
+        "changes.",
+    )
+    speaker: SpeakerLabel | None = Field(default=None, description="Who says them, by label.")
+    seen: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+        default=0,
+        description="`X-Spool-Revision` of the transcript that the author looked at: where somebody changed "
+        "the same words since, the answer is 409 `edited`, with that edit.",
+    )
+    author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        default=None, description="Who corrects; the key's id unless given."
+    )
+
+
+class UndoRequest(BaseModel):
+    """Who takes an edit back."""
+
+    model_config = with_example(examples.UNDO_REQUEST, strict=True)
+
+    author: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        default=None, description="Who undoes it; the key's id unless given."
+    )
+
+
+class EditOut(BaseModel):
+    """One event in the history of a transcript."""
+
+    model_config = with_example(examples.EDIT)
+
+    revision: int
+    first_word: int
+    last_word: int
+    text: str | None = Field(description="Null where only the speaker changed, and of an undoing.")
+    speaker: SpeakerLabel | None
+    undoes: int | None = Field(description="The revision that this one took back.")
+    stands: bool = Field(description="Whether the transcript shows it: not undone, and not replaced.")
+    author: str
+    created_at: datetime
+
+
+class EditsOut(BaseModel):
+    """The history of a transcript, oldest first."""
+
+    model_config = with_example(examples.EDITS)
+
+    items: list[EditOut]

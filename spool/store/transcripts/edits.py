@@ -1,0 +1,162 @@
+"""Corrections of a job's transcript: one after another, each in one transaction with the search's words.
+
+Two people may correct one transcript at once: an edit names the revision that its author saw, and is refused
+where somebody changed the same words since (`EditConflict`). The transcript in the object store stays as it
+is.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection, insert, select
+
+from spool.domain.archive.edits import Edit, apply_edits, check_edit
+from spool.domain.archive.passages import passages_of
+from spool.domain.retention import Content
+from spool.domain.transcript import Transcript
+from spool.errors import Conflict, NotFound
+from spool.store.archive.exports import enqueue_exports
+from spool.store.deletions import refuse_deleted
+from spool.store.jobs import get_job
+from spool.store.sql import now_utc
+from spool.store.transcripts.passages import drop_passages, write_passages
+from spool.tables import edits, jobs
+
+Change = Callable[[Connection, Transcript], Edit]
+"""Corrects a transcript in a transaction."""
+
+
+class EditConflict(Conflict):
+    """Somebody else changed these words meanwhile."""
+
+    def __init__(self, other: Edit) -> None:
+        """`other` is the latest edit of the same words."""
+        super().__init__(
+            f"{other.author} changed these words in revision {other.revision}; look at it, and edit again."
+        )
+        self.other = other
+
+
+@dataclass(frozen=True, slots=True)
+class NewEdit:
+    """What a person asks for. seen: the latest revision that they saw, 0 for none."""
+
+    first: int
+    last: int
+    text: str | None
+    speaker: str | None
+    seen: int
+    author: str
+
+
+def edits_of(tx: Connection, job_id: str) -> list[Edit]:
+    """All edits of a job, in order."""
+    return edits_of_all(tx, [job_id]).get(job_id, [])
+
+
+def edits_of_all(tx: Connection, job_ids: Sequence[str]) -> dict[str, list[Edit]]:
+    """By job the edits of those of these jobs that have some, in order."""
+    rows = tx.execute(
+        select(edits).where(edits.c.job_id.in_(job_ids)).order_by(edits.c.job_id, edits.c.revision)
+    )
+    by_job: dict[str, list[Edit]] = {}
+    for row in rows:
+        edit = Edit(
+            revision=row.revision,
+            first=row.first_word,
+            last=row.last_word,
+            text=row.text,
+            speaker=row.speaker,
+            author=row.author,
+            created_at=row.created_at,
+            undoes=row.undoes,
+        )
+        by_job.setdefault(row.job_id, []).append(edit)
+    return by_job
+
+
+def add_edit(tx: Connection, job_id: str, record: Transcript, asked: NewEdit) -> Edit:
+    """Correct words of a job whose transcript is `record`.
+
+    Raises NotFound, Deleted, InvalidRequest for what does not fit, EditConflict where somebody changed the
+    same words after the revision that was seen.
+    """
+    before = _locked(tx, job_id)
+    since = [each for each in before if each.revision > asked.seen and each.touches(asked.first, asked.last)]
+    if since:
+        raise EditConflict(since[-1])
+    edit = Edit(len(before) + 1, asked.first, asked.last, asked.text, asked.speaker, asked.author, _now(tx))
+    check_edit(record, before, edit)
+    return _write(tx, job_id, record, before, edit)
+
+
+def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, author: str) -> Edit:
+    """Take one edit back, by an event of its own.
+
+    Raises NotFound, Deleted, and EditConflict where its words were changed again since.
+    """
+    before = _locked(tx, job_id)
+    gone = {each.undoes for each in before}
+    found = [each for each in before if each.revision == revision and each.undoes is None]
+    if not found or revision in gone:
+        raise NotFound(f"Job {job_id} has no edit {revision} that could be undone.")
+    later = [
+        each
+        for each in before
+        if each.revision > revision
+        and each.undoes is None
+        and each.revision not in gone
+        and each.touches(found[0].first, found[0].last)
+    ]
+    if later:
+        raise EditConflict(later[-1])
+    edit = replace(
+        found[0],
+        revision=len(before) + 1,
+        text=None,
+        speaker=None,
+        author=author,
+        created_at=_now(tx),
+        undoes=revision,
+    )
+    return _write(tx, job_id, record, before, edit)
+
+
+def index_words(tx: Connection, job_id: str, project: str, transcript: Transcript) -> None:
+    """Let the search find these words of the job, in place of those that it had."""
+    drop_passages(tx, [job_id])
+    write_passages(tx, job_id, project, passages_of(transcript))
+
+
+def _locked(tx: Connection, job_id: str) -> list[Edit]:
+    """The edits of a job that nobody else edits until the commit."""
+    tx.execute(select(jobs.c.id).where(jobs.c.id == job_id).with_for_update())
+    refuse_deleted(get_job(tx, job_id), Content.TRANSCRIPT)
+    return edits_of(tx, job_id)
+
+
+def _now(tx: Connection) -> datetime:
+    return tx.execute(select(now_utc())).scalar_one()
+
+
+def _write(tx: Connection, job_id: str, record: Transcript, before: list[Edit], edit: Edit) -> Edit:
+    transcript = apply_edits(record, [*before, edit])
+    tx.execute(
+        insert(edits).values(
+            job_id=job_id,
+            revision=edit.revision,
+            first_word=edit.first,
+            last_word=edit.last,
+            text=edit.text,
+            speaker=edit.speaker,
+            undoes=edit.undoes,
+            author=edit.author,
+            created_at=edit.created_at,
+            words=len(transcript.words),
+        )
+    )
+    job = get_job(tx, job_id)
+    index_words(tx, job_id, job.project, transcript)
+    enqueue_exports(tx, job)
+    return edit
