@@ -1,4 +1,4 @@
-"""The transcript of a job as people read it: the verified record with corrections and the names of speakers."""
+"""The transcript of a job as people read it: the verified record, corrected, with speakers named."""
 
 from collections.abc import Sequence
 
