@@ -15,7 +15,7 @@ from api.openapi import jobs as docs
 from api.openapi import page as page_docs
 from api.openapi import webhooks as webhook_docs
 from api.routes import batches, costs, events, fleet, health, jobs, listen, metrics, openai, webhooks
-from api.routes.archive import audio, edits, outputs, search, sources, speakers, transcripts
+from api.routes.archive import audio, edits, outputs, search, sources, speakers, transcripts, versions
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
 
@@ -48,6 +48,9 @@ ROUTES = (
     Route("DELETE", f"{_JOB}/content", jobs.delete, SUBMIT, jobs.DELETE),
     Route("POST", f"{_JOB}/retry", jobs.retry, SUBMIT, docs.RETRY),
     Route("GET", f"{_JOB}/transcript", transcripts.transcript, READ, docs.TRANSCRIPT),
+    Route("POST", f"{_JOB}/rerun", versions.rerun, SUBMIT, versions.RERUN),
+    Route("GET", f"{_JOB}/versions", versions.listed, READ, versions.LIST),
+    Route("GET", f"{_JOB}/diff", versions.diff, READ, versions.DIFF),
     Route("POST", f"{_JOB}/diarize", speakers.diarize, SUBMIT, speakers.DIARIZE),
     Route("GET", f"{_JOB}/speakers", speakers.listed, READ, speakers.LIST),
     Route("PATCH", f"{_JOB}/speakers", speakers.name, SUBMIT, speakers.NAME),

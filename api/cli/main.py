@@ -45,6 +45,11 @@ SUBCOMMANDS = {
     "export": Subcommand("archive.outputs", "export", _JOBS, "Write a job's output files again."),
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
     "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
+    "rerun": Subcommand(
+        "archive.versions", "rerun", _JOBS, "Run recordings again, such as with a new model."
+    ),
+    "versions": Subcommand("archive.versions", "versions", _JOBS, "List the versions of a recording."),
+    "diff": Subcommand("archive.versions", "diff", _JOBS, "Compare two versions word by word."),
     "delete": Subcommand("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
     "speakers": Subcommand("jobs", "speakers", _JOBS, "Find, list and name the speakers of transcripts."),
     "batch": Subcommand("batches", "app", _JOBS, "Submit whole archives: manifests, prefixes, folders."),

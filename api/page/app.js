@@ -13,6 +13,7 @@ import { showOverview } from "./overview.js";
 import { showSearch } from "./search.js";
 import { showSource, showSources } from "./sources.js";
 import { listenForDrops, openSubmit } from "./submit.js";
+import { showDiff } from "./versions.js";
 
 const REFRESH_MS = 2000;
 const ANSWER_MS = 6000; // a server that answers later than this is said not to answer
@@ -21,6 +22,7 @@ const VIEWS = [
   [/^\/$/, showOverview, "Overview"],
   [/^\/jobs$/, showJobs, "Jobs"],
   [/^\/jobs\/(\w+)$/, showJob, "Job"],
+  [/^\/jobs\/(\w+)\/diff\/(\w+)$/, showDiff, "Versions"],
   [/^\/batches$/, showBatches, "Batches"],
   [/^\/batches\/(\w+)$/, showBatch, "Batch"],
   [/^\/sources$/, showSources, "Sources"],

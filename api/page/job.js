@@ -5,6 +5,7 @@ import { get, send } from "./http.js";
 import { lengthOf } from "./jobs.js";
 import { openDiarize } from "./speakers.js";
 import { showTranscript } from "./transcript.js";
+import { versionsOf } from "./versions.js";
 
 const ENDED = ["done", "failed", "cancelled"];
 
@@ -67,6 +68,7 @@ export async function showJob(root, id, query) {
         unwritten(job).map((file) => `${file.format}: ${file.error} `),
         h("button", { type: "button", onclick: () => act(null, "POST", `/v1/jobs/${id}/exports`, "The files are written again.") }, "Write again")) : null,
       h("details", { class: "card" }, h("summary", {}, summary(job)), details(job)),
+      ENDED.includes(job.state) ? await versionsOf(job) : null,
     );
     if (job.state === "done" && words === null && !job.deleted?.transcript) {
       words = await showTranscript(body, job, query.get("t"));

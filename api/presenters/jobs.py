@@ -79,6 +79,7 @@ def shown_job(job: Job, holds: Mapping[str, Hold] | None = None, waiting_for: st
         custom_id=job.custom_id,
         tags=job.tags or {},
         reused_from=job.reused_from,
+        rerun_of=job.rerun_of,
         priority=PRIORITY_NAMES[job.priority],
         deadline=job.deadline,
         late=waits and job.deadline is not None and job.deadline_rank == NEVER,

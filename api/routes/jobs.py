@@ -34,7 +34,7 @@ from spool.schemas.examples import jobs
 from spool.schemas.jobs import JobDeletion, JobDetail, JobPage, JobRequest, PhrasesOut
 from spool.store import jobs as store
 from spool.store.archive.exports import exports_of
-from spool.store.deletions import refuse_deleted
+from spool.store.deletions import open_versions, refuse_deleted
 from spool.store.jobs import phrases_of
 from spool.store.queue.quotas import find_holds
 from spool.store.transcripts.reuse import copies_of
@@ -182,11 +182,19 @@ def delete(
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         held = copies_of(tx, job) if what != "source" else []
+        in_use = open_versions(tx, [job.id])
     if not job.state.terminal:
         raise Conflict(f"Job {job.id} is {job.state}; cancel it first.")
     if what == "source" and job.source.kind not in ("upload", "live"):
         raise Conflict(f"The recording of job {job.id} was not uploaded; delete it where it is stored.")
+    if what == "source" and job.rerun_of is not None:
+        raise Conflict(f"The recording of job {job.id} is that of job {job.rerun_of}; delete it there.")
     content = list(Content) if what == "all" else [Content(what)]
+    if job.rerun_of is not None:  # the recording goes with its first job
+        content = [Content.TRANSCRIPT]
+    elif Content.SOURCE in content and job.source.kind == "upload":
+        for other in in_use.values():
+            raise Conflict(f"Job {other} runs the recording of job {job.id} again; cancel it first.")
     complete = delete_content(services.database, services.objects, [job.id], content, caller.name)
     if copies and held:
         gone = delete_content(services.database, services.objects, held, [Content.TRANSCRIPT], caller.name)

@@ -17,7 +17,7 @@ from fastapi import Header
 from pydantic import ValidationError
 from sqlalchemy import Connection
 
-from api.auth.principal import Principal
+from api.auth.principal import Principal, get_visible_job
 from api.middleware.log_context import concerns
 from api.presenters.jobs import shown_detail
 from api.problems import refused_fields
@@ -39,9 +39,13 @@ from spool.ids import new_id
 from spool.objects.integrity import hash_file
 from spool.schemas.batches import BatchUploadRequest
 from spool.schemas.jobs import JobDetail, JobRequest, UploadRequest
+from spool.schemas.versions import RerunRequest
 from spool.settings import Settings
 from spool.store import jobs as store
 from spool.store.archive.exports import exports_of
+from spool.store.archive.versions import rerun_job
+from spool.store.deletions import refuse_deleted
+from spool.store.jobs import phrases_of
 from spool.store.ledger.charges import job_cost
 from spool.store.queue.quotas import find_holds
 from spool.tracing import current
@@ -67,6 +71,31 @@ def create_from_source(
     name = body.name or source_name(source)
     new = _new_job(services, caller, body, options, source, name, idempotency_key)
     return _commit(services, new)
+
+
+def create_rerun(
+    services: Services, caller: Principal, job_id: str, body: RerunRequest, idempotency_key: str | None
+) -> tuple[JobDetail, bool]:
+    """The job that runs the recording of another one again, and whether it is new."""
+    with services.database.read() as tx:
+        job = get_visible_job(tx, caller, job_id)
+        refuse_deleted(job)  # its options name phrases that go with its transcript
+        kept = job.options.model_dump(mode="json", exclude={"live", "boost"})
+        if (boost := job.options.boost) is not None:
+            kept["boost"] = {"phrases": list(phrases_of(tx, boost.sha256)), "weight": boost.weight}
+    if job.source.kind not in ("upload", "live"):
+        checked_source(job.source.uri, services.settings, caller)
+    asked = UploadRequest(
+        name=job.name,
+        project=job.project,
+        options=kept | body.options,
+        pool=body.pool,
+        tags=(job.tags or {}) | body.tags,
+        priority=body.priority,
+    )
+    options = _options(services, asked)
+    new = _new_job(services, caller, asked, options, job.source, job.name, idempotency_key, f"rerun {job_id}")
+    return _commit(services, new, rerun=job)
 
 
 def create_from_upload(
@@ -154,9 +183,9 @@ def required(settings: Settings, model: str, asked: Requirement | None) -> Requi
     return usual if asked is None else asked.over(usual)
 
 
-def _commit(services: Services, new: store.NewJob) -> tuple[JobDetail, bool]:
+def _commit(services: Services, new: store.NewJob, rerun: Job | None = None) -> tuple[JobDetail, bool]:
     with services.database.begin() as tx:
-        job, created = store.create_job(tx, new)
+        job, created = store.create_job(tx, new) if rerun is None else rerun_job(tx, rerun, new)
         concerns(job.ids)
         if created:
             refuse_past(new.deadline)

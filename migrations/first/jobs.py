@@ -113,6 +113,7 @@ def _jobs() -> None:
         sa.Column("tags", sa.JSON(none_as_null=True)),
         sa.Column("reuse", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("reused_from", sa.String(length=40)),
+        sa.Column("rerun_of", sa.String(length=40)),
         sa.Column("content_sha256", sa.String(length=64)),
         sa.Column("fingerprint", sa.String(length=64)),
         sa.Column("key_id", sa.String(length=40)),
@@ -216,6 +217,7 @@ def _jobs_indexes() -> None:
         "ix_jobs_refused", "jobs", ["pool"], **partial("state = 'queued' AND refusals IS NOT NULL")
     )
     op.create_index("ix_jobs_reused_from", "jobs", ["reused_from"], **partial("reused_from IS NOT NULL"))
+    op.create_index("ix_jobs_rerun_of", "jobs", ["rerun_of"], **partial("rerun_of IS NOT NULL"))
     op.create_index("ix_jobs_running", "jobs", ["pool"], **partial("state = 'running'"))
     op.create_index("ix_jobs_state_created_at_id", "jobs", ["state", "created_at", "id"])
 

@@ -16,6 +16,7 @@ from spool.domain.retention import Content, Retention, content_of, rule_for
 
 RULES = {
     "owned": "every job has ended, is owned under a live lease, or is due to be sent or swept",
+    "version": "a job that runs a recording again is a version of a recording that its project has",
     "ended": "a job that ended says how: a transcript and full coverage, or an error",
     "chunks": "chunks are unique, in order, and never overlap",
     "covered": "the chunks of a finished job cover every sample of each channel exactly once",
@@ -99,6 +100,10 @@ class JobFacts:
     """Of its output, by the job's options."""
     exports: int = 0
     """Of these, what is written, or says why it is not yet or not at all."""
+    still_read: bool = False
+    """A version of its recording is still to be made."""
+    stray: bool = False
+    """It is a version of a recording that no job of its project has, or of another one."""
     traces: bool = False
     """The row still has a key, a hash or a list of phrases that lead to its words."""
 
@@ -184,6 +189,12 @@ def owned(job: JobFacts, sweeping: bool, grace: Grace) -> Iterator[Breach]:
     recent = job.now - sent <= allowance + timedelta(seconds=grace.hint_seconds)
     if not (job.in_outbox or recent or sweeping):
         yield Breach("owned", job.id, f"It waits since {sent:%Y-%m-%d %H:%M:%S} UTC and nobody sweeps.")
+
+
+def version(job: JobFacts) -> Iterator[Breach]:
+    """A job that runs a recording again is a version of a recording that its project has."""
+    if job.stray:
+        yield Breach("version", job.id, "The first job on its recording is gone, or has another recording.")
 
 
 def ended(job: JobFacts) -> Iterator[Breach]:
@@ -360,6 +371,8 @@ def retained(job: JobFacts, rules: Mapping[str, Retention]) -> Iterator[Breach]:
         if kept_for is None or content in job.deleted:
             continue
         if content is Content.SOURCE and job.source_kind not in ("upload", "live"):
+            continue
+        if content is Content.SOURCE and job.still_read:
             continue
         late = job.now - job.finished_at - kept_for
         if late > SWEEP_GRACE:

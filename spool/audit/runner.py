@@ -35,6 +35,7 @@ from spool.audit.rules import (
     retained,
     searchable,
     tiling,
+    version,
 )
 from spool.domain.archive.edits import Edit, apply_edits
 from spool.domain.archive.passages import digest_of, passages_of, sounds_of
@@ -143,6 +144,7 @@ def _pages(
         for job in page:
             report.add(owned(job, sweeping, grace))
             report.add(ended(job))
+            report.add(version(job))
             report.add(searchable(job))
             report.add(corrected(job))
             report.add(exported(job))

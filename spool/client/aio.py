@@ -18,6 +18,7 @@ from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
 from spool.client import search as of_search
 from spool.client import sources as of_sources
+from spool.client import versions as of_versions
 from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
@@ -74,6 +75,9 @@ class AsyncSpool(Session):
     words = _soon(of_jobs.words)
     search = _listed_soon(of_search.search)
     search_page = _soon(of_search.search_page)
+    rerun = _soon(of_versions.rerun)
+    versions = _soon(of_versions.versions)
+    diff = _soon(of_versions.diff)
     edits = _soon(of_edits.edits)
     edit = _soon(of_edits.edit)
     undo_edit = _soon(of_edits.undo_edit)

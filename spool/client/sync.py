@@ -18,6 +18,7 @@ from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
 from spool.client import search as of_search
 from spool.client import sources as of_sources
+from spool.client import versions as of_versions
 from spool.client import webhooks as of_webhooks
 from spool.client.base import Session, answer, as_method
 from spool.client.errors import Unreachable
@@ -74,6 +75,9 @@ class Spool(Session):
     words = _now(of_jobs.words)
     search = _listed(of_search.search)
     search_page = _now(of_search.search_page)
+    rerun = _now(of_versions.rerun)
+    versions = _now(of_versions.versions)
+    diff = _now(of_versions.diff)
     edits = _now(of_edits.edits)
     edit = _now(of_edits.edit)
     undo_edit = _now(of_edits.undo_edit)

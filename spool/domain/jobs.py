@@ -126,6 +126,8 @@ class Job:
     """Whether an existing transcript of the same content, options and model may be reused."""
     reused_from: str | None = None
     """The job whose transcript was reused."""
+    rerun_of: str | None = None
+    """The first job on its recording, where it runs that recording again."""
     content_sha256: str | None = None
     """Of the source's bytes, once a worker has read them."""
     fingerprint: str | None = None
@@ -167,6 +169,11 @@ class Job:
     """The length that the recording's header states."""
     output: JobOutput | None = None
     """Where its transcript is written to, besides the object store."""
+
+    @property
+    def recording(self) -> str:
+        """The first job on its recording: itself, unless it runs another's recording again."""
+        return self.rerun_of or self.id
 
     @property
     def missing_seconds(self) -> float | None:

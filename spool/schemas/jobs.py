@@ -329,6 +329,9 @@ class JobOut(BaseModel):
     custom_id: str | None = Field(None, description="The submitter's own id, unique within the batch.")
     tags: dict[str, str] = Field(default_factory=dict)
     reused_from: str | None = Field(None, description="The job whose transcript was reused, free of charge.")
+    rerun_of: str | None = Field(
+        None, description="The first job on its recording, where it runs that recording again."
+    )
     priority: Priority = "normal"
     deadline: datetime | None = None
     late: bool = Field(False, description="It is queued and can no longer meet its deadline.")

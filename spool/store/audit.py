@@ -15,6 +15,7 @@ from spool.audit.rules import Bill, Core, JobFacts, Line, Stored, WorkerDay, Wor
 from spool.domain.archive.passages import digest_of
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content
+from spool.store.deletions import is_still_read
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.transcripts.passages import passage_of
 from spool.store.workers import ALIVE_SECONDS
@@ -63,6 +64,11 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
         edits.c.job_id == jobs.c.id
     )
     files = select(func.count()).where(exports.c.job_id == jobs.c.id)
+    first = jobs.alias()
+    same = (first.c.id == jobs.c.rerun_of, first.c.project == jobs.c.project)
+    with_first = exists(
+        select(first.c.id).where(*same, first.c.source_uri == jobs.c.source_uri, first.c.rerun_of.is_(None))
+    )
     rows = tx.execute(
         select(
             jobs,
@@ -73,6 +79,8 @@ def jobs_after(tx: Connection, last_id: str, limit: int) -> list[JobFacts]:
             missing.scalar_subquery().label("missing_edits"),
             exists(select(literal(1)).where(passage_words.c.job_id == jobs.c.id)).label("spelled"),
             files.scalar_subquery().label("exports"),
+            is_still_read().label("still_read"),
+            (jobs.c.rerun_of.is_not(None) & ~with_first).label("stray"),
             *flags,
         )
         .where(jobs.c.id > last_id)
@@ -258,6 +266,8 @@ def _facts_of(row: Row[Any]) -> JobFacts:
         logged=_contents(row, "logged"),
         words=row.words,
         indexed=int(row.indexed),
+        still_read=bool(row.still_read),
+        stray=bool(row.stray),
         edited_words=row.edited_words,
         missing_edits=int(row.missing_edits),
         spelled=bool(row.spelled),

@@ -50,6 +50,7 @@ SECOND_LOOK_SECONDS = 3600.0
 """When objects are deleted again: a worker that lost its lease long ago may still write a file."""
 REFUSED_SECONDS = 300.0
 
+_RECORDING = func.coalesce(jobs.c.rerun_of, jobs.c.id)
 _ENDED = sorted(state.value for state in TERMINAL)
 _FORGOTTEN: dict[Content, dict[str, Any]] = {
     Content.SOURCE: {"source_deleted_at": now_utc()},
@@ -103,9 +104,12 @@ def refuse_deleted(job: Job, *asked: Content) -> None:
 def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked_by: str) -> list[Deletion]:
     """Mark the content of those jobs that have ended and still have it; return the deletions, now due.
 
-    A recording belongs to Spool only if it was uploaded.
+    A recording belongs to Spool only if it was uploaded. It is deleted for every version that was made from
+    it, and stays while one of them is still to be made.
     """
     kept = _kept(content)
+    if content is Content.SOURCE:
+        job_ids = _unused(tx, job_ids)
     wanted = select(jobs.c.id, jobs.c.project, jobs.c.phrases_sha256).where(jobs.c.id.in_(job_ids), *kept)
     rows = tx.execute(wanted.order_by(jobs.c.id).with_for_update()).all()
     if not rows:
@@ -127,6 +131,21 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
     now = {"created_at": now_utc(), "due_at": now_utc()}
     tx.execute(insert(deletions).values(asked_by=asked_by, **now), lines)
     return deletions_of(tx, ids, content)
+
+
+def open_versions(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:
+    """By recording (its first job's id): a job that is still to read it, of the recordings of these jobs."""
+    query = select(_RECORDING, func.min(jobs.c.id)).where(
+        _same_recordings(job_ids), jobs.c.state.notin_(_ENDED)
+    )
+    return {str(recording): str(job_id) for recording, job_id in tx.execute(query.group_by(_RECORDING))}
+
+
+def is_still_read() -> ColumnElement[bool]:
+    """SQL: a version of the job's recording is still to be made."""
+    other = jobs.alias()
+    same = (other.c.id == _RECORDING) | (other.c.rerun_of == _RECORDING)
+    return exists(select(other.c.id).where(same, other.c.state.notin_(_ENDED)))
 
 
 def deletions_of(tx: Connection, job_ids: Sequence[str], content: Content | None = None) -> list[Deletion]:
@@ -171,6 +190,8 @@ def expired_jobs(
     """Up to `limit` jobs of the project that still have the content and ended longer ago than `kept_for`."""
     old = jobs.c.finished_at < seconds_from_now(-kept_for.total_seconds())
     query = select(jobs.c.id).where(jobs.c.project == project, old, *_kept(content))
+    if content is Content.SOURCE:
+        query = query.where(~is_still_read())
     return list(tx.scalars(query.order_by(jobs.c.finished_at).limit(limit)))
 
 
@@ -189,6 +210,22 @@ def _kept(content: Content) -> tuple[ColumnElement[bool], ...]:
     # The text of the partial indexes, so that both databases use them.
     kept = text(KEPT_SOURCE if content is Content.SOURCE else KEPT_TRANSCRIPT)
     return kept, jobs.c.state.in_(_ENDED)  # type: ignore[return-value]
+
+
+def _same_recordings(job_ids: Sequence[str]) -> ColumnElement[bool]:
+    """SQL: the job is a version of the recording of one of these."""
+    named = jobs.alias()
+    first = select(func.coalesce(named.c.rerun_of, named.c.id)).where(named.c.id.in_(job_ids))
+    return jobs.c.id.in_(first) | jobs.c.rerun_of.in_(first)
+
+
+def _unused(tx: Connection, job_ids: Sequence[str]) -> list[str]:
+    """Every version of the recordings of these jobs, without recordings that are still to be read."""
+    family = select(jobs.c.id, _RECORDING.label("recording")).where(_same_recordings(job_ids))
+    # Locked before the check: whoever adds a version locks its recording's first job.
+    rows = tx.execute(family.order_by(jobs.c.id).with_for_update()).all()
+    needed = open_versions(tx, job_ids)
+    return [row.id for row in rows if row.recording not in needed]
 
 
 def _drop_chunks(tx: Connection, job_ids: Sequence[str]) -> None:

@@ -58,6 +58,8 @@ class NewJob:
     priority: int = NORMAL
     deadline: datetime | None = None
     output: JobOutput | None = None
+    rerun_of: str | None = None
+    """The first job on the recording, where this one runs it again."""
     source_hashes: bytes | None = None
     """Of an upload's blocks, as `spool.objects.integrity.hash_file` gives them."""
 
@@ -236,6 +238,7 @@ def values_of(new: NewJob) -> dict[str, Any]:
         "pool": new.pool,
         "worker": new.worker,
         "reuse": new.reuse,
+        "rerun_of": new.rerun_of,
         "batch_id": new.batch_id,
         "batch_line": new.batch_line,
         "custom_id": new.custom_id,

@@ -85,6 +85,8 @@ jobs = Table(
     # Whether a transcript of the same content, options and model may be taken over, and from where it was.
     Column("reuse", Boolean, nullable=False, server_default=false()),
     Column("reused_from", ID),
+    # The first job on its recording, where it runs that job's recording again.
+    Column("rerun_of", ID),
     Column("content_sha256", String(64)),
     Column("fingerprint", String(64)),
     # The API key that handed it in; none where nobody was asked for one.
@@ -197,6 +199,13 @@ jobs = Table(
         "reused_from",
         sqlite_where=text("reused_from IS NOT NULL"),
         postgresql_where=text("reused_from IS NOT NULL"),
+    ),
+    # The versions of a recording; the first one has its own id alone.
+    Index(
+        "ix_jobs_rerun_of",
+        "rerun_of",
+        sqlite_where=text("rerun_of IS NOT NULL"),
+        postgresql_where=text("rerun_of IS NOT NULL"),
     ),
     Index(
         "ix_jobs_phrases_sha256",

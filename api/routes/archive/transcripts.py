@@ -14,16 +14,12 @@ from starlette.types import Receive, Scope, Send
 
 from api.auth.authentication import CallerDep
 from api.auth.principal import get_visible_job
-from api.problems import Problem
+from api.presenters.transcripts import key_of_transcript, read_transcript
 from api.services import ServicesDep
-from spool.domain.archive.edits import apply_edits
 from spool.domain.jobs import Job
-from spool.domain.retention import Content
-from spool.domain.transcript import Transcript
 from spool.formats import CONTENT_TYPES, Format, render_bytes
 from spool.formats.digits import with_digits
-from spool.objects.integrity import open_verified, read_verified
-from spool.store.deletions import refuse_deleted
+from spool.objects.integrity import open_verified
 from spool.store.transcripts.edits import edits_of
 
 _BLOCK = 256 * 1024
@@ -50,18 +46,13 @@ def transcript(
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         edits = [] if original else edits_of(tx, job_id)
-    refuse_deleted(job, Content.TRANSCRIPT)
-    if job.transcript_key is None:  # a job whose speakers are being found has the one it had before
-        raise _not_done(job)
+    key = key_of_transcript(job)
     version = _version(job, len(edits)) + (f"-{digits}" if digits else "")
     headers = {"ETag": f'"{version}.{form}"', REVISION: str(len(edits))}
     if form == "json" and not (job.speaker_names or edits or digits):
-        record = open_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
+        record = open_verified(services.objects, key, job.transcript_sha256 or "")
         return FileStream(record, headers, CONTENT_TYPES["json"])
-    words = Transcript.model_validate_json(
-        read_verified(services.objects, job.transcript_key, job.transcript_sha256 or "")
-    )
-    words = apply_edits(words, edits).named(job.speaker_names)
+    words = read_transcript(services.objects, job, edits)
     if digits is not None:
         words = with_digits(words, digits)
     return Response(render_bytes(words, form), headers=headers, media_type=CONTENT_TYPES[form])
@@ -75,11 +66,6 @@ def _version(job: Job, revision: int) -> str:
         + (f"-r{revision}" if revision else "")
         + (f"-{sha256(names.encode()).hexdigest()[:16]}" if job.speaker_names else "")
     )
-
-
-def _not_done(job: Job) -> Problem:
-    reason = f": {job.error_message}" if job.error_message else "."
-    return Problem(409, "not_done", f"Job {job.id} is {job.state}{reason}", state=job.state.value)
 
 
 class FileStream(StreamingResponse):

@@ -17,8 +17,9 @@ from spool.schemas import jobs as schemas
 from spool.schemas import outputs as output_schemas
 from spool.schemas import search as search_schemas
 from spool.schemas import sources as source_schemas
+from spool.schemas import versions as version_schemas
 from spool.schemas import webhooks as webhook_schemas
-from spool.schemas.examples import batches, costs, jobs, outputs, search, sources, webhooks
+from spool.schemas.examples import batches, costs, jobs, outputs, search, sources, versions, webhooks
 from spool.settings import load_settings
 
 METHODS = ("get", "post", "delete", "put", "patch")
@@ -62,11 +63,13 @@ def test_every_route_is_on_the_page() -> None:
         "GET /v1/jobs",
         "GET /v1/jobs/{job_id}",
         "GET /v1/jobs/{job_id}/audio",
+        "GET /v1/jobs/{job_id}/diff",
         "GET /v1/jobs/{job_id}/edits",
         "GET /v1/jobs/{job_id}/events",
         "GET /v1/jobs/{job_id}/phrases",
         "GET /v1/jobs/{job_id}/speakers",
         "GET /v1/jobs/{job_id}/transcript",
+        "GET /v1/jobs/{job_id}/versions",
         "GET /v1/models",
         "GET /v1/overview",
         "GET /v1/search",
@@ -90,6 +93,7 @@ def test_every_route_is_on_the_page() -> None:
         "POST /v1/jobs/{job_id}/edits",
         "POST /v1/jobs/{job_id}/edits/{revision}/undo",
         "POST /v1/jobs/{job_id}/exports",
+        "POST /v1/jobs/{job_id}/rerun",
         "POST /v1/jobs/{job_id}/retry",
         "POST /v1/sources",
         "POST /v1/sources/notifications",
@@ -178,6 +182,9 @@ def test_every_reference_leads_somewhere() -> None:
         (batch_schemas.BatchDetail, batches.BATCH_DETAIL),
         (batch_schemas.BatchPage, batches.BATCH_PAGE),
         (batch_schemas.BatchRetried, batches.BATCH_RETRIED),
+        (version_schemas.RerunRequest, versions.RERUN),
+        (version_schemas.VersionList, versions.VERSIONS),
+        (version_schemas.DiffOut, versions.DIFF),
         (search_schemas.SearchPage, search.SEARCH_PAGE),
         (webhook_schemas.WebhookRequest, webhooks.REQUEST),
         (webhook_schemas.WebhookOut, webhooks.WEBHOOK),

@@ -1,0 +1,72 @@
+// The versions of a recording: run it again with another model, and two transcripts of it beside each other.
+
+import { clock, count, fill, h, moment, money, notice, number, state, table } from "./dom.js";
+import { get, send } from "./http.js";
+
+const SHOWN = 200;
+const VERSIONS = columns("Versions", "Version", "State", "Model", "Decoder", "#Words", "#Cost", "Submitted", "");
+const DIFFERENCES = columns("Differences", "At", "First", "Second", "#Doubt");
+
+// The versions of a job's recording, beneath the job's figures.
+export async function versionsOf(job) {
+  const { items, stored } = await get(`/v1/jobs/${job.id}/versions`);
+  const rows = items.map((one) => [
+    one.job === job.id ? h("strong", {}, "this one") : h("a", { href: `#/jobs/${one.job}` }, one.job),
+    one.deleted ? "deleted" : state(one.state), one.model, one.options.decoder,
+    one.words === null ? "–" : number(one.words), money(one.cost.billable, one.cost.currency), moment(one.created_at),
+    one.job === job.id || one.state !== "done" || one.deleted || job.state !== "done" || job.deleted?.transcript ? ""
+      : h("a", { href: `#/jobs/${job.id}/diff/${one.job}` }, "Compare")]);
+  return h("div", {},
+    items.length > 1 ? [h("h2", {}, "Versions"), table(VERSIONS, rows)] : null,
+    stored && !job.deleted ? h("p", {}, h("button", { type: "button", onclick: () => openRerun(job) }, "Run again")) : null);
+}
+
+async function openRerun(job) {
+  const { items } = await get("/v1/models");
+  const model = h("select", { id: "rerun-model" }, items.map((one) =>
+    h("option", { value: one.name, selected: one.name === job.options.model }, one.name)));
+  const form = h("form", { onsubmit: async (event) => {
+    event.preventDefault();
+    try {
+      const made = await send("POST", `/v1/jobs/${job.id}/rerun`, { options: { model: model.value } });
+      dialog.close();
+      location.hash = `#/jobs/${made.id}`;
+    } catch (error) {
+      notice(error.message, true);
+    }
+  } },
+  h("h2", { id: "rerun-title" }, "Run again"),
+  h("label", {}, "Model", model),
+  h("p", { class: "quiet small" }, "The recording is not uploaded again. This transcript stays; compare the two afterwards."),
+  h("div", { class: "row" }, h("button", { class: "primary" }, "Run again"),
+    h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
+  const dialog = h("dialog", { "aria-labelledby": "rerun-title" }, form);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+export async function showDiff(root, base, other, query) {
+  const sort = query.get("sort") === "doubt" ? "doubt" : "time";
+  const [job, later, diff] = await Promise.all([get(`/v1/jobs/${base}`), get(`/v1/jobs/${other}`),
+    get(`/v1/jobs/${base}/diff?${new URLSearchParams({ with: other, sort, limit: String(SHOWN) })}`)]);
+  const title = (one) => h("a", { href: `#/jobs/${one.id}` }, `${one.options.model}, ${one.options.decoder}`);
+  const order = (name, words) => name === sort ? h("strong", {}, words)
+    : h("a", { href: `#/jobs/${base}/diff/${other}?sort=${name}` }, words);
+  fill(root,
+    h("h1", {}, job.name),
+    h("p", {}, title(job), " → ", title(later)),
+    h("p", {}, `${count(diff.total, "difference", "differences")}; ${number(diff.edits)} of ${count(diff.words, "word", "words")}`,
+      diff.wer === null ? "" : `: word error rate ${number(diff.wer * 100, 2)} %, if every word of the first were right`, "."),
+    diff.total ? h("p", { class: "row small" }, "Sort ", order("time", "by time"), order("doubt", "by doubt")) : null,
+    diff.items.length ? table(DIFFERENCES, diff.items.map((one) => [
+      h("a", { href: `#/jobs/${base}?t=${one.start}`, "aria-label": `Play from ${clock(one.start)}` }, clock(one.start)),
+      one.base.length ? h("del", {}, words(one.base)) : "–", one.other.length ? h("ins", {}, words(one.other)) : "–", number(one.doubt, 2)])) : null,
+    diff.total > diff.items.length ? h("p", { class: "quiet" }, `The first ${SHOWN} are shown.`) : null);
+}
+
+const words = (list) => list.map((one) => one.text).join(" ");
+
+function columns(label, ...titles) {
+  return Object.assign(titles.map((title) => ({ title: title.replace("#", ""), number: title.startsWith("#") })), { label });
+}

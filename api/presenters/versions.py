@@ -1,0 +1,64 @@
+"""Versions of a recording as the API shows them. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from api.presenters.jobs import shown_cost
+from spool.comparison import Comparison, Difference
+from spool.domain.jobs import Job
+from spool.domain.ledger import CostSums
+from spool.domain.transcript import Word
+from spool.schemas.versions import ComparedWord, DifferenceOut, DiffOut, VersionOut
+
+Order = Literal["time", "doubt"]
+
+
+def shown_version(job: Job, cost: CostSums, currency: str) -> VersionOut:
+    """One job of a recording."""
+    return VersionOut(
+        job=job.id,
+        state=job.state,
+        model=job.options.model,
+        options=job.options,
+        submitted_by=job.key_id,
+        created_at=job.created_at,
+        finished_at=job.finished_at,
+        words=job.words,
+        deleted=job.transcript_deleted_at is not None,
+        cost=shown_cost(cost, currency),
+    )
+
+
+def shown_diff(base: str, other: str, compared: Comparison, sort: Order, limit: int) -> DiffOut:
+    """The first `limit` differences in this order."""
+    differences: Sequence[Difference] = compared.differences
+    if sort == "doubt":
+        differences = sorted(differences, key=lambda each: -each.doubt)
+    errors = compared.errors
+    return DiffOut(
+        base=base,
+        other=other,
+        words=errors.words,
+        edits=errors.edits,
+        wer=errors.rate if errors.words else None,
+        total=len(differences),
+        items=[_shown(each) for each in differences[:limit]],
+    )
+
+
+def _shown(difference: Difference) -> DifferenceOut:
+    return DifferenceOut(
+        channel=difference.channel,
+        start=difference.start,
+        end=difference.end,
+        doubt=round(difference.doubt, 4),
+        base=_words(difference.base),
+        other=_words(difference.other),
+    )
+
+
+def _words(words: Iterable[Word]) -> list[ComparedWord]:
+    return [
+        ComparedWord(text=word.text, start=word.start, end=word.end, confidence=word.confidence)
+        for word in words
+    ]

@@ -1,0 +1,121 @@
+"""The routes of versions: run a recording again, list what was made of it, compare two transcripts of it.
+
+What makes jobs versions of one recording is in `spool.store.archive.versions`.
+"""
+
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import Principal, get_visible_job
+from api.openapi.jobs import Words, answer, problems
+from api.presenters.transcripts import read_transcript
+from api.presenters.versions import Order, shown_diff, shown_version
+from api.services import Services, ServicesDep
+from api.submission.bodies import SUBMISSION, read_json
+from api.submission.jobs import IdempotencyKey, create_rerun
+from spool.comparison import compare
+from spool.errors import Conflict
+from spool.schemas.examples import jobs
+from spool.schemas.examples import versions as examples
+from spool.schemas.jobs import JobDetail, inline_schema
+from spool.schemas.versions import DiffOut, RerunRequest, VersionList
+from spool.store.archive.versions import versions_of
+from spool.store.ledger.charges import job_cost
+from spool.store.transcripts.edits import edits_of
+
+RERUN: Words = {
+    "summary": "Run a job's recording again",
+    "status_code": 202,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": inline_schema(RerunRequest), "example": examples.RERUN}
+            },
+        }
+    },
+    "responses": {
+        **answer(202, "The new job, queued; the first one stays as it is.", JobDetail, jobs.JOB_QUEUED),
+        **answer(200, "The idempotency key's first job.", JobDetail, jobs.JOB_DETAIL),
+        **problems(
+            "malformed", "source_forbidden", "not_found", "conflict", "deleted", "too_large", "unknown_model"
+        ),
+    },
+}
+LIST: Words = {
+    "summary": "List the versions of a job's recording",
+    "responses": {
+        **answer(200, "The jobs on the same recording, oldest first.", VersionList, examples.VERSIONS),
+        **problems("not_found"),
+    },
+}
+DIFF: Words = {
+    "summary": "Compare two transcripts of a recording",
+    "responses": {
+        **answer(200, "Where the words differ, and how much.", DiffOut, examples.DIFF),
+        **problems("not_found", "not_done", "conflict", "deleted"),
+    },
+}
+
+
+async def rerun(
+    request: Request,
+    response: Response,
+    services: ServicesDep,
+    caller: CallerDep,
+    job_id: str,
+    idempotency_key: IdempotencyKey = None,
+) -> JobDetail:
+    """Submit a job on the recording of another one, with its options except those that are named. The
+    recording is read where it lies; nothing is uploaded twice."""
+    body = await read_json(request, RerunRequest, SUBMISSION)
+    job, created = await run_in_threadpool(create_rerun, services, caller, job_id, body, idempotency_key)
+    services.sweeper.wake()
+    response.status_code = 202 if created else 200
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return job
+
+
+def listed(services: ServicesDep, caller: CallerDep, job_id: str) -> VersionList:
+    """The jobs of the project on the same recording: those that ran it again, and those whose source had the
+    same bytes. The first 100."""
+    with services.database.read() as tx:
+        job = get_visible_job(tx, caller, job_id)
+        found = [(each, job_cost(tx, each.id)) for each in versions_of(tx, job)]
+    return VersionList(
+        recording=job.recording,
+        stored=job.source_deleted_at is None,
+        items=[shown_version(each, cost, services.settings.currency) for each, cost in found],
+    )
+
+
+def diff(
+    services: ServicesDep,
+    caller: CallerDep,
+    job_id: str,
+    other: Annotated[str, Query(alias="with", max_length=64, description="The other job.")],
+    sort: Annotated[
+        Order, Query(description="By time, or the least certain words of either version first.")
+    ] = "time",
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> DiffOut:
+    """The words of another version beside those of this one, which counts as the reference of the WER."""
+    return _compared(services, caller, (job_id, other), sort, limit)
+
+
+def _compared(
+    services: Services, caller: Principal, ids: tuple[str, str], sort: Order, limit: int
+) -> DiffOut:
+    with services.database.read() as tx:
+        base, other = (get_visible_job(tx, caller, each) for each in ids)
+        edits = [edits_of(tx, each) for each in ids]
+        same = {each.id for each in versions_of(tx, base)}
+    if other.id not in same:
+        raise Conflict(f"Job {other.id} is not on the recording of job {base.id}.")
+    compared = compare(
+        *(read_transcript(services.objects, *each) for each in zip((base, other), edits, strict=True))
+    )
+    return shown_diff(base.id, other.id, compared, sort, limit)

@@ -1,0 +1,43 @@
+"""The calls of versions: run a recording again, list what was made of it, compare."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from spool.client.exchange import Ask, Flow, read
+from spool.client.jobs import new_key
+from spool.domain.priority import PriorityName
+from spool.schemas.jobs import JobDetail
+from spool.schemas.versions import DiffOut, VersionList
+
+
+def rerun(
+    job_id: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    pool: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    priority: PriorityName | None = None,
+    idempotency_key: str | None = None,
+) -> Flow[JobDetail]:
+    """Submit a job on the recording of another one, with its options except those given here. Nothing is
+    uploaded. Raises Deleted where the recording or the transcript was deleted."""
+    values = {"pool": pool, "tags": dict(tags) if tags else None, "priority": priority}
+    body = {"options": dict(options or {})} | {
+        name: value for name, value in values.items() if value is not None
+    }
+    ask = Ask("POST", f"/v1/jobs/{job_id}/rerun", json=body, key=idempotency_key or new_key())
+    return (yield from read(ask, JobDetail))
+
+
+def versions(job_id: str) -> Flow[VersionList]:
+    """The jobs on the same recording, oldest first."""
+    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/versions"), VersionList))
+
+
+def diff(
+    job_id: str, other: str, *, sort: Literal["time", "doubt"] = "time", limit: int = 1000
+) -> Flow[DiffOut]:
+    """Where the words of two versions of a recording differ, and the WER of `other` if every word of `job_id`
+    were right. Raises Conflict while one of them is not done, and for different recordings."""
+    query: dict[str, str | int | bool | None] = {"with": other, "sort": sort, "limit": limit}
+    return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/diff", query, slow=True), DiffOut))

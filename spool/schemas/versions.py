@@ -1,0 +1,96 @@
+"""The schemas of versions: a recording's jobs beside each other, and where their words differ."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from spool.domain.jobs import JobState
+from spool.domain.manifest import Tags
+from spool.domain.options import JobOptions
+from spool.domain.transcript import Share
+from spool.schemas.common import Pool, with_example
+from spool.schemas.examples import versions
+from spool.schemas.jobs import CostOut, Priority, option_schema
+
+
+class RerunRequest(BaseModel):
+    """What is to be different this time."""
+
+    model_config = with_example(versions.RERUN, strict=True)
+
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Options that replace those of the job; the others, its phrases included, stay.",
+        json_schema_extra=option_schema(),
+    )
+    pool: Pool | None = Field(None, description="The pool of workers. Default: any with the model.")
+    tags: Tags = Field(default_factory=dict)
+    priority: Priority = "normal"
+
+
+class VersionOut(BaseModel):
+    """One job on a recording."""
+
+    model_config = with_example(versions.VERSION)
+
+    job: str
+    state: JobState
+    model: str
+    options: JobOptions
+    submitted_by: Annotated[str | None, Field(description="The id of the API key; null without one.")]
+    created_at: datetime
+    finished_at: datetime | None
+    words: Annotated[int | None, Field(description="Words in the transcript, once done.")]
+    deleted: Annotated[bool, Field(description="Whether its transcript was deleted.")]
+    cost: CostOut
+
+
+class VersionList(BaseModel):
+    """The versions of a recording, oldest first."""
+
+    model_config = with_example(versions.VERSIONS)
+
+    recording: Annotated[str, Field(description="The first job on it.")]
+    stored: Annotated[
+        bool, Field(description="False: it was uploaded and has been deleted, so it cannot be run again.")
+    ]
+    items: list[VersionOut]
+
+
+class ComparedWord(BaseModel):
+    """One word of one version."""
+
+    model_config = with_example(versions.WORD)
+
+    text: str
+    start: float
+    end: float
+    confidence: Share
+
+
+class DifferenceOut(BaseModel):
+    """A stretch where two versions have other words; either side may have none."""
+
+    model_config = with_example(versions.DIFFERENCE)
+
+    channel: int
+    start: float
+    end: float
+    doubt: Annotated[Share, Field(description="One less the confidence of its least certain word.")]
+    base: list[ComparedWord]
+    other: list[ComparedWord]
+
+
+class DiffOut(BaseModel):
+    """Where the words of two versions differ. Case and punctuation are no difference."""
+
+    model_config = with_example(versions.DIFF)
+
+    base: str
+    other: str
+    words: Annotated[int, Field(description="Words of `base`, as WER counts them.")]
+    edits: Annotated[int, Field(description="Words substituted, deleted or inserted.")]
+    wer: Annotated[float | None, Field(description="Edits per word of `base`; null where it has none.")]
+    total: Annotated[int, Field(description="The number of differences.")]
+    items: list[DifferenceOut]

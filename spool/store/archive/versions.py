@@ -1,0 +1,43 @@
+"""The versions of a recording: the jobs of a project that transcribe the same bytes.
+
+A job runs another's recording again where it lies (`rerun_of`), or was submitted with content of the same
+SHA-256. No version changes another. An uploaded recording belongs to its first job; whoever adds a version
+locks that job's row, so that no deletion takes the recording meanwhile.
+"""
+
+from dataclasses import replace
+
+from sqlalchemy import Connection, or_, select
+
+from spool.domain.jobs import Job, JobState
+from spool.domain.retention import Content
+from spool.errors import Conflict
+from spool.store.deletions import refuse_deleted
+from spool.store.jobs import NewJob, create_job, get_job, hashes_of_source
+from spool.store.rows import JOB_COLUMNS, job_of
+from spool.tables import jobs
+
+MOST_VERSIONS = 100
+
+
+def versions_of(tx: Connection, job: Job, limit: int = MOST_VERSIONS) -> list[Job]:
+    """The jobs of the project on the recording of `job`, itself among them, oldest first."""
+    same = [jobs.c.id == job.recording, jobs.c.rerun_of == job.recording]
+    if job.content_sha256 is not None:
+        same.append((jobs.c.content_sha256 == job.content_sha256) & (jobs.c.state == JobState.DONE.value))
+    query = select(*JOB_COLUMNS).where(or_(*same), jobs.c.project == job.project)
+    return [job_of(row) for row in tx.execute(query.order_by(jobs.c.created_at, jobs.c.id).limit(limit))]
+
+
+def rerun_job(tx: Connection, job: Job, new: NewJob) -> tuple[Job, bool]:
+    """Create `new` as a version of the recording of `job`. The bool is True when the job is new.
+
+    Raises Deleted where the uploaded recording was deleted, Conflict while a live session has none yet, and
+    as `create_job` does.
+    """
+    if job.source.kind == "live":
+        raise Conflict(f"The recording of job {job.id} is not stored yet.")
+    tx.execute(select(jobs.c.id).where(jobs.c.id == job.recording).with_for_update())
+    refuse_deleted(get_job(tx, job.id), Content.SOURCE)
+    hashes = hashes_of_source(tx, job.id)
+    return create_job(tx, replace(new, rerun_of=job.recording, source=job.source, source_hashes=hashes))

@@ -1,0 +1,117 @@
+"""Versions of a recording over HTTP, from Python and from the command line."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import update
+
+from api.cli.main import main
+from ops.testbed.running_api import Live, file_job, problem
+from spool.audit.runner import audit
+from spool.client import Spool
+from spool.domain.api_keys import Scope
+from spool.tables import jobs
+from tests.api.auth.keys import bearer, new_key
+
+pytestmark = pytest.mark.integration
+
+LAWS = {"version", "source", "deleted"}
+
+
+def uploaded(http: httpx.Client, **request: object) -> str:
+    files = {"request": (None, json.dumps(request)), "file": ("reel.wav", b"RIFF" + bytes(40))}
+    return str(http.post("/v1/jobs", files=files).json()["id"])
+
+
+def test_an_upload_is_run_again_where_it_lies_and_the_words_compared(
+    http: httpx.Client, live: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = uploaded(http, name="Reel 42", tags={"box": "7"}, options={"boost": {"phrases": ["Pedersen"]}})
+    work = live.work()
+    work.finish(first, ("Keep", "the", "light,", "Petersen"))
+    before = http.get(f"/v1/jobs/{first}/transcript").content
+    with Spool(live.url) as spool:
+        other = spool.rerun(first, {"decoder": "beam", "beam": 4}, tags={"why": "beam"})
+        assert (other.name, other.rerun_of, other.tags) == ("Reel 42", first, {"box": "7", "why": "beam"})
+        assert other.source.uri == f"jobs/{first}/source"
+        assert (other.options.beam, other.options.boost and other.options.boost.count) == (4, 1)
+        work.finish(other.id, ("keep", "the", "bright", "light", "Pedersen"))
+        assert http.get(f"/v1/jobs/{first}/transcript").content == before
+        again = spool.rerun(other.id)
+        assert again.rerun_of == first
+        assert [each.job for each in spool.versions(other.id).items] == [first, other.id, again.id]
+        diff = spool.diff(first, other.id)
+        assert (diff.words, diff.edits, diff.wer, diff.total) == (4, 2, 0.5, 2)
+        texts = [([w.text for w in each.base], [w.text for w in each.other]) for each in diff.items]
+        assert texts == [([], ["bright"]), (["Petersen"], ["Pedersen"])]
+    problem(http.get(f"/v1/jobs/{first}/diff", params={"with": again.id}), 409, "not_done")
+    for arguments in (["versions", first], ["diff", first, other.id, "--sort", "doubt"]):
+        with pytest.raises(SystemExit, match="0"):
+            main([*arguments, "--url", live.url])
+    printed = capsys.readouterr().out
+    assert "Petersen  →  Pedersen" in printed
+    assert "WER 50.00%" in printed
+    with pytest.raises(SystemExit, match="0"):
+        main(["rerun", first, "--model", "demo-tdt", "--url", live.url, "--json"])
+    assert json.loads(capsys.readouterr().out)[0]["rerun_of"] == first
+
+
+def test_a_recording_that_is_still_needed_is_not_deleted_and_a_deleted_one_says_so(
+    http: httpx.Client, live: Live
+) -> None:
+    first = uploaded(http)
+    work = live.work()
+    work.finish(first)
+    other = http.post(f"/v1/jobs/{first}/rerun", json={}).json()["id"]
+    refused = problem(http.delete(f"/v1/jobs/{first}/content"), 409, "conflict")
+    assert other in str(refused["detail"])
+    work.finish(other)
+    problem(http.delete(f"/v1/jobs/{other}/content", params={"what": "source"}), 409, "conflict")
+    assert not LAWS & set(audit(live.services.database, live.services.objects).counts)
+
+    assert http.delete(f"/v1/jobs/{first}/content", params={"what": "source"}).status_code == 200
+    assert http.get(f"/v1/jobs/{other}").json()["deleted"]["source"] is not None
+    assert http.get(f"/v1/jobs/{other}/transcript", params={"format": "txt"}).status_code == 200
+    assert live.services.objects.head(f"jobs/{first}/source") is None
+    problem(http.post(f"/v1/jobs/{other}/rerun", json={}), 410, "deleted")
+    assert http.get(f"/v1/jobs/{first}/versions").json()["stored"] is False
+    assert not LAWS & set(audit(live.services.database, live.services.objects).counts)
+
+
+def test_deleting_a_later_version_keeps_the_recording(http: httpx.Client, live: Live) -> None:
+    first = uploaded(http)
+    work = live.work()
+    work.finish(first)
+    other = http.post(f"/v1/jobs/{first}/rerun", json={}).json()["id"]
+    work.finish(other)
+    http.delete(f"/v1/jobs/{other}/content")
+    assert http.get(f"/v1/jobs/{first}").json()["deleted"] is None
+    assert live.services.objects.head(f"jobs/{first}/source") is not None
+    deleted = {
+        each["job"]: each["deleted"] for each in http.get(f"/v1/jobs/{first}/versions").json()["items"]
+    }
+    assert deleted == {first: False, other: True}
+
+
+def test_versions_are_of_one_project_and_one_recording(
+    http: httpx.Client, live: Live, recordings: Path
+) -> None:
+    work = live.work()
+    alpha = http.post("/v1/jobs", json=file_job(recordings, project="alpha")).json()["id"]
+    work.finish(alpha)
+    beta = http.post("/v1/jobs", json=file_job(recordings, project="beta")).json()["id"]
+    work.finish(beta)
+    problem(http.get(f"/v1/jobs/{alpha}/diff", params={"with": beta}), 409, "conflict")
+    key = bearer(new_key(live.services.database, "beta", (Scope.READ, Scope.SUBMIT)))
+    problem(http.post(f"/v1/jobs/{alpha}/rerun", json={}, headers=key), 404, "not_found")
+    problem(http.get(f"/v1/jobs/{beta}/diff", params={"with": alpha}, headers=key), 404, "not_found")
+    reader = bearer(new_key(live.services.database, "alpha", (Scope.READ,)))
+    problem(http.post(f"/v1/jobs/{alpha}/rerun", json={}, headers=reader), 403, "forbidden")
+    operator = bearer(new_key(live.services.database, None, (Scope.ADMIN,)))
+    bad = {"options": {"beam": 99}}
+    problem(http.post(f"/v1/jobs/{alpha}/rerun", json=bad, headers=operator), 422, "invalid_request")
+    with live.services.database.begin() as tx:
+        tx.execute(update(jobs).where(jobs.c.id == beta).values(rerun_of=alpha))
+    assert audit(live.services.database, None).counts["version"] == 1

@@ -1,0 +1,32 @@
+"""The versions of a recording on the page."""
+
+from playwright.sync_api import Page, expect
+
+from ops.testbed.running_api import Live
+from tests.api.auth.keys import post
+
+expect.set_options(timeout=60_000)
+
+
+def test_a_recording_is_run_again_and_the_words_compared(page: Page, live: Live) -> None:
+    files = {"file": ("reel.wav", b"RIFF" + bytes(40))}
+    first = str(post(f"{live.url}/v1/jobs", files=files).json()["id"])
+    work = live.work()
+    work.finish(first, ("keep", "the", "light", "Petersen"))
+    page.goto(f"/#/jobs/{first}")
+    page.get_by_role("button", name="Run again").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run again").click()
+    expect(page.get_by_role("heading", name="reel.wav")).to_be_visible()
+    page.wait_for_url(lambda url: first not in url)
+    other = page.url.rpartition("/")[2]
+    work.finish(other, ("keep", "the", "bright", "light", "Pedersen"))
+    page.get_by_role("link", name="Compare").click()
+    expect(page.locator("del").last).to_have_text("Pedersen")
+    expect(page.locator("ins")).to_have_text("Petersen")
+    expect(page.get_by_text("2 differences; 2 of 5 words: word error rate 40 %")).to_be_visible()
+    page.get_by_role("link", name="by doubt").click()
+    expect(page.get_by_role("link", name="by time")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("link", name="Play from").first.click()
+    expect(page.get_by_role("group", name="Transcript.")).to_be_visible()

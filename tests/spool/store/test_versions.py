@@ -1,0 +1,58 @@
+"""Versions of one recording in SQL, on SQLite and PostgreSQL."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ops.testbed.rows import claimed, new_job
+from spool.domain.jobs import Source
+from spool.domain.retention import Content
+from spool.errors import Conflict, Deleted
+from spool.store import Database
+from spool.store.archive.versions import rerun_job, versions_of
+from spool.store.deletions import expired_jobs, mark_deleted
+from spool.store.jobs import create_job, get_job
+from spool.store.queue.leases import fail_job
+
+
+def uploaded(db: Database) -> str:
+    source = Source("upload", "jobs/first/source", 44, "etag")
+    with db.begin() as tx:
+        return create_job(tx, replace(new_job(), source=source, source_hashes=bytes(32)))[0].id
+
+
+def ended(db: Database, job_id: str) -> None:
+    claim = claimed(db, job_id)
+    with db.begin() as tx:
+        fail_job(tx, claim, "audio_unreadable", "no audio")
+
+
+def test_a_recording_stays_until_every_version_of_it_is_made(db: Database) -> None:
+    first = uploaded(db)
+    ended(db, first)
+    with db.begin() as tx:
+        second, created = rerun_job(tx, get_job(tx, first), new_job())
+        assert created
+        third, _ = rerun_job(tx, second, new_job())
+        assert (second.source, second.rerun_of, third.rerun_of) == (get_job(tx, first).source, first, first)
+        assert [job.id for job in versions_of(tx, third)] == [first, second.id, third.id]
+    ended(db, second.id)
+    with db.begin() as tx:
+        assert expired_jobs(tx, third.project, Content.SOURCE, timedelta(0), 10) == []
+        assert mark_deleted(tx, [first], Content.SOURCE, "operator") == []
+    ended(db, third.id)
+    with db.begin() as tx:
+        old = expired_jobs(tx, third.project, Content.SOURCE, timedelta(seconds=-60), 10)
+        assert sorted(old) == sorted([first, second.id, third.id])
+        lines = mark_deleted(tx, [second.id], Content.SOURCE, "operator")
+        assert {line.job_id for line in lines} == {first, second.id, third.id}
+        with pytest.raises(Deleted):
+            rerun_job(tx, get_job(tx, third.id), new_job())
+
+
+def test_a_live_session_has_no_recording_before_it_is_done(db: Database) -> None:
+    with db.begin() as tx:
+        job, _ = create_job(tx, replace(new_job(), source=Source("live", "jobs/live/source")))
+        with pytest.raises(Conflict, match="not stored yet"):
+            rerun_job(tx, job, new_job())
