@@ -46,10 +46,14 @@ SUBCOMMANDS = {
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
     "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),
     "rerun": Subcommand(
-        "archive.versions", "rerun", _JOBS, "Run recordings again, such as with a new model."
+        "archive.versions", "rerun", _JOBS, "Run the recordings of jobs again, such as with a better model."
     ),
-    "versions": Subcommand("archive.versions", "versions", _JOBS, "List the versions of a recording."),
-    "diff": Subcommand("archive.versions", "diff", _JOBS, "Compare two versions word by word."),
+    "versions": Subcommand(
+        "archive.versions", "versions", _JOBS, "List the versions of a job's recording: models, words, costs."
+    ),
+    "diff": Subcommand(
+        "archive.versions", "diff", _JOBS, "Compare two versions of a recording word by word."
+    ),
     "delete": Subcommand("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
     "speakers": Subcommand("jobs", "speakers", _JOBS, "Find, list and name the speakers of transcripts."),
     "batch": Subcommand("batches", "app", _JOBS, "Submit whole archives: manifests, prefixes, folders."),

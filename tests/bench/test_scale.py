@@ -74,6 +74,7 @@ def test_the_bench_of_the_api_prints_a_row_for_each_target(folder: Path) -> None
         assert "| pass |" in row or "| MISS |" in row
 
 
+@pytest.mark.long
 def test_a_fleet_of_two_finishes_jobs(folder: Path) -> None:
     output = ran(
         "ops.bench.queue.fleet",

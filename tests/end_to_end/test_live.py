@@ -313,6 +313,7 @@ def test_deepgrams_own_client_is_understood(fleet: LiveFleet) -> None:
     assert "ListenV1Results" in kinds
 
 
+@pytest.mark.long
 def test_a_worker_that_drains_hands_its_sessions_on(fleet: LiveFleet) -> None:
     fleet.start(*REAL, name="gamma")
     with fleet.connect() as socket:

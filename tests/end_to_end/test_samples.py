@@ -52,6 +52,7 @@ def transcripts(fleet: Fleet, jobs: dict[str, str]) -> dict[str, list[tuple[str,
     return by_name
 
 
+@pytest.mark.long
 def test_transcripts_do_not_depend_on_the_batch_or_on_a_killed_engine(
     make_fleet: Callable[..., Fleet],
 ) -> None:

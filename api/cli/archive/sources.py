@@ -164,8 +164,8 @@ def _seconds(text: str) -> float:
 def _table(sources: list[SourceOut]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("source", no_wrap=True)
-    for title in ("state", "project"):
-        table.add_column(title, no_wrap=True)
+    table.add_column("state", no_wrap=True, min_width=len("watching"))
+    table.add_column("project", no_wrap=True)
     for title in ("found", "taken", "settling", "skipped", "refused"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("address, reason", overflow="fold")

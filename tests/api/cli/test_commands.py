@@ -169,6 +169,7 @@ def test_the_demo_ends_in_the_line_that_was_promised(tmp_path: Path) -> None:
     assert list((tmp_path / "var" / "demo").iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_demo_with_a_job_that_fails_says_so_and_keeps_its_logs(tmp_path: Path) -> None:
     samples = tmp_path / "samples"
     samples.mkdir()

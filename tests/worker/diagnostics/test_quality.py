@@ -36,6 +36,7 @@ def test_the_set_of_recordings_has_words_and_files() -> None:
     assert all(Path(name).is_file() and words.strip() for name, words in spoken.items())
 
 
+@pytest.mark.long
 def test_quantised_weights_are_no_reference(tmp_path: Path) -> None:
     dims = make_dims()
     folder = write_mlx(tmp_path, dims, make_tensors(dims), bits=8)

@@ -135,6 +135,7 @@ def fusion_of(requests: Sequence[DecodeRequest]) -> Fusion:
     return made
 
 
+@pytest.mark.long
 def test_phrases_count_as_the_graphs_say_and_end_with_the_utterance() -> None:
     rows, lengths = log_probs_of(5, 6, 20, batch=3), np.array([20, 11, 0], np.int32)
     requests = [DecodeRequest(PHRASES, 1.5), DecodeRequest(), DecodeRequest(("a",), 0.7)]
