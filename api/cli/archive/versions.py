@@ -97,7 +97,8 @@ def diff(
         line.append(_words(each.base), "red").append("  →  ", "dim").append(_words(each.other), "green")
         out.print(line.append(f"  doubt {each.doubt:.2f}", "dim"), soft_wrap=True)
     rate = "no words to compare with" if found.wer is None else f"WER {found.wer:.2%}"
-    out.print(f"{found.total} differences, {found.edits} of {found.words} words: {rate}")
+    noun = "difference" if found.total == 1 else "differences"
+    out.print(f"{found.total} {noun}, {found.edits} of {found.words} words: {rate}")
 
 
 def _done(spool: Spool, batch: str) -> Iterator[str]:
