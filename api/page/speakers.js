@@ -78,7 +78,10 @@ export function speakersOf(transcript, job, play, renamed, filtered) {
     return form;
   }
   show();
-  if (speakers.length) get(`/v1/jobs/${job.id}/speakers`).then((answer) => { keep(answer); show(); }, () => {});
+  if (speakers.length) get(`/v1/jobs/${job.id}/speakers`).then((answer) => {
+    keep(answer);
+    if (!chips.querySelector("form")) show(); // nobody loses what they are typing
+  }, () => {});
   return {
     any: speakers.length > 0,
     many: speakers.length > 1,
