@@ -42,7 +42,9 @@ def test_operations_are_those_of_the_published_sizes() -> None:
     ("arguments", "says"),
     [
         (["ops.bench.engine.limits", "--batches", "2x1"], "2x1 "),
-        (["ops.bench.engine.plan_check", "random"], " | 3 x 1 s, beam 4 | "),
+        pytest.param(
+            ["ops.bench.engine.plan_check", "random"], " | 3 x 1 s, beam 4 | ", marks=pytest.mark.long
+        ),
         (["ops.bench.engine.scaling", "length"], "local attention: 1 s: "),
         (["ops.bench.engine.cuda_rtfx", "--here", "--seconds", "1", "--batches", "2"], "product of float32"),
     ],

@@ -62,6 +62,7 @@ def test_the_stock_is_what_it_says_and_is_filled_once(folder: Path) -> None:
     assert "line" not in rules, rules
 
 
+@pytest.mark.long
 def test_the_bench_of_the_api_prints_a_row_for_each_target(folder: Path) -> None:
     output = ran(
         "ops.bench.queue.api_speed",

@@ -30,7 +30,7 @@ from spool.store.jobs import JobFilter, list_jobs
 # cancels a job and does not take it away. Tokens are a question of `test_refusals`: this API asks for none.
 EXCLUDED = [positive_data_acceptance, use_after_free, ignored_auth]
 BOUNDED = hypothesis.settings(
-    max_examples=8,
+    max_examples=6,
     derandomize=True,
     database=None,
     deadline=None,

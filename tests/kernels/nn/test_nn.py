@@ -11,7 +11,9 @@ from ops.testbed.kernel_cases import TESTED, every_case
 
 
 @every_case
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype", [name if name == "float32" else pytest.param(name, marks=pytest.mark.long) for name in DTYPES]
+)
 @pytest.mark.parametrize("batch", [1, 9])
 def test_the_kernel_gives_what_its_reference_gives(case: Case, dtype: str, batch: int) -> None:
     inputs = case.make(batch, DTYPES[dtype])

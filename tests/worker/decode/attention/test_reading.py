@@ -25,6 +25,7 @@ def test_neighbours_are_asked_as_one_window() -> None:
     assert _joined([Window(85, 100, 1)], [rest]) == ((), (rest,))
 
 
+@pytest.mark.long
 def test_a_part_that_was_passed_over_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Window] = []
 
