@@ -47,6 +47,7 @@ class Session:
         self._begun = time.monotonic()
         self._reasons: dict[int, str] = {}
         self._number = 0
+        self._acknowledged = 0
 
     async def run(self) -> None:
         """Serve the client to the end of the session, and close the socket."""
@@ -148,6 +149,7 @@ class Session:
             looked = -LOOK_SECONDS
             while True:
                 messages = await self._heard(ear)
+                await self._acknowledge()
                 has_finals = any(message.get("type") == "final" for message in messages)
                 if has_finals or time.monotonic() - looked >= LOOK_SECONDS:
                     looked = time.monotonic()
@@ -163,6 +165,13 @@ class Session:
             elif "time" in message:
                 await self._send(self._protocol.event(str(message["type"]), float(message["time"])))
         return messages
+
+    async def _acknowledge(self) -> None:
+        """Say how much of the audio is stored, where that is more than was said."""
+        size = self._writer.stored_bytes
+        if size > self._acknowledged:
+            self._acknowledged = size
+            await self._send(self._protocol.stored(size, self._listening.seconds_of(size)))
 
     async def _tell_partial(self, messages: Iterable[dict[str, Any]]) -> None:
         """Say the last partial alone: a client that reads slowly misses those before it."""
