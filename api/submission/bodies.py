@@ -67,6 +67,8 @@ async def parse_off_loop(
 
 def parse_json(kind: type[Model], body: bytes, limits: BodyLimits, *where: str) -> Model:
     """The JSON in `body` as a `kind`; `where` precedes field names in errors. Raises `Problem`."""
+    if len(body) > limits.size:
+        raise Problem(413, "too_large", f"The JSON is larger than {limits.size} bytes.")
     if body.count(b",") + body.count(b"[") + body.count(b"{") > limits.values:
         raise Problem(413, "too_large", f"The JSON has more than {limits.values} values.")
     try:
