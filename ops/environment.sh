@@ -46,7 +46,15 @@ if [ ! -x "$folder/bin/python" ]; then
 fi
 
 echo "Installing Spool ($extras) into $folder ..."
-install() { "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+pip() { "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+uv() {
+    [ -x build/uv/bin/uv ] || pip --require-hashes --target build/uv -r ops/locks/uv.txt || return 1
+    # Modules are compiled when they are first imported, but a service may not write here.
+    if [ "$extras" = worker ]; then set -- --compile-bytecode "$@"; fi
+    build/uv/bin/uv pip install --quiet --python "$folder/bin/python" "$@"
+}
+# uv takes seconds, pip more than a minute; but uv does not read pip's settings, such as a mirror of the index.
+install() { uv "$@" || { echo "uv could not install it (see above); pip tries" >&2 && pip "$@"; }; }
 if [ -n "$lock" ]; then
     install --require-hashes --no-deps -r "$lock"
     # All of it is there now, the build's own tools too; what the lock lacks would have to be fetched without a hash.
@@ -57,6 +65,6 @@ if [ -n "$lock" ]; then
         exit 1
     }
 else
-    install -c constraints.txt -e ".[$extras]"
+    pip --no-compile -c constraints.txt -e ".[$extras]"
 fi
 touch "$stamp"

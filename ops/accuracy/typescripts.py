@@ -8,22 +8,28 @@ the errors of word starts against its references.
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from spool.formats.typescripts import SpokenWord
-from worker.local.align import MATCH_SCORE, align_file
+from spool.domain.archive.alignment import Typescript
+from spool.domain.archive.typescripts import SpokenWord
+from worker.jobs.align.assembly import MATCH_SCORE
+from worker.local.align import align_file
 from worker.models.base import SpeechModel
 from worker.models.load import load_model
 
 
 def score(model: SpeechModel, recording: Path, text: str) -> float:
     """The score of `text` for the recording."""
-    words = [SpokenWord(word) for word in text.split()]
-    alignment = align_file(model, recording, words).options["alignment"]
-    assert isinstance(alignment, dict)
-    return float(str(alignment["score"]))
+    alignment = align_file(model, recording, _typescript(text.split())).alignment
+    assert alignment is not None
+    return alignment.score
+
+
+def _typescript(words: Sequence[str]) -> Typescript:
+    return Typescript(tuple(map(SpokenWord, words)))
 
 
 def measure(model: SpeechModel, speech: Path, split: str, most: int, shortest: float) -> None:
@@ -48,12 +54,12 @@ def measure_long(model: SpeechModel, folder: Path) -> None:
     """Print how far word starts are from those of each long recording's reference."""
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text())
-        words = [SpokenWord(word["w"]) for word in record["words"]]
+        words = _typescript([word["w"] for word in record["words"]])
         aligned = align_file(model, path.with_name(record["audio"]), words)
         pairs = zip(aligned.words, record["words"], strict=True)
         errors = np.array([abs(word.start - reference["start"]) for word, reference in pairs])
         near = (errors <= 0.3).mean()
-        print(f"{path.stem}: median {np.median(errors):.3f} s, {near:.1%} within 0.3 s, {aligned.options}")
+        print(f"{path.stem}: median {np.median(errors):.3f} s, {near:.1%} within 0.3 s, {aligned.alignment}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ cd "$(dirname "$0")/../.."
 python=$1
 macos=${2:-14.0}
 tool=build/uv
-[ -x $tool/bin/uv ] || "$python" -m pip install --quiet --disable-pip-version-check --target $tool uv
+[ -x $tool/bin/uv ] || "$python" -m pip install --quiet --disable-pip-version-check --require-hashes --target $tool \
+    -r ops/locks/uv.txt
 
 # Of all dependencies too: with hashes asked for, one that the lock lacks is an error.
 installs() {
@@ -17,7 +18,7 @@ installs() {
         --target build/nowhere -r "$3"
 }
 
-for lock in ops/locks/run.txt ops/locks/dev.txt; do
+for lock in ops/locks/run.txt ops/locks/dev.txt ops/locks/uv.txt; do
     for version in 3.11 3.12 3.13; do
         installs "$macos" $version $lock || {
             echo "macOS $macos on arm64, Python $version: $lock cannot be installed (above)." >&2
