@@ -68,7 +68,7 @@ class LiveFleet(Fleet):
         """Of a session with the parameters `QUERY` and these."""
         return f"{self.url.replace('http', 'ws', 1)}{path}?{urlencode({**QUERY, **query})}"
 
-    def connect(self, path: str = "/v1/listen", **query: str) -> "connect":
+    def connect(self, path: str = "/v1/listen", **query: str) -> ClientConnection:
         """Open a session."""
         headers = {"Authorization": f"Token {TOKEN}"}
         return connect(
