@@ -17,7 +17,7 @@ from anyio import to_thread
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from api.live.ears import Ear
-from api.live.limits import FINISH_SECONDS, IDLE_SECONDS, SEND_SECONDS, Ended
+from api.live.limits import FINISH_SECONDS, IDLE_SECONDS, MOST_FRAME_BYTES, SEND_SECONDS, Ended
 from api.live.log_writer import LogWriter
 from api.live.protocol import Protocol
 from api.services import Services
@@ -124,6 +124,10 @@ class Session:
     async def _take(self, data: bytes) -> None:
         self._protocol.check_audio()
         listening = self._listening
+        if len(data) > MOST_FRAME_BYTES:
+            raise Ended(
+                1009, f"A message holds {MOST_FRAME_BYTES:,} bytes at most; this one has {len(data):,}."
+            )
         if not self._bytes and data.startswith(_RIFF):
             raise Ended(1003, "Send the audio as raw 16-bit PCM, without the header of a WAV file.")
         if len(data) % listening.frame_bytes:
