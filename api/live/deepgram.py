@@ -22,10 +22,12 @@ _RATE = 16_000
 
 
 class DeepgramProtocol(Protocol):
-    """One session. `interim`: partials are said too; `vad_events`: and when somebody begins to speak."""
+    """One session. `interim`: partials are said too; `vad_events`: and when somebody begins to speak;
+    `acknowledges`: and how much of the audio is stored, for clients that keep the rest."""
 
-    def __init__(self, job: Job, *, interim: bool, vad_events: bool) -> None:
+    def __init__(self, job: Job, *, interim: bool, vad_events: bool, acknowledges: bool = False) -> None:
         self._job, self._interim, self._vad_events = job, interim, vad_events
+        self._acknowledges = acknowledges
 
     def control(self, text: str) -> Control:
         """What a text frame means."""
@@ -62,6 +64,13 @@ class DeepgramProtocol(Protocol):
         start, end = chunk.core_start / _RATE, chunk.core_end / _RATE
         message = self._results(start, end, alternative, is_final=True, speech_final=reason in _PAUSES)
         return (message | {"from_finalize": reason == "finalize"},)
+
+    def stored(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:
+        """`Stored`, which is Spool's own: whatever process dies, these bytes are in the recording."""
+        if not self._acknowledges:
+            return ()
+        message = {"type": "Stored", "request_id": self._job.id, "bytes": size, "duration": round(seconds, 3)}
+        return (message,)
 
     def event(self, kind: str, seconds: float) -> Sequence[dict[str, Any]]:
         """`SpeechStarted`, and what a model for dialogue says of turns."""

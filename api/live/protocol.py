@@ -53,6 +53,10 @@ class Protocol(ABC):
         """What is said of a chunk that was saved; `reason` is that of `worker.live.endpoint`, or
         `finalize`."""
 
+    def stored(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
+        """What is said when so much of the audio has been stored for good."""
+        return ()
+
     def event(self, kind: str, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
         """What is said of a mark between words: `eou`, `eob`, `speech_started`."""
         return ()
