@@ -41,9 +41,9 @@ def align(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Submit an existing transcript to be aligned with its recording: when is each of its words spoken?
+    """Align an existing transcript with its recording.
 
-    The result is a transcript like any other. `spool status` says whether the text seems to belong to the
+    Each of its words gets the time at which it is spoken. The result is a transcript like any other. `spool status` says whether the text seems to belong to the
     recording.
     """
     data = base64.b64encode(_read(transcript)).decode()
