@@ -43,8 +43,8 @@ def align(
 ) -> None:
     """Align an existing transcript with its recording.
 
-    Each of its words gets the time at which it is spoken. The result is a transcript like any other. `spool status` says whether the text seems to belong to the
-    recording.
+    Each of its words gets the time at which it is spoken. The result is a transcript like any other;
+    `spool status` says whether the text seems to belong to the recording.
     """
     data = base64.b64encode(_read(transcript)).decode()
     options: dict[str, Any] = {"align": {"data": data, "name": transcript.name}}
