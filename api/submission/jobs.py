@@ -23,7 +23,7 @@ from api.middleware.log_context import concerns
 from api.presenters.jobs import shown_detail
 from api.problems import refused_fields
 from api.services import Services
-from api.submission.bodies import SUBMISSION, parse_json
+from api.submission.bodies import WITH_TEXT, parse_json
 from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
 from api.submission.uploads import Upload
@@ -117,7 +117,7 @@ def create_from_upload(
     services: Services, caller: Principal, upload: Upload, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
     """Store the recording, then create its job as the form's `request` says; and whether it is new."""
-    body = parse_json(UploadRequest, upload.request or b"{}", SUBMISSION, "request")
+    body = parse_json(UploadRequest, upload.request or b"{}", WITH_TEXT, "request")
     caller.project_for(body.project)  # refused before anything is stored
     if upload.transcript is not None:
         align = {"data": base64.b64encode(upload.transcript).decode()}

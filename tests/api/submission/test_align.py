@@ -10,6 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import func, select, update
 
+from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
 from spool.domain.archive.alignment import Typescript
 from spool.domain.fleet.models import ModelFacts
@@ -101,38 +102,23 @@ def test_a_manifest_s_lines_have_texts_of_their_own(http: httpx.Client, live: Li
     assert "belongs to one recording" in str(refused["detail"])
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"align": {"text": "…"}}, "has no words"),
-        ({"align": {"data": base64.b64encode(document()[:-300]).decode()}}, "cannot be read"),
-        ({"align": {"data": "@"}}, "not base64"),
-        ({"align": {"data": base64.b64encode(b"\0\xff" * 50).decode()}}, "UTF-8"),
-        ({"align": {}}, "one of text, data and words"),
-        ({"align": {"text": "a", "data": "YQ=="}}, "one of text, data and words"),
-        ({"align": {"words": [["…", None]]}}, "has no words"),
-        *(
-            ({"align": {"text": SCRIPT}, **option}, f"{name}: ")
-            for option in (
-                {"decoder": "beam"},
-                {"language_model": "news"},
-                {"boost": {"phrases": ["Anna"]}},
-                {"translate_to": "de"},
-                {"channels": "separate"},
-                {"speech_detector": True},
-                {"diarization": {}},
-            )
-            for name in option
-        ),
-    ],
+REFUSED = (
+    ({"align": {"text": "…"}}, "has no words"),
+    ({"align": {"data": base64.b64encode(document()[:-300]).decode()}}, "cannot be read"),
+    ({"align": {"data": "@"}}, "not base64"),
+    ({"align": {}}, "one of text, data and words"),
+    ({"align": {"text": SCRIPT}, "decoder": "beam"}, "decoder: an existing transcript is aligned"),
+    ({"align": {"text": SCRIPT}, "speech_detector": True}, "speech_detector: an existing transcript"),
 )
-def test_what_cannot_be_aligned_is_refused_by_its_name_and_nothing_kept(
-    http: httpx.Client, live: Live, recordings: Path, options: dict[str, object], reason: str
+
+
+def test_what_cannot_be_aligned_is_refused_and_nothing_kept(
+    http: httpx.Client, live: Live, recordings: Path
 ) -> None:
-    refused = problem(
-        http.post("/v1/jobs", json=file_job(recordings, options=options)), 422, "invalid_request"
-    )
-    assert reason in json.dumps(refused, ensure_ascii=False)
+    for options, reason in REFUSED:
+        answer = http.post("/v1/jobs", json=file_job(recordings, options=options))
+        refused = problem(answer, 422, "invalid_request")
+        assert reason in json.dumps(refused, ensure_ascii=False)
     assert count(live) == (0, 0)
 
 
@@ -157,3 +143,30 @@ def test_a_model_that_is_known_to_have_no_ctc_head_is_refused(
         answer = http.post("/v1/jobs", json=job)
         assert answer.status_code == status, answer.text
         assert ("no CTC head" in answer.text) is (status == 422)
+
+
+def test_the_command_submits_a_file_or_a_text_for_a_job_s_recording(
+    http: httpx.Client, live: Live, tmp_path: Path, recordings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word, long = tmp_path / "reel.docx", tmp_path / "long.txt"
+    word.write_bytes(document())
+    long.write_text(", ".join(["word"] * 5000))  # more characters than any other text of a request
+    other = tmp_path / "reel.wav"
+    other.write_bytes(b"RIFF" + bytes(40))
+    ids = []
+    for recording, text in ((other, word), (recordings / "reel 1.wav", word), (other, long)):
+        with pytest.raises(SystemExit, match="0"):
+            main(["align", str(recording), str(text), "--model", "demo-tdt", "--json", "--url", live.url])
+        ids.append(json.loads(capsys.readouterr().out)[0]["id"])
+    assert kept(live, http.get(f"/v1/jobs/{ids[0]}").json()) == WORDS
+    assert len(kept(live, http.get(f"/v1/jobs/{ids[2]}").json())) == 5000
+    with pytest.raises(SystemExit, match="0"):
+        main(["align", ids[2], str(word), "--url", live.url])
+    printed = capsys.readouterr().out
+    assert f"version of {ids[2]}" in printed
+    assert kept(live, http.get(f"/v1/jobs/{printed.split()[0]}").json()) == WORDS
+    word.write_bytes(document()[:-300])
+    for arguments in ([str(other), str(word)], [str(tmp_path), str(long)], [str(other), str(tmp_path)]):
+        with pytest.raises(SystemExit, match="2"):
+            main(["align", *arguments, "--url", live.url])
+    assert count(live)[0] == 4

@@ -110,7 +110,7 @@ def test_an_upload_that_is_cut_off_leaves_nothing(live: Live) -> None:
         (part("request", b'{"project": "a/b"}') + part("file", b"1", filename="a") + END, 422),
         (part("request", b'{"source": "file:///x"}') + part("file", b"1", filename="a") + END, 422),
         (part("request", b'{"options": {"model": "x"}}') + part("file", b"1", filename="a") + END, 422),
-        (part("request", bytes(8 * 2**20 + 1)) + part("file", b"1", filename="a") + END, 413),
+        (part("request", bytes(16 * 2**20 + 1)) + part("file", b"1", filename="a") + END, 413),
         (f"--{BOUNDARY}\r\n".encode() + b"X: " + b"y" * 10_000 + b"\r\n\r\n" + END, 400),
     ],
 )
