@@ -83,9 +83,7 @@ def measure(model: SpeechModel, speech: Path, splits: Sequence[str], joined: int
     halves = [[row for row in rows if _half(row["speaker"]) == half] for half in (0, 1)]
     chosen_on, judged_on = (_scores(model, _tapes(speech, half, joined)) for half in halves)
     for name, scores in (("chosen on", chosen_on), ("judged on", judged_on)):
-        counts = (
-            f"{len(scores.right)} recordings of {scores.speakers} speakers, {len(scores.wrong)} wrong texts"
-        )
+        counts = f"{len(scores.right)} of {scores.speakers} speakers, {len(scores.wrong)} wrong texts"
         print(f"{name} {counts}; scores at 0, 5, 50, 95, 100 %")
         for kind, values in (("right", scores.right), ("wrong", scores.wrong)):
             print(f"{kind:>6}", *(f"{value:.3f}" for value in np.percentile(values, [0, 5, 50, 95, 100])))

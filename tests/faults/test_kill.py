@@ -48,7 +48,7 @@ OF_A_JOB = (
 )
 OF_THE_QUEUE = tuple(map(later, ("relay.taken", "relay.sent", "sweep.locked", "sweep.swept")))
 OF_THE_SPEAKERS = ("speakers.begun", later("speakers.done"))
-OF_THE_ALIGNMENT = ("align.placing", *map(later, ("save.written", "save.committed", "finish.written")))
+OF_THE_ALIGNMENT = tuple(map(later, ("save.written", "save.committed", "align.placing", "finish.written")))
 OF_ONE_MACHINE = tuple(map(later, ("save.written", "save.committed", "finish.written")))
 OF_THE_ENGINE = (
     later("engine.loading"),
