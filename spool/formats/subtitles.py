@@ -64,8 +64,9 @@ def ohms(transcript: Transcript) -> str:
         start = _ms(group[0].start)
         end = max(start + 1, _ms(max(segment.end for segment in group)))
         text = " ".join(" ".join(segment.text.split()) for segment in group)
-        voice = voice_of(group[0])
-        spoken = f"<v {_vtt(voice)}>{_vtt(text)}</v>" if voice else _vtt(text)
+        # OHMS keeps it inside XML.
+        text, voice = (_vtt(replace_non_xml(each)) for each in (text, voice_of(group[0])))
+        spoken = f"<v {voice}>{text}</v>" if voice else text
         blocks.append(f"{_stamp(start, '.')} --> {_stamp(end, '.')}\n{spoken}\n")
     return "\n".join(blocks)
 
