@@ -1,6 +1,6 @@
 """The versions of a recording on the page."""
 
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import Page, expect
 
 from ops.testbed.running_api import Live
 from spool.store.archive.typescripts import typescript_of
