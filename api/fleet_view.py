@@ -13,10 +13,10 @@ import structlog
 from sqlalchemy import Connection, select
 
 from spool.background.thread import BackgroundLoop, jittered
-from spool.domain.fleet.models import different_weights
+from spool.domain.fleet.models import different_weights, lacks_head
 from spool.domain.fleet.routing import Route, route_of, why_waiting
 from spool.domain.jobs import Job, JobState
-from spool.errors import Conflict, UnknownModel
+from spool.errors import Conflict, InvalidRequest, UnknownModel
 from spool.settings import Settings
 from spool.store import Database
 from spool.store.queue.unserved import Unserved, unserved_jobs
@@ -90,9 +90,9 @@ class FleetView(BackgroundLoop):
         """The model that jobs get which name none."""
         return self.recent().default_model or self._settings.default_model
 
-    def check(self, route: Route, model: str) -> None:
+    def check(self, route: Route, model: str, head: str | None = None) -> None:
         """Raise UnknownModel for models that nobody has, Conflict where the workers that could take the job
-        call different weights by its name."""
+        call different weights by its name, InvalidRequest where they know that it lacks the `head`."""
         known = self._known(self.recent())
         for name in (model, route.reader):
             if name is not None and name not in known and name not in (known := self._known(self.read())):
@@ -105,6 +105,10 @@ class FleetView(BackgroundLoop):
         ]
         if (sentence := different_weights(model, able)) is not None:
             raise Conflict(sentence)
+        if head is not None and lacks_head(model, head, [facts for _, facts in able]):
+            raise InvalidRequest(
+                f"{model} has no {head.upper()} head, which alignment needs; choose another."
+            )
 
     def waiting_for(self, jobs: Iterable[Job]) -> dict[str, str]:
         """By job: what those of these wait for that no worker can take."""

@@ -52,6 +52,7 @@ NAMES = {
     "save.begun": "worker: a chunk came back, nothing of it is saved",
     "save.written": "worker: chunk, cost and progress are written, the commit is not done",
     "save.committed": "worker: the chunk is committed, the worker does not know it yet",
+    "align.placing": "worker: every chunk of a recording whose words are given is saved, none has its place",
     "speakers.begun": "worker: every word is saved, nobody has listened for speakers",
     "speakers.done": "worker: the speakers are committed, no file of the transcript is stored",
     "wasted.committed": "worker: wasted time is billed, the worker does not know it yet",

@@ -74,6 +74,11 @@ def submit_recordings(
 ) -> None:
     """Submit a job for each recording and print them; what the server may not read is uploaded."""
     jobs, refused = _submit_all(spool, running, list(_expanded(sources)), request, quiet=as_json)
+    conclude(spool, jobs, refused, wait=wait, as_json=as_json)
+
+
+def conclude(spool: Spool, jobs: Sequence[JobDetail], refused: int = 0, *, wait: bool, as_json: bool) -> None:
+    """Print jobs that were submitted, once they have ended if they are waited for; fail where one failed."""
     if wait and jobs:
         jobs = follow(spool, jobs, err)
     if as_json:

@@ -48,6 +48,9 @@ SUBCOMMANDS = {
     "rerun": Subcommand(
         "archive.versions", "rerun", _JOBS, "Run the recordings of jobs again, such as with a better model."
     ),
+    "align": Subcommand(
+        "archive.alignment", "align", _JOBS, "Align an existing transcript with its recording."
+    ),
     "versions": Subcommand(
         "archive.versions", "versions", _JOBS, "List the versions of a job's recording: models, words, costs."
     ),

@@ -24,6 +24,8 @@ REFUSED_SECONDS = 2.0
 """After a refusal for want of room, others are refused at once for so long."""
 MOST_FRAME_BYTES = 1 << 20
 """Of one WebSocket message."""
+READ_FRAME_BYTES = 4 * MOST_FRAME_BYTES
+"""A longer message is read up to this: whoever is disconnected with unread bytes may not hear why."""
 _REASON_BYTES = 123
 
 

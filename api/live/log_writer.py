@@ -36,6 +36,8 @@ class LogWriter:
         self._records: list[Record] = []
         self._size = 0
         self._number = 0
+        self.stored_bytes = 0
+        """Of audio that is in the object store: no process can lose it any more."""
         self._came = asyncio.Event()
         self._stored = asyncio.Event()
 
@@ -101,6 +103,7 @@ class LogWriter:
                 await asyncio.sleep(_RETRY_SECONDS)
         self._number += 1
         self._size -= len(record.data)
+        self.stored_bytes += len(record.data) if record.kind == "audio" else 0
         self._stored.set()
 
     def _put(self, record: Record) -> None:

@@ -40,16 +40,17 @@ _WITHOUT_EFFECT = frozenset(
 )
 """Parameters that Deepgram's clients send and that no model here has a choice in."""
 _SEARCH = ("model", "decoder", "beam", "head")
+_SWITCHES = ("interim_results", "vad_events", "acknowledge")
 _CONTEXT = re.compile(r"(-?\d{1,5}),(\d{1,4})")
 _TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
 
 
 def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[Asked, dict[str, bool]]:
-    """What a query asks for, and its switches (`interim_results`, `vad_events`). Raises `Problem` 422."""
+    """What a query asks for, and its switches (`_SWITCHES`). Raises `Problem` 422."""
     values, tags = _values(pairs)
     if values.pop("encoding", "linear16") != "linear16":
         raise _refused("encoding", "has to be linear16: raw 16-bit PCM, little-endian")
-    switches = {name: _switch(values, name) for name in ("interim_results", "vad_events")}
+    switches = {name: _switch(values, name) for name in _SWITCHES}
     default = services.fleet.default()
     live = _live(values)
     if (then := values.pop("then", None)) is not None:
@@ -57,6 +58,8 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
     search: dict[str, Any] = {name: values.pop(name) for name in _SEARCH if name in values}
     if search.get("beam", "").isdecimal():
         search["beam"] = int(search["beam"])
+    if "speech_detector" in values:
+        search["speech_detector"] = _switch(values, "speech_detector")
     named = {name: values.pop(name, None) for name in ("name", "project", "pool")}
     if values:
         raise _refused(next(iter(values)), "is no parameter of a live session")
@@ -67,8 +70,7 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
         )
     except ValidationError as error:
         raise refused_fields(error.errors(include_url=False, include_input=False), "query") from None
-    # No detector goes with a session: the search's own endpoints decide.
-    options = _options(services, default, {**search, "speech_detector": False}, "query").kept()
+    options = _options(services, default, search, "query").kept()
     return Asked(options=options.model_copy(update={"live": listening}), body=body), switches
 
 

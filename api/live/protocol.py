@@ -45,13 +45,17 @@ class Protocol(ABC):
 
     @abstractmethod
     def partial(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """What is said of a partial: `start` and `end` in seconds, `text`, and `stable`, its first part that
-        will not change."""
+        """What is said of a partial: `start` and `end` in seconds, `text`, `stable`, its first part that will
+        not change, and `words` (`text`, `start`, `end`, `confidence`)."""
 
     @abstractmethod
     def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
         """What is said of a chunk that was saved; `reason` is that of `worker.live.endpoint`, or
         `finalize`."""
+
+    def stored(self, size: int, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
+        """What is said when so much of the audio has been stored for good."""
+        return ()
 
     def event(self, kind: str, seconds: float) -> Sequence[dict[str, Any]]:  # noqa: ARG002
         """What is said of a mark between words: `eou`, `eob`, `speech_started`."""

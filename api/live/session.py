@@ -17,7 +17,7 @@ from anyio import to_thread
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from api.live.ears import Ear
-from api.live.limits import FINISH_SECONDS, IDLE_SECONDS, SEND_SECONDS, Ended
+from api.live.limits import FINISH_SECONDS, IDLE_SECONDS, MOST_FRAME_BYTES, SEND_SECONDS, Ended
 from api.live.log_writer import LogWriter
 from api.live.protocol import Protocol
 from api.services import Services
@@ -47,6 +47,7 @@ class Session:
         self._begun = time.monotonic()
         self._reasons: dict[int, str] = {}
         self._number = 0
+        self._acknowledged = 0
 
     async def run(self) -> None:
         """Serve the client to the end of the session, and close the socket."""
@@ -123,6 +124,10 @@ class Session:
     async def _take(self, data: bytes) -> None:
         self._protocol.check_audio()
         listening = self._listening
+        if len(data) > MOST_FRAME_BYTES:
+            raise Ended(
+                1009, f"A message holds {MOST_FRAME_BYTES:,} bytes at most; this one has {len(data):,}."
+            )
         if not self._bytes and data.startswith(_RIFF):
             raise Ended(1003, "Send the audio as raw 16-bit PCM, without the header of a WAV file.")
         if len(data) % listening.frame_bytes:
@@ -148,6 +153,7 @@ class Session:
             looked = -LOOK_SECONDS
             while True:
                 messages = await self._heard(ear)
+                await self._acknowledge()
                 has_finals = any(message.get("type") == "final" for message in messages)
                 if has_finals or time.monotonic() - looked >= LOOK_SECONDS:
                     looked = time.monotonic()
@@ -163,6 +169,13 @@ class Session:
             elif "time" in message:
                 await self._send(self._protocol.event(str(message["type"]), float(message["time"])))
         return messages
+
+    async def _acknowledge(self) -> None:
+        """Say how much of the audio is stored, where that is more than was said."""
+        size = self._writer.stored_bytes
+        if size > self._acknowledged:
+            self._acknowledged = size
+            await self._send(self._protocol.stored(size, self._listening.seconds_of(size)))
 
     async def _tell_partial(self, messages: Iterable[dict[str, Any]]) -> None:
         """Say the last partial alone: a client that reads slowly misses those before it."""

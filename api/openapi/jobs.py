@@ -136,6 +136,12 @@ _BODY: Words = {
                     "properties": {
                         "file": {"type": "string", "format": "binary", "description": "The recording."},
                         "request": UploadRequest.model_json_schema(),
+                        "transcript": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "An existing transcript of up to 10 MiB to align with it, in "
+                            "place of the option `align`: a text in UTF-8, SRT, WebVTT or Word (.docx).",
+                        },
                     },
                 },
                 "encoding": {"request": {"contentType": "application/json"}},

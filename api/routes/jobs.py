@@ -16,7 +16,7 @@ from api.presenters.jobs import shown_detail, shown_job
 from api.presenters.responses import json_response, to_utc
 from api.problems import Problem
 from api.services import ServicesDep
-from api.submission.bodies import SUBMISSION, read_json
+from api.submission.bodies import SUBMISSION, WITH_TEXT, read_json
 from api.submission.jobs import (
     IdempotencyKey,
     create_from_source,
@@ -26,6 +26,7 @@ from api.submission.jobs import (
 )
 from api.submission.uploads import received_upload
 from spool.background.content_deleter import delete_content
+from spool.domain.archive.typescripts import MAX_BYTES
 from spool.domain.jobs import JobState
 from spool.domain.retention import Content
 from spool.errors import Conflict
@@ -39,6 +40,8 @@ from spool.store.jobs import phrases_of
 from spool.store.queue.quotas import find_holds
 from spool.store.transcripts.reuse import copies_of
 
+PARTS = frozenset({"request", "transcript"})
+
 
 async def create(
     request: Request,
@@ -50,11 +53,12 @@ async def create(
     """Submit a job: JSON that names a source, or a form with the recording itself."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        body = await read_json(request, JobRequest, SUBMISSION)
+        body = await read_json(request, JobRequest, WITH_TEXT)
         job, created = await run_in_threadpool(create_from_source, services, caller, body, idempotency_key)
     elif kind == "multipart/form-data":
         limit = services.settings.upload_max_bytes
-        async with received_upload(request, services.upload_folder, limit) as upload:
+        parts = services.upload_folder, limit, PARTS, SUBMISSION.size + MAX_BYTES
+        async with received_upload(request, *parts) as upload:
             job, created = await run_in_threadpool(
                 create_from_upload, services, caller, upload, idempotency_key
             )

@@ -29,7 +29,12 @@ async def listen(websocket: WebSocket, caller: LiveCaller) -> None:
     """A session that speaks Deepgram's protocol."""
 
     def speaks(job: Job, switches: dict[str, bool]) -> Protocol:
-        return DeepgramProtocol(job, interim=switches["interim_results"], vad_events=switches["vad_events"])
+        return DeepgramProtocol(
+            job,
+            interim=switches["interim_results"],
+            vad_events=switches["vad_events"],
+            acknowledges=switches["acknowledge"],
+        )
 
     await _serve(websocket, caller, speaks)
 

@@ -22,7 +22,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from api.app import create_app
-from api.live.limits import MOST_FRAME_BYTES
+from api.live.limits import READ_FRAME_BYTES
 from api.local.token import LocalToken
 from api.middleware.slow_requests import PatientProtocol, WebSocketProtocol
 from api.server.process_pool import ProcessPool
@@ -140,7 +140,7 @@ def _answer(
         server_header=False,
         http=PatientProtocol,
         ws=WebSocketProtocol,
-        ws_max_size=MOST_FRAME_BYTES,
+        ws_max_size=READ_FRAME_BYTES,
         ws_per_message_deflate=False,
         limit_concurrency=_connection_limit(),
     )

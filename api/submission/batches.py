@@ -24,7 +24,7 @@ from api.middleware.log_context import concerns
 from api.presenters.batches import shown_batch_detail
 from api.problems import Problem
 from api.services import Services
-from api.submission.jobs import canonical_request, reader_of, refuse_past, required, resolve_options
+from api.submission.jobs import canonical_request, head_of, reader_of, refuse_past, required, resolve_options
 from api.submission.listing import custom_id_of, listed
 from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
@@ -62,7 +62,7 @@ class Intake:
         self._settings = services.settings
         self._fleet = services.fleet
         self._default_model = services.fleet.default()
-        self._checked: set[tuple[str, str | None]] = set()
+        self._checked: set[tuple[str, str | None, str | None]] = set()
         self.caller = caller
         self.project = caller.project_for(request.project)
         self._request = request
@@ -79,6 +79,10 @@ class Intake:
         # Invalid defaults are an error of the request, not of each line. Their phrases are read once: there
         # may be ten thousand of them, for a million lines.
         boost = self.options({}).boost
+        if request.options.get("align") is not None:
+            raise InvalidRequest(
+                "options: align: a transcript belongs to one recording; put it into that recording's line."
+            )
         if request.options.get("boost") is not None:
             self._defaults = request.options | {"boost": boost}
 
@@ -110,10 +114,12 @@ class Intake:
         except ValidationError as error:
             raise InvalidRequest(first_fault(error, "options")) from None
         model, reader, request = options.model, reader_of(options), self._request
-        if (model, reader) not in self._checked:  # the fleet is asked once for each pair of a batch
+        asked = model, reader, head_of(options)
+        if asked not in self._checked:  # the fleet is asked once for each of a batch
             requires = required(self._settings, model, request.requires)
-            self._fleet.check(Route(request.pool, request.worker, requires=requires, reader=reader), model)
-            self._checked.add((model, reader))
+            route = Route(request.pool, request.worker, requires=requires, reader=reader)
+            self._fleet.check(route, model, head_of(options))
+            self._checked.add(asked)
         return options
 
     def listed_job(self, place: str, source: Source) -> NewJob | BadLine:
@@ -163,6 +169,7 @@ class Intake:
             source=source,
             options=options.kept(),
             phrases=options.phrases,
+            typescript=options.typescript,
             name=name,
             project=self.project,
             key_id=self.caller.key_id,

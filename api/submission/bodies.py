@@ -7,7 +7,7 @@ Knows JSON and pydantic; no route and no store.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import anyio.to_thread
@@ -16,6 +16,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from api.problems import Problem, refused_fields
+from spool.domain.archive.typescripts import MAX_BYTES
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -38,6 +39,8 @@ class BodyLimits:
 
 SUBMISSION = BodyLimits(size=8 * 2**20, values=100_000)
 """Ten thousand phrases of two hundred characters, in any script."""
+WITH_TEXT = replace(SUBMISSION, size=16 * 2**20, text=MAX_BYTES * 4 // 3 + 4)
+"""The same with an existing transcript beside it, a file of up to 10 MiB in base64."""
 SMALL = BodyLimits(size=64 * 2**10)
 
 _DIGITS = 40
@@ -64,6 +67,8 @@ async def parse_off_loop(
 
 def parse_json(kind: type[Model], body: bytes, limits: BodyLimits, *where: str) -> Model:
     """The JSON in `body` as a `kind`; `where` precedes field names in errors. Raises `Problem`."""
+    if len(body) > limits.size:
+        raise Problem(413, "too_large", f"The JSON is larger than {limits.size} bytes.")
     if body.count(b",") + body.count(b"[") + body.count(b"{") > limits.values:
         raise Problem(413, "too_large", f"The JSON has more than {limits.values} values.")
     try:

@@ -5,6 +5,7 @@ broker may be down meanwhile. What a source may be is in `sources`, how a form i
 how JSON is read in `bodies`.
 """
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -22,11 +23,12 @@ from api.middleware.log_context import concerns
 from api.presenters.jobs import shown_detail
 from api.problems import refused_fields
 from api.services import Services
-from api.submission.bodies import SUBMISSION, parse_json
+from api.submission.bodies import WITH_TEXT, parse_json
 from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
 from api.submission.uploads import Upload
 from spool.catalogue import diarization_places
+from spool.domain.archive.alignment import WITH_ALIGN, Align
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
 from spool.domain.ledger import NOTHING
@@ -43,6 +45,7 @@ from spool.schemas.versions import RerunRequest
 from spool.settings import Settings
 from spool.store import jobs as store
 from spool.store.archive.exports import exports_of
+from spool.store.archive.typescripts import typescript_of
 from spool.store.archive.versions import rerun_job
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import phrases_of
@@ -80,9 +83,7 @@ def create_rerun(
     with services.database.read() as tx:
         job = get_visible_job(tx, caller, job_id)
         refuse_deleted(job)  # its options name phrases that go with its transcript
-        kept = job.options.model_dump(mode="json", exclude={"live", "boost"})
-        if (boost := job.options.boost) is not None:
-            kept["boost"] = {"phrases": list(phrases_of(tx, boost.sha256)), "weight": boost.weight}
+        kept = _options_of(tx, job, body.options)
     if job.source.kind not in ("upload", "live"):
         checked_source(job.source.uri, services.settings, caller)
     asked = UploadRequest(
@@ -98,12 +99,29 @@ def create_rerun(
     return _commit(services, new, rerun=job)
 
 
+def _options_of(tx: Connection, job: Job, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `job`, as a request has them, that stay beside these `changes`."""
+    kept = job.options.model_dump(mode="json", exclude={"live", "boost", "align"})
+    if (boost := job.options.boost) is not None:
+        kept["boost"] = {"phrases": list(phrases_of(tx, boost.sha256)), "weight": boost.weight}
+    if (align := job.options.align) is not None and "align" not in changes:
+        kept["align"] = Align.of(typescript_of(tx, job.id, align.sha256))
+    if align is not None:
+        del kept["speech_detector"]  # nobody chose it
+    elif changes.get("align") is not None:  # nothing is searched any more, and the text may name its speakers
+        kept = {name: kept[name] for name in WITH_ALIGN - {"diarization"} if name in kept}
+    return kept
+
+
 def create_from_upload(
     services: Services, caller: Principal, upload: Upload, idempotency_key: str | None
 ) -> tuple[JobDetail, bool]:
     """Store the recording, then create its job as the form's `request` says; and whether it is new."""
-    body = parse_json(UploadRequest, upload.request or b"{}", SUBMISSION, "request")
+    body = parse_json(UploadRequest, upload.request or b"{}", WITH_TEXT, "request")
     caller.project_for(body.project)  # refused before anything is stored
+    if upload.transcript is not None:
+        align = {"data": base64.b64encode(upload.transcript).decode()}
+        body = body.model_copy(update={"options": body.options | {"align": align}})
     options = _options(services, body)
     job_id = new_id("job")
     key = f"jobs/{job_id}/source"
@@ -160,6 +178,7 @@ def _new_job(
         source=source,
         options=options.kept(),
         phrases=options.phrases,
+        typescript=options.typescript,
         name=name,
         project=project,
         pool=body.pool,
@@ -217,8 +236,13 @@ def _options(services: Services, body: UploadRequest) -> AskedOptions:
         raise refused_fields(error.errors(include_url=False, include_input=False), "options") from None
     requires = required(services.settings, options.model, body.requires)
     route = Route(body.pool, body.worker, requires=requires, reader=reader_of(options))
-    services.fleet.check(route, options.model)
+    services.fleet.check(route, options.model, head_of(options))
     return options
+
+
+def head_of(options: AskedOptions) -> str | None:
+    """The head that the model must have for what no other does."""
+    return None if options.align is None else "ctc"
 
 
 def reader_of(options: AskedOptions) -> str | None:
@@ -248,6 +272,8 @@ def resolve_options(settings: Settings, default_model: str, *layers: Mapping[str
     }
     for layer in layers:
         merged |= layer
+    if merged.get("align") is not None and not any("speech_detector" in layer for layer in layers):
+        del merged["speech_detector"]
     known = {
         "language_models": sorted(settings.language_models),
         "graphs": sorted(settings.graphs),

@@ -25,8 +25,8 @@ from api.submission.bodies import SUBMISSION
 from spool.errors import DiskFull
 
 JOB_PARTS = frozenset({"request"})
-# What a form may hold besides the file's own bytes.
-_OVERHEAD = SUBMISSION.size + 64 * 1024
+_HEADERS_BYTES = 64 * 1024
+"""What a form may hold besides the bytes of its parts."""
 _BOUNDARY_BYTES = 200  # RFC 2046 allows 70
 _HEADER_BYTES = 16 * 1024  # of one part
 _SMALL_PARTS = 100
@@ -53,6 +53,11 @@ class Upload:
         """The part `request`; empty if there is none."""
         return self.parts.get("request", (b"",))[0]
 
+    @property
+    def transcript(self) -> bytes | None:
+        """The part `transcript`, if there is one."""
+        return self.parts.get("transcript", (None,))[0]
+
 
 @asynccontextmanager
 async def received_upload(
@@ -77,7 +82,7 @@ async def received_upload(
             f"The content type of a form needs a boundary of 1 to {_BOUNDARY_BYTES} bytes.",
         )
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit + _OVERHEAD:
+    if declared.isdecimal() and int(declared) > limit + parts_limit + _HEADERS_BYTES:
         raise _too_large(limit)
     with _full_disk_is_named():
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +112,7 @@ async def _feed(form: "Form | Body", request: Request) -> None:
     received = 0
     async for piece in request.stream():
         received += len(piece)
-        if received > form.limit + _OVERHEAD:
+        if received > form.limit + form.parts_limit + _HEADERS_BYTES:
             raise _too_large(form.limit)
         waiting += piece
         if len(waiting) >= _BLOCK:
@@ -145,6 +150,7 @@ class Body:
     def __init__(self, file: IO[bytes], limit: int) -> None:
         self._file = file
         self.limit = limit
+        self.parts_limit = 0
         self._size = 0
         self._hash = hashlib.sha256()
 
@@ -190,7 +196,7 @@ class Form:
         parts_limit: int = SUBMISSION.size,
     ) -> None:
         self._file = file
-        self._parts_limit = parts_limit
+        self.parts_limit = parts_limit
         self._small = parts
         self.limit = limit
         self._part = _Part()
@@ -286,8 +292,8 @@ class Form:
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._part.name != "file":
             self._kept_bytes += end - start
-            if self._kept_bytes > self._parts_limit:
-                raise Problem(413, "too_large", f"The parts beside `file` exceed {self._parts_limit} bytes.")
+            if self._kept_bytes > self.parts_limit:
+                raise Problem(413, "too_large", f"The parts beside `file` exceed {self.parts_limit} bytes.")
             self._kept[self._part.name][-1] += data[start:end]
             return
         self._size += end - start

@@ -17,6 +17,7 @@ def create() -> None:
     _turn_charges()
     _webhooks()
     _source_hashes()
+    _typescripts()
     _webhook_deliveries()
     _speaker_turns()
     _system_settings()
@@ -159,6 +160,18 @@ def _source_hashes() -> None:
             ["job_id"], ["jobs.id"], name=op.f("fk_source_hashes_job_id_jobs"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("job_id", name=op.f("pk_source_hashes")),
+    )
+
+
+def _typescripts() -> None:
+    op.create_table(
+        "typescripts",
+        sa.Column("job_id", sa.String(length=40), nullable=False),
+        sa.Column("words", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["job_id"], ["jobs.id"], name=op.f("fk_typescripts_job_id_jobs"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_typescripts")),
     )
 
 

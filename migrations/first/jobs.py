@@ -341,6 +341,7 @@ def _chunks() -> None:
         sa.Column("tail", sa.JSON(none_as_null=True)),
         sa.Column("lattice", sa.JSON(none_as_null=True)),
         sa.Column("language", sa.JSON(none_as_null=True)),
+        sa.Column("emissions", sa.LargeBinary()),
         sa.CheckConstraint(
             "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample",
             name=op.f("ck_chunks_span"),

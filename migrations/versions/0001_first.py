@@ -37,6 +37,7 @@ TABLES = (
     "turn_charges",
     "webhooks",
     "source_hashes",
+    "typescripts",
     "webhook_deliveries",
     "passages",
     "edits",

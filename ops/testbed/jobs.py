@@ -110,7 +110,14 @@ class WorkerHarness:
         # The recordings are tones, in which no detector hears speech: off unless a test is about it.
         asked = AskedOptions.model_validate({"model": model, "speech_detector": False, **options})
         with self.db.begin() as tx:
-            new = NewJob(source, asked.kept(), path.name, phrases=asked.phrases, reuse=reuse)
+            new = NewJob(
+                source,
+                asked.kept(),
+                path.name,
+                phrases=asked.phrases,
+                typescript=asked.typescript,
+                reuse=reuse,
+            )
             return create_job(tx, new)[0].id
 
     def run(self, job_id: str) -> str | None:

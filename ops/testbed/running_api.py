@@ -92,6 +92,7 @@ class FakeWorker:
         lattice: tuple[Lattice, ...] = (),
         expected_seconds: float | None = None,
         claim: Claim | None = None,
+        warnings: list[str] | None = None,
     ) -> None:
         claim = claim or self.claim(job_id)
         record = transcript_of(job_id, words).model_copy(update={"lattice": lattice})
@@ -110,6 +111,7 @@ class FakeWorker:
                     len(words),
                     complete=None if expected_seconds is None else expected_seconds <= record.audio.duration,
                     expected_seconds=expected_seconds,
+                    warnings=warnings or [],
                 ),
                 passages_of(record),
             )

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from spool.domain.archive.alignment import AsksAlignment, KeepsAlignment
 from spool.domain.live.options import Listening
 from spool.domain.search.graph import GraphSearch
 from spool.domain.search.phrases import Boost, KeptBoost, PhraseList
@@ -312,7 +313,7 @@ class _Options(BaseModel):
     ] = None
 
 
-class JobOptions(_Options):
+class JobOptions(_Options, KeepsAlignment):
     """The submitter's choices; with the audio and the model they alone decide the transcript (law 7)."""
 
     boost: Annotated[KeptBoost | None, Field(description="Phrases that are boosted.")] = None
@@ -331,7 +332,7 @@ class JobOptions(_Options):
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
-class AskedOptions(_Options):
+class AskedOptions(_Options, AsksAlignment):
     """The options of a request, with the phrases themselves.
 
     A contradiction is refused at the later of its fields; with `language_models` in the validation's context,
@@ -429,4 +430,7 @@ class AskedOptions(_Options):
     def kept(self) -> JobOptions:
         """The options as a job keeps them."""
         options = {name: getattr(self, name) for name in _Options.model_fields}
-        return JobOptions(**options, boost=self.boost and self.boost.kept)
+        if self.align is not None:
+            options["speech_detector"] = False  # no word of the text is dropped
+        boost, align = self.boost and self.boost.kept, self.align and self.align.kept
+        return JobOptions(**options, boost=boost, align=align)

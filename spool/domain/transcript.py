@@ -278,6 +278,16 @@ class DiarizationFacts(ModelFacts):
     note: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
 
 
+class AlignmentFacts(_Record):
+    """How well an existing transcript fits its recording. sha256: of its words and their speakers; score: the
+    mean of its words' confidence, of those that the model can spell; belongs: whether that is enough for a
+    text of this recording."""
+
+    sha256: str
+    score: Share
+    belongs: bool
+
+
 class Correction(_Record):
     """What a person made of the words `first_word` to `last_word`, counted as they were recognised: their
     text is `original`. text: None where they stay; speaker: None where it stays. `at` is UTC. In the
@@ -327,6 +337,8 @@ class Transcript(_Record):
     """Who speaks when, by start."""
     diarization: Annotated[DiarizationFacts | None, Field(exclude_if=lambda value: value is None)] = None
     """What told the speakers apart; absent where nobody asked for them."""
+    alignment: Annotated[AlignmentFacts | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of a transcript whose words were given; absent where they were recognised."""
     corrections: Annotated[tuple[Correction, ...], Field(exclude_if=lambda value: not value)] = ()
     """What people corrected; never in the stored record."""
 

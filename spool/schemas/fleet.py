@@ -33,6 +33,9 @@ class WorkerModelOut(BaseModel):
     languages: list[str] = Field(default_factory=list, description="Codes; empty: it takes no language.")
     tasks: list[str] = Field(default_factory=list)
     dtype: str = ""
+    heads: list[str] = Field(
+        default_factory=list, description="What a search drives: tdt, rnnt, ctc, attention."
+    )
 
 
 class WorkerOut(BaseModel):

@@ -20,6 +20,7 @@ from spool.domain.manifest import Report
 from spool.domain.priority import NORMAL
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
+from spool.store.archive.typescripts import keep_typescripts
 from spool.store.deletions import whole
 from spool.store.event_log import note_batch, note_cancelled
 from spool.store.jobs import (
@@ -150,6 +151,7 @@ def add_jobs(tx: Connection, batch_id: str, new: Sequence[NewJob]) -> int:
         keep_phrases(tx, [job.phrases for job in new])
         # One prepared statement row by row: lists of ten thousand parameters take far longer to parse.
         upsert(tx, jobs, times, rows)
+        keep_typescripts(tx, {row["id"]: job.typescript for row, job in zip(rows, new, strict=True)})
         for queue in {row["queue"] for row in rows}:
             written += _add_hints(tx, [row["id"] for row in rows if row["queue"] == queue], queue)
     tx.execute(

@@ -7,7 +7,7 @@ and its time is billed as wasted.
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, update
 
 from spool.domain.transcript import ChunkLanguage, Lattice, NbestText, Word
 from spool.store.ledger import charges
@@ -27,6 +27,7 @@ class SavedChunk:
     hypothesis, best first, where more than one was asked for. tail: the recording's last tokens up to here,
     each with the sample it was heard at, where the next chunk's search goes on from them. lattice: in seconds
     of the recording, where it was asked for. language: what its words were read in, where the model tells.
+    emissions: what a CTC head says of the tokens of a text that is aligned (`worker.decode.alignment`).
     """
 
     index: int
@@ -43,6 +44,7 @@ class SavedChunk:
     tail: tuple[tuple[int, int], ...] | None = None
     lattice: Lattice | None = None
     language: ChunkLanguage | None = None
+    emissions: bytes | None = None
 
 
 def save_chunk(
@@ -74,6 +76,7 @@ def save_chunk(
         "tail": None if chunk.tail is None else [list(pair) for pair in chunk.tail],
         "lattice": chunk.lattice and chunk.lattice.model_dump(mode="json"),
         "language": chunk.language and chunk.language.model_dump(mode="json"),
+        "emissions": chunk.emissions,
     }
     saved = upsert(tx, chunks, row, returning=[chunks.c.number]).one_or_none()
     charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved is None)
@@ -102,6 +105,7 @@ def saved_chunks(tx: Connection, job_id: str, first: int = 0) -> list[SavedChunk
             tail=None if row.tail is None else tuple((token, sample) for token, sample in row.tail),
             lattice=None if row.lattice is None else Lattice.model_validate(row.lattice),
             language=None if row.language is None else ChunkLanguage.model_validate(row.language),
+            emissions=row.emissions,
         )
         for row in rows
     ]
@@ -111,8 +115,9 @@ def settled_texts(tx: Connection, job_id: str, first: int) -> list[str]:
     """The text of each saved chunk from number `first` on, as far as it stands already: up to a chunk that is
     missing, or whose words its neighbor may still change since the engine heard both beyond their cut. None
     where channels are kept apart, whose words are put in order at the end."""
+    columns = [column for column in chunks.c if column.name not in ("emissions", "lattice", "nbest")]
     rows = tx.execute(
-        select(chunks).where(chunks.c.job_id == job_id, chunks.c.number >= first).order_by(chunks.c.number)
+        select(*columns).where(chunks.c.job_id == job_id, chunks.c.number >= first).order_by(chunks.c.number)
     )
     texts: list[str] = []
     for row in rows:
@@ -121,6 +126,12 @@ def settled_texts(tx: Connection, job_id: str, first: int) -> list[str]:
             break
         texts.append(" ".join(word["text"] for word in row.words))
     return texts
+
+
+def drop_emissions(tx: Connection, job_id: str) -> None:
+    """Drop what only the assembly of the job's transcript needed; the words stay."""
+    kept = chunks.c.emissions.is_not(None)
+    tx.execute(update(chunks).where(chunks.c.job_id == job_id, kept).values(emissions=None))
 
 
 def drop_stale(tx: Connection, claim: Claim, fingerprint: str) -> int:

@@ -30,6 +30,7 @@ from spool.domain.jobs import TERMINAL, Job
 from spool.domain.retention import Content
 from spool.errors import Deleted
 from spool.ids import new_id
+from spool.store.archive.typescripts import drop_typescripts
 from spool.store.sql import now_utc, seconds_from_now
 from spool.store.transcripts.passages import drop_passages
 from spool.store.transcripts.voices import drop_prints
@@ -123,6 +124,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
         drop_passages(tx, ids)
         drop_prints(tx, ids)
         tx.execute(delete(edits).where(edits.c.job_id.in_(ids)))
+        drop_typescripts(tx, ids)
         _drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})
     lines = [
         {"id": new_id("del"), "job_id": row.id, "project": row.project, "content": content.value}

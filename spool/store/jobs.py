@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, func, insert, null, select, update
 
+from spool.domain.archive.alignment import Typescript
 from spool.domain.archive.outputs import JobOutput
 from spool.domain.fleet.routing import ANY_MACHINE, Requirement, Route
 from spool.domain.jobs import Job, JobState, Source
@@ -21,6 +22,7 @@ from spool.domain.priority import NORMAL, deadline_rank_of
 from spool.domain.search.phrases import PhraseList
 from spool.errors import Conflict, NotFound
 from spool.ids import new_id
+from spool.store.archive.typescripts import keep_typescripts
 from spool.store.deletions import refuse_deleted, whole
 from spool.store.event_log import note_jobs
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
@@ -55,6 +57,8 @@ class NewJob:
     traceparent: str | None = None
     phrases: PhraseList | None = None
     """The list whose digest `options` names."""
+    typescript: Typescript | None = None
+    """The text that it aligns, whose digest `options` names."""
     priority: int = NORMAL
     deadline: datetime | None = None
     output: JobOutput | None = None
@@ -265,6 +269,7 @@ def _insert_job(tx: Connection, new: NewJob) -> Job:
     job = job_of(row)
     if new.source_hashes is not None:
         tx.execute(insert(source_hashes).values(job_id=job.id, hashes=new.source_hashes))
+    keep_typescripts(tx, {job.id: new.typescript})
     add_hints(tx, [(job.id, job.queue)])
     note_jobs(tx, job)
     return job

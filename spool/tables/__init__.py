@@ -12,7 +12,7 @@ from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.edits import edits
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.exports import connections, exports
-from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns
+from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns, typescripts
 from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
 from spool.tables.sources import source_items, source_marks, sources
@@ -53,6 +53,7 @@ __all__ = [
     "system_settings",
     "turn_charges",
     "turns",
+    "typescripts",
     "voice_prints",
     "voices",
     "webhook_deliveries",

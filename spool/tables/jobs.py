@@ -262,6 +262,8 @@ chunks = Table(
     Column("tail", JSON(none_as_null=True)),
     Column("lattice", JSON(none_as_null=True)),
     Column("language", JSON(none_as_null=True)),
+    # Of a chunk whose words are given: what the CTC head says of their tokens, until the job ends.
+    Column("emissions", LargeBinary),
     CheckConstraint(
         "start_sample <= core_start AND core_start < core_end AND core_end <= end_sample", name="span"
     ),
@@ -289,6 +291,14 @@ source_hashes = Table(
     metadata,
     Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     Column("hashes", LargeBinary, nullable=False),
+)
+
+# The words of an existing transcript that a job aligns (`spool.domain.archive.alignment.Typescript`).
+typescripts = Table(
+    "typescripts",
+    metadata,
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("words", LargeBinary, nullable=False),
 )
 
 # Boosted phrases, once for all jobs that have the same; a job's options name them by this digest.

@@ -3,70 +3,37 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import wave
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from io import BytesIO
 from shutil import copy
 from socket import SHUT_RDWR
-from typing import Any
-from urllib.parse import urlencode
 
 import httpx
 import pytest
-import soundfile
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 import migrations
-from ops.testbed.processes import REAL, ROOT, Fleet
+from ops.testbed.live.fleet import (
+    GOLDEN,
+    QUERY,
+    TOKEN,
+    LiveFleet,
+    finals,
+    pcm,
+    pieces,
+    rest_of,
+    words_of,
+)
+from ops.testbed.processes import REAL, ROOT
 from ops.testbed.waiting import DEADLINE, until
 from spool.broker.embedded_redis import EmbeddedRedis
 from spool.domain.jobs import JobState
 from spool.domain.live.log import log_prefix
 from spool.objects import object_store
 from spool.store.jobs import JobFilter, list_jobs
-
-GOLDEN = ROOT / "tests" / "golden" / "streaming"
-TOKEN = "token-of-the-test"
-QUERY = {"model": "stream", "head": "rnnt", "att_context": "70,1", "endpointing": "240"}
-PIECE = 3200
-
-
-class LiveFleet(Fleet):
-    """A fleet with one API process."""
-
-    url = ""
-    api: "subprocess.Popen[bytes]"
-
-    def serve(self, **own: str) -> None:
-        announced = self.home / "api.json"
-        announced.unlink(missing_ok=True)
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("SPOOL_")}
-        self.api = subprocess.Popen(
-            [sys.executable, "-m", "api", "--port", "0", "--announce", str(announced)],
-            env={**kept, **self.environment, **own},
-            cwd=ROOT,
-        )
-        until(lambda: announced.exists() or self.api.poll() is not None, "the API listens")
-        self.url = str(json.loads(announced.read_text())["url"])
-
-    def close(self) -> None:
-        self.api.kill()
-        self.api.wait(DEADLINE)
-        super().close()
-
-    def connect(self, path: str = "/v1/listen", **query: str) -> "connect":
-        address = f"{self.url.replace('http', 'ws', 1)}{path}?{urlencode({**QUERY, **query})}"
-        headers = {"Authorization": f"Token {TOKEN}"}
-        return connect(address, additional_headers=headers, proxy=None, open_timeout=DEADLINE)
-
-    def get(self, path: str) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        with httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=60) as client:
-            return client.get(path)
 
 
 @pytest.fixture(scope="module")
@@ -76,62 +43,20 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, redis_server: EmbeddedRedis)
     migrations.upgrade(url)
     models = {"stream": str(home / "model.nemo"), "demo-tdt": f"{ROOT}/models/demo"}
     copy(GOLDEN / "model.nemo", models["stream"])
-    with closing(
-        LiveFleet(
-            home,
-            url,
-            redis_server.url,
-            SPOOL_MODELS=",".join(f"{name}={place}" for name, place in models.items()),
-            SPOOL_DEFAULT_MODEL="stream",
-            SPOOL_API_TOKEN=TOKEN,
-            SPOOL_LEASE_SECONDS="3",
-            SPOOL_MAX_CRASHES="5",
-        )
-    ) as fleet:
+    with closing(LiveFleet(home, url, redis_server.url, models)) as fleet:
         fleet.serve()
         fleet.start(*REAL)
         yield fleet
 
 
-def pcm(number: int) -> bytes:
-    samples = soundfile.read(GOLDEN / f"{number}.flac", dtype="int16")[0]
-    return bytes(samples.astype("<i2").tobytes())
-
-
-def pieces(audio: bytes) -> list[bytes]:
-    return [audio[at : at + PIECE] for at in range(0, len(audio), PIECE)]
-
-
-def rest_of(socket: ClientConnection) -> list[dict[str, Any]]:
-    """All messages up to the end of the session."""
-    messages = []
-    try:
-        while True:
-            messages.append(json.loads(socket.recv(DEADLINE)))
-    except ConnectionClosed:
-        return messages
-
-
-def finals(messages: list[dict[str, Any]]) -> list[str]:
-    return [
-        word["word"]
-        for message in messages
-        if message["type"] == "Results" and message["is_final"]
-        for word in message["channel"]["alternatives"][0]["words"]
-    ]
-
-
-def words_of(fleet: LiveFleet, job_id: str) -> list[str]:
-    return [word["text"] for word in fleet.get(f"/v1/jobs/{job_id}/transcript").json()["words"]]
-
-
 def test_words_come_while_audio_goes_and_the_record_stays(fleet: LiveFleet) -> None:
     audio = pcm(1) + pcm(2)
-    with fleet.connect(interim_results="true", then="demo-tdt", name="council", tag="room=7") as socket:
+    asked = {"interim_results": "true", "vad_events": "true", "name": "council", "tag": "room=7"}
+    with fleet.connect(**asked, then="demo-tdt") as socket:
         for piece in pieces(pcm(1)):
             socket.send(piece)
         first = json.loads(socket.recv(DEADLINE))
-        assert first["type"] == "Results"
+        assert first["type"] in {"Results", "SpeechStarted"}
         socket.send('{"type": "KeepAlive"}')
         socket.send('{"type": "Finalize"}')
         messages = [first]
@@ -145,7 +70,11 @@ def test_words_come_while_audio_goes_and_the_record_stays(fleet: LiveFleet) -> N
     metadata = messages[-1]
     assert metadata["type"] == "Metadata"
     assert metadata["duration"] == pytest.approx(len(audio) / 32_000)
-    assert any(not message["is_final"] for message in messages[:-1])
+    assert "SpeechStarted" in {message["type"] for message in messages}
+    interim = next(each for each in messages if each.get("is_final") is False)
+    [heard] = interim["channel"]["alternatives"]
+    assert " ".join(word["word"] for word in heard["words"]) == heard["transcript"] != ""
+    assert all(0 <= word["start"] <= word["end"] <= metadata["duration"] for word in heard["words"])
     job_id = metadata["request_id"]
     assert finals(messages) == words_of(fleet, job_id) != []
     job = fleet.get(f"/v1/jobs/{job_id}").json()
@@ -261,7 +190,7 @@ def closed(socket: ClientConnection) -> tuple[int | None, str | None]:
         (['{"type": "Applaud"}'], 1003, "KeepAlive, Finalize, CloseStream"),
         ([b"RIFF" + b"\0" * 40], 1003, "without the header"),
         ([b"\0" * 640_000] * 3, 1008, "ten times real time"),
-        ([b"\0" * (1 << 21)], 1009, ""),
+        ([b"\0" * (1 << 21)], 1009, "1,048,576 bytes at most"),
     ],
 )
 def test_bad_input_ends_its_own_session_with_a_sentence(

@@ -25,8 +25,9 @@ def align(
 ) -> None:
     """Print when each word of an existing transcript is spoken, and whether it belongs to the recording."""
     preload_blas()
+    from spool.domain.archive.alignment import Typescript
+    from spool.domain.archive.typescripts import MAX_BYTES, read_typescript
     from spool.formats import TEXT_FORMATS, render
-    from spool.formats.typescripts import MAX_BYTES, read_typescript
     from worker.local.align import align_file
     from worker.models.load import load_model
 
@@ -37,8 +38,8 @@ def align(
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InvalidRequest(f"{transcript}: the transcript cannot be read: {error.strerror}") from error
-    words = read_typescript(data, transcript.name)
-    result = align_file(load_model(model), recording, words)
+    text = Typescript(read_typescript(data, transcript.name))
+    result = align_file(load_model(model), recording, text)
     typer.echo(render(result, form), nl=False)
     for warning in result.warnings:
         typer.echo(f"{transcript}: {warning}", err=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from spool.domain.transcript import Lattice, LatticeArc, LatticeEnd, Word
+from worker.decode.alignment.emissions import Emissions
 from worker.decode.lattice.build import word_graph
 from worker.decode.lattice.confidence import arc_posteriors, with_confidence
 from worker.decode.lattice.prefix_graph import Record
@@ -28,7 +29,8 @@ class Answer:
     them itself. frames: encoder frames that it took. language: the one it was read in, where the model
     tells. text: of its answer, where that need not be the first of the hypotheses. languages: the likeliest
     ones with their probabilities, where the model was left to find out. reach: of a lattice that was pruned
-    to it already, as a decoding graph's is; such a lattice has no say in the words' confidence."""
+    to it already, as a decoding graph's is; such a lattice has no say in the words' confidence. emissions: of
+    the labels that were asked for."""
 
     hypotheses: tuple[Hypothesis, ...]
     graph: WordGraph | None
@@ -38,6 +40,7 @@ class Answer:
     text: str | None = None
     languages: tuple[tuple[str, float], ...] = ()
     reach: float | None = None
+    emissions: Emissions | None = None
 
     def words(
         self, tokenizer: Tokenizer, frame_seconds: float, offset_seconds: float = 0.0, alternatives: int = 0

@@ -28,7 +28,9 @@ class DecodeRequest:
     there instead of beginning anew; nothing else reads it. alternatives: how many other words each word is
     to have. lattice: how far behind the best path a lattice is to reach (natural logarithm), None for none.
     speech: what is asked of the model's family itself. reader_weight: of what the options' reader says.
-    step: what is asked of a diarization model's network, or of a live session, in place of words.
+    step: what is asked of a diarization model's network, or of a live session, in place of words. spell: the
+    words of a text that is to be aligned, for `prepare`; labels: the tokens of these words, of which a CTC
+    head is to say how probable each one is in each frame.
     """
 
     phrases: tuple[str, ...] = ()
@@ -41,6 +43,8 @@ class DecodeRequest:
     speech: SpeechOptions = field(default_factory=SpeechOptions)
     reader_weight: float = 0.0
     step: Hashable = None
+    spell: tuple[str, ...] = ()
+    labels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,8 @@ class UtteranceResult:
     one was asked for. weights: `ModelInfo.makers` of those that spoke. lattice: in seconds
     from the utterance's start, where it was asked for. language: which one was spoken, where the model tells.
     languages: the likeliest ones with their probabilities, where the model was left to find out.
-    output: of a diarization model's network, or of a live session's step.
+    output: of a diarization model's network, or of a live session's step; where labels were asked for, what
+    the CTC head says of them (`worker.decode.alignment.emissions`).
     """
 
     hypotheses: tuple[Hypothesis, ...]

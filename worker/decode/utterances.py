@@ -4,6 +4,7 @@ Owns the choice between heads over frames and attention decoders. Chunks and fil
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import mlx.core as mx
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spool.errors import InvalidRequest
+from worker.decode.alignment.aligner import CtcModel, label_emissions
 from worker.decode.attention.reading import beams_of, read_utterances
 from worker.decode.result import Answer, answers
 from worker.decode.search import check_options, check_request, resolve_search
@@ -69,7 +71,18 @@ def decode_utterances(
             encoded = cast("CacheAwareModel", model).encode(samples, options.att_context)
         mx.eval(encoded.frames)
         plain = all(request == NOTHING for request in requests)
-        return answers(model, encoded, options, None if plain else requests)
+        decoded = answers(model, encoded, options, None if plain else requests)
+        if plain or not any(request.labels for request in requests):
+            return decoded
+        head = cast("CtcModel", model).heads["ctc"]
+        return [
+            replace(
+                answer, emissions=label_emissions(head, encoded.frames[row, : answer.frames], request.labels)
+            )
+            if request.labels
+            else answer
+            for row, (answer, request) in enumerate(zip(decoded, requests, strict=True))
+        ]
     for request in requests:
         check_request(searcher, options, request)
     return read_utterances(model, samples, options, requests)  # type: ignore[arg-type]

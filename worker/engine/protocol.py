@@ -59,7 +59,7 @@ class Recognition(NamedTuple):
     language model that had a say; the lattice, where it was asked for; the language, where the model
     tells; the answer's text, where that need not be the first hypothesis's; the likeliest languages with
     their probabilities, where the model was left to find out; what a diarization model's network puts
-    out."""
+    out, or a CTC head's `Emissions` where labels were asked for."""
 
     hypotheses: tuple[Hypothesis, ...]
     words: tuple[Word, ...]

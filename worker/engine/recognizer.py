@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spool.errors import EngineError, InvalidRequest
 from spool.failpoints import failpoint
+from worker.decode.alignment.words import spell_folded
 from worker.decode.attention.second import SecondReader
 from worker.decode.fusion.fusion import unspelled
 from worker.decode.fusion.spelling import unspelled_warning
@@ -29,7 +30,7 @@ from worker.engine.live_steps import LiveSteps
 from worker.engine.memory_budget import CACHE_BYTES
 from worker.engine.protocol import SAMPLE_RATE, Failure, Recognition, Recognizer
 from worker.live.feed import LiveFeed
-from worker.models.base import Ahead, BatchCost, ModelInfo, ModelWithFront, SpeechModel
+from worker.models.base import Ahead, BatchCost, ModelInfo, ModelWithFront, SpeechModel, Spelling
 from worker.models.load import load_model
 
 
@@ -60,18 +61,30 @@ class ModelRecognizer:
         return self._model.cost(samples, 1 if options.decoder == "greedy" else options.beam)
 
     def prepare(self, options: SearchOptions, ask: DecodeRequest) -> ModelInfo:
-        """Read the language model, spell the phrases, and let the model check what is asked of it; `warnings`
-        of the answer name the phrases that it cannot spell. Raises InvalidRequest."""
+        """Read the language model, spell the phrases and the words to be aligned, and let the model check
+        what is asked of it; `warnings` of the answer name the phrases that it cannot spell. Raises
+        InvalidRequest."""
         if isinstance(ask.step, LiveFeed):
             self._live.check(options, ask.step)
             return self.info
+        spelling = self._spelling(ask.spell) if ask.spell else None
         check_decoding(self._model, options, ask)
         if self._reader is not None:
             self._reader.check(ask)
         skipped = unspelled(self._model.tokenizer, ask.phrases)
         warnings = (unspelled_warning(skipped),) if skipped else ()
         digest = _digest_of(options.graph or ask.lm)
-        return replace(self.info, language_model=digest, warnings=warnings)
+        return replace(self.info, language_model=digest, warnings=warnings, spelling=spelling)
+
+    def _spelling(self, words: Sequence[str]) -> Spelling:
+        if "ctc" not in self._model.heads:
+            raise InvalidRequest(
+                f"{self.info.name} has no CTC head, which alignment needs; choose a CTC, hybrid or U2++ model"
+            )
+        spelling = spell_folded(words, self._model.tokenizer)
+        if not spelling.labels:
+            raise InvalidRequest(f"{self.info.name} has tokens for none of the transcript's words")
+        return spelling
 
     @property
     def front(self) -> Front | None:
@@ -133,6 +146,7 @@ class ModelRecognizer:
             language=answer.language,
             text=answer.text,
             languages=answer.languages,
+            output=answer.emissions,
         )
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 import structlog
+from sqlalchemy import Connection
 
 from spool.errors import (
     JobCancelled,
@@ -30,6 +31,7 @@ from worker.audio import SAMPLE_RATE
 from worker.decode.types import DecodeRequest, UtteranceResult
 from worker.jobs.decoding import ChunkDecoder
 from worker.jobs.lease import Lease
+from worker.jobs.request import JobRequest, job_request_of
 from worker.jobs.retry import retry_storage
 from worker.jobs.tracing import follow
 from worker.jobs.transcript import DecodedChunk, decoded_chunk
@@ -55,6 +57,7 @@ def saved_chunk(chunk: DecodedChunk, engine_ns: int) -> SavedChunk:
         nbest=chunk.nbest,
         lattice=chunk.lattice,
         language=chunk.language,
+        emissions=chunk.emissions,
     )
 
 
@@ -164,6 +167,11 @@ class Attempt(ChunkDecoder[UtteranceResult]):
                 gone = drop_stale(tx, self.claim, mark)
             log.info("chunks of other weights or options taken out", chunks=gone)
         self._saved = fresh
+
+    def ready_request(self) -> JobRequest:
+        """What its chunks are asked, before the model has been heard. Raises as `job_request_of`."""
+        job, context = self.claim.job, self.context
+        return job_request_of(job.options, context.settings, context.db, job.name)
 
     @property
     def saved(self) -> list[SavedChunk]:
@@ -284,9 +292,16 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         if result is not None and self.info is not None and result.weights != self.info.makers:
             self.context.wasted.add(job.id, self.claim.attempt, replace(bill, audio_samples=0), job.batch_id)
             raise WeightsChanged(f"{self.claim.job.name}: {WeightsChanged().message}")
-        saved = saved_chunk(decoded_chunk(piece, result), engine_ns)
+        saved = saved_chunk(self.heard(piece, result), engine_ns)
         tail = self.tail_after(piece, result)
         self.save(piece, replace(saved, tail=tail), bill)
+
+    def drop_intermediate(self, tx: Connection) -> None:
+        """Drop what was kept for the transcript alone, in the commit that ends the job."""
+
+    def heard(self, piece: ChunkSpan, result: UtteranceResult | None) -> DecodedChunk:
+        """What is kept of an answer; without one the piece is silence."""
+        return decoded_chunk(piece, result)
 
     def save(self, piece: ChunkSpan, chunk: SavedChunk, bill: Charge) -> None:
         """Commit the chunk with its bill, as `keep` does."""
@@ -308,7 +323,8 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         self._take(piece, chunk)
 
     def _take(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
-        self.decoded.append(DecodedChunk(piece, chunk.words, chunk.nbest, chunk.lattice, chunk.language))
+        kept = chunk.words, chunk.nbest, chunk.lattice, chunk.language, chunk.emissions
+        self.decoded.append(DecodedChunk(piece, *kept))
         self.done_samples += piece.core
 
     def _take_listening(self) -> int:

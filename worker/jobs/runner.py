@@ -49,6 +49,7 @@ from spool.store.transcripts.edits import edits_of, index_words
 from spool.store.transcripts.voices import copy_prints
 from spool.tracing import current, span
 from worker.audio import open_audio
+from worker.jobs.align.attempt import AlignAttempt
 from worker.jobs.attempt import Attempt, GiveBack, TurnOver
 from worker.jobs.claim import beside, claimed_next
 from worker.jobs.decoding import WAIT_SECONDS
@@ -57,7 +58,7 @@ from worker.jobs.lease import Lease
 from worker.jobs.live.decoding import LiveDesk
 from worker.jobs.live.recording import KeptRecording, LiveJob
 from worker.jobs.output import attempt_of, deliver, withdraw
-from worker.jobs.request import JobRequest, job_request_of
+from worker.jobs.request import JobRequest
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
 from worker.jobs.speakers import carry_names, job_speakers
@@ -132,7 +133,8 @@ class JobRunner:
         self._claim = claim
         self._job = claim.job
         self._lease = lease
-        self._attempt = Attempt(services.context, claim, lease)
+        kind = Attempt if claim.job.options.align is None else AlignAttempt
+        self._attempt = kind(services.context, claim, lease)
         self._transient_failures: int | None = None
         self._record: Transcript | None = None  # that the job had before
         self._recording: KeptRecording | None = None  # of a live session
@@ -166,7 +168,7 @@ class JobRunner:
             return self._speakers_of_record(self._job.transcript_key, self._job.options.diarization)
         attempt.remember()
         attempt.model = self._model_path()
-        attempt.request = job_request_of(self._job.options, context.settings, context.db, self._job.name)
+        attempt.request = attempt.ready_request()
         info = self._model_info(attempt.model, attempt.request)
         detector = detector_digest() if self._job.options.speech_detector else None
         mark = fingerprint(self._job.options, (*info.makers, detector))
@@ -310,6 +312,7 @@ class JobRunner:
                 if edits := edits_of(tx, self._job.id) if self._record is not None else []:
                     index_words(tx, self._job.id, self._job.project, apply_edits(transcript, edits))
                 self._write_voices(tx, outcome.reused_from)
+                self._attempt.drop_intermediate(tx)
                 failpoint("finish.written")
             failpoint("finish.committed")
 
@@ -436,9 +439,8 @@ class JobRunner:
         except LeaseLost:
             return "lost"
         except StorageError as error:
-            log.warning(
-                "ending not written", error=error.message
-            )  # the lease runs out and the sweep takes over
+            # The lease runs out and the sweep takes over.
+            log.warning("ending not written", error=error.message)
         return ending
 
 

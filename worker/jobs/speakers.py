@@ -155,8 +155,8 @@ def carry_names(names: Mapping[str, str], before: Transcript, after: Transcript)
 
 
 def job_speakers(transcript: Transcript) -> list[JobSpeaker]:
-    """The speakers as a job's row keeps them, without names."""
+    """The speakers as a job's row keeps them, with the names that the transcript gives."""
     return [
-        JobSpeaker(label=each.label, name=None, talk_seconds=each.talk_seconds, words=each.words)
+        JobSpeaker(label=each.label, name=each.name, talk_seconds=each.talk_seconds, words=each.words)
         for each in transcript.speakers
     ]

@@ -37,13 +37,14 @@ from worker.speech.listener import SpeechListener
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
     """A chunk's place and the words heard in it, in seconds of the recording; its hypotheses and its lattice,
-    where asked for; the language of its words, where the model tells."""
+    where asked for; the language of its words, where the model tells; what the head says of a given text."""
 
     span: ChunkSpan
     words: tuple[Word, ...]
     nbest: tuple[NbestText, ...] = ()
     lattice: Lattice | None = None
     language: ChunkLanguage | None = None
+    emissions: bytes | None = None
 
 
 class Recognized(Protocol):

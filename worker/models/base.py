@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +122,19 @@ class Capabilities:
     any_context: bool = False
 
 
+class Spelling(NamedTuple):
+    """Words of a text in a model's tokens, none where it cannot spell one; `marks` are the tokens without a
+    length of their own."""
+
+    tokens: Mapping[str, tuple[int, ...]]
+    marks: frozenset[int]
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """Every token that some word needs, in order."""
+        return tuple(sorted({token for own in self.tokens.values() for token in own}))
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """Which weights these are.
@@ -130,7 +143,8 @@ class ModelInfo:
     computes. size: the weights' bytes in memory, 0 where that is not known. language_model: SHA-256 of the
     n-gram file that a request named, if any. family, languages, tasks: what the fleet says of the model.
     quantised: the weights are stored in fewer bits than 16; workers serve them only once measured. warnings:
-    what a request asked for and does not get. reader: `digest` of the model that rescores, if any.
+    what a request asked for and does not get. reader: `digest` of the model that rescores, if any. spelling:
+    of the words that a request wants aligned.
     """
 
     name: str
@@ -149,6 +163,7 @@ class ModelInfo:
     quantised: bool = False
     warnings: tuple[str, ...] = ()
     reader: str | None = None
+    spelling: Spelling | None = None
 
     @property
     def digest(self) -> str:

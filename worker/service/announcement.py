@@ -6,6 +6,7 @@ rest once the engine has loaded the model. Reads files; loads nothing.
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -79,8 +80,9 @@ def _from_engine(info: ModelInfo, before: ModelFacts) -> ModelFacts:
         info.languages or before.languages,
         info.tasks or before.tasks,
         info.dtype,
+        tuple(sorted(info.heads)),
     )
 
 
 def _with_hash(facts: ModelFacts, digest: str) -> ModelFacts:
-    return ModelFacts(facts.family, digest, facts.languages, facts.tasks, facts.dtype)
+    return replace(facts, sha256=digest)

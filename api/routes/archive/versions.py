@@ -14,7 +14,7 @@ from api.openapi.jobs import Words, answer, problems
 from api.presenters.transcripts import read_transcript
 from api.presenters.versions import Order, shown_diff, shown_version
 from api.services import Services, ServicesDep
-from api.submission.bodies import SUBMISSION, read_json
+from api.submission.bodies import WITH_TEXT, read_json
 from api.submission.jobs import IdempotencyKey, create_rerun
 from spool.comparison import compare
 from spool.errors import Conflict
@@ -71,7 +71,7 @@ async def rerun(
 ) -> JobDetail:
     """Submit a job on the recording of another one, with its options except those that are named. The
     recording is read where it lies; nothing is uploaded twice."""
-    body = await read_json(request, RerunRequest, SUBMISSION)
+    body = await read_json(request, RerunRequest, WITH_TEXT)
     job, created = await run_in_threadpool(create_rerun, services, caller, job_id, body, idempotency_key)
     services.sweeper.wake()
     response.status_code = 202 if created else 200

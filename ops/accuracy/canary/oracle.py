@@ -25,7 +25,8 @@ import mlx.core as mx  # noqa: E402 - behind OpenBLAS
 import numpy as np  # noqa: E402
 import soundfile  # noqa: E402
 
-from worker.decode.alignment.aligner import align_texts, align_words, spell_words  # noqa: E402
+from worker.decode.alignment.aligner import align_texts  # noqa: E402
+from worker.decode.alignment.words import align_words, marks_of, spell_words  # noqa: E402
 from worker.decode.attention.kept import KeptBeam  # noqa: E402
 from worker.decode.attention.loop import AttentionSearch, SearchAnswer, SearchRequest  # noqa: E402
 from worker.models.attention.state import EncodedBatch, EncodedWindow, Memory  # noqa: E402
@@ -162,7 +163,7 @@ class Oracle(Agreement):
         columns = [*(token for _, own in spelled for token in own), aligner.tokenizer.blank]
         logs = self.dump[f"align_logp.{row}"][:, columns]
         ways = {
-            "aligned": align_words(logs, spelled, aligner.tokenizer.pieces, frame),
+            "aligned": align_words(logs, spelled, marks_of(aligner.tokenizer.pieces), frame),
             "aligned from audio": align_texts(aligner, [self.samples[row]], [text])[0],
         }
         for what, words in ways.items():

@@ -10,7 +10,8 @@ from typing import Any
 class ModelFacts:
     """One model as a worker has it; what it does not know yet is empty.
 
-    sha256: of the weights, hexadecimal. languages: codes; empty for a model that takes none.
+    sha256: of the weights, hexadecimal. languages: codes; empty for a model that takes none. heads: what a
+    search drives, such as `ctc`.
     """
 
     family: str = ""
@@ -18,6 +19,7 @@ class ModelFacts:
     languages: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     dtype: str = ""
+    heads: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """The facts as JSON."""
@@ -32,9 +34,15 @@ def facts_of(document: Mapping[str, Any] | None) -> dict[str, ModelFacts]:
 def _facts(values: Mapping[str, Any]) -> ModelFacts:
     known = {field.name for field in fields(ModelFacts)} & values.keys()
     pairs: dict[str, Any] = {name: values[name] for name in known}
-    for name in ("languages", "tasks"):
+    for name in ("languages", "tasks", "heads"):
         pairs[name] = tuple(pairs.get(name, ()))
     return ModelFacts(**pairs)
+
+
+def lacks_head(model: str, head: str, workers: Iterable[Mapping[str, ModelFacts]]) -> bool:
+    """Whether these workers, by what they know of it, have the model without that head, all that know."""
+    known = [facts[model].heads for facts in workers if model in facts and facts[model].heads]
+    return bool(known) and not any(head in heads for heads in known)
 
 
 def different_weights(model: str, workers: Iterable[tuple[str, Mapping[str, ModelFacts]]]) -> str | None:

@@ -9,9 +9,10 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
+from spool.domain.archive.alignment import Typescript
+from spool.domain.archive.typescripts import SpokenWord
 from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
-from spool.formats.typescripts import SpokenWord
 from worker.cli.main import app
 from worker.local import align as aligning
 from worker.local.align import align_file
@@ -51,8 +52,8 @@ def tape(
     return file, [texts[path.name] for path in READERS], starts
 
 
-def words_of(text: str) -> list[SpokenWord]:
-    return [SpokenWord(word) for word in text.split()]
+def words_of(text: str) -> Typescript:
+    return Typescript(tuple(SpokenWord(word) for word in text.split()))
 
 
 def test_words_of_the_text_get_their_times(
@@ -68,7 +69,8 @@ def test_words_of_the_text_get_their_times(
         own = result.words[first : first + len(text.split())]
         assert start <= own[0].start <= own[-1].end <= after
         first += len(own)
-    assert result.options["alignment"]["belongs"] is True  # type: ignore[index, call-overload]
+    assert result.alignment is not None
+    assert result.alignment.belongs
     assert result.warnings == ()
     assert result.coverage.ratio == 1
     assert Transcript.model_validate_json(result.model_dump_json()) == result
@@ -84,7 +86,8 @@ def test_the_batch_changes_nothing(
 
 def test_the_text_of_another_tape_is_said_not_to_belong(model: NemoModel, texts: dict[str, str]) -> None:
     result = align_file(model, READERS[0], words_of(texts[READERS[1].name]))
-    assert result.options["alignment"]["belongs"] is False  # type: ignore[index, call-overload]
+    assert result.alignment is not None
+    assert not result.alignment.belongs
     assert "does not seem to belong" in result.warnings[0]
 
 
@@ -106,7 +109,8 @@ def test_a_text_without_anchors_that_is_too_much_at_once_is_spread_with_no_score
     monkeypatch.setattr("worker.decode.alignment.recording.MAX_CELLS", 100)
     result = align_file(model, READERS[0], words_of(texts[READERS[0].name]))
     assert {word.confidence for word in result.words} == {0.0}
-    assert result.options["alignment"]["belongs"] is False  # type: ignore[index, call-overload]
+    assert result.alignment is not None
+    assert not result.alignment.belongs
 
 
 def test_what_cannot_be_aligned_is_refused(model: NemoModel, tmp_path: Path) -> None:

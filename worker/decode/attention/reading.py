@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from spool.domain.transcript import Word
 from spool.errors import InvalidRequest
-from worker.decode.alignment.aligner import AlignedWord, align_texts
+from worker.decode.alignment.aligner import align_texts
+from worker.decode.alignment.words import AlignedWord
 from worker.decode.attention.beam import BeamSettings
 from worker.decode.attention.kept import KeptBeam
 from worker.decode.attention.loop import AttentionSearch, Beams, SearchAnswer, SearchRequest

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from worker.decode.alignment.aligner import align_texts, align_words
+from worker.decode.alignment.aligner import align_texts
 from worker.decode.alignment.viterbi import align_tokens
+from worker.decode.alignment.words import align_words
 from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
@@ -55,7 +56,7 @@ def test_words_that_cannot_be_spelled_lie_between_their_neighbours() -> None:
     log_probs[:, 2] = -0.1
     log_probs[2, 0] = log_probs[7, 1] = 0.0
     spelled = [("☃", ()), ("ab", (5,)), ("☃☃", ()), ("c.", (6,)), ("☃", ())]
-    words = align_words(log_probs, spelled, ["x"] * 7, 0.5)
+    words = align_words(log_probs, spelled, (), 0.5)
     assert words is not None
     assert [(word.text, word.start, word.end) for word in words] == [
         ("☃", 0.0, 1.0),
@@ -70,7 +71,7 @@ def test_a_mark_has_no_length() -> None:
     log_probs = np.full((6, 3), -9.0, np.float32)
     log_probs[:, 2] = -0.1
     log_probs[1, 0] = log_probs[4, 1] = 0.0
-    words = align_words(log_probs, [("a.", (0, 1))], ["a", "."], 1.0)
+    words = align_words(log_probs, [("a.", (0, 1))], {1}, 1.0)
     assert words is not None
     assert (words[0].start, words[0].end) == (1.0, 2.0)
     assert [(each.first, each.last) for each in words[0].tokens] == [(1, 2), (2, 2)]

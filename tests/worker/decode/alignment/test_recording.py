@@ -5,10 +5,11 @@ import random
 
 import pytest
 
+from spool.domain.transcript import Word
 from spool.wer import edit_distance
 from worker.decode.alignment import matching
 from worker.decode.alignment.matching import match_words
-from worker.decode.alignment.recording import HeardWord, find_cuts
+from worker.decode.alignment.recording import find_cuts
 
 
 @pytest.mark.parametrize("cells", [1, 30, 1_000_000])
@@ -38,12 +39,24 @@ def test_a_long_text_is_matched_in_little_memory() -> None:
     assert len(pairs) == len(heard)
 
 
+def heard_at(tenths: int) -> Word:
+    return Word(text=f"w{tenths}", start=float(tenths), end=tenths + 0.4, confidence=1.0)
+
+
 def test_the_text_is_cut_within_runs_of_matches_and_not_too_often() -> None:
     words = [f"w{at}" for at in range(100)]
-    heard = [HeardWord(f"w{at}", at * 10, at * 10 + 4) for at in range(100) if not 40 <= at < 60]
-    cuts = find_cuts(words, heard, 0.1)
-    assert all(frame == word * 10 - 3 for word, frame in cuts)
+    heard = [heard_at(at) for at in range(100) if not 40 <= at < 60]
+    cuts = find_cuts(words, heard)
+    assert all(second == pytest.approx(word - 0.3) for word, second in cuts)
     assert not any(40 < word < 62 for word, _ in cuts)
     assert [word for word, _ in cuts] == [21, 62, 82]
-    scattered = [HeardWord(f"w{at}", at * 10, at * 10 + 4) for at in range(0, 100, 2)]
-    assert find_cuts(words, scattered, 0.1) == []
+    assert find_cuts(words, [heard_at(at) for at in range(0, 100, 2)]) == []
+
+
+def test_whoever_waits_may_stop_the_matching() -> None:
+    def stop() -> None:
+        raise TimeoutError
+
+    words = [f"w{at}" for at in range(3000)]
+    with pytest.raises(TimeoutError):
+        match_words(words, words[::-1], stop)

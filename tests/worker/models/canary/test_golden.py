@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.worker.models.canary.fixtures import FLASH, SINGLE, config, golden, head, tokenizer, window
-from worker.decode.alignment.aligner import align_words
+from worker.decode.alignment.words import align_words, marks_of
 from worker.decode.attention.kept import KeptBeam
 from worker.decode.attention.loop import AttentionSearch, SearchRequest
 from worker.models.attention.rules import NoRules
@@ -83,11 +83,11 @@ def test_stamped_words_are_nemos_and_the_others_stay() -> None:
 
 
 def test_alignments_are_nemos() -> None:
-    pieces = tokenizer(SINGLE).pieces
+    marks = marks_of(tokenizer(SINGLE).pieces)
     for row in range(3):
         expected = json.loads(str(golden()[f"align.{row}"]))
         spelled = [(word, tokenizer(SINGLE).encode(word)) for word, *_ in expected["words"]]
-        words = align_words(golden()[f"align_logs.{row}"], spelled, pieces, FRAME)
+        words = align_words(golden()[f"align_logs.{row}"], spelled, marks, FRAME)
         assert words is not None
         assert [[word.text, round(word.start, 2), round(word.end, 2)] for word in words] == expected["words"]
         tokens = [token for word in words for token in word.tokens]

@@ -6,9 +6,9 @@ import zipfile
 import pytest
 from docx import Document
 
+from spool.domain.archive import typescripts
+from spool.domain.archive.typescripts import MAX_BYTES, read_typescript
 from spool.errors import InvalidRequest
-from spool.formats import typescripts
-from spool.formats.typescripts import MAX_BYTES, read_typescript
 
 SRT = """1\r
 00:00:01,000 --> 00:00:02,500\r

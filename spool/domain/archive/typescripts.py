@@ -57,9 +57,14 @@ def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
         text = _decoded(data, name)
         lines = _cue_lines(text) if _CUE.search(text) else [_Line(line) for line in text.splitlines()]
     words = tuple(_words(_with_speakers(lines)))
-    if not any(any(map(str.isalnum, word.text)) for word in words):
+    if not has_words(words):
         raise InvalidRequest(f"{name}: the transcript has no words")
     return words
+
+
+def has_words(words: Sequence[SpokenWord]) -> bool:
+    """Whether any of them has a letter or a digit."""
+    return any(any(map(str.isalnum, word.text)) for word in words)
 
 
 def _decoded(data: bytes, name: str) -> str:

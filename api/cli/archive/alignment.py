@@ -1,0 +1,74 @@
+"""The subcommand of existing transcripts: `spool align`. A client of the HTTP API."""
+
+import base64
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from api.cli.completion import complete_job, complete_model
+from api.cli.connection import Json, Url, connected, out
+from api.cli.jobs import conclude, submit_recordings
+from spool.domain.archive.typescripts import MAX_BYTES, read_typescript
+from spool.errors import InvalidRequest
+from spool.ids import is_id
+
+
+def align(
+    recording: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECORDING|JOB",
+            autocompletion=complete_job,
+            help="A file, an https:// or s3:// address, or a job, whose recording is read where it lies.",
+        ),
+    ],
+    transcript: Annotated[
+        Path, typer.Argument(help="Its words: a text, SRT, WebVTT or Word (.docx) file of up to 10 MiB.")
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=complete_model, help="A model with a CTC head. Default: the job's, or the default."
+        ),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Project that is charged. Default: the key's project, else `default`.")
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="Pool of workers. Default: any with the model.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Align an existing transcript with its recording.
+
+    Each of its words gets the time at which it is spoken. The result is a transcript like any other;
+    `spool status` says whether the text seems to belong to the recording.
+    """
+    data = base64.b64encode(_read(transcript)).decode()
+    options: dict[str, Any] = {"align": {"data": data, "name": transcript.name}}
+    if model is not None:
+        options["model"] = model
+    with connected(url) as (spool, running):
+        if Path(recording).is_dir():
+            raise InvalidRequest(f"{recording} is a folder; name the recording of {transcript.name}.")
+        if not is_id(recording, "job"):
+            request = {"options": options, "project": project, "pool": pool}
+            submit_recordings(spool, running, [recording], request, wait=wait, as_json=as_json)
+            return
+        job = spool.rerun(recording, options, pool=pool)
+        if not as_json:
+            out.print(Text.assemble(job.id, "  ", (f"version of {job.rerun_of}", "dim"), f"  {job.name}"))
+        conclude(spool, [job], wait=wait, as_json=as_json)
+
+
+def _read(transcript: Path) -> bytes:
+    """The file, once it was seen that it can be read as a transcript. Raises InvalidRequest."""
+    try:
+        with transcript.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidRequest(f"{transcript}: the transcript cannot be read: {error.strerror}") from error
+    read_typescript(data, transcript.name)
+    return data

@@ -1,0 +1,1 @@
+"""Live sessions measured: on an engine, and through all of Spool."""

@@ -1,0 +1,1 @@
+"""Jobs whose words are given: an existing transcript gets its times."""
