@@ -43,24 +43,19 @@ class DeepgramProtocol(Protocol):
         return control
 
     def partial(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """An interim `Results`, where they were asked for. Its words have no times of their own yet."""
+        """An interim `Results`, where they were asked for."""
         if not self._interim or not message["text"]:
             return ()
         start, end = float(message["start"]), float(message["end"])
-        alternative = {"transcript": message["text"], "confidence": 0.0, "words": []}
+        words = [Word.model_validate(word) for word in message["words"]]
+        alternative = _alternative(message["text"], words)
         return (self._results(start, end, alternative, is_final=False, speech_final=False),)
 
     def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:
         """A final `Results`; none for silence, unless it was asked for by `Finalize`."""
         if not chunk.words and reason != "finalize":
             return ()
-        words = [_word(word) for word in chunk.words]
-        confidence = sum(word.confidence for word in chunk.words) / len(words) if words else 0.0
-        alternative = {
-            "transcript": " ".join(word.text for word in chunk.words),
-            "confidence": round(confidence, 4),
-            "words": words,
-        }
+        alternative = _alternative(" ".join(word.text for word in chunk.words), chunk.words)
         start, end = chunk.core_start / _RATE, chunk.core_end / _RATE
         message = self._results(start, end, alternative, is_final=True, speech_final=reason in _PAUSES)
         return (message | {"from_finalize": reason == "finalize"},)
@@ -120,6 +115,11 @@ class DeepgramProtocol(Protocol):
                 "model_uuid": model,
             },
         }
+
+
+def _alternative(text: str, words: Sequence[Word]) -> dict[str, Any]:
+    confidence = sum(word.confidence for word in words) / len(words) if words else 0.0
+    return {"transcript": text, "confidence": round(confidence, 4), "words": [_word(word) for word in words]}
 
 
 def _word(word: Word) -> dict[str, Any]:

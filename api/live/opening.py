@@ -58,6 +58,8 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
     search: dict[str, Any] = {name: values.pop(name) for name in _SEARCH if name in values}
     if search.get("beam", "").isdecimal():
         search["beam"] = int(search["beam"])
+    if "speech_detector" in values:
+        search["speech_detector"] = _switch(values, "speech_detector")
     named = {name: values.pop(name, None) for name in ("name", "project", "pool")}
     if values:
         raise _refused(next(iter(values)), "is no parameter of a live session")
@@ -68,8 +70,7 @@ def read_query(services: Services, pairs: Iterable[tuple[str, str]]) -> tuple[As
         )
     except ValidationError as error:
         raise refused_fields(error.errors(include_url=False, include_input=False), "query") from None
-    # No detector goes with a session: the search's own endpoints decide.
-    options = _options(services, default, {**search, "speech_detector": False}, "query").kept()
+    options = _options(services, default, search, "query").kept()
     return Asked(options=options.model_copy(update={"live": listening}), body=body), switches
 
 

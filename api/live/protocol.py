@@ -45,8 +45,8 @@ class Protocol(ABC):
 
     @abstractmethod
     def partial(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """What is said of a partial: `start` and `end` in seconds, `text`, and `stable`, its first part that
-        will not change."""
+        """What is said of a partial: `start` and `end` in seconds, `text`, `stable`, its first part that will
+        not change, and `words` (`text`, `start`, `end`, `confidence`)."""
 
     @abstractmethod
     def final(self, chunk: SavedChunk, reason: str) -> Sequence[dict[str, Any]]:

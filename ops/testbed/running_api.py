@@ -102,6 +102,7 @@ class FakeWorker:
         expected_seconds: float | None = None,
         claim: Claim | None = None,
         nbest: tuple[ChunkNbest, ...] = (),
+        warnings: list[str] | None = None,
     ) -> None:
         claim = claim or self.claim(job_id)
         record = transcript_of(job_id, words).model_copy(update={"lattice": lattice, "nbest": nbest})
@@ -120,6 +121,7 @@ class FakeWorker:
                     len(words),
                     complete=None if expected_seconds is None else expected_seconds <= record.audio.duration,
                     expected_seconds=expected_seconds,
+                    warnings=warnings or [],
                 ),
                 passages_of(record),
             )

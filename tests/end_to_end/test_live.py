@@ -51,11 +51,12 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, redis_server: EmbeddedRedis)
 
 def test_words_come_while_audio_goes_and_the_record_stays(fleet: LiveFleet) -> None:
     audio = pcm(1) + pcm(2)
-    with fleet.connect(interim_results="true", then="demo-tdt", name="council", tag="room=7") as socket:
+    asked = {"interim_results": "true", "vad_events": "true", "name": "council", "tag": "room=7"}
+    with fleet.connect(**asked, then="demo-tdt") as socket:
         for piece in pieces(pcm(1)):
             socket.send(piece)
         first = json.loads(socket.recv(DEADLINE))
-        assert first["type"] == "Results"
+        assert first["type"] in {"Results", "SpeechStarted"}
         socket.send('{"type": "KeepAlive"}')
         socket.send('{"type": "Finalize"}')
         messages = [first]
@@ -69,7 +70,11 @@ def test_words_come_while_audio_goes_and_the_record_stays(fleet: LiveFleet) -> N
     metadata = messages[-1]
     assert metadata["type"] == "Metadata"
     assert metadata["duration"] == pytest.approx(len(audio) / 32_000)
-    assert any(not message["is_final"] for message in messages[:-1])
+    assert "SpeechStarted" in {message["type"] for message in messages}
+    interim = next(each for each in messages if each.get("is_final") is False)
+    [heard] = interim["channel"]["alternatives"]
+    assert " ".join(word["word"] for word in heard["words"]) == heard["transcript"] != ""
+    assert all(0 <= word["start"] <= word["end"] <= metadata["duration"] for word in heard["words"])
     job_id = metadata["request_id"]
     assert finals(messages) == words_of(fleet, job_id) != []
     job = fleet.get(f"/v1/jobs/{job_id}").json()

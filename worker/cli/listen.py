@@ -61,7 +61,8 @@ def listen(
         endpoints=rules if endpoints else None,
         restarts=restart,
         keeps=search.nbest > 1,
+        detects=speech_detector,
     )
     loaded = load_model(model)
-    for event in listen_to(file, loaded, options, chunk_ms / 1000, detector=speech_detector):
+    for event in listen_to(file, loaded, options, chunk_ms / 1000):
         typer.echo(line_of(event, loaded.tokenizer))

@@ -40,13 +40,14 @@ _WAIT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LiveRequest:
-    """What a session asks: the model (a path or hub id), the search, the endpoints (None: none) and whether
-    the search begins anew behind each."""
+    """What a session asks: the model (a path or hub id), the search, the endpoints (None: none), whether the
+    search begins anew behind each, and whether the speech detector listens."""
 
     model: str
     search: SearchOptions = field(default_factory=SearchOptions)
     endpoints: EndpointRules | None = field(default_factory=EndpointRules)
     restarts: bool = False
+    detects: bool = False
 
 
 class EngineSession:
@@ -112,8 +113,14 @@ class EngineSession:
             self._send(np.zeros(0, np.float32), gone, None)
 
     def _hear(self, piece: NDArray[np.float32], *, last: bool) -> list[Event]:
+        asked = self.request
         feed = LiveFeed(
-            self._name, self.samples, last, endpoints=self.request.endpoints, restarts=self.request.restarts
+            self._name,
+            self.samples,
+            last,
+            endpoints=asked.endpoints,
+            restarts=asked.restarts,
+            detects=asked.detects,
         )
         self._heard.append(piece)
         result = self._wait(self._send(piece, feed, self._cancel))

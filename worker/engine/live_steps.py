@@ -131,7 +131,7 @@ class LiveSteps:
         return Recognition((), (), frames, output=answer)
 
     def _group(self, options: SearchOptions, feed: LiveFeed) -> LiveGroup:
-        asked = LiveOptions(options, feed.endpoints, feed.restarts)
+        asked = LiveOptions(options, feed.endpoints, feed.restarts, detects=feed.detects)
         group = self._groups.get(asked)
         if group is None:
             group = self._groups[asked] = LiveGroup(self._model, asked)

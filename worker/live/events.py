@@ -14,7 +14,7 @@ from worker.live.endpoint import Reason
 @dataclass(frozen=True, slots=True)
 class Partial:
     """What the utterance seems to be so far, from `start` to `end`. The first `stable` tokens, `stable_text`,
-    will not change any more."""
+    will not change any more; `words` may, the last one above all."""
 
     start: float
     end: float
@@ -23,6 +23,7 @@ class Partial:
     tokens: tuple[int, ...]
     times: tuple[int, ...]
     stable: int
+    words: tuple[Word, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ class LiveFeed:
 
     offset: samples of the session that came before these; 0 opens it, and opens it anew where it is known.
     last: nothing comes after these. gone: give the session up; the samples do not count. replay: these were
-    sent before, to a process that has died or to a step that failed. endpoints, restarts: as in
-    `worker.live.session.LiveOptions`.
+    sent before, to a process that has died or to a step that failed. endpoints, restarts, detects: as
+    in `worker.live.session.LiveOptions`.
     """
 
     session: str
@@ -23,6 +23,7 @@ class LiveFeed:
     replay: bool = False
     endpoints: EndpointRules | None = None
     restarts: bool = False
+    detects: bool = False
 
 
 @dataclass(frozen=True, slots=True)

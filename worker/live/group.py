@@ -24,7 +24,7 @@ from worker.live.session import LiveOptions, LiveSession
 from worker.live.voice import Voice
 from worker.models.base import SpeechModel
 from worker.models.streaming import require_streaming
-from worker.speech.detector import SpeechDetector
+from worker.speech.listener import shared_detector
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,14 @@ class StepResult:
 
 
 class LiveGroup:
-    """Opens sessions and steps them. detector: listens to each session, where there is one."""
+    """Opens sessions and steps them."""
 
-    def __init__(
-        self, model: SpeechModel, options: LiveOptions, detector: SpeechDetector | None = None
-    ) -> None:
+    def __init__(self, model: SpeechModel, options: LiveOptions) -> None:
         """Raises InvalidRequest where the model or this version cannot do what is asked."""
         self._model = require_streaming(model)
         check_context(model, options.search)
         self._search = live_search(model, options.search)
-        self._options, self._detector = options, detector
+        self._options = options
         # None is the model's default, which a stream names.
         self.context = self._model.open_stream(options.search.att_context).context
         self.sessions: list[LiveSession] = []
@@ -64,7 +62,7 @@ class LiveGroup:
             self._options,
             self._model.tokenizer,
             self._model.info.frame_seconds,
-            None if self._detector is None else Voice(self._detector),
+            Voice(shared_detector()) if self._options.detects else None,
         )
         self.sessions.append(session)
         return session
@@ -121,8 +119,6 @@ class LiveGroup:
 def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
     """The search of these options that goes on from chunk to chunk. Raises InvalidRequest."""
     head, searcher, parameters = resolve_search(model, options)
-    if options.fusion is not None:
-        raise InvalidRequest("a live session takes no language model and no phrases")
     if options.blank_penalty:
         raise InvalidRequest("blank_penalty: a live session takes none")
     fixed = options.scores == "fixed"

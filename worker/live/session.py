@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from spool.domain.transcript import Word
 from spool.errors import EngineError, InvalidRequest
 from worker.audio import SAMPLE_RATE
 from worker.decode.backtrace import Path
@@ -33,13 +34,15 @@ class LiveOptions:
     endpoints: None for one utterance from start to end. restarts: at an endpoint the search begins anew, as
     WeNet's does; otherwise it goes on, and the finals together are what the search finds in the whole
     recording. A beam that goes on has no more in a final than what all its hypotheses share. keeps: the end
-    names `search.nbest` hypotheses of the whole session, for which none of it is forgotten.
+    names `search.nbest` hypotheses of the whole session, for which none of it is forgotten. detects: the
+    speech detector listens beside it.
     """
 
     search: SearchOptions = field(default_factory=SearchOptions)
     endpoints: EndpointRules | None = field(default_factory=EndpointRules)
     restarts: bool = False
     keeps: bool = False
+    detects: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
@@ -69,15 +72,13 @@ class LiveSession:
         self._given = 0  # tokens at the front of the search's hypotheses that are final already
         self._marked = 0  # tokens of the utterance whose marks were told
         self._last: Partial | None = None
-        self._pending: list[Event] = []
 
     def push(self, samples: NDArray[np.float32]) -> None:
         """The next samples, [N] float32 at 16 kHz in -1 … 1. Raises ValueError behind the end."""
         self.stream.push(samples)
         self._samples += len(samples)
         if self._voice is not None:
-            started = self._voice.push(samples)
-            self._pending += [SpeechStarted(time) for time in started]
+            self._voice.push(samples)
 
     def finish(self) -> None:
         """No sample comes after this."""
@@ -94,7 +95,7 @@ class LiveSession:
         if not self.state.is_sound:
             raise EngineError("the model's output for this session is not a number; its words are unknown")
         self._frames += frames
-        events, self._pending = self._pending, []
+        events = self._take_starts()
         path = behind(self.state.path, self._given)
         stable = len(path.tokens) if last else min(self.state.stable - self._given, len(path.tokens))
         marks, turn = self._read_marks(path, stable)
@@ -114,6 +115,12 @@ class LiveSession:
         nbest = tuple(self.state.hypotheses()[: self.options.search.nbest]) if self.options.keeps else ()
         events.append(End(round(self._samples / SAMPLE_RATE, 6), self._frames, nbest))
         return events, False
+
+    def _take_starts(self) -> list[Event]:
+        """When somebody began to speak in what was searched."""
+        if self._voice is None:
+            return []
+        return [SpeechStarted(time) for time in self._voice.take_starts(self._frames * self._frame_seconds)]
 
     def _read_marks(self, path: Path, stable: int) -> tuple[list[Event], int]:
         """Marks that were not told yet, and how many tokens the turn has that one of them ends (0: none)."""
@@ -137,7 +144,9 @@ class LiveSession:
             has_words=any(token not in self._marks for token in path.tokens),
             silence=self.state.silence * self._frame_seconds,
             length=(self._frames - self._began) * self._frame_seconds,
-            unvoiced=None if self._voice is None else self._voice.unvoiced,
+            unvoiced=None
+            if self._voice is None
+            else self._voice.unvoiced(self._frames * self._frame_seconds),
         )
 
     def _cut(self, path: Path, stable: int, turn: int, reason: Reason) -> int:
@@ -161,7 +170,6 @@ class LiveSession:
         if not count:
             return []
         self._last = None
-        hypothesis = path.scored(0.0)
         return [
             Final(
                 reason=reason,
@@ -171,7 +179,7 @@ class LiveSession:
                 tokens=path.tokens,
                 times=path.times,
                 durations=path.durations,
-                words=tuple(words_of(hypothesis, self._tokenizer, self._frame_seconds)),
+                words=self._words(path),
             )
         ]
 
@@ -187,11 +195,15 @@ class LiveSession:
             tokens=path.tokens,
             times=path.times,
             stable=stable,
+            words=self._words(path),
         )
         if self._last is not None and replace(partial, end=self._last.end) == self._last:
             return []
         self._last = partial
         return [partial]
+
+    def _words(self, path: Path) -> tuple[Word, ...]:
+        return tuple(words_of(path.scored(0.0), self._tokenizer, self._frame_seconds))
 
     def _seconds(self, frame: int) -> float:
         return round(frame * self._frame_seconds, 3)

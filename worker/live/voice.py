@@ -1,4 +1,8 @@
-"""The speech detector beside a live session: since when nobody speaks, and when somebody does again."""
+"""The speech detector beside a live session: since when nobody speaks, and when somebody does again.
+
+What is said of a moment depends on the audio before it alone, not on the blocks that it came in or on how
+much more has come already (law 7).
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,28 +16,41 @@ GROUP = 8
 
 
 class Voice:
-    """Hears one session. `unvoiced`: seconds since somebody spoke, as far as was heard."""
+    """Hears one session. Times are seconds from its start."""
 
     def __init__(self, detector: SpeechDetector) -> None:
         self._stream = detector.stream(GROUP)
         self._frames = 0
         self._spoken = 0  # the frame behind the last one with speech
+        self._spoken_by_group = [0]
         self._speaks = False
+        self._starts: list[int] = []
 
-    @property
-    def unvoiced(self) -> float:
-        """Seconds, of the audio that was heard, since the last speech or the start."""
-        return (self._frames - self._spoken) * FRAME_SECONDS
-
-    def push(self, samples: NDArray[np.float32]) -> list[float]:
-        """The next samples; when somebody began to speak in them, in seconds from the start."""
-        began = []
+    def push(self, samples: NDArray[np.float32]) -> None:
+        """The next samples, [N] float32 at 16 kHz in -1 … 1."""
         for probability in self._stream.push(samples).tolist():
             if probability >= (SPEECH.release if self._speaks else SPEECH.threshold):
                 if not self._speaks:
-                    began.append(round(self._frames * FRAME / SAMPLE_RATE, 3))
+                    self._starts.append(self._frames)
                 self._speaks, self._spoken = True, self._frames + 1
             elif (self._frames - self._spoken) * FRAME_SECONDS >= SPEECH.min_silence:
                 self._speaks = False
             self._frames += 1
-        return began
+            if self._frames % GROUP == 0:
+                self._spoken_by_group.append(self._spoken)
+
+    def unvoiced(self, at: float) -> float:
+        """Seconds since somebody spoke, or since the start, as it could be told at the moment `at`."""
+        groups = self._groups(at)
+        return (groups * GROUP - self._spoken_by_group[groups]) * FRAME_SECONDS
+
+    def take_starts(self, at: float) -> list[float]:
+        """When somebody began to speak, as far as it could be told at the moment `at`; each once."""
+        heard = self._groups(at) * GROUP
+        starts = [round(frame * FRAME / SAMPLE_RATE, 3) for frame in self._starts if frame < heard]
+        self._starts = [frame for frame in self._starts if frame >= heard]
+        return starts
+
+    def _groups(self, at: float) -> int:
+        """Groups of frames that are complete at this moment."""
+        return min(int(at * SAMPLE_RATE) // (GROUP * FRAME), len(self._spoken_by_group) - 1)

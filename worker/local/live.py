@@ -2,7 +2,8 @@
 
 The contract of `spool-worker listen`, one object a line, as they become known:
 
-    {"type": "partial", "start", "end", "text", "stable_text", "tokens", "times", "stable"}
+    {"type": "partial", "start", "end", "text", "stable_text", "tokens", "times", "stable",
+     "words": [{"text", "start", "end", "confidence"}]}
     {"type": "final", "reason", "start", "end", "text", "tokens", "times", "durations",
      "words": [{"text", "start", "end", "confidence"}]}
     {"type": "eou" | "eob", "time"}, {"type": "speech_started", "time"}
@@ -27,18 +28,15 @@ from worker.live.group import LiveGroup
 from worker.live.session import LiveOptions
 from worker.local.report import NBEST_DIGITS
 from worker.models.base import SpeechModel, Tokenizer
-from worker.speech.detector import SpeechDetector
 
 
-def listen_to(
-    path: Path, model: SpeechModel, options: LiveOptions, block_seconds: float, *, detector: bool = False
-) -> Iterator[Event]:
+def listen_to(path: Path, model: SpeechModel, options: LiveOptions, block_seconds: float) -> Iterator[Event]:
     """What a session says of the file at `path`, sent in blocks of `block_seconds`.
 
-    detector: the speech detector listens beside it. Raises SourceError and AudioError for a file that cannot
+    Raises SourceError and AudioError for a file that cannot
     be read, InvalidRequest for what the model cannot do, EngineError where its output is no number.
     """
-    group = LiveGroup(model, options, SpeechDetector.load() if detector else None)
+    group = LiveGroup(model, options)
     session = group.open()
     size = max(1, round(block_seconds * SAMPLE_RATE))
     with open_audio(path) as stream:
@@ -64,11 +62,10 @@ def line_of(event: Event, tokenizer: Tokenizer) -> str:
 
 
 def _as_json(event: Event, tokenizer: Tokenizer) -> dict[str, Any]:
-    if isinstance(event, Partial):
-        return {"type": "partial", **asdict(event)}
-    if isinstance(event, Final):
+    if isinstance(event, Partial | Final):
+        kind = "partial" if isinstance(event, Partial) else "final"
         words = [word.model_dump(mode="json", exclude={"channel"}) for word in event.words]
-        return {"type": "final", **asdict(event), "words": words}
+        return {"type": kind, **asdict(event), "words": words}
     if isinstance(event, Mark):
         return {"type": event.kind, "time": event.time}
     if isinstance(event, End):

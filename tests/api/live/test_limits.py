@@ -85,7 +85,8 @@ def test_a_client_that_reads_nothing_is_disconnected(
 ) -> None:
     monkeypatch.setattr("api.live.session.SEND_SECONDS", 0.2)
     signals = LiveSignals(settings)
-    partial = {"type": "partial", "number": 0, "start": 0.0, "end": 1.0, "text": "x" * 500_000, "stable": ""}
+    partial = {"type": "partial", "number": 0, "start": 0.0, "end": 1.0, "text": "x" * 500_000}
+    partial |= {"stable": "", "words": []}
     host, _, port = live.url.removeprefix("http://").partition(":")
     with claiming(live, live.work()) as claimed, create_connection((host, int(port))) as mute:
         mute.sendall(UPGRADE.encode())

@@ -45,6 +45,18 @@ def test_partials_and_one_final_without_endpoints() -> None:
     assert "partial" in kinds
     assert "speech_started" in kinds
     assert lines[kinds.index("speech_started")]["time"] < lines[-1]["duration"]
+    final = lines[kinds.index("final")]
+    last = lines[len(kinds) - 1 - kinds[::-1].index("partial")]
+    assert [word["text"] for word in last["words"]] == last["text"].split() != []
+    assert last["words"] == final["words"], "words have their times before they are final"
+
+
+def test_blocks_change_nothing_that_is_final() -> None:
+    short, long = (
+        [line for line in listen("--speech-detector", "--chunk-ms", size) if line["type"] != "partial"]
+        for size in ("80", "5000")
+    )
+    assert short == long
 
 
 def test_a_model_that_cannot_stream_is_refused() -> None:

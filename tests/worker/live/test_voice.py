@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
 from worker.live.voice import Voice
 from worker.speech.detector import SpeechDetector
@@ -11,26 +12,33 @@ from worker.speech.detector import SpeechDetector
 GOLDEN = Path(__file__).parents[2] / "golden" / "streaming"
 
 
+SILENCE = np.zeros(32_000, np.float32)
+
+
+def speech() -> NDArray[np.float32]:
+    samples: NDArray[np.float32] = soundfile.read(GOLDEN / "2.flac", dtype="float32")[0]
+    return samples
+
+
 def test_since_when_nobody_speaks() -> None:
-    voice = Voice(SpeechDetector.load())
-    speech = soundfile.read(GOLDEN / "2.flac", dtype="float32")[0]
-    silence = np.zeros(32_000, np.float32)
-    assert voice.push(silence) == []
-    assert 1.7 <= voice.unvoiced <= 2.0
-    started = voice.push(speech)
+    voice, samples = Voice(SpeechDetector.load()), speech()
+    end = 2.0 + len(samples) / 16_000
+    voice.push(np.concatenate([SILENCE, samples, SILENCE]))
+    assert 1.7 <= voice.unvoiced(2.0) <= 2.0
+    assert voice.take_starts(2.0) == []
+    started = voice.take_starts(end)
     assert len(started) >= 1
-    assert 2.0 <= started[0] < 2.0 + len(speech) / 16_000
-    before = voice.unvoiced
-    assert voice.push(silence) == []
-    assert 1.7 <= voice.unvoiced - before <= 2.3
+    assert 2.0 <= started[0] < end
+    assert voice.take_starts(end + 2.0) == []
+    assert 1.7 <= voice.unvoiced(end + 2.0) - voice.unvoiced(end) <= 2.3
 
 
-def test_blocks_change_nothing() -> None:
-    speech = soundfile.read(GOLDEN / "2.flac", dtype="float32")[0]
-    voices = [Voice(SpeechDetector.load()) for _ in range(2)]
-    started: list[list[float]] = [[], []]
-    for voice, times, size in zip(voices, started, (len(speech), 777), strict=True):
-        for first in range(0, len(speech), size):
-            times += voice.push(speech[first : first + size])
-    assert started[0] == started[1]
-    assert voices[0].unvoiced == voices[1].unvoiced
+def test_neither_blocks_nor_what_comes_later_change_what_is_said_of_a_moment() -> None:
+    samples = np.concatenate([speech(), SILENCE, speech()])
+    known, heard = Voice(SpeechDetector.load()), Voice(SpeechDetector.load())
+    known.push(samples)
+    for first in range(0, len(samples), 777):
+        heard.push(samples[first : first + 777])
+        at = min(first + 777, len(samples)) / 16_000
+        assert heard.unvoiced(at) == known.unvoiced(at)
+        assert heard.take_starts(at) == known.take_starts(at)

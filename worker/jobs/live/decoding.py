@@ -25,6 +25,8 @@ from worker.live.endpoint import EndpointRules
 from worker.live.events import Event, Final, Mark, Partial, SpeechStarted
 from worker.segmentation.spans import ChunkSpan
 
+RULES = EndpointRules()
+"""As they are unless a session asks for others."""
 SEGMENT_SECONDS = 60.0
 """Behind the first utterance that ends after this, a segment ends."""
 QUIET_SECONDS = 300.0
@@ -184,6 +186,10 @@ class LiveDecoding:
                         "end": end,
                         "text": event.text,
                         "stable": event.stable_text,
+                        "words": [
+                            word.model_dump(mode="json", exclude={"channel"})
+                            for word in _moved(event.words, base, self.samples / SAMPLE_RATE)
+                        ],
                     }
                     signals.tell(channel, message)
             elif isinstance(event, Mark | SpeechStarted) and not self._is_repeated:
@@ -253,8 +259,15 @@ class LiveDecoding:
 def live_request(attempt: Attempt, listening: Listening) -> LiveRequest:
     """What the engine is asked for a session."""
     silence = listening.silence_ms
-    endpoints = None if silence is None else EndpointRules(silence=silence / 1000)
-    return LiveRequest(attempt.model, attempt.request.options, endpoints)
+    seconds = (silence or 0) / 1000
+    # Who asks for longer pauses than usual means those that the detector hears, too.
+    rules = EndpointRules(silence=seconds, unvoiced=seconds * RULES.unvoiced / RULES.silence)
+    return LiveRequest(
+        attempt.model,
+        attempt.request.options,
+        endpoints=None if silence is None else rules,
+        detects=attempt.claim.job.options.speech_detector,
+    )
 
 
 def _span(chunk: SavedChunk) -> ChunkSpan:
