@@ -12,7 +12,7 @@ export async function versionsOf(job) {
   const { items, stored } = await get(`/v1/jobs/${job.id}/versions`);
   const rows = items.map((one) => [
     one.job === job.id ? h("strong", {}, "this one") : h("a", { href: `#/jobs/${one.job}` }, one.job),
-    one.deleted ? "deleted" : state(one.state), one.model, one.options.decoder,
+    one.deleted ? "deleted" : state(one.state), one.model, howOf(one.options),
     one.words === null ? "–" : number(one.words), money(one.cost.billable, one.cost.currency), moment(one.created_at),
     one.job === job.id || one.state !== "done" || one.deleted || job.state !== "done" || job.deleted?.transcript ? ""
       : h("a", { href: `#/jobs/${job.id}/diff/${one.job}` }, "Compare")]);
@@ -21,14 +21,30 @@ export async function versionsOf(job) {
     stored && !job.deleted ? h("p", {}, h("button", { type: "button", onclick: () => openRerun(job) }, "Run again")) : null);
 }
 
+// How the words of a version came about.
+export const howOf = (options) => options.align ? "aligned text" : options.decoder;
+
+// A file's bytes in base64.
+function base64(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.addEventListener("load", () => resolve(reader.result.slice(reader.result.indexOf(",") + 1)));
+    reader.addEventListener("error", () => reject(reader.error));
+    reader.readAsDataURL(file);
+  });
+}
+
 async function openRerun(job) {
   const { items } = await get("/v1/models");
   const model = h("select", { id: "rerun-model" }, items.map((one) =>
     h("option", { value: one.name, selected: one.name === job.options.model }, one.name)));
+  const text = h("input", { id: "rerun-text", type: "file", accept: ".txt,.srt,.vtt,.docx" });
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
     try {
-      const made = await send("POST", `/v1/jobs/${job.id}/rerun`, { options: { model: model.value } });
+      const options = { model: model.value };
+      if (text.files.length) options.align = { data: await base64(text.files[0]), name: text.files[0].name.slice(0, 200) };
+      const made = await send("POST", `/v1/jobs/${job.id}/rerun`, { options });
       dialog.close();
       location.hash = `#/jobs/${made.id}`;
     } catch (error) {
@@ -37,6 +53,9 @@ async function openRerun(job) {
   } },
   h("h2", { id: "rerun-title" }, "Run again"),
   h("label", {}, "Model", model),
+  h("label", {}, "Existing transcript", text),
+  h("p", { class: "quiet small" }, "With a transcript (text, SRT, WebVTT or Word) nothing is recognised: each of its words gets its time. "
+    + "The model needs a CTC head."),
   h("p", { class: "quiet small" }, "The recording is not uploaded again. This transcript stays; compare the two afterwards."),
   h("div", { class: "row" }, h("button", { class: "primary" }, "Run again"),
     h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
@@ -50,7 +69,7 @@ export async function showDiff(root, base, other, query) {
   const sort = query.get("sort") === "doubt" ? "doubt" : "time";
   const [job, later, diff] = await Promise.all([get(`/v1/jobs/${base}`), get(`/v1/jobs/${other}`),
     get(`/v1/jobs/${base}/diff?${new URLSearchParams({ with: other, sort, limit: String(SHOWN) })}`)]);
-  const title = (one) => h("a", { href: `#/jobs/${one.id}` }, `${one.options.model}, ${one.options.decoder}`);
+  const title = (one) => h("a", { href: `#/jobs/${one.id}` }, `${one.options.model}, ${howOf(one.options)}`);
   const order = (name, words) => name === sort ? h("strong", {}, words)
     : h("a", { href: `#/jobs/${base}/diff/${other}?sort=${name}` }, words);
   fill(root,

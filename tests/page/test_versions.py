@@ -3,6 +3,8 @@
 from playwright.sync_api import Page, expect
 
 from ops.testbed.running_api import Live
+from spool.store.archive.typescripts import typescript_of
+from spool.store.jobs import get_job
 from tests.api.auth.keys import post
 
 expect.set_options(timeout=60_000)
@@ -30,3 +32,36 @@ def test_a_recording_is_run_again_and_the_words_compared(page: Page, live: Live)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("link", name="Play from").first.click()
     expect(page.get_by_role("group", name="Transcript.")).to_be_visible()
+
+
+def test_a_transcript_that_is_there_is_aligned_and_one_of_another_tape_says_so(
+    page: Page, live: Live
+) -> None:
+    files = {"file": ("reel.wav", b"RIFF" + bytes(40))}
+    first = str(post(f"{live.url}/v1/jobs", files=files).json()["id"])
+    work = live.work()
+    work.finish(first)
+    page.goto(f"/#/jobs/{first}")
+    page.get_by_role("button", name="Run again").click()
+    script = {
+        "name": "reel.txt",
+        "mimeType": "text/plain",
+        "buffer": b"Ada: keep the\nBo: light\nAda: on\nBo: now",
+    }
+    page.get_by_label("Existing transcript").set_input_files(script)  # type: ignore[arg-type]
+    page.get_by_role("dialog").get_by_role("button", name="Run again").click()
+    page.wait_for_url(lambda url: first not in url)
+    other = page.url.rpartition("/")[2]
+    with live.services.database.read() as tx:
+        align = get_job(tx, other).options.align
+        assert align is not None
+        text = typescript_of(tx, other, align.sha256)
+    assert [word.speaker for word in text.words] == ["Ada", "Ada", "Bo", "Ada", "Bo"]
+    work.finish(other, text.texts, warnings=["The text does not seem to belong to this recording."])
+    expect(page.get_by_text("does not seem to belong")).to_be_visible()
+    expect(page.get_by_role("cell", name="greedy")).to_be_visible()
+    expect(page.get_by_role("cell", name="aligned text")).to_be_visible()
+    page.locator("summary").first.click()
+    expect(page.get_by_text("5 words of an existing transcript")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -13,7 +13,7 @@ from rich.text import Text
 from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Json, Url, connected, out, print_json
 from api.cli.options import Search
-from api.cli.tables import clock, moment, money
+from api.cli.tables import clock, how_words, moment, money
 from spool.client import Spool
 from spool.command_options import takes_options
 from spool.domain.jobs import JobState
@@ -110,7 +110,7 @@ def _row(version: VersionOut) -> tuple[str, ...]:
         version.job,
         "deleted" if version.deleted else version.state.value,
         version.model,
-        version.options.decoder,
+        how_words(version.options),
         "" if version.words is None else str(version.words),
         money(version.cost.billable, version.cost.currency),
         version.submitted_by or "",
