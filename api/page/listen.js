@@ -10,7 +10,7 @@ export async function showListen(root, query) {
   const { items } = await get("/v1/models");
   const chosen = query.get("model") ?? "";
   const model = h("select", { name: "model", "aria-label": "Model" },
-    items.map(({ name }) => h("option", { value: name, selected: name === chosen }, name)));
+    items.filter(({ streams }) => streams !== false).map(({ name }) => h("option", { value: name, selected: name === chosen }, name)));
   const press = h("button", { type: "button", class: "primary", id: "listen" }, "Start listening");
   const large = h("button", { type: "button", "aria-pressed": "false" }, "Captions");
   const level = h("meter", { min: "0", max: "1", low: "0.02", high: "0.8", optimum: "0.3", value: "0", "aria-label": "Level" });

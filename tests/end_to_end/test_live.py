@@ -145,6 +145,22 @@ def refused(fleet: LiveFleet, **query: str) -> httpx.Response:
         return client.get("/v1/listen", params={**QUERY, **query})
 
 
+def test_models_that_cannot_stream_are_known_and_refused(fleet: LiveFleet) -> None:
+    def known() -> dict[str, bool | None]:
+        return {model["name"]: model["streams"] for model in fleet.get("/v1/models").json()["items"]}
+
+    path = fleet.home / "short.wav"
+    with wave.open(str(path), "wb") as recording:
+        recording.setparams((1, 2, 16_000, 0, "NONE", ""))
+        recording.writeframes(pcm(2))
+    for model in ("demo-tdt", "stream"):
+        fleet.send(fleet.submit(path, model))  # what loads it
+    until(lambda: known() == {"demo-tdt": False, "stream": True}, "a heartbeat has said which streams")
+    answer = refused(fleet, model="demo-tdt")
+    assert answer.status_code == 422
+    assert "demo-tdt cannot stream" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
