@@ -10,7 +10,7 @@ from rich.text import Text
 from api.cli.completion import complete_batch
 from api.cli.connection import Json, Url, connected, out, print_json
 from api.cli.tables import clock
-from spool.schemas.search import HitOut
+from spool.schemas.search import HitOut, MatchOut
 
 Days = ["%Y-%m-%d"]
 
@@ -44,6 +44,10 @@ def search(
     confidence: Annotated[
         float | None, typer.Option(min=0, max=1, help="What the model gave each matching word at least.")
     ] = None,
+    alternatives: Annotated[
+        bool,
+        typer.Option("--alternatives", help="Also in the n-best lists and alternatives that jobs kept."),
+    ] = False,
     start: Annotated[
         datetime | None, typer.Option("--from", formats=Days, help="Jobs created on this day or later.")
     ] = None,
@@ -70,6 +74,7 @@ def search(
                     speaker=speaker,
                     language=language,
                     confidence=confidence,
+                    alternatives=alternatives,
                     created_from=start,
                     created_to=end,
                 ),
@@ -86,6 +91,9 @@ def search(
         out.print(Text.assemble((name_, "bold"), "  ", (job, "dim")))
         for hit in group:
             out.print(_line(hit), soft_wrap=True)
+            for match in hit.matches:
+                if match.alternative is not None:
+                    out.print(_alternative(hit, match), soft_wrap=True)
             out.print(Text(f"    {address}{hit.url}", "dim"), soft_wrap=True)
 
 
@@ -98,3 +106,11 @@ def _line(hit: HitOut) -> Text:
     for match in hit.matches:
         text.stylize("bold yellow", match.first_character, match.last_character)
     return line.append_text(text)
+
+
+def _alternative(hit: HitOut, match: MatchOut) -> Text:
+    has = hit.text[match.first_character : match.last_character]
+    sure = "" if match.confidence is None else f" ({match.confidence:.2f})"
+    return Text.assemble(
+        f"    {clock(match.start)}  heard beside “{has}”: ", (match.alternative or "", "yellow"), sure
+    )
