@@ -78,6 +78,7 @@ class AsyncSpool(Session):
     rerun = _soon(of_versions.rerun)
     versions = _soon(of_versions.versions)
     diff = _soon(of_versions.diff)
+    batch_diff_page = _soon(of_versions.batch_diff_page)
     edits = _soon(of_edits.edits)
     edit = _soon(of_edits.edit)
     undo_edit = _soon(of_edits.undo_edit)

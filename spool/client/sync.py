@@ -78,6 +78,7 @@ class Spool(Session):
     rerun = _now(of_versions.rerun)
     versions = _now(of_versions.versions)
     diff = _now(of_versions.diff)
+    batch_diff_page = _now(of_versions.batch_diff_page)
     edits = _now(of_edits.edits)
     edit = _now(of_edits.edit)
     undo_edit = _now(of_edits.undo_edit)
