@@ -109,6 +109,7 @@ ROUTES = (
     Route("GET", "/sources", sources.listed, READ, sources.LIST),
     Route("POST", "/sources/notifications", sources.notify, SUBMIT, sources.NOTIFY),
     Route("GET", _SOURCE, sources.one, READ, sources.ONE),
+    Route("PATCH", _SOURCE, sources.change, SUBMIT, sources.CHANGE),
     Route("DELETE", _SOURCE, sources.remove, SUBMIT, sources.REMOVE),
     Route("GET", f"{_SOURCE}/items", sources.items, READ, sources.ITEMS),
     Route("POST", f"{_SOURCE}/pause", sources.pause, SUBMIT, sources.PAUSE),

@@ -112,6 +112,7 @@ class AsyncSpool(Session):
     watch = _soon(of_sources.watch)
     sources = _soon(of_sources.sources)
     source = _soon(of_sources.source)
+    change_source = _soon(of_sources.change_source)
     pause_source = _soon(of_sources.pause_source)
     resume_source = _soon(of_sources.resume_source)
     check_source = _soon(of_sources.check_source)

@@ -112,6 +112,7 @@ class Spool(Session):
     watch = _now(of_sources.watch)
     sources = _now(of_sources.sources)
     source = _now(of_sources.source)
+    change_source = _now(of_sources.change_source)
     pause_source = _now(of_sources.pause_source)
     resume_source = _now(of_sources.resume_source)
     check_source = _now(of_sources.check_source)
