@@ -24,7 +24,6 @@ from api.routes import (
     listen,
     metrics,
     openai,
-    realtime,
     webhooks,
 )
 from api.routes.archive import audio, edits, outputs, search, sources, speakers, transcripts, versions
@@ -169,5 +168,5 @@ def add_routes(app: FastAPI) -> None:
     # WebSockets, which OpenAPI cannot describe: docs/live.md does.
     app.add_api_websocket_route("/v1/listen", listen.listen)
     app.add_api_websocket_route("/v1/listen/wenet", listen.listen_wenet)
-    app.add_api_websocket_route("/v1/realtime", realtime.realtime)
+    app.add_api_websocket_route("/v1/realtime", listen.realtime)
     add_page(app)
