@@ -36,6 +36,15 @@ class Endings:
         self._writing = threading.Lock()
         self._waiting: list[_Waiting] = []
 
+    def __len__(self) -> int:
+        """How many wait while others are written."""
+        return len(self._waiting)
+
+    @property
+    def writing(self) -> bool:
+        """Whether endings are being written."""
+        return self._writing.locked()
+
     def finish(self, db: Database, ending: Ending) -> bool:
         """End the job, in one commit with those that end now. False where the caller has to write the ending
         by itself; it may have been committed all the same, if the database did not answer."""
