@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spool.domain.jobs import JobState
+from spool.domain.options import JobOptions
 from spool.schemas.costs import BudgetOut, CostReportOut, CostRowOut
 from spool.schemas.jobs import HeardSpeakerOut, HeldOut, JobDetail, JobOut, VoiceOut
 from spool.schemas.outputs import ExportOut
@@ -120,6 +121,11 @@ def coverage_words(job: JobOut) -> str:
     return ", ".join(parts)
 
 
+def how_words(options: JobOptions) -> str:
+    """How the words of a job come about."""
+    return options.decoder if options.align is None else "aligning an existing transcript"
+
+
 def job_sheet(job: JobDetail) -> Table:
     """Everything about one job."""
     sheet = Table(box=None, show_header=False, pad_edge=False)
@@ -138,7 +144,7 @@ def job_sheet(job: JobDetail) -> Table:
         *((("held", Text(held_words(job.held))),) if job.held else ()),
         *((("waiting for", Text(job.waiting_for, style="yellow")),) if job.waiting_for else ()),
         *((("requires", Text(str(job.requires))),) if job.requires else ()),
-        ("model", Text(f"{job.options.model}, {job.options.decoder}")),
+        ("model", Text(f"{job.options.model}, {how_words(job.options)}")),
         ("audio", done),
         ("attempts", str(job.attempts)),
         ("created", moment(job.times.created_at)),

@@ -105,10 +105,11 @@ function coverage(job) {
 }
 
 function details(job) {
-  const options = Object.entries(job.options).filter(([, value]) => value !== null)
+  const options = Object.entries(job.options).filter(([name, value]) => value !== null && name !== "align")
     .map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
   return facts([
     ["Job", h("code", {}, job.id)], ["Source", job.source.uri], ["Project", job.project], ["Options", options],
+    job.options.align ? ["Words", `${count(job.options.align.words, "word", "words")} of an existing transcript, aligned with the recording`] : null,
     job.batch ? ["Batch", h("a", { href: `#/batches/${job.batch}` }, job.batch)] : null,
     job.custom_id ? ["custom_id", job.custom_id] : null,
     Object.keys(job.tags).length ? ["Tags", Object.entries(job.tags).map(([name, value]) => `${name}: ${value}`).join(", ")] : null,

@@ -24,6 +24,8 @@ export async function showSearch(root, query) {
   } },
   h("label", { class: "wide" }, "Words", words),
   Object.entries(FILTERS).map(([name, [title, given]]) => h("label", {}, title, h("input", { name, ...given, value: query.get(name) }))),
+  h("label", { class: "wide inline" }, h("input", { type: "checkbox", name: "alternatives", value: "true",
+    checked: query.get("alternatives") === "true" }), " Also what was heard beside the transcripts, where jobs kept it"),
   h("button", { class: "primary" }, "Search"));
   const status = h("p", { class: "quiet", role: "status" });
   const list = h("div", { class: "hits" });
@@ -31,7 +33,7 @@ export async function showSearch(root, query) {
   const shown = { job: null, hits: 0 };
   async function load(cursor) {
     const parameters = new URLSearchParams({ q: query.get("q"), limit: "50" });
-    for (const name of Object.keys(FILTERS)) {
+    for (const name of [...Object.keys(FILTERS), "alternatives"]) {
       const value = query.get(name);
       if (value) parameters.set(name, name.startsWith("created") ? momentOf(name, value) : value);
     }
@@ -65,6 +67,8 @@ function passage(hit) {
     const href = `#/jobs/${hit.job}?t=${match.start}`;
     text.push(hit.text.slice(at, match.first_character),
       h("a", { class: "match", href, title: `Play from ${clock(match.start)}` }, hit.text.slice(match.first_character, match.last_character)));
+    if (match.alternative) text.push(h("span", { class: "quiet" }, ` [heard beside it: ${match.alternative}${
+      match.confidence === null ? "" : `, ${Math.round(100 * match.confidence)} %`}]`));
     at = match.last_character;
   }
   text.push(hit.text.slice(at));

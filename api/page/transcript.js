@@ -6,7 +6,7 @@ import { editorOf, historyOf } from "./edits.js";
 import { Problem, ask, save, send } from "./http.js";
 import { badge, speakersOf } from "./speakers.js";
 
-export const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "docx", "eaf", "textgrid", "tsv", "ctm", "json"];
+export const FORMATS = ["txt", "paragraphs", "srt", "vtt", "ttml", "docx", "eaf", "textgrid", "ohms", "tsv", "ctm", "json"];
 const DOUBT = 0.5;
 const PAUSE_S = 2; // as in the format `paragraphs`
 const PARAGRAPH_CHARACTERS = 700;
@@ -262,7 +262,7 @@ function keepInView(word) {
   if (box.top < 200 || box.bottom > innerHeight - 60) word.scrollIntoView({ block: "center" });
 }
 
-const fileName = (name, form) => `${name.replace(/\.[^.]*$/, "").replace(/[\\/:*?"<>|]/g, "_")}.${{ paragraphs: "paragraphs.txt", textgrid: "TextGrid" }[form] ?? form}`;
+const fileName = (name, form) => `${name.replace(/\.[^.]*$/, "").replace(/[\\/:*?"<>|]/g, "_")}.${{ paragraphs: "paragraphs.txt", textgrid: "TextGrid", ohms: "ohms.vtt" }[form] ?? form}`;
 
 async function audioLink(id) {
   try {

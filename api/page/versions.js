@@ -5,6 +5,7 @@ import { get, send } from "./http.js";
 
 const SHOWN = 200;
 const VERSIONS = columns("Versions", "Version", "State", "Model", "Decoder", "#Words", "#Cost", "Submitted", "");
+const BATCH = columns("Versions", "Recording", "#Words", "#Changed", "#WER", "#Cost", "#Cost later");
 const DIFFERENCES = columns("Differences", "At", "First", "Second", "#Doubt");
 
 // The versions of a job's recording, beneath the job's figures.
@@ -12,7 +13,7 @@ export async function versionsOf(job) {
   const { items, stored } = await get(`/v1/jobs/${job.id}/versions`);
   const rows = items.map((one) => [
     one.job === job.id ? h("strong", {}, "this one") : h("a", { href: `#/jobs/${one.job}` }, one.job),
-    one.deleted ? "deleted" : state(one.state), one.model, one.options.decoder,
+    one.deleted ? "deleted" : state(one.state), one.model, howOf(one.options),
     one.words === null ? "–" : number(one.words), money(one.cost.billable, one.cost.currency), moment(one.created_at),
     one.job === job.id || one.state !== "done" || one.deleted || job.state !== "done" || job.deleted?.transcript ? ""
       : h("a", { href: `#/jobs/${job.id}/diff/${one.job}` }, "Compare")]);
@@ -21,14 +22,30 @@ export async function versionsOf(job) {
     stored && !job.deleted ? h("p", {}, h("button", { type: "button", onclick: () => openRerun(job) }, "Run again")) : null);
 }
 
+// How the words of a version came about.
+export const howOf = (options) => options.align ? "aligned text" : options.decoder;
+
+// A file's bytes in base64.
+function base64(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.addEventListener("load", () => resolve(reader.result.slice(reader.result.indexOf(",") + 1)));
+    reader.addEventListener("error", () => reject(reader.error));
+    reader.readAsDataURL(file);
+  });
+}
+
 async function openRerun(job) {
   const { items } = await get("/v1/models");
   const model = h("select", { id: "rerun-model" }, items.map((one) =>
     h("option", { value: one.name, selected: one.name === job.options.model }, one.name)));
+  const text = h("input", { id: "rerun-text", type: "file", accept: ".txt,.srt,.vtt,.docx" });
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
     try {
-      const made = await send("POST", `/v1/jobs/${job.id}/rerun`, { options: { model: model.value } });
+      const options = { model: model.value };
+      if (text.files.length) options.align = { data: await base64(text.files[0]), name: text.files[0].name.slice(0, 200) };
+      const made = await send("POST", `/v1/jobs/${job.id}/rerun`, { options });
       dialog.close();
       location.hash = `#/jobs/${made.id}`;
     } catch (error) {
@@ -37,6 +54,9 @@ async function openRerun(job) {
   } },
   h("h2", { id: "rerun-title" }, "Run again"),
   h("label", {}, "Model", model),
+  h("label", {}, "Existing transcript", text),
+  h("p", { class: "quiet small" }, "With a transcript (text, SRT, WebVTT or Word) nothing is recognised: each of its words gets its time. "
+    + "The model needs a CTC head."),
   h("p", { class: "quiet small" }, "The recording is not uploaded again. This transcript stays; compare the two afterwards."),
   h("div", { class: "row" }, h("button", { class: "primary" }, "Run again"),
     h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
@@ -50,7 +70,7 @@ export async function showDiff(root, base, other, query) {
   const sort = query.get("sort") === "doubt" ? "doubt" : "time";
   const [job, later, diff] = await Promise.all([get(`/v1/jobs/${base}`), get(`/v1/jobs/${other}`),
     get(`/v1/jobs/${base}/diff?${new URLSearchParams({ with: other, sort, limit: String(SHOWN) })}`)]);
-  const title = (one) => h("a", { href: `#/jobs/${one.id}` }, `${one.options.model}, ${one.options.decoder}`);
+  const title = (one) => h("a", { href: `#/jobs/${one.id}` }, `${one.options.model}, ${howOf(one.options)}`);
   const order = (name, words) => name === sort ? h("strong", {}, words)
     : h("a", { href: `#/jobs/${base}/diff/${other}?sort=${name}` }, words);
   fill(root,
@@ -63,6 +83,42 @@ export async function showDiff(root, base, other, query) {
       h("a", { href: `#/jobs/${base}?t=${one.start}`, "aria-label": `Play from ${clock(one.start)}` }, clock(one.start)),
       one.base.length ? h("del", {}, words(one.base)) : "–", one.other.length ? h("ins", {}, words(one.other)) : "–", number(one.doubt, 2)])) : null,
     diff.total > diff.items.length ? h("p", { class: "quiet" }, `The first ${SHOWN} are shown.`) : null);
+}
+
+// A batch beside the newest later versions of its recordings: a row each, and the sums, a page at a time.
+export async function showBatchDiff(root, id) {
+  let stopped = false;
+  const sums = { recordings: 0, words: 0, edits: 0, before: 0, after: 0 };
+  const rows = [];
+  const batch = await get(`/v1/batches/${id}`);
+  const status = h("p", { role: "status" }, "Reading …");
+  const list = h("div", {});
+  root.append(h("h1", {}, batch.name), h("p", {}, h("a", { href: `#/batches/${id}` }, "The batch"), " and the newest later version of each recording."),
+    status, list);
+  const percent = (edits, of) => of ? `${number((100 * edits) / of, 2)} %` : "–";
+  async function load() {
+    for (let cursor = null; !stopped;) {
+      const page = await get(`/v1/batches/${id}/diff?${new URLSearchParams(cursor ? { cursor } : {})}`);
+      for (const one of page.items) {
+        rows.push([h("a", { href: `#/jobs/${one.base}/diff/${one.other}?sort=doubt` }, one.name), number(one.words), number(one.edits),
+          percent(one.edits, one.words), money(one.cost_before, page.sums.currency), money(one.cost_after, page.sums.currency)]);
+        sums.recordings += 1;
+        sums.words += one.words;
+        sums.edits += one.edits;
+        sums.before += Number(one.cost_before);
+        sums.after += Number(one.cost_after);
+      }
+      cursor = page.next_cursor;
+      status.textContent = rows.length ? `${count(sums.recordings, "recording", "recordings")}${cursor ? " so far" : ""}; ${number(sums.edits)} of ${
+        count(sums.words, "word", "words")} changed: word error rate ${percent(sums.edits, sums.words)}, if every word of the first were right. Cost ${
+        money(sums.before, page.sums.currency)} before, ${money(sums.after, page.sums.currency)} after.`
+        : "No recording of this batch has a later version that is done.";
+      if (rows.length) fill(list, table(BATCH, rows));
+      if (!cursor) return;
+    }
+  }
+  load().catch((error) => notice(error.message, true));
+  return { leave: () => { stopped = true; } };
 }
 
 const words = (list) => list.map((one) => one.text).join(" ");

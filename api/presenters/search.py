@@ -14,9 +14,10 @@ def shown_hit(hit: Hit) -> HitOut:
         MatchOut(
             start=passage.words[place.first].start,
             end=passage.words[place.last].end,
-            confidence=min(word.confidence for word in passage.words[place.first : place.last + 1]),
+            confidence=place.confidence_in(passage),
             first_character=spans[place.first][0],
             last_character=spans[place.last][1],
+            alternative=place.text if place.reading else None,
         )
         for place in hit.places
     ]

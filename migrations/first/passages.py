@@ -11,6 +11,16 @@ _FTS5 = (
     "INSERT INTO passage_index(rowid, terms) VALUES (new.id, new.terms); END",
     "CREATE TRIGGER passages_deleted AFTER DELETE ON passages BEGIN "
     "INSERT INTO passage_index(passage_index, rowid, terms) VALUES ('delete', old.id, old.terms); END",
+    "CREATE VIRTUAL TABLE passage_index_alternatives USING fts5(alternative_terms, content='passages', "
+    "content_rowid='id', columnsize=0, "
+    "tokenize=\"unicode61 remove_diacritics 0 tokenchars '~'\")",
+    "CREATE TRIGGER passage_alternatives_inserted AFTER INSERT ON passages "
+    "WHEN new.alternative_terms IS NOT NULL BEGIN INSERT INTO passage_index_alternatives"
+    "(rowid, alternative_terms) VALUES (new.id, new.alternative_terms); END",
+    "CREATE TRIGGER passage_alternatives_deleted AFTER DELETE ON passages "
+    "WHEN old.alternative_terms IS NOT NULL BEGIN INSERT INTO passage_index_alternatives"
+    "(passage_index_alternatives, rowid, alternative_terms) "
+    "VALUES ('delete', old.id, old.alternative_terms); END",
 )
 
 
@@ -31,6 +41,8 @@ def create() -> None:
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("times", sa.LargeBinary(), nullable=False),
         sa.Column("terms", sa.Text() if sqlite else TSVECTOR(), nullable=False),
+        sa.Column("alternatives", sa.Text()),
+        sa.Column("alternative_terms", sa.Text() if sqlite else TSVECTOR()),
         sa.ForeignKeyConstraint(
             ["job_id"], ["jobs.id"], name=op.f("fk_passages_job_id_jobs"), ondelete="CASCADE"
         ),
@@ -50,6 +62,13 @@ def create() -> None:
     op.create_index(op.f("ix_passage_words_job_id"), "passage_words", ["job_id"])
     if not sqlite:
         op.create_index("ix_passages_terms", "passages", ["terms"], postgresql_using="gin")
+        op.create_index(
+            "ix_passages_alternative_terms",
+            "passages",
+            ["alternative_terms"],
+            postgresql_using="gin",
+            postgresql_where=sa.text("alternative_terms IS NOT NULL"),
+        )
         return
     for statement in _FTS5:
         op.execute(statement)
@@ -58,4 +77,5 @@ def create() -> None:
 def drop() -> None:
     """Remove what a dropped table leaves behind."""
     if op.get_bind().dialect.name == "sqlite":
+        op.execute("DROP TABLE passage_index_alternatives")
         op.execute("DROP TABLE passage_index")

@@ -1,25 +1,28 @@
 """How well the score of forced alignment tells the right transcript of a recording from a wrong one.
 
-`python -m ops.accuracy.typescripts SPEECH --model models/demo [--most N]` aligns recordings of the folder's
+`python -m ops.accuracy.typescripts SPEECH --model models/demo [--joined N]` aligns recordings of the folder's
 manifest (`path`, `text`, `duration`, `split`, `speaker`) with their own text and with the texts of the three
-recordings next longer. The threshold that errs least is chosen on the recordings of one half of the speakers
-and judged on those of the other. SPEECH/long, where it is there, gives the errors of word starts against its
-references.
+recordings next longer; with `--joined`, N recordings one after another with a second between. The threshold
+that errs least is chosen on the recordings of one half of the speakers and judged on those of the other.
+SPEECH/long, where it is there, gives the errors of word starts against its references.
 """
 
 import argparse
 import hashlib
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import soundfile
 from numpy.typing import NDArray
 
 from spool.domain.archive.alignment import Typescript
 from spool.domain.archive.typescripts import SpokenWord
+from worker.audio import SAMPLE_RATE
 from worker.jobs.align.assembly import MATCH_SCORE
 from worker.local.align import align_file
 from worker.models.base import SpeechModel
@@ -27,11 +30,24 @@ from worker.models.load import load_model
 
 Floats = NDArray[np.float64]
 WRONG_TEXTS = 3
+LEAST_WORDS = 4
+"""A word or two are found in many recordings."""
 
 
-def score(model: SpeechModel, recording: Path, text: str) -> float:
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """A recording, who speaks in it, and what."""
+
+    samples: Floats
+    speakers: frozenset[str]
+    text: str
+
+
+def score(model: SpeechModel, tape: Tape, text: str) -> float:
     """The score of `text` for the recording."""
-    alignment = align_file(model, recording, _typescript(text.split())).alignment
+    with tempfile.NamedTemporaryFile(suffix=".wav") as file:
+        soundfile.write(file.name, tape.samples, SAMPLE_RATE, subtype="PCM_16")
+        alignment = align_file(model, Path(file.name), _typescript(text.split())).alignment
     assert alignment is not None
     return alignment.score
 
@@ -59,16 +75,15 @@ class Scores:
         return float(np.median(limits[sums <= sums.min() + 1e-9]))
 
 
-def measure(model: SpeechModel, speech: Path, splits: Sequence[str], most: int, shortest: float) -> None:
+def measure(model: SpeechModel, speech: Path, splits: Sequence[str], joined: int, shortest: float) -> None:
     """Print how right and wrong transcripts score, for each half of the speakers."""
     rows = [json.loads(line) for line in (speech / "manifest.jsonl").read_text().splitlines()]
     rows = [row for row in rows if row["split"] in splits and row["duration"] >= shortest]
+    rows = [row for row in rows if len(row["text"].split()) >= LEAST_WORDS]
     halves = [[row for row in rows if _half(row["speaker"]) == half] for half in (0, 1)]
-    chosen_on, judged_on = (_scores(model, speech, half, most) for half in halves)
+    chosen_on, judged_on = (_scores(model, _tapes(speech, half, joined)) for half in halves)
     for name, scores in (("chosen on", chosen_on), ("judged on", judged_on)):
-        counts = (
-            f"{len(scores.right)} recordings of {scores.speakers} speakers, {len(scores.wrong)} wrong texts"
-        )
+        counts = f"{len(scores.right)} of {scores.speakers} speakers, {len(scores.wrong)} wrong texts"
         print(f"{name} {counts}; scores at 0, 5, 50, 95, 100 %")
         for kind, values in (("right", scores.right), ("wrong", scores.wrong)):
             print(f"{kind:>6}", *(f"{value:.3f}" for value in np.percentile(values, [0, 5, 50, 95, 100])))
@@ -83,15 +98,27 @@ def _half(speaker: str) -> int:
     return hashlib.sha256(speaker.encode()).digest()[0] % 2
 
 
-def _scores(model: SpeechModel, speech: Path, rows: Sequence[dict[str, Any]], most: int) -> Scores:
+def _tapes(speech: Path, rows: Sequence[dict[str, Any]], joined: int) -> list[Tape]:
+    """The recordings by length, `joined` of them as one."""
     rows = sorted(rows, key=lambda row: (row["duration"], row["path"]))
-    rows = [rows[at] for at in np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int).tolist()]
-    right = [score(model, speech / row["path"], row["text"]) for row in rows]
+    pause = np.zeros(SAMPLE_RATE)
+    tapes = []
+    for first in range(0, len(rows) - joined + 1, joined):
+        group = rows[first : first + joined]
+        parts = [part for row in group for part in (soundfile.read(speech / row["path"])[0], pause)]
+        speakers = frozenset(row["speaker"] for row in group)
+        tapes.append(Tape(np.concatenate(parts[:-1]), speakers, " ".join(row["text"] for row in group)))
+    return tapes
+
+
+def _scores(model: SpeechModel, tapes: Sequence[Tape]) -> Scores:
+    right = [score(model, tape, tape.text) for tape in tapes]
     wrong = []
-    for at, row in enumerate(rows):
-        others = [rows[(at + step) % len(rows)]["text"] for step in range(1, WRONG_TEXTS + 1)]
-        wrong += [score(model, speech / row["path"], text) for text in others if text != row["text"]]
-    return Scores(len({row["speaker"] for row in rows}), np.array(right), np.array(wrong))
+    for at, tape in enumerate(tapes):
+        others = [tapes[(at + step) % len(tapes)].text for step in range(1, WRONG_TEXTS + 1)]
+        wrong += [score(model, tape, text) for text in others if text != tape.text]
+    speakers = frozenset[str]().union(*(tape.speakers for tape in tapes))
+    return Scores(len(speakers), np.array(right), np.array(wrong))
 
 
 def measure_long(model: SpeechModel, folder: Path) -> None:
@@ -111,9 +138,9 @@ if __name__ == "__main__":
     parser.add_argument("speech", type=Path)
     parser.add_argument("--model", required=True)
     parser.add_argument("--splits", nargs="+", default=["dev", "test"])
-    parser.add_argument("--most", type=int, default=200)
+    parser.add_argument("--joined", type=int, default=1)
     parser.add_argument("--shortest", type=float, default=4.0)
     arguments = parser.parse_args()
     loaded = load_model(arguments.model)
-    measure(loaded, arguments.speech, arguments.splits, arguments.most, arguments.shortest)
+    measure(loaded, arguments.speech, arguments.splits, arguments.joined, arguments.shortest)
     measure_long(loaded, arguments.speech / "long")

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ops.accuracy.measure import Way
+from ops.accuracy.measure import Asks, Way
 from ops.accuracy.ngram import write_arpa
 from ops.train.data.features import read_audio
 from ops.train.data.prepare import manifest
 from ops.train.data.texts import Sentences
 from ops.train.run.evaluate import SEED, Sets, Utterance, recorded
-from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 
 ORDER = 4
 PROSE = 12_000  # lines beside the transcripts: more take minutes to read
@@ -65,7 +65,7 @@ def own_words(utterance: Utterance) -> tuple[str, ...]:
     return tuple(sorted({word for word in utterance.text.split() if len(word) >= LEAST_LETTERS}))
 
 
-def boosting(boost: float, others: Sequence[str] = ()) -> Callable[[Utterance], DecodeRequest]:
+def boosting(boost: float, others: Sequence[str] = ()) -> Asks:
     """Asks for the words that the file holds, and for others that it doesn't."""
 
     def asks(utterance: Utterance) -> DecodeRequest:
@@ -77,9 +77,9 @@ def boosting(boost: float, others: Sequence[str] = ()) -> Callable[[Utterance], 
     return asks
 
 
-def fused(options: SearchOptions, lm: Path, alpha: float) -> SearchOptions:
-    """The options with the language model."""
-    return replace(options, fusion=FusionOptions(lm=str(lm), alpha=alpha))
+def with_model(lm: Path, alpha: float) -> Asks:
+    """Asks for the language model."""
+    return lambda _: DecodeRequest(lm=str(lm), alpha=alpha)
 
 
 def all_ways(lm: Path, vocabulary: Sequence[str]) -> list[Way]:
@@ -91,9 +91,9 @@ def all_ways(lm: Path, vocabulary: Sequence[str]) -> list[Way]:
         Way("CTC beam 16", replace(CTC_BEAM, beam=16)),
     ]
     fusions = [
-        Way("TDT beam 4, LM 0.2", fused(BEAM, lm, 0.2)),
-        Way("TDT beam 4, LM 0.4", fused(BEAM, lm, 0.4)),
-        Way("CTC beam 4, LM 0.4", fused(CTC_BEAM, lm, 0.4)),
+        Way("TDT beam 4, LM 0.2", BEAM, with_model(lm, 0.2)),
+        Way("TDT beam 4, LM 0.4", BEAM, with_model(lm, 0.4)),
+        Way("CTC beam 4, LM 0.4", CTC_BEAM, with_model(lm, 0.4)),
         Way("TDT greedy, its words boosted", GREEDY, boosting(1.0)),
         Way("TDT beam 4, its words boosted", BEAM, boosting(1.0)),
         Way(f"TDT beam 4, its words and {OTHERS} others", BEAM, boosting(1.0, vocabulary)),

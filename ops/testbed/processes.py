@@ -15,6 +15,9 @@ from ops.testbed.waiting import DEADLINE, until
 from spool.broker.celery_app import celery_app, send_hint
 from spool.domain.jobs import Job, Source, queue_name
 from spool.domain.options import JobOptions
+from spool.domain.transcript import Transcript
+from spool.objects import object_store
+from spool.objects.integrity import read_verified
 from spool.settings import Settings, load_settings
 from spool.store.chunks import SavedChunk, saved_chunks
 from spool.store.database import Database
@@ -96,6 +99,14 @@ class Fleet:
     def chunks(self, job_id: str) -> list[SavedChunk]:
         with self.db.read() as tx:
             return saved_chunks(tx, job_id)
+
+    def transcript(self, job_id: str) -> Transcript:
+        """The record of a job that is done."""
+        job = self.job(job_id)
+        objects = object_store(self.settings)
+        return Transcript.model_validate_json(
+            read_verified(objects, job.transcript_key or "", job.transcript_sha256 or "")
+        )
 
     def workers(self) -> list[Worker]:
         with self.db.read() as tx:

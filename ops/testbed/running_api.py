@@ -19,7 +19,16 @@ from ops.testbed.waiting import until
 from spool.broker.celery_app import queue_depth
 from spool.domain.archive.passages import passages_of
 from spool.domain.fleet.routing import Route
-from spool.domain.transcript import AudioFacts, Coverage, Lattice, ModelFacts, Segment, Transcript, Word
+from spool.domain.transcript import (
+    AudioFacts,
+    ChunkNbest,
+    Coverage,
+    Lattice,
+    ModelFacts,
+    Segment,
+    Transcript,
+    Word,
+)
 from spool.formats import render
 from spool.ids import new_id
 from spool.settings import Settings
@@ -92,9 +101,11 @@ class FakeWorker:
         lattice: tuple[Lattice, ...] = (),
         expected_seconds: float | None = None,
         claim: Claim | None = None,
+        nbest: tuple[ChunkNbest, ...] = (),
+        warnings: list[str] | None = None,
     ) -> None:
         claim = claim or self.claim(job_id)
-        record = transcript_of(job_id, words).model_copy(update={"lattice": lattice})
+        record = transcript_of(job_id, words).model_copy(update={"lattice": lattice, "nbest": nbest})
         key = f"jobs/{job_id}/transcript.{claim.attempt}.json"
         stored = self.services.objects.put_bytes(key, render(record, "json").encode())
         with self.services.database.begin() as tx:
@@ -110,6 +121,7 @@ class FakeWorker:
                     len(words),
                     complete=None if expected_seconds is None else expected_seconds <= record.audio.duration,
                     expected_seconds=expected_seconds,
+                    warnings=warnings or [],
                 ),
                 passages_of(record),
             )

@@ -25,6 +25,7 @@ from ops.testbed.waiting import DEADLINE, PATIENCE
 from spool.audit.rules import Grace
 from spool.audit.runner import AuditReport, audit
 from spool.broker.embedded_redis import EmbeddedRedis
+from spool.domain.archive.alignment import Typescript
 from spool.domain.jobs import JobState, Source
 from spool.domain.options import Diarization, JobOptions
 from spool.failpoints import FIRED, VARIABLE
@@ -211,17 +212,22 @@ class Stack(Fleet):
             assert process.wait(PATIENCE) == 0, "an API stops with 0"
 
     def submit_stored(
-        self, path: Path, model: str = "plain", diarization: Diarization | None = None, **fields: JsonValue
+        self,
+        path: Path,
+        model: str = "plain",
+        diarization: Diarization | None = None,
+        typescript: Typescript | None = None,
+        **fields: JsonValue,
     ) -> str:
         """A job whose recording is an upload in the object store, as the API would have left it."""
         job_id = new_id("job")
         stored = self.objects.put_file(f"jobs/{job_id}/source", path)
         source = Source("upload", stored.key, stored.size, stored.etag)
-        options = JobOptions.model_validate(
-            {"model": model, "diarization": diarization, "speech_detector": False, **fields}
-        )
+        asked = {"model": model, "diarization": diarization, "speech_detector": False, **fields}
+        options = JobOptions.model_validate(asked | {"align": typescript and typescript.kept})
         with self.db.begin() as tx:
-            return create_job(tx, NewJob(source, options, path.name, id=job_id))[0].id
+            new = NewJob(source, options, path.name, id=job_id, typescript=typescript)
+            return create_job(tx, new)[0].id
 
     def upload(self, path: Path, key: str, model: str = "plain") -> str:
         """Submit a recording over HTTP; its job's id."""

@@ -11,7 +11,7 @@ from spool.domain.transcript import Transcript
 from spool.errors import InvalidRequest
 from spool.formats.documents import docx
 from spool.formats.lattices import kaldi, lattice
-from spool.formats.subtitles import srt, ttml, vtt
+from spool.formats.subtitles import ohms, srt, ttml, vtt
 from spool.formats.tables import ctm, rttm, tsv
 from spool.formats.text import paragraphs, txt
 from spool.formats.tiers import eaf, textgrid
@@ -28,6 +28,7 @@ TextFormat = Literal[
     "rttm",
     "eaf",
     "textgrid",
+    "ohms",
     "lattice",
     "kaldi",
 ]
@@ -47,6 +48,7 @@ CONTENT_TYPES: dict[Format, str] = {
     "rttm": "text/plain; charset=utf-8",
     "eaf": "application/xml",
     "textgrid": "text/plain; charset=utf-8",
+    "ohms": "text/vtt; charset=utf-8",
     "lattice": "application/json",
     "kaldi": "text/plain; charset=utf-8",
     "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
@@ -68,6 +70,7 @@ def render(transcript: Transcript, format: str) -> str:  # noqa: A002 - the name
         "rttm": rttm,
         "eaf": eaf,
         "textgrid": textgrid,
+        "ohms": ohms,
         "lattice": lattice,
         "kaldi": kaldi,
     }

@@ -7,6 +7,7 @@ from spool.formats import FORMATS, Format
 SUFFIXES: dict[Format, str] = {form: f".{form}" for form in FORMATS} | {
     "paragraphs": ".paragraphs.txt",
     "textgrid": ".TextGrid",
+    "ohms": ".ohms.vtt",
     "lattice": ".lattice.json",
     "kaldi": ".ark",
 }

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape, quoteattr
 
 from spool.domain.transcript import Segment, Transcript, Word
-from spool.formats.text import prefix, replace_non_xml, speaker_name, voices_of, written_language
+from spool.formats.text import grouped, prefix, replace_non_xml, speaker_name, voices_of, written_language
 
 LINE_CHARACTERS = 42
 _MIN_MS, _MAX_MS, _FLASH_MS = 1000, 7000, 100
 _CHARACTERS_PER_SECOND = 20
+OHMS_SECONDS = 30.0
 _STOP = re.compile(r"[.,;:?!…][^\w\s]*$")
 
 
@@ -51,6 +52,35 @@ def vtt(transcript: Transcript) -> str:
         voice = f"<v {_vtt(cue.voice)}>" if cue.voice else ""
         blocks.append(f"{_stamp(cue.start, '.')} --> {_stamp(cue.end, '.')}\n{voice}{text}\n")
     return "\n".join(blocks)
+
+
+def ohms(transcript: Transcript) -> str:
+    """WebVTT as OHMS (Oral History Metadata Synchronizer) imports it: not subtitles but the paragraphs of a
+    transcript. Each cue is one line of one voice, since a line break begins a paragraph there, and no longer
+    than `OHMS_SECONDS`, which is how far a reader has to look for what is heard."""
+    voice_of = voices_of(transcript)
+    blocks = ["WEBVTT\n"]
+    for group in sorted(_stretches(transcript), key=lambda group: (group[0].start, group[0].channel)):
+        start = _ms(group[0].start)
+        end = max(start + 1, _ms(max(segment.end for segment in group)))
+        text = " ".join(" ".join(segment.text.split()) for segment in group)
+        # OHMS keeps it inside XML.
+        text, voice = (_vtt(replace_non_xml(each)) for each in (text, voice_of(group[0])))
+        spoken = f"<v {voice}>{text}</v>" if voice else text
+        blocks.append(f"{_stamp(start, '.')} --> {_stamp(end, '.')}\n{spoken}\n")
+    return "\n".join(blocks)
+
+
+def _stretches(transcript: Transcript) -> Iterator[list[Segment]]:
+    """The segments of each paragraph, divided where they last longer than `OHMS_SECONDS`."""
+    for paragraph in grouped(transcript):
+        stretch: list[Segment] = []
+        for segment in paragraph:
+            if stretch and segment.end - stretch[0].start > OHMS_SECONDS:
+                yield stretch
+                stretch = []
+            stretch.append(segment)
+        yield stretch
 
 
 def ttml(transcript: Transcript) -> str:

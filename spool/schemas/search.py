@@ -11,15 +11,21 @@ from spool.schemas.examples import search
 
 class MatchOut(BaseModel):
     """Words that match: when they are spoken, how sure the model is of the least certain of them, and the
-    characters of the hit's `text` that they are."""
+    characters of the hit's `text` that they are. A match by what was heard beside the transcript has that as
+    its `alternative`; the characters are what the transcript has in its place."""
 
     model_config = with_example(search.MATCH)
 
     start: float
     end: float
-    confidence: Share
+    confidence: Annotated[
+        Share | None, Field(description="None for an alternative of an n-best list, which gives none.")
+    ]
     first_character: Annotated[int, Field(description="The first one is 0.")]
     last_character: Annotated[int, Field(description="The one after the last.")]
+    alternative: Annotated[
+        str | None, Field(description="The words that match, where the transcript has others in their place.")
+    ]
 
 
 class HitOut(BaseModel):

@@ -1,7 +1,8 @@
 """The passages of transcripts and their full-text index.
 
 PostgreSQL keeps the terms of a passage as a `tsvector` under a GIN index. SQLite keeps them as text and, by
-triggers, in an FTS5 table beside it, `passage_index`, which holds no text of its own. The tokens are made by
+triggers, in an FTS5 table beside it, `passage_index`, which holds no text of its own. What else was heard in
+place of its words, where a job kept that, has an index of its own in the same way. The tokens are made by
 `spool.domain.archive`: neither database parses a language.
 """
 
@@ -66,6 +67,9 @@ passages = Table(
     # Start, length and confidence of each word (`spool.store.transcripts.passages`).
     Column("times", LargeBinary, nullable=False),
     Column("terms", Terms, nullable=False),
+    # What else was heard, as JSON, and the tokens of it: null where the job kept nothing of that.
+    Column("alternatives", Text),
+    Column("alternative_terms", Terms),
     Index("ix_passages_project_id", "project", "id"),
 )
 
@@ -81,6 +85,12 @@ passage_words = Table(
     sqlite_with_rowid=False,
 )
 Index("ix_passages_terms", passages.c.terms, postgresql_using="gin").ddl_if(dialect="postgresql")
+Index(
+    "ix_passages_alternative_terms",
+    passages.c.alternative_terms,
+    postgresql_using="gin",
+    postgresql_where=passages.c.alternative_terms.is_not(None),
+).ddl_if(dialect="postgresql")
 
 FTS5 = (
     "CREATE VIRTUAL TABLE passage_index USING fts5(terms, content='passages', content_rowid='id', "
@@ -89,9 +99,20 @@ FTS5 = (
     "INSERT INTO passage_index(rowid, terms) VALUES (new.id, new.terms); END",
     "CREATE TRIGGER passages_deleted AFTER DELETE ON passages BEGIN "
     "INSERT INTO passage_index(passage_index, rowid, terms) VALUES ('delete', old.id, old.terms); END",
+    "CREATE VIRTUAL TABLE passage_index_alternatives USING fts5(alternative_terms, content='passages', "
+    "content_rowid='id', columnsize=0, "
+    "tokenize=\"unicode61 remove_diacritics 0 tokenchars '~'\")",
+    "CREATE TRIGGER passage_alternatives_inserted AFTER INSERT ON passages "
+    "WHEN new.alternative_terms IS NOT NULL BEGIN INSERT INTO passage_index_alternatives"
+    "(rowid, alternative_terms) VALUES (new.id, new.alternative_terms); END",
+    "CREATE TRIGGER passage_alternatives_deleted AFTER DELETE ON passages "
+    "WHEN old.alternative_terms IS NOT NULL BEGIN INSERT INTO passage_index_alternatives"
+    "(passage_index_alternatives, rowid, alternative_terms) "
+    "VALUES ('delete', old.id, old.alternative_terms); END",
 )
 for _statement in FTS5:
     _created: ExecutableDDLElement = DDL(_statement)  # type: ignore[no-untyped-call]
     event.listen(passages, "after_create", _created.execute_if(dialect="sqlite"))
-_dropped: ExecutableDDLElement = DDL("DROP TABLE passage_index")  # type: ignore[no-untyped-call]
-event.listen(passages, "before_drop", _dropped.execute_if(dialect="sqlite"))
+for _index in ("passage_index_alternatives", "passage_index"):
+    _dropped: ExecutableDDLElement = DDL(f"DROP TABLE {_index}")  # type: ignore[no-untyped-call]
+    event.listen(passages, "before_drop", _dropped.execute_if(dialect="sqlite"))

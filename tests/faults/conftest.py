@@ -58,7 +58,8 @@ def stack(
     # A model whose decoders may read its own hypotheses, or those of the same weights under another name.
     wenet = Path(__file__).parents[1] / "golden" / "wenet" / "rnnt"
     reader = shutil.copytree(wenet, home / "reader")
-    models = {"wenet": str(wenet), "reader": str(reader)}
+    demo = Path(__file__).parents[2] / "models" / "demo"
+    models = {"wenet": str(wenet), "reader": str(reader), "demo": str(demo)}
     stack = Stack(home, url, broker, models=models, **s3_settings(s3_server, f"spool-{name}"))
     yield stack
     stack.close()

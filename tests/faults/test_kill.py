@@ -3,21 +3,31 @@
 The short selection runs by default; `pytest -m long tests/faults` runs the rest.
 """
 
+import json
 import time
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
+import soundfile
 
 from ops.testbed.stack import PATIENCE, Stack, gone, until
 from spool.audit.rules import Grace
 from spool.audit.runner import audit
+from spool.domain.archive.alignment import Typescript
+from spool.domain.archive.typescripts import SpokenWord
 from spool.domain.jobs import JobState
 from spool.domain.options import Diarization
 from spool.store.jobs import cancel_job
 from tests.worker.speech.voices import TWO_SPEAKERS
 
 long = pytest.mark.long
+
+OPEN = Path(__file__).parents[2] / "samples" / "open"
+READERS = sorted((OPEN / "readers").glob("*.flac"))[:4]
+ROWS = map(json.loads, (OPEN / "manifest.jsonl").read_text().splitlines())
+TEXTS = {Path(row["file"]).name: row["text"] for row in ROWS}
 
 
 def later(name: str) -> object:
@@ -39,6 +49,7 @@ OF_A_JOB = (
 OF_SEVERAL = (later("deliver.stored"), "endings.written", later("endings.committed"))
 OF_THE_QUEUE = tuple(map(later, ("relay.taken", "relay.sent", "sweep.locked", "sweep.swept")))
 OF_THE_SPEAKERS = ("speakers.begun", later("speakers.done"))
+OF_THE_ALIGNMENT = tuple(map(later, ("save.written", "save.committed", "align.placing", "finish.written")))
 OF_ONE_MACHINE = tuple(map(later, ("save.written", "save.committed", "finish.written")))
 OF_THE_ENGINE = (
     later("engine.loading"),
@@ -118,6 +129,38 @@ def test_a_worker_killed_between_words_and_speakers(stack: Stack, point: str) ->
     assert stack.chunks(job_id) == saved
     assert fault.repeated == 0, "no word is decoded again (law 4)"
     assert [each["words"] > 0 for each in stack.job(job_id).speakers or ()] == [True, True]
+
+
+@pytest.mark.parametrize("point", OF_THE_ALIGNMENT)
+def test_a_worker_killed_while_it_aligns_a_text(stack: Stack, tmp_path: Path, point: str) -> None:
+    tape, words = tmp_path / "tape.wav", []
+    pieces = []
+    for path in READERS:
+        pieces += [soundfile.read(path, dtype="float32")[0], np.zeros(16_000, np.float32)]
+        words += [SpokenWord(word, path.stem) for word in TEXTS[path.name].split()]
+    soundfile.write(tape, np.concatenate(pieces), 16_000)
+    text = Typescript(tuple(words))
+    worker = stack.worker()
+    with stack.fault(f"kill -9 of the worker at {point} of an alignment") as fault:
+        stack.arm(**{point: "kill"})
+        fault.jobs = [stack.submit_stored(tape, "demo", typescript=text)]
+        gone(worker)
+        fault.injected = time.monotonic()
+        assert stack.fired(point)
+        saved = len(stack.chunks(fault.jobs[0]))
+        stack.disarm()
+        stack.worker()
+    stack.assert_done(fault.jobs)
+    assert fault.repeated <= len(stack.chunks(fault.jobs[0])) - saved, "nothing saved is heard again (law 4)"
+    with stack.fault("none", note="the same alignment undisturbed") as calm:
+        calm.jobs = [stack.submit_stored(tape, "demo", typescript=text)]
+    killed, undisturbed = (stack.transcript(job_id) for job_id in (*fault.jobs, *calm.jobs))
+    assert killed.words == undisturbed.words
+    assert killed.alignment == undisturbed.alignment
+    assert killed.alignment is not None
+    assert killed.alignment.belongs
+    assert killed.text == " ".join(text.texts)
+    assert not any(chunk.emissions for job_id in (*fault.jobs, *calm.jobs) for chunk in stack.chunks(job_id))
 
 
 @pytest.mark.parametrize("point", OF_ONE_MACHINE)

@@ -8,6 +8,7 @@ All utterances go through a search as one padded batch; NeMo took them one at a 
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from worker.machine.blas import preload_blas
 
@@ -17,7 +18,7 @@ import mlx.core as mx  # noqa: E402 -- the BLAS is bound when MLX is loaded
 
 from tests.golden.parity import HERE, Golden, load, same  # noqa: E402
 from worker.decode.search import search  # noqa: E402
-from worker.decode.types import FusionOptions, Hypothesis, SearchOptions  # noqa: E402
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions  # noqa: E402
 from worker.models.conformer.frames import Encoded  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
 
@@ -25,17 +26,24 @@ MODELS = ("tdt", "rnnt", "hybrid", "causal", "ctc")
 BEAMS = (1, 2, 4, 8, 16)
 ARPA = str(HERE / "lm.arpa")
 BETA = 1.5
-BOTH = FusionOptions(ARPA, weighted=True, pruning="early")
-KINDS = {  # the search's name, how its keys go on after the beam's width, and what is fused and paid a token
-    "beam": ("malsd", "", None, 0.0),
-    "beam, LM": ("malsd", ".lm.plain", FusionOptions(ARPA), 0.0),
-    "beam, LM also on blanks": ("malsd", ".lm.weighted", FusionOptions(ARPA, weighted=True), 0.0),
-    "beam, LM early": ("malsd", ".lm.early", FusionOptions(ARPA, pruning="early"), 0.0),
-    "beam, LM early and on blanks": ("malsd", ".lm.early.weighted", BOTH, 0.0),
-    "CTC beam": ("ctc_beam", "", None, 0.0),
-    "CTC beam, LM": ("ctc_beam", ".lm", FusionOptions(ARPA), 0.0),
-    f"CTC beam, {BETA} a token": ("ctc_beam", ".beta", None, BETA),
-    f"CTC beam, LM, {BETA} a token": ("ctc_beam", ".lm.beta", FusionOptions(ARPA), BETA),
+LM = DecodeRequest(lm=ARPA)
+KINDS: dict[
+    str, tuple[str, str, DecodeRequest | None, dict[str, Any]]
+] = {  # the search's name, how its keys go on after the beam's width, whether an LM is fused, its options
+    "beam": ("malsd", "", None, {}),
+    "beam, LM": ("malsd", ".lm.plain", LM, {}),
+    "beam, LM also on blanks": ("malsd", ".lm.weighted", LM, {"lm_blanks": True}),
+    "beam, LM early": ("malsd", ".lm.early", LM, {"pruning": "early"}),
+    "beam, LM early and on blanks": (
+        "malsd",
+        ".lm.early.weighted",
+        LM,
+        {"lm_blanks": True, "pruning": "early"},
+    ),
+    "CTC beam": ("ctc_beam", "", None, {}),
+    "CTC beam, LM": ("ctc_beam", ".lm", LM, {}),
+    f"CTC beam, {BETA} a token": ("ctc_beam", ".beta", None, {"beta": BETA}),
+    f"CTC beam, LM, {BETA} a token": ("ctc_beam", ".lm.beta", LM, {"beta": BETA}),
 }
 
 
@@ -57,15 +65,16 @@ def main() -> None:
             golden |= load(HERE / f"{name}.npz")
         model = load_model(HERE / f"{name}.nemo", mx.float32)
         encoded = Encoded(mx.array(golden["encoder"]), golden["encoder_len"])
-        for kind, (search_name, tail, fusion, beta) in KINDS.items():
+        for kind, (search_name, tail, ask, more) in KINDS.items():
             keys = {beam: f"{search_name}.k{beam}{tail}" for beam in BEAMS}
             if f"{keys[1]}.n" not in golden:
                 continue
             head = "ctc" if search_name == "ctc_beam" else "auto"
             cells, gap = [], 0.0
             for beam, key in keys.items():
-                options = SearchOptions("beam", beam, beam, head, fusion=fusion, beta=beta)  # type: ignore[arg-type]
-                found = search(model, encoded, options)
+                options = SearchOptions("beam", beam, beam, head, **more)  # type: ignore[arg-type]
+                asks = None if ask is None else [ask] * len(encoded.lengths)
+                found = search(model, encoded, options, asks)
                 good = [b for b, rows in enumerate(found) if equal(rows, golden, key, b)]
                 for b in good:
                     scores = golden[f"{key}.score"][b]

@@ -12,7 +12,7 @@ import typer
 
 from spool.command_options import takes_options
 from worker.cli.options import Fusion, Output, Search, Speakers, Speech
-from worker.decode.types import DecodeRequest, FusionOptions
+from worker.decode.types import DecodeRequest
 from worker.local.report import render_results
 from worker.machine.blas import preload_blas
 
@@ -65,7 +65,7 @@ def transcribe(
     )
     options = search.to_options()
     if ask.lm or ask.phrases:
-        options = replace(options, fusion=FusionOptions(weighted=fusion.lm_blanks, pruning=fusion.pruning))
+        options = replace(options, lm_blanks=fusion.lm_blanks, pruning=fusion.pruning)
     results = transcribe_files(
         files,
         model,

@@ -72,10 +72,7 @@ def search(
         raise ValueError(f"{len(asks)} asks for {len(lengths)} utterances")
     for ask in asks or ():
         check_request(searcher, options, ask)
-    fusion = None
-    if options.fusion is not None or asks is not None:
-        each = [DecodeRequest()] * len(lengths) if asks is None else asks
-        fusion = make_fusion(model.tokenizer, options.fusion, each)
+    fusion = None if asks is None else make_fusion(model.tokenizer, options, asks)
     if searcher.run is None:
         raise InvalidRequest(f"a {head} head is not searched over frames alone")
     if fusion is not None and (options.graph is not None or not searcher.fuses):
@@ -97,6 +94,8 @@ def resolve_search(model: Searchable, options: SearchOptions) -> tuple[HeadName,
         raise InvalidRequest("beam, nbest and max_symbols must be at least 1")
     head = resolve_head(model, options)
     searcher = _variant(model, head, options)
+    if options.pruning not in ("late", "early"):
+        raise InvalidRequest(f"unknown pruning {options.pruning!r}: late or early")
     if options.scores not in ("float", "fixed"):
         raise InvalidRequest(f"unknown scores {options.scores!r}: float or fixed")
     if not 0 <= options.blank_penalty < math.inf:
@@ -214,11 +213,10 @@ def check_options(model: Searchable, options: SearchOptions, request: DecodeRequ
     head, searcher, _ = resolve_search(model, options)
     if request is not None:
         check_request(searcher, options, request)
-    if options.fusion is None and request is None:
+    if request is None:
         return
-    request = request or DecodeRequest()
     able = searcher.fuses and options.graph is None
-    if not able and (request.lm or request.phrases or (options.fusion and options.fusion.asks)):
+    if not able and (request.lm or request.phrases):
         raise InvalidRequest(cannot_fuse(head, options))
     if able:
-        make_fusion(model.tokenizer, options.fusion, [request])
+        make_fusion(model.tokenizer, options, [request])

@@ -21,7 +21,7 @@ from worker.decode.recorder import LatticeRecorder
 from worker.decode.transducer.beam import beam_search
 from worker.decode.transducer.frame_beam import frame_beam_search
 from worker.decode.transducer.greedy import greedy_search
-from worker.decode.types import Alignments, Hypothesis, Scores
+from worker.decode.types import Alignments, Hypothesis, Pruning, Scores
 from worker.decode.wfst.graph import load_graph
 from worker.decode.wfst.search import WfstSettings, wfst_search
 from worker.models.base import HeadName
@@ -45,6 +45,8 @@ class TransducerBeam:
 
     beam: int
     max_symbols: int | None
+    lm_blanks: bool
+    pruning: Pruning
     scores: Scores
 
 
@@ -335,5 +337,5 @@ CTC_PREFIX = Searcher(CtcBeam, _ctc_prefix, fuses=True, lattices=False)
 """In place of a CTC head's beam where all alignments are to be added up."""
 FRAME_BEAM = Searcher(FrameBeam, _frame_beam, fuses=False, lattices=False)
 """In place of a transducer's beam where a CTC head may be heard beside it."""
-COMMON = frozenset({"decoder", "beam", "nbest", "head", "fusion", "att_context", "reader"})
+COMMON = frozenset({"decoder", "beam", "nbest", "head", "att_context", "reader"})
 """Options that every search understands: greedy is a beam of one, and has one hypothesis."""

@@ -20,34 +20,11 @@ CONTEXT_TOKENS = 256  # no n-gram is longer, and no phrase of those that are tak
 
 
 @dataclass(frozen=True, slots=True)
-class FusionOptions:
-    """What else than the acoustic model has a say.
-
-    lm: path of an ARPA file, weighed by `alpha`; `weighted` lets it have a say in blanks too. phrases: texts
-    to be favoured, weighed by `boost`. pruning: a transducer's beam fuses first and then keeps the best
-    labels of a hypothesis (`late`), or keeps the acoustically best and then fuses (`early`).
-    """
-
-    lm: str | None = None
-    alpha: float = 0.3
-    weighted: bool = False
-    phrases: tuple[str, ...] = ()
-    boost: float = 1.0
-    pruning: Pruning = "late"
-
-    @property
-    def asks(self) -> bool:
-        """Whether anything is to be fused."""
-        return self.lm is not None or bool(self.phrases)
-
-
-@dataclass(frozen=True, slots=True)
 class DecodeRequest:
     """What one utterance of a batch asks for itself, beside the `SearchOptions` of all.
 
-    phrases: texts to be favoured, weighed by `boost`; those of the options are heard beside them, as a list
-    of its own. lm: path of an ARPA file weighed by `alpha`, in place of the options'. context: the tokens
-    before the utterance's start, oldest first: language model and phrases go on from
+    phrases: texts to be favoured, weighed by `boost`. lm: path of an ARPA file weighed by `alpha`. context:
+    the tokens before the utterance's start, oldest first: language model and phrases go on from
     there instead of beginning anew; nothing else reads it. alternatives: how many other words each word is
     to have. lattice: how far behind the best path a lattice is to reach (natural logarithm), None for none.
     speech: what is asked of the model's family itself. reader_weight: of what the options' reader says.
@@ -74,22 +51,24 @@ class DecodeRequest:
 class SearchOptions:
     """How to search; a value that is not the default is refused where the search has no such parameter.
 
-    decoder: `rescore` orders a CTC beam's hypotheses by attention decoders beside it, `attention` is the beam
-    of such a decoder, `wfst` searches a decoding graph over a CTC head; `rescore` orders its list where a
-    graph is given. head: `auto` takes the model's TDT head, else RNNT, CTC, attention. max_symbols: labels
-    of a frame at most, None for what the model is used with. beta: what the beam of a CTC head adds for each
-    token. blank_penalty: subtracted from blank's logit of a CTC head that is searched. alignments: whether
-    its beam scores a hypothesis by its best alignment or by the sum of all; `auto` is what the model's own
-    tools do. ctc_weight, reverse_weight: of the CTC score and of the decoder
-    from right to left in rescoring, None for the search's own; ctc_weight also mixes a CTC head into the beam
-    of WeNet's transducers. scores: added up as float32, or in fixed point, where no order of sums counts.
-    patience, length_penalty: of an attention decoder's beam (`worker.decode.attention.beam.BeamSettings`; of
-    the `attention` decoder the power of the length that scores are divided by, by default 0). att_context: of
-    a cache-aware encoder, in frames left and right; None for its default. graph: path of a decoding graph.
-    graph_beam, max_active, lattice_beam, blank_skip, acoustic_scale: of its search
-    (`worker.decode.wfst.search.WfstSettings`), where `beam` only counts hypotheses, and `length_penalty` is
-    added to the cost of each unit. reader: path of a second model, whose attention decoder orders the
-    hypotheses (`worker.decode.attention.second`).
+    decoder: `rescore` orders a CTC beam's hypotheses by attention decoders beside it, `attention` is the
+    beam of such a decoder, `wfst` searches a decoding graph over a CTC head; `rescore` orders its list
+    where a graph is given. head: `auto` takes the model's TDT head, else RNNT, CTC, attention. max_symbols:
+    labels of a frame at most, None for what the model is used with. lm_blanks: whether the language model
+    has a say in blanks too. pruning: a transducer's beam fuses first and then keeps the best labels of a
+    hypothesis (`late`), or keeps the acoustically best and then fuses (`early`). beta: what the beam of a
+    CTC head adds for each token. blank_penalty: subtracted from blank's logit of a CTC head that is
+    searched. alignments: whether its beam scores a hypothesis by its best alignment or by the sum of all;
+    `auto` is what the model's own tools do. ctc_weight, reverse_weight: of the CTC score and of the decoder
+    from right to left in rescoring, None for the search's own; ctc_weight also mixes a CTC head into the
+    beam of WeNet's transducers. scores: added up as float32, or in fixed point, where no order of sums
+    counts. patience, length_penalty: of an attention decoder's beam
+    (`worker.decode.attention.beam.BeamSettings`; of the `attention` decoder the power of the length that
+    scores are divided by, by default 0). att_context: of a cache-aware encoder, in frames left and right;
+    None for its default. graph: path of a decoding graph. graph_beam, max_active, lattice_beam, blank_skip,
+    acoustic_scale: of its search (`worker.decode.wfst.search.WfstSettings`), where `beam` only counts
+    hypotheses, and `length_penalty` is added to the cost of each unit. reader: path of a second model,
+    whose attention decoder orders the hypotheses (`worker.decode.attention.second`).
     """
 
     decoder: Decoder = "greedy"
@@ -97,7 +76,8 @@ class SearchOptions:
     nbest: int = 1
     head: Head = "auto"
     max_symbols: int | None = None
-    fusion: FusionOptions | None = None
+    lm_blanks: bool = False
+    pruning: Pruning = "late"
     beta: float = 0.0
     blank_penalty: float = 0.0
     scores: Scores = "float"

@@ -134,7 +134,7 @@ class Engine:
         What needs nothing made ready is answered at once where the same was asked before.
         """
         future: Future[ModelInfo] = Future()
-        plain = options.fusion is None and ask.lm is None and not ask.phrases and not ask.spell
+        plain = ask.lm is None and not ask.phrases and not ask.spell
         question = (model, options, ask)
         known = self._pending.model(model)
         if plain and known is not None and self._prepared.get(question) == known:

@@ -11,7 +11,7 @@ from spool.errors import UnknownModel
 from spool.settings import Settings
 from spool.store.database import Database
 from spool.store.jobs import phrases_of
-from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.engine.protocol import NOTHING
 from worker.live.feed import LiveFeed
 from worker.models.base import SpeechOptions
@@ -74,13 +74,13 @@ def job_request_of(options: JobOptions, settings: Settings, db: Database, name: 
     if graph is not None:
         graph_options = graph.model_dump(exclude={"name", "unit_penalty"})
         graph_options |= {"graph": settings.graphs[graph.name], "length_penalty": graph.unit_penalty}
-    fusion = FusionOptions(weighted=options.lm_blanks, pruning=options.pruning)
     return JobRequest(
         SearchOptions(
             decoder=options.decoder,
             beam=options.beam,
             nbest=options.nbest,
-            fusion=None if fusion == FusionOptions() else fusion,
+            lm_blanks=options.lm_blanks,
+            pruning=options.pruning,
             scores=options.scores,
             patience=options.patience,
             head=options.head,

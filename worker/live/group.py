@@ -119,8 +119,6 @@ class LiveGroup:
 def live_search(model: SpeechModel, options: SearchOptions) -> LiveSearch[Any]:
     """The search of these options that goes on from chunk to chunk. Raises InvalidRequest."""
     head, searcher, parameters = resolve_search(model, options)
-    if options.fusion is not None:
-        raise InvalidRequest("a live session takes no language model and no phrases")
     if options.blank_penalty:
         raise InvalidRequest("blank_penalty: a live session takes none")
     fixed = options.scores == "fixed"

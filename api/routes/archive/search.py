@@ -57,6 +57,13 @@ def search(
     confidence: Annotated[
         float, Query(ge=0, le=1, description="What the model gave each matching word at least.")
     ] = 0.0,
+    alternatives: Annotated[
+        bool,
+        Query(
+            description="Also in the n-best lists and alternatives of words that jobs kept. The characters "
+            "of such a match are what the transcript has in its place."
+        ),
+    ] = False,
     created_from: Annotated[
         Moment | None, Query(description="Job created at this time or later (ISO 8601).")
     ] = None,
@@ -81,7 +88,7 @@ def search(
         created_from=to_utc(created_from),
         created_to=to_utc(created_to),
     )
-    wanted = Search(query, matching, speaker or None, confidence)
+    wanted = Search(query, matching, speaker or None, confidence, alternatives)
     with services.database.read() as tx:
         page = search_passages(tx, wanted, cursor, limit)
     return json_response(SearchPage(items=list(map(shown_hit, page.items)), next_cursor=page.next_cursor))

@@ -20,7 +20,7 @@ preload_blas()
 import mlx.core as mx  # noqa: E402 - behind OpenBLAS
 
 from ops.accuracy.measure import Way, difference, errors_of, heard_by, rate  # noqa: E402
-from ops.accuracy.ways import CTC, CTC_BEAM, fused, language_model, sampled, training_text  # noqa: E402
+from ops.accuracy.ways import CTC, CTC_BEAM, language_model, sampled, training_text, with_model  # noqa: E402
 from spool.wer import WordErrors  # noqa: E402
 from worker.models.load import load_model  # noqa: E402
 from worker.models.nemo.model import NemoModel  # noqa: E402
@@ -44,10 +44,10 @@ def main(arguments: list[str] | None = None) -> None:
         pairs = []
         for beam, alpha in ((4, 0.0), (16, 0.0), (4, 0.4), (16, 0.4)):
             options = replace(CTC_BEAM, beam=beam)
-            options = fused(options, lm, alpha) if alpha else options
+            ask = with_model(lm, alpha) if alpha else None
             name = f"beam {beam}" + (f", LM {alpha}" if alpha else "")
-            best = Way(f"{name}, best alignment", replace(options, alignments="best"))
-            pairs.append((best, Way(f"{name}, all alignments", replace(options, alignments="all"))))
+            best = Way(f"{name}, best alignment", replace(options, alignments="best"), ask)
+            pairs.append((best, Way(f"{name}, all alignments", replace(options, alignments="all"), ask)))
         ways = [Way("greedy", CTC), *itertools.chain.from_iterable(pairs)]
         errors: dict[str, list[WordErrors]] = {way.name: [] for way in ways}
         for utterances in sets.values():

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from worker.machine.blas import preload_blas
@@ -32,7 +33,7 @@ import numpy as np
 
 from worker.audio import SAMPLE_RATE, open_audio
 from worker.decode.search import search
-from worker.decode.types import DecodeRequest, FusionOptions, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.heads.transducer import JointNetwork, PredictionNetwork, Transducer
 from worker.models.load import load_model
 from worker.models.nemo.config import JointConfig, PredictionConfig
@@ -40,10 +41,10 @@ from worker.models.nemo.config import JointConfig, PredictionConfig
 VOCABULARY, HIDDEN, D_MODEL = 1024, 640, 512
 BLANK_BIAS = {"tdt": 5.5, "rnnt": 10.0}
 FRAME_SECONDS = 0.08
-FUSIONS = {
-    "late": FusionOptions(),
-    "late, blanks": FusionOptions(weighted=True),
-    "early": FusionOptions(pruning="early"),
+FUSIONS: dict[str, dict[str, Any]] = {
+    "late": {},
+    "late, blanks": {"lm_blanks": True},
+    "early": {"pruning": "early"},
 }
 
 
@@ -154,9 +155,9 @@ def measure(
     rows: list[tuple[str, SearchOptions, list[DecodeRequest] | None]] = [("greedy", SearchOptions(), None)]
     rows += [(f"beam {beam}", SearchOptions("beam", beam=beam), None) for beam in beams]
     if lm is not None:
-        favoured = asks(len(encoded.lengths))
+        favoured = [replace(ask, lm=lm) for ask in asks(len(encoded.lengths))]
         rows += [
-            (f"beam {beam} {name}", SearchOptions("beam", beam=beam, fusion=replace(fusion, lm=lm)), favoured)
+            (f"beam {beam} {name}", SearchOptions("beam", beam=beam, **fusion), favoured)
             for beam in beams
             for name, fusion in FUSIONS.items()
         ]

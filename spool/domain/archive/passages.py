@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import NamedTuple, Self
 
+from spool.domain.archive.readings import Reading, readings_between, readings_of
 from spool.domain.archive.tokens import sound_of, tokens_of
 from spool.domain.transcript import Transcript, Word
 
@@ -33,25 +34,44 @@ class Spoken(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A stretch of a transcript. `words` are its `own` words, then those that follow. `terms` is what the
-    index holds of it, empty where it was read from there."""
+    index holds of it, empty where it was read from there. `readings`: what else was heard in place of some of
+    its words, where the job kept that."""
 
     channel: int
     speaker: str | None
     own: int
     words: tuple[Spoken, ...]
     terms: tuple[str, ...] = ()
+    readings: tuple[Reading, ...] = ()
 
     @classmethod
-    def indexed(cls, channel: int, speaker: str | None, own: int, words: Sequence[Spoken]) -> Self:
+    def indexed(
+        cls,
+        channel: int,
+        speaker: str | None,
+        own: int,
+        words: Sequence[Spoken],
+        readings: tuple[Reading, ...] = (),
+    ) -> Self:
         """With its terms: the tokens of its words in order."""
         terms = chain.from_iterable(tokens_of(word.text) for word in words)
-        return cls(channel, speaker, own, tuple(words), tuple(terms))
+        return cls(channel, speaker, own, tuple(words), tuple(terms), readings)
+
+    @property
+    def reading_terms(self) -> tuple[str, ...]:
+        """What the index of alternatives holds of it: its terms and, after a tilde each, those of its
+        readings. Empty where it has none, or no terms."""
+        if not self.readings:
+            return ()
+        return tuple(sorted({*self.terms, *(f"~{token}" for token in _read_tokens(self))}))
 
 
 def passages_of(transcript: Transcript) -> list[Passage]:
     """The passages of a transcript, in order of their start. Spaces within a word become no-break ones, as a
     plain one ends it."""
     passages: list[Passage] = []
+    readings = readings_of(transcript)
+    begin = 0
     for channel, group in groupby(transcript.words, key=lambda word: word.channel):
         words = list(group)
         for first, last in _cuts(words):
@@ -59,24 +79,33 @@ def passages_of(transcript: Transcript) -> list[Passage]:
                 Spoken("\u00a0".join(word.text.split()), word.start, word.end, word.confidence)
                 for word in words[first : last + FOLLOWING]
             ]
-            passages.append(Passage.indexed(channel, words[first].speaker, last - first, spoken))
+            heard = readings_between(readings, begin + first, begin + first + len(spoken))
+            passages.append(Passage.indexed(channel, words[first].speaker, last - first, spoken, heard))
+        begin += len(words)
     return sorted(passages, key=lambda passage: (passage.words[0].start, passage.channel))
 
 
 def sounds_of(passages: Iterable[Passage]) -> list[tuple[str, str]]:
-    """Each different word of indexed passages that has a sound, after its sound; in order."""
-    tokens = {token for passage in passages for token in passage.terms}
+    """Each different word of indexed passages and their readings that has a sound, after its sound; in
+    order."""
+    tokens = {token for passage in passages for token in chain(passage.terms, _read_tokens(passage))}
     return sorted((sound, token) for token in tokens if (sound := sound_of(token)))
 
 
 def digest_of(passages: Iterable[Passage], sounds: Iterable[tuple[str, str]]) -> str:
-    """SHA-256 (hex) of the words of passages, in any order, of who says them where, and of their sounds."""
+    """SHA-256 (hex) of the words of passages, in any order, of who says them where, of what else was heard,
+    and of their sounds."""
     lines = sorted(
         f"{each.channel} {each.speaker} {each.words[0].start:.3f} {each.own} "
         + " ".join(word.text for word in each.words)
+        + "".join(f"\n{reading}" for reading in each.readings)
         for each in passages
     ) + sorted(f"{sound} {token}" for sound, token in sounds)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _read_tokens(passage: Passage) -> Iterator[str]:
+    return (token for reading in passage.readings for token in tokens_of(reading.text))
 
 
 def _cuts(words: Sequence[Word]) -> Iterator[tuple[int, int]]:

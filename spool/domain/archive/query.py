@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spool.domain.archive.passages import FOLLOWING, Passage
+from spool.domain.archive.readings import Reading
 from spool.domain.archive.tokens import sound_of, tokens_of
 from spool.errors import InvalidRequest
 
@@ -56,10 +57,25 @@ class Query:
 
 
 class Match(NamedTuple):
-    """Words of a passage, `last` included."""
+    """Words of a passage, `last` included. reading: what was heard in place of some of them, where it takes
+    that to match; text: the words that match then."""
 
     first: int
     last: int
+    reading: Reading | None = None
+    text: str = ""
+
+    def confidence_in(self, passage: Passage) -> float | None:
+        """Of the least certain word of the match; None where the probability of its reading is not known."""
+        reading = self.reading
+        known = [
+            word.confidence
+            for at, word in enumerate(passage.words[self.first : self.last + 1], self.first)
+            if reading is None or not reading.first <= at <= reading.last
+        ]
+        if reading is None:
+            return min(known)
+        return None if reading.confidence is None else min([*known, reading.confidence])
 
 
 def parse_query(text: str) -> Query:
@@ -134,10 +150,38 @@ def with_spellings(query: Query, spellings: dict[Term, tuple[str, ...]]) -> Quer
     return Query(tuple(wanted), tuple(map(spelt, query.unwanted)))
 
 
-def matches(query: Query, passage: Passage) -> list[Match]:
+def matches(query: Query, passage: Passage, alternatives: bool = False) -> list[Match]:
     """Where the query is in the passage, in order; empty where it is not, or where it begins in the words
-    that follow."""
-    tokens = [(token, at) for at, word in enumerate(passage.words) for token in tokens_of(word.text)]
+    that follow. alternatives: also where it is when one of the passage's readings, and no other, is taken
+    for right; of several that match the same words the most probable."""
+    texts = [word.text for word in passage.words]
+    places: dict[tuple[int, int], Match] = {
+        (match.first, match.last): match for match in _matches(query, texts)
+    }
+    likeliest = sorted(passage.readings, key=lambda reading: -(reading.confidence or 0.0))
+    for reading in likeliest if alternatives else ():
+        if not _speaks_of(query, reading):
+            continue
+        heard = reading.text.split(" ")
+        read = texts[: reading.first] + heard + texts[reading.last + 1 :]
+        after = reading.first + len(heard)
+        longer = len(heard) - (reading.last - reading.first + 1)
+        found = _matches(query, read)
+        if not any(match.first < after and match.last >= reading.first for match in found):
+            continue
+        for match in found:
+            touches = match.first < after and match.last >= reading.first
+            first = min(match.first, reading.first) if match.first < after else match.first - longer
+            last = match.last if match.last < reading.first else max(match.last - longer, reading.last)
+            place = Match(first, last)
+            if touches:
+                place = Match(first, last, reading, " ".join(read[match.first : match.last + 1]))
+            places.setdefault((first, last), place)
+    return [places[place] for place in sorted(places) if place[0] < passage.own]
+
+
+def _matches(query: Query, texts: Sequence[str]) -> list[Match]:
+    tokens = [(token, at) for at, text in enumerate(texts) for token in tokens_of(text)]
     if any(_places(term, tokens) for term in query.unwanted):
         return []
     found: set[Match] = set()
@@ -146,7 +190,20 @@ def matches(query: Query, passage: Passage) -> list[Match]:
         if not places:
             return []
         found |= {Match(tokens[first][1], tokens[last][1]) for first, last in places}
-    return sorted(match for match in found if match.first < passage.own)
+    return sorted(found)
+
+
+def _speaks_of(query: Query, reading: Reading) -> bool:
+    """Whether the reading has a word that is sought."""
+    heard = tokens_of(reading.text)
+    return any(
+        token in term.spellings
+        if term.sound
+        else token in term.tokens or (term.prefix and token.startswith(term.tokens[-1]))
+        for clause in query.wanted
+        for term in _terms(clause)
+        for token in heard
+    )
 
 
 def _terms(clause: Term | Near) -> tuple[Term, ...]:

@@ -8,6 +8,7 @@ MATCH: Example = {
     "confidence": 0.91,
     "first_character": 25,
     "last_character": 33,
+    "alternative": None,
 }
 
 HIT: Example = {

@@ -21,20 +21,30 @@ from spool.domain.archive.query import Near, Query, Term
 from spool.tables import passages
 
 _INDEX = table("passage_index", column("rowid", Integer))
+_ALTERNATIVES = table("passage_index_alternatives", column("rowid", Integer))
+_FTS5_SIGNS = ("AND", "OR", " *")
 _ANY = "~"
 """A token that no passage has: a word without a known spelling is nowhere."""
 
 
-def matching(dialect: str, query: Query) -> ColumnElement[bool]:
-    """SQL: the passage may match the query."""
-    expression = _tsquery(query) if dialect == "postgresql" else _fts5(query)
+def matching(dialect: str, query: Query, alternatives: bool = False) -> ColumnElement[bool]:
+    """SQL: the passage may match the query; with `alternatives` by a word that was heard in place of one of
+    its own."""
+    if alternatives:
+        expression = _of_alternatives(query, *(("&", "|", ":*") if dialect == "postgresql" else _FTS5_SIGNS))
+    else:
+        expression = _tsquery(query) if dialect == "postgresql" else _fts5(query)
     written: BindParameter[str] = bindparam("terms", expression, unique=True, literal_execute=True)
     if dialect == "postgresql":
-        return passages.c.terms.bool_op("@@")(cast(written, TSQUERY))
-    return literal_column("passage_index").bool_op("MATCH")(written)
+        terms = passages.c.alternative_terms if alternatives else passages.c.terms
+        return terms.bool_op("@@")(cast(written, TSQUERY))
+    index = _ALTERNATIVES if alternatives else _INDEX
+    return literal_column(index.name).bool_op("MATCH")(written)
 
 
-def indexed_passages(dialect: str) -> tuple[FromClause, ColumnElement[int], ColumnElement[str]]:
+def indexed_passages(
+    dialect: str, alternatives: bool = False
+) -> tuple[FromClause, ColumnElement[int], ColumnElement[str]]:
     """What `matching` is a condition on, and its columns of the passage's number and project.
 
     SQLite's index gives its numbers in order, so that a page reads no more than it shows; a condition on the
@@ -42,8 +52,26 @@ def indexed_passages(dialect: str) -> tuple[FromClause, ColumnElement[int], Colu
     """
     if dialect == "postgresql":
         return passages, passages.c.id, passages.c.project
-    joined = _INDEX.join(passages, passages.c.id == _INDEX.c.rowid)
-    return joined, _INDEX.c.rowid, literal_column("+passages.project")
+    index = _ALTERNATIVES if alternatives else _INDEX
+    joined = index.join(passages, passages.c.id == index.c.rowid)
+    return joined, index.c.rowid, literal_column("+passages.project")
+
+
+def _of_alternatives(query: Query, both: str, either: str, begins: str) -> str:
+    """Every word that is sought, in any order, among the passage's words or what was heard in their place,
+    and at least one of them there."""
+    quote = "'" if both == "&" else '"'
+    words, heard = [], []
+    for clause in query.wanted:
+        for term in (clause.left, clause.right) if isinstance(clause, Near) else (clause,):
+            spelled = [[token] for token in term.tokens] if not term.sound else [term.spellings or (_ANY,)]
+            for at, tokens in enumerate(spelled):
+                begin = begins if term.prefix and at == len(spelled) - 1 else ""
+                own = [f"{quote}{token}{quote}{begin}" for token in tokens]
+                other = [f"{quote}~{token}{quote}{begin}" for token in tokens]
+                words.append(f"({f' {either} '.join(own + other)})")
+                heard += other
+    return f" {both} ".join([*words, f"({f' {either} '.join(heard)})"])
 
 
 def _tsquery(query: Query) -> str:

@@ -1,9 +1,11 @@
 """Passages in SQL and the words they have: written with a job's end, deleted with its transcript.
 
 A word's start (milliseconds after the passage's), length (milliseconds) and confidence (ten-thousandths) are
-eight bytes of `passages.times`; its text is between the spaces of `passages.text`.
+eight bytes of `passages.times`; its text is between the spaces of `passages.text`. What else was heard is in
+`passages.alternatives`, a JSON array for each reading: first and last word, text, confidence.
 """
 
+import json
 import struct
 from collections.abc import Sequence
 from itertools import groupby
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, delete, func, insert, literal, select
 
 from spool.domain.archive.passages import Passage, Spoken, sounds_of
+from spool.domain.archive.readings import Reading
 from spool.tables import passage_words, passages
 
 PIECE, WORDS = 200, 5000
@@ -59,6 +62,8 @@ def row_of(job_id: str, project: str, passage: Passage) -> dict[str, Any]:
         "text": " ".join(word.text for word in passage.words),
         "times": _times(passage.words, start),
         "terms": passage.terms,
+        "alternatives": json.dumps(passage.readings, ensure_ascii=False) if passage.readings else None,
+        "alternative_terms": passage.reading_terms or None,
     }
 
 
@@ -76,7 +81,8 @@ def passage_of(row: Row[Any]) -> Passage:
             row.text.split(" "), _WORD.iter_unpack(row.times), strict=True
         )
     )
-    return Passage(row.channel, row.speaker, row.own_words, words)
+    readings = tuple(Reading(*each) for each in json.loads(row.alternatives or "[]"))
+    return Passage(row.channel, row.speaker, row.own_words, words, (), readings)
 
 
 def _times(words: Sequence[Spoken], start: float) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, null, or_, select
 
 from spool.domain.archive.passages import Passage
 from spool.domain.archive.query import Match, Near, Query, Term, fuzzy_terms, matches, with_spellings
@@ -32,18 +32,21 @@ ALIKE, ALIKE_NEAR = 0.5, 0.65
 """How alike two spellings are at least: the share of letters that need no edit. The second one for words
 whose sounds differ."""
 
-_COLUMNS = [column for column in passages.c if column.name not in {"terms", "project"}]
+_OF_ALTERNATIVES = ("alternatives", "alternative_terms")
+_COLUMNS = [column for column in passages.c if column.name not in {"terms", "project", *_OF_ALTERNATIVES}]
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
     """What is searched for, and in which jobs. `speaker` is a label or the name that a person gave;
-    `confidence`: what the model gave each matching word at least."""
+    `confidence`: what the model gave each matching word at least. `alternatives`: also in what jobs kept of
+    the words that were heard beside those of their transcripts."""
 
     query: Query
     jobs: JobFilter
     speaker: str | None = None
     confidence: float = 0.0
+    alternatives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,10 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
     found: list[tuple[str, Passage, tuple[Match, ...]]] = []
     read, last = 0, before
     while read < MOST_READ:
-        rows = tx.execute(_rows(tx, wanted, query, last, limit + 1)).all()
+        rows = _candidates(tx, wanted, query, last, limit + 1)
         for row in rows:
             passage = passage_of(row)
-            places = _sure(matches(query, passage), passage, wanted.confidence)
+            places = _sure(matches(query, passage, wanted.alternatives), passage, wanted.confidence)
             if places:
                 if len(found) == limit:
                     return Page(_hits(tx, found), cursor_of(wanted, str(last)))
@@ -86,10 +89,25 @@ def search(tx: Connection, wanted: Search, cursor: str | None = None, limit: int
     return Page(_hits(tx, found), cursor_of(wanted, str(last)))
 
 
-def _rows(tx: Connection, wanted: Search, query: Query, before: int | None, limit: int) -> Select[Any]:
-    source, number, _ = indexed_passages(tx.dialect.name)
-    rows = select(*_COLUMNS).select_from(source)
-    rows = rows.where(matching(tx.dialect.name, query), *_conditions(tx, wanted))
+def _candidates(
+    tx: Connection, wanted: Search, query: Query, before: int | None, limit: int
+) -> Sequence[Row[Any]]:
+    """Up to `limit` passages that may match, the newest first: fewer where there are no more."""
+    own = tx.execute(_rows(tx, wanted, query, before, limit, alternatives=False)).all()
+    if not wanted.alternatives:
+        return own
+    other = tx.execute(_rows(tx, wanted, query, before, limit, alternatives=True)).all()
+    rows = {row.id: row for row in (*own, *other)}
+    return [rows[number] for number in sorted(rows, reverse=True)[:limit]]
+
+
+def _rows(
+    tx: Connection, wanted: Search, query: Query, before: int | None, limit: int, alternatives: bool
+) -> Select[Any]:
+    source, number, _ = indexed_passages(tx.dialect.name, alternatives)
+    kept = passages.c.alternatives if wanted.alternatives else null().label("alternatives")
+    rows = select(*_COLUMNS, kept).select_from(source)
+    rows = rows.where(matching(tx.dialect.name, query, alternatives), *_conditions(tx, wanted))
     if before is not None:
         rows = rows.where(number < before)
     phrases = [each for each in query.wanted if isinstance(each, Near) or len(each.tokens) > 1]
@@ -135,11 +153,7 @@ def _speaks(dialect: str, speaker: str) -> ColumnElement[bool]:
 
 
 def _sure(places: list[Match], passage: Passage, confidence: float) -> tuple[Match, ...]:
-    return tuple(
-        place
-        for place in places
-        if min(word.confidence for word in passage.words[place.first : place.last + 1]) >= confidence
-    )
+    return tuple(place for place in places if (place.confidence_in(passage) or 0.0) >= confidence)
 
 
 def _hits(tx: Connection, found: Sequence[tuple[str, Passage, tuple[Match, ...]]]) -> tuple[Hit, ...]:

@@ -8,7 +8,7 @@ from spool.objects import FolderStore
 
 BLOCK = 1 << 16
 SOUND = b"RIFF" + bytes(range(256)) * 900
-FORMS = ("json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml", "eaf", "textgrid", "docx")
+FORMS = ("json", "txt", "srt", "vtt", "paragraphs", "tsv", "ctm", "ttml", "eaf", "textgrid", "ohms", "docx")
 
 
 def flip(live: Live, key: str, at: int) -> None:

@@ -416,6 +416,12 @@ def test_the_search_by_sound_has_the_words_of_the_transcript_and_no_other(scene:
     assert scene.breached() == {"searchable": {scene.done}}
 
 
+def test_the_search_has_what_was_heard_beside_the_transcript_and_no_more(scene: Scene) -> None:
+    own = passages.c.job_id == scene.done
+    scene.do(update(passages).where(own).values(alternatives='[[1, 1, "a", 0.5]]'))
+    assert scene.breached() == {"searchable": {scene.done}}
+
+
 def test_the_search_keeps_nothing_of_a_deleted_transcript(scene: Scene) -> None:
     with scene.db.begin() as tx:
         kept = tx.execute(select(passages).where(passages.c.job_id == scene.done)).one()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pympi.Elan import Eaf
 from pympi.Praat import TextGrid
 
+from spool.domain.archive.typescripts import read_typescript
 from spool.domain.transcript import AudioFacts, Coverage, ModelFacts, Segment, Speaker, Transcript, Word
 from spool.formats import render_bytes
 from spool.formats.tiers import Annotation, tiers_of
@@ -134,6 +135,28 @@ def test_a_document_has_the_same_bytes_at_any_time(monkeypatch: pytest.MonkeyPat
     first = render_bytes(TALK, "docx")
     monkeypatch.setattr("time.time", lambda: 2e9)
     assert render_bytes(TALK, "docx") == first
+
+
+def test_ohms_takes_paragraphs_of_one_line_and_one_voice() -> None:
+    text = render_bytes(TALK, "ohms").decode()
+    header, *cues = text.rstrip("\n").split("\n\n")
+    assert header == "WEBVTT"
+    assert [cue.split("\n")[0] for cue in cues] == [
+        "00:00:01.000 --> 00:00:02.000",
+        "00:00:01.250 --> 00:00:02.375",
+        "00:00:03.000 --> 00:00:04.000",
+    ]
+    assert all(len(cue.split("\n")) == 2 for cue in cues)
+    assert cues[0].endswith('<v Ada "A" &lt;Lund&gt;>It rained.</v>')
+    spoken = read_typescript(text.encode(), "tape.ohms.vtt")
+    assert [word.speaker for word in spoken if word.text in ("rained.", "day.")] == ['Ada "A" <Lund>'] * 2
+
+
+def test_ohms_has_a_time_every_half_minute_at_least_where_one_speaks_on() -> None:
+    parts: list[Said] = [("and so on", at * 10.0, 3.0, 0, "speaker_0") for at in range(9)]
+    lines = render_bytes(transcript_of(*parts, names=("Ada",)), "ohms").decode().split("\n")
+    assert [line[:12] for line in lines if "-->" in line] == ["00:00:00.000", "00:00:30.000", "00:01:00.000"]
+    assert lines.count("<v Ada>and so on and so on and so on</v>") == 3
 
 
 @pytest.mark.parametrize("duration", [0.0, 12.5])

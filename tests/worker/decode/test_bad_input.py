@@ -12,7 +12,7 @@ import pytest
 from spool.errors import EngineError
 from tests.worker.decode.reference import D_MODEL, random_frames, tiny_transducer
 from worker.decode.search import best_of, search
-from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import Transducer
 from worker.models.tokenizer import Tokenizer
@@ -21,7 +21,7 @@ PIECES = (*("▁" + letter for letter in "abcdefgh"), "<unk>")
 LENGTHS = [13, 1, 20, 0, 7, 9]
 BAD, AT = 2, 11  # the row that is spoiled, and from which frame on
 MARK = 1e4  # no frame of a model holds it
-FUSED = FusionOptions(phrases=("a b", "g"), boost=0.5)
+FUSED = DecodeRequest(phrases=("a b", "g"), boost=0.5)
 
 
 class Spoiled(Transducer):
@@ -80,21 +80,29 @@ class Encoded:
     lengths: np.ndarray
 
 
-def searches(wide: int = 4) -> list[SearchOptions]:
+Asked = tuple[SearchOptions, DecodeRequest | None]
+
+
+def searches(wide: int = 4) -> list[Asked]:
     return [
-        SearchOptions(decoder, wide, wide, fusion=fusion)  # type: ignore[arg-type]
+        (SearchOptions(decoder, wide, wide), ask)  # type: ignore[arg-type]
         for decoder in ("greedy", "beam")
-        for fusion in (None, FUSED)
+        for ask in (None, FUSED)
     ]
 
 
-def named(options: object) -> str:
-    if isinstance(options, SearchOptions):
-        return options.decoder + ("-fused" if options.fusion else "")
-    return str(options)
+def named(asked: object) -> str:
+    if isinstance(asked, tuple):
+        return asked[0].decoder + ("-fused" if asked[1] else "")
+    return str(asked)
 
 
-every_search = pytest.mark.parametrize("options", searches(), ids=named)
+every_search = pytest.mark.parametrize("asked", searches(), ids=named)
+
+
+def found_by(asked: Asked, model: Model, encoded: Encoded) -> list[list[Hypothesis]]:
+    options, ask = asked
+    return search(model, encoded, options, None if ask is None else [ask] * len(encoded.lengths))
 
 
 def decided(rows: list[Hypothesis]) -> list[tuple[tuple[int, ...], ...]]:
@@ -125,19 +133,17 @@ def assert_fails_alone(found: list[list[Hypothesis]], clean: list[list[Hypothesi
         (np.nan, "durations"),
     ],
 )
-def test_a_transducers_bad_row_fails_alone(
-    options: SearchOptions, kind: str, poison: float, part: str
-) -> None:
+def test_a_transducers_bad_row_fails_alone(asked: Asked, kind: str, poison: float, part: str) -> None:
     if kind == "rnnt" and part == "durations":
         part = "labels"
     sound = tiny_transducer(3, len(PIECES), (0, 1, 2, 3, 4) if kind == "tdt" else ())
     frames = random_frames(1, LENGTHS)
-    clean = search(Model(sound), Encoded(frames, np.array(LENGTHS, np.int32)), options)
+    clean = found_by(asked, Model(sound), Encoded(frames, np.array(LENGTHS, np.int32)))
     spoiled = np.array(frames)
     spoiled[BAD, AT:] = MARK
 
     model = Model(Spoiled(sound, poison, part))
-    found = search(model, Encoded(mx.array(spoiled), np.array(LENGTHS, np.int32)), options)
+    found = found_by(asked, model, Encoded(mx.array(spoiled), np.array(LENGTHS, np.int32)))
 
     assert_fails_alone(found, clean)
 
@@ -150,61 +156,61 @@ def ctc_rows(seed: int) -> np.ndarray:
 @every_search
 @pytest.mark.parametrize("poison", [-np.inf, np.nan, np.inf])
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_ctc_heads_bad_row_fails_alone(options: SearchOptions, poison: float, whole: bool) -> None:
-    if options.decoder == "greedy" and options.fusion:
-        options = SearchOptions()
+def test_a_ctc_heads_bad_row_fails_alone(asked: Asked, poison: float, whole: bool) -> None:
+    if asked[0].decoder == "greedy":
+        asked = (asked[0], None)
     rows, lengths = ctc_rows(2), np.array(LENGTHS, np.int32)
     model = Model(ctc=SpoiledHead())
-    clean = search(model, Encoded(mx.array(rows), lengths), options)
+    clean = found_by(asked, model, Encoded(mx.array(rows), lengths))
     if whole or poison == -np.inf:  # one impossible label is no failure
         rows[BAD, AT:] = poison
     else:
         rows[BAD, AT, 3] = poison
 
-    found = search(model, Encoded(mx.array(rows), lengths), options)
+    found = found_by(asked, model, Encoded(mx.array(rows), lengths))
 
     assert_fails_alone(found, clean)
 
 
 @every_search
 @pytest.mark.parametrize("kind", ["rnnt", "tdt", "ctc"])
-def test_what_lies_behind_an_utterances_end_is_never_read(options: SearchOptions, kind: str) -> None:
+def test_what_lies_behind_an_utterances_end_is_never_read(asked: Asked, kind: str) -> None:
     if kind == "ctc":
-        if options.decoder == "greedy" and options.fusion:
-            options = SearchOptions()
+        if asked[0].decoder == "greedy":
+            asked = (asked[0], None)
         model, rows = Model(ctc=SpoiledHead()), ctc_rows(3)
     else:
         sound = tiny_transducer(3, len(PIECES), (0, 1, 2, 3, 4) if kind == "tdt" else ())
         model, rows = Model(sound), np.array(random_frames(4, LENGTHS))
     lengths = np.array(LENGTHS, np.int32)
-    clean = search(model, Encoded(mx.array(rows), lengths), options)
+    clean = found_by(asked, model, Encoded(mx.array(rows), lengths))
     for row, length in enumerate(LENGTHS):
         rows[row, length:] = np.nan
 
-    found = search(model, Encoded(mx.array(rows), lengths), options)
+    found = found_by(asked, model, Encoded(mx.array(rows), lengths))
 
     assert [decided(row) for row in found] == [decided(row) for row in clean]
     assert all(found)
 
 
-@pytest.mark.parametrize("options", searches(32), ids=named)
+@pytest.mark.parametrize("asked", searches(32), ids=named)
 @pytest.mark.parametrize("kind", ["rnnt", "tdt", "ctc"])
-def test_a_beam_wider_than_the_vocabulary_over_one_frame_and_none(options: SearchOptions, kind: str) -> None:
+def test_a_beam_wider_than_the_vocabulary_over_one_frame_and_none(asked: Asked, kind: str) -> None:
     lengths = np.array([1, 0, 3], np.int32)
     if kind == "ctc":
-        if options.decoder == "greedy" and options.fusion:
-            options = SearchOptions()
+        if asked[0].decoder == "greedy":
+            asked = (asked[0], None)
         model, rows = Model(ctc=SpoiledHead()), ctc_rows(3)[:3, :3]
     else:
         sound = tiny_transducer(5, len(PIECES), (0, 1, 2) if kind == "tdt" else ())
         model, rows = Model(sound), np.array(random_frames(4, [3, 3, 3]))
     assert rows.shape[2] in {D_MODEL, len(PIECES) + 1}
 
-    found = search(model, Encoded(mx.array(rows), lengths), options)
+    found = found_by(asked, model, Encoded(mx.array(rows), lengths))
 
     assert [h.tokens for h in found[1]] == [()]
     for row, length in ((0, 1), (2, 3)):
-        alone = search(model, Encoded(mx.array(rows[row : row + 1, :length]), lengths[[row]]), options)[0]
+        alone = found_by(asked, model, Encoded(mx.array(rows[row : row + 1, :length]), lengths[[row]]))[0]
         assert decided(found[row]) == decided(alone)
         assert all(time < length for h in found[row] for time in h.times)
-        assert len(found[row]) > len(PIECES) or options.decoder == "greedy"
+        assert len(found[row]) > len(PIECES) or asked[0].decoder == "greedy"

@@ -11,10 +11,10 @@ from kernels.runtime.device import use_backend
 from kernels.search.fixed_point import ONE
 from spool.errors import InvalidRequest
 from tests.worker.decode.test_bad_input import SpoiledHead
-from tests.worker.decode.test_law7 import FUSED, encoded, kinds, model
+from tests.worker.decode.test_law7 import FUSED, encoded, found_by, kinds, model, named
 from worker.decode.recorder import LatticeRecorder
 from worker.decode.search import search
-from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 DRIFT = 1e-4  # natural logarithm, a label; a path of blanks alone has one end
@@ -24,21 +24,15 @@ def decided(rows: list[Hypothesis]) -> list[tuple[tuple[int, ...], ...]]:
     return [(h.tokens, h.times, h.durations) for h in rows]
 
 
-def fixed(name: str, options: SearchOptions) -> SearchOptions:
-    fusion = options.fusion
-    if fusion and name != "demo-tdt":
-        fusion = FusionOptions(FUSED.lm, FUSED.alpha)
-    return replace(options, fusion=fusion, scores="fixed")
+@pytest.mark.parametrize(("name", "options", "ask"), kinds(), ids=named)
+def test_hypotheses_stay_and_scores_drift_little(
+    name: str, options: SearchOptions, ask: DecodeRequest | None
+) -> None:
+    batch = (0, 2, 4, 6, 7)
 
+    found = found_by(name, batch, replace(options, scores="fixed"), ask)
 
-@pytest.mark.parametrize(("name", "options"), kinds())
-def test_hypotheses_stay_and_scores_drift_little(name: str, options: SearchOptions) -> None:
-    batch = encoded(name, (0, 2, 4, 6, 7))
-    asked = fixed(name, options)
-
-    found = search(model(name), batch, asked)
-
-    for row, plain in zip(found, search(model(name), batch, replace(asked, scores="float")), strict=True):
+    for row, plain in zip(found, found_by(name, batch, options, ask), strict=True):
         assert decided(row[:1]) == decided(plain[:1])
         assert len(row) == len(plain)
         for one in row:
@@ -59,16 +53,16 @@ def test_the_reference_finds_the_same(head: str) -> None:
         assert row[0].score == pytest.approx(plain[0].score, abs=DRIFT)
 
 
-@pytest.mark.parametrize("fusion", [None, FUSED])
+@pytest.mark.parametrize("ask", [None, FUSED], ids=named)
 @pytest.mark.parametrize("head", ["tdt", "ctc"])
-def test_what_is_kept_for_a_lattice_is_whole_scores(head: str, fusion: FusionOptions | None) -> None:
-    options = SearchOptions("beam", 4, 4, head, fusion=fusion)  # type: ignore[arg-type]
+def test_what_is_kept_for_a_lattice_is_whole_scores(head: str, ask: DecodeRequest | None) -> None:
+    options = SearchOptions("beam", 4, 4, head)  # type: ignore[arg-type]
     kept = {}
     for scores in ("float", "fixed"):
         recorder = LatticeRecorder()
-        search(
-            model("demo-tdt"), encoded("demo-tdt", (6,)), replace(options, scores=scores), recorder=recorder
-        )  # type: ignore[arg-type]
+        asks = None if ask is None else [ask]
+        asked = replace(options, scores=scores)  # type: ignore[arg-type]
+        search(model("demo-tdt"), encoded("demo-tdt", (6,)), asked, asks, recorder=recorder)
         (kept[scores],) = recorder.records()
     alive = np.isfinite(kept["float"].scores)
     assert alive.any()

@@ -1,7 +1,6 @@
 """Searches with a language model and phrases, against one utterance and one hypothesis at a time."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +27,6 @@ from worker.decode.search import check_options, search
 from worker.decode.types import (
     CONTEXT_TOKENS,
     DecodeRequest,
-    FusionOptions,
     Hypothesis,
     SearchOptions,
 )
@@ -169,11 +167,14 @@ def batch(seed: int) -> Encoded:
     return Encoded(random_frames(seed, LENGTHS), np.array(LENGTHS, np.int32))
 
 
-def options(lm: str | None, *, beam: int = 0, weighted: bool = False) -> SearchOptions:
-    fusion = FusionOptions(lm=lm, alpha=ALPHA, weighted=weighted, boost=BOOST)
+def options(beam: int, *, weighted: bool = False) -> SearchOptions:
     if beam == 0:
-        return SearchOptions(fusion=fusion)
-    return SearchOptions("beam", beam=beam, nbest=beam, max_symbols=4, fusion=fusion)
+        return SearchOptions()
+    return SearchOptions("beam", beam=beam, nbest=beam, max_symbols=4, lm_blanks=weighted)
+
+
+def asks_with(lm: str | None) -> list[DecodeRequest]:
+    return [replace(ask, lm=lm, alpha=ALPHA) for ask in ASKS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,7 +187,7 @@ def test_a_beam_with_phrases_of_each_utterance_equals_the_restatement(
     transducer, encoded = tiny_transducer(3, len(PIECES), KINDS[kind]), batch(11)
     lm = arpa if with_lm else None
 
-    found = search(Model(transducer), encoded, options(lm, beam=beam, weighted=weighted), ASKS)
+    found = search(Model(transducer), encoded, options(beam, weighted=weighted), asks_with(lm))
 
     for row, length in enumerate(LENGTHS):
         adviser = Counting(lm, PHRASES[row], weighted=weighted)
@@ -202,7 +203,7 @@ def test_greedy_with_phrases_of_each_utterance_equals_the_restatement(
     transducer, encoded = tiny_transducer(3, len(PIECES), KINDS[kind]), batch(11)
     lm = arpa if with_lm else None
 
-    found = search(Model(transducer), encoded, options(lm), ASKS)
+    found = search(Model(transducer), encoded, options(0), asks_with(lm))
 
     for row, length in enumerate(LENGTHS):
         adviser = Counting(lm, PHRASES[row], weighted=False)
@@ -249,7 +250,7 @@ def test_a_ctc_beam_with_phrases_of_each_utterance_equals_the_restatement(
     encoded = Encoded(mx.array(logits), np.array(LENGTHS, np.int32))
     lm = arpa if with_lm else None
 
-    found = search(ctc_model(width), encoded, options(lm, beam=beam), ASKS)
+    found = search(ctc_model(width), encoded, options(beam), asks_with(lm))
 
     for row, length in enumerate(LENGTHS):
         rows = logits[row, :length] - np.log(np.exp(logits[row, :length]).sum(-1, keepdims=True))
@@ -280,10 +281,7 @@ def test_utterances_of_one_batch_ask_for_models_weights_phrases_and_contexts_of_
         DecodeRequest(lm=other_arpa),
         DecodeRequest(),
     ]
-    if beam:
-        base = SearchOptions("beam", beam, beam, max_symbols=4, fusion=FusionOptions(weighted=weighted))
-    else:
-        base = SearchOptions(fusion=FusionOptions(weighted=weighted))
+    base = options(beam, weighted=weighted)
 
     found = search(model, encoded, base, asks)
 
@@ -307,18 +305,6 @@ def test_utterances_of_one_batch_ask_for_models_weights_phrases_and_contexts_of_
         assert_alike(found[row], search(model, alone, base, [ask])[0])
 
 
-def test_a_model_of_the_options_is_for_those_who_bring_none(arpa: str, other_arpa: str) -> None:
-    model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
-    asks = [DecodeRequest(lm=other_arpa, alpha=ALPHA), *[DecodeRequest()] * 4]
-
-    found = search(model, encoded, options(arpa, beam=4), asks)
-
-    shared = search(model, encoded, options(arpa, beam=4))
-    own = search(model, encoded, options(other_arpa, beam=4))
-    for one, other in zip(found, [own[0], *shared[1:]], strict=True):
-        assert_alike(one, other)
-
-
 def test_a_tail_leads_to_the_state_of_the_whole(arpa: str) -> None:
     tokens = np.random.default_rng(1).integers(0, 8, 3000).tolist()
     phrases = phrase_tree([[0, 1], [1, 2, 3], [7, 6, 5], [6], [6, 7]], len(PIECES))
@@ -330,16 +316,16 @@ def test_a_tail_leads_to_the_state_of_the_whole(arpa: str) -> None:
 @pytest.mark.parametrize("beam", [0, 5])
 def test_neighbours_with_other_phrases_change_nothing(arpa: str, beam: int) -> None:
     model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
-    asked = options(arpa, beam=beam, weighted=True)
-    together = search(model, encoded, asked, ASKS)
+    asked, asks = options(beam, weighted=True), asks_with(arpa)
+    together = search(model, encoded, asked, asks)
     order = [3, 1, 4, 0, 2]
     shuffled = Encoded(encoded.frames[mx.array(order)], encoded.lengths[order])
-    reordered = search(model, shuffled, asked, [ASKS[row] for row in order])
+    reordered = search(model, shuffled, asked, [asks[row] for row in order])
 
     for place, row in enumerate(order):
         length = LENGTHS[row]
         alone = Encoded(encoded.frames[row : row + 1, :length], encoded.lengths[row : row + 1])
-        solo = search(model, alone, asked, [ASKS[row]])[0]
+        solo = search(model, alone, asked, [asks[row]])[0]
         for found in (together[row], reordered[place]):
             assert [(h.tokens, h.times, h.durations) for h in found] == [
                 (h.tokens, h.times, h.durations) for h in solo
@@ -350,25 +336,13 @@ def test_neighbours_with_other_phrases_change_nothing(arpa: str, beam: int) -> N
 @pytest.mark.parametrize("beam", [0, 4])
 def test_nothing_to_fuse_is_the_plain_search(beam: int) -> None:
     model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
-    plain = SearchOptions("beam", beam=beam, nbest=beam, max_symbols=4) if beam else SearchOptions()
+    plain = options(beam)
 
     expected = search(model, encoded, plain)
 
     assert search(model, encoded, plain, [DecodeRequest()] * len(LENGTHS)) == expected
-    assert search(model, encoded, options(None, beam=beam)) == expected
-    blank = search(model, encoded, options(None, beam=beam), [DecodeRequest(("", "  "))] * len(LENGTHS))
+    blank = search(model, encoded, plain, [DecodeRequest(("", "  "))] * len(LENGTHS))
     assert [[h.tokens for h in row] for row in blank] == [[h.tokens for h in row] for row in expected]
-
-
-def test_phrases_of_all_and_of_one_come_together() -> None:
-    model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
-    shared = SearchOptions("beam", fusion=FusionOptions(phrases=("a b",), boost=BOOST))
-
-    found = search(model, encoded, shared, [DecodeRequest(("c",), BOOST)] * len(LENGTHS))
-
-    both = SearchOptions("beam", fusion=FusionOptions(phrases=("a b", "c"), boost=BOOST))
-    for one, other in zip(found, search(model, encoded, both), strict=True):
-        assert_alike(one, other)
 
 
 def test_a_boosted_phrase_is_found_where_the_model_alone_hears_another() -> None:
@@ -396,9 +370,9 @@ def test_an_utterance_that_is_not_a_number_fails_alone(arpa: str, poison: float,
     frames[1, 5:] = poison
     broken = Encoded(mx.array(frames), clean.lengths)
 
-    found = search(model, broken, options(arpa, beam=beam), ASKS[:3])
+    found = search(model, broken, options(beam), asks_with(arpa)[:3])
 
-    expected = search(model, clean, options(arpa, beam=beam), ASKS[:3])
+    expected = search(model, clean, options(beam), asks_with(arpa)[:3])
     assert found[1] == []
     assert_alike(found[0], expected[0])
     assert_alike(found[2], expected[2])
@@ -409,32 +383,19 @@ def test_ten_thousand_phrases_of_one_utterance_leave_its_neighbours_alone() -> N
     many = tuple(" ".join("abcdefgh"[i] for i in rng.integers(0, 8, 12)) for _ in range(10_000))
     model, encoded = Model(tiny_transducer(7, len(PIECES), (0, 1, 2))), batch(3)
 
-    found = search(model, encoded, options(None, beam=3), [DecodeRequest(many, BOOST), *ASKS[1:]])
+    found = search(model, encoded, options(3), [DecodeRequest(many, BOOST), *ASKS[1:]])
 
-    expected = search(model, encoded, options(None, beam=3), ASKS)
+    expected = search(model, encoded, options(3), ASKS)
     assert [[h.tokens for h in row] for row in found[1:]] == [[h.tokens for h in row] for row in expected[1:]]
     assert len(found[0]) > 0
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: FusionOptions(phrases=("a " * LONGEST_PHRASE,)), "longer than"),
-        (lambda: FusionOptions(phrases=("a",) * 100_001), "more than 100000"),
-        (lambda: FusionOptions(phrases=("a",), boost=float("nan")), "finite"),
-        (lambda: FusionOptions(lm="nowhere.arpa"), "nowhere.arpa: the language model cannot be read"),
-    ],
-)
-def test_what_cannot_be_fused_is_refused_in_a_sentence(make: Callable[[], FusionOptions], words: str) -> None:
-    model, encoded = Model(tiny_transducer(7, len(PIECES))), batch(3)
-
-    with pytest.raises(InvalidRequest, match=words):
-        search(model, encoded, SearchOptions(fusion=make()))
-
-
-@pytest.mark.parametrize(
     ("ask", "words"),
     [
+        (DecodeRequest(phrases=("a " * LONGEST_PHRASE,)), "longer than"),
+        (DecodeRequest(phrases=("a",) * 100_001), "more than 100000"),
+        (DecodeRequest(phrases=("a",), boost=float("nan")), "finite"),
         (DecodeRequest(boost=float("inf")), "finite"),
         (DecodeRequest(context=(len(PIECES),)), "no token of the model"),
         (DecodeRequest(context=(-1,)), "no token of the model"),

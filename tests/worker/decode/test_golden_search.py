@@ -15,7 +15,7 @@ import pytest
 
 from kernels.runtime.device import Backend, use_backend
 from worker.decode.search import search
-from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.load import load_model
 from worker.models.nemo.model import NemoModel
 
@@ -162,6 +162,10 @@ def test_ctc_beam_equals_nemo(golden: Callable[[str], Golden], name: str, beam: 
             assert_scores(found, want)
 
 
+def with_lm(held: Golden) -> list[DecodeRequest]:
+    return [DecodeRequest(lm=ARPA, alpha=ALPHA)] * len(held.encoded.lengths)
+
+
 @pytest.mark.parametrize("name", FRAMES)
 @pytest.mark.parametrize("mode", ["plain", "weighted"])
 @pytest.mark.parametrize("beam", BEAMS)
@@ -169,10 +173,9 @@ def test_beam_with_a_language_model_equals_nemo(
     golden: Callable[[str], Golden], name: str, mode: str, beam: int
 ) -> None:
     held = golden(name)
-    fusion = FusionOptions(lm=ARPA, alpha=ALPHA, weighted=mode == "weighted")
-    options = SearchOptions("beam", beam=beam, nbest=beam, fusion=fusion)
+    options = SearchOptions("beam", beam=beam, nbest=beam, lm_blanks=mode == "weighted")
 
-    batched = search(held.model, held.encoded, options)
+    batched = search(held.model, held.encoded, options, with_lm(held))
 
     for row, want in enumerate(held.lists(f"malsd.k{beam}.lm.{mode}")):
         assert_list(batched[row], want, durations=held.has_durations)
@@ -182,9 +185,8 @@ def test_beam_with_a_language_model_equals_nemo(
 @pytest.mark.parametrize("name", FRAMES)
 def test_greedy_with_a_language_model_equals_nemo(golden: Callable[[str], Golden], name: str) -> None:
     held = golden(name)
-    options = SearchOptions(fusion=FusionOptions(lm=ARPA, alpha=ALPHA))
 
-    batched = search(held.model, held.encoded, options)
+    batched = search(held.model, held.encoded, SearchOptions(), with_lm(held))
 
     for row, want in enumerate(held.lists("greedy.lm")):
         assert_list(batched[row], want, durations=False)
@@ -197,11 +199,9 @@ def test_ctc_beam_with_a_language_model_equals_nemo(
     golden: Callable[[str], Golden], name: str, beam: int
 ) -> None:
     held = golden(name)
-    fusion = FusionOptions(lm=ARPA, alpha=ALPHA)
+    options = SearchOptions("beam", beam=beam, nbest=beam, head="ctc")
 
-    batched = search(
-        held.model, held.encoded, SearchOptions("beam", beam=beam, nbest=beam, head="ctc", fusion=fusion)
-    )
+    batched = search(held.model, held.encoded, options, with_lm(held))
 
     for row, want in enumerate(held.lists(f"ctc_beam.k{beam}.lm")):
         assert_list(batched[row], want, durations=False)
@@ -215,10 +215,9 @@ def test_ctc_beam_with_a_bonus_a_token_equals_nemo(
     golden: Callable[[str], Golden], name: str, key: str, beam: int
 ) -> None:
     held = golden(name)
-    fusion = FusionOptions(lm=ARPA, alpha=ALPHA) if "lm" in key else None
-    options = SearchOptions("beam", beam, beam, "ctc", fusion=fusion, beta=BETA)
+    options = SearchOptions("beam", beam, beam, "ctc", beta=BETA)
 
-    batched = search(held.model, held.encoded, options)
+    batched = search(held.model, held.encoded, options, with_lm(held) if "lm" in key else None)
 
     for row, want in enumerate(held.lists(f"ctc_beam.k{beam}.{key}")):
         assert_list(batched[row], want, durations=False)

@@ -13,7 +13,7 @@ from worker.decode.lattice.build import word_graph
 from worker.decode.lattice.prefix_graph import Record
 from worker.decode.lattice.word_graph import WordGraph, best_path, pruned
 from worker.decode.result import Answer, answers
-from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.heads.ctc import CtcDecoder, CtcHead
 from worker.models.heads.transducer import Transducer
 from worker.models.tokenizer import Tokenizer
@@ -61,8 +61,8 @@ def case(kind: str, seed: int, lengths: list[int], vocabulary: int = 9) -> tuple
     return Model(tiny_transducer(seed, vocabulary, KINDS[kind])), encoded
 
 
-def beam(width: int, fusion: FusionOptions | None = None) -> SearchOptions:
-    return SearchOptions("beam", beam=width, nbest=width, max_symbols=3, fusion=fusion)
+def beam(width: int) -> SearchOptions:
+    return SearchOptions("beam", beam=width, nbest=width, max_symbols=3)
 
 
 def texts(hypothesis: Hypothesis) -> tuple[str, ...]:
@@ -215,9 +215,9 @@ def test_a_batch_has_the_lattices_of_each_alone(kind: str) -> None:
 @pytest.mark.parametrize("kind", [*KINDS, "ctc"])
 def test_the_fused_part_of_a_path_is_what_its_phrases_earn(kind: str) -> None:
     model, encoded = case(kind, 2, [20, 9])
-    fusion = FusionOptions(phrases=("a b", "c"), boost=0.5)
+    ask = DecodeRequest(("a b", "c"), 0.5)
 
-    for answer in answers(model, encoded, beam(4, fusion)):
+    for answer in answers(model, encoded, beam(4), [ask, ask]):
         assert answer.graph is not None
         for words, score in kept(answer, sums=kind != "ctc").items():
             ((whole, fused),) = spoken(answer.graph, words)

@@ -8,6 +8,7 @@ may the last digit differ.
 """
 
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 
 from worker.audio import open_audio
 from worker.decode.search import best_of, search
-from worker.decode.types import FusionOptions, Hypothesis, SearchOptions
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.decode.words import CONFIDENCE_DIGITS, SCORE_DIGITS, words_of
 from worker.models.conformer.frames import Encoded
 from worker.models.load import load_model
@@ -31,7 +32,7 @@ RECORDINGS = (
     *("digits/string-1", "digits/string-2"),
 )
 ALONE = range(len(RECORDINGS))
-FUSED = FusionOptions(lm=str(GOLDEN / "lm.arpa"), alpha=0.2, phrases=("happy cat", "seven"), boost=0.5)
+FUSED = DecodeRequest(lm=str(GOLDEN / "lm.arpa"), alpha=0.2, phrases=("happy cat", "seven"), boost=0.5)
 SCORE_GAP, CONFIDENCE_GAP = 1e-4, 1e-5  # what a batch's shape may do before anything is rounded
 
 
@@ -91,35 +92,37 @@ def assert_printed_alike(name: str, found: list[Hypothesis], alone: list[Hypothe
     assert len(changed) <= sum(edges)
 
 
-def kinds() -> list[tuple[str, SearchOptions]]:
+def kinds() -> list[tuple[str, SearchOptions, DecodeRequest | None]]:
     heads = [("demo-tdt", "tdt"), ("demo-tdt", "ctc"), ("rnnt", "rnnt"), ("hybrid", "tdt"), ("hybrid", "ctc")]
     return [
-        (name, SearchOptions(decoder, 8, 4, head, fusion=fusion))  # type: ignore[arg-type]
+        (name, SearchOptions(decoder, 8, 4, head), ask)  # type: ignore[arg-type]
         for name, head in heads
         for decoder in ("greedy", "beam")
-        for fusion in (None, FUSED)
-        if not (head == "ctc" and decoder == "greedy" and fusion)
+        # The golden models' random pieces cannot spell the phrases.
+        for ask in (None, FUSED if name == "demo-tdt" else replace(FUSED, phrases=()))
+        if not (head == "ctc" and decoder == "greedy" and ask)
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    kinds(),
-    ids=lambda each: (
-        f"{each.head}-{each.decoder}{'-fused' if each.fusion else ''}"
-        if isinstance(each, SearchOptions)
-        else each
-    ),
-)
-def test_an_utterance_is_printed_alike_in_every_batch(name: str, options: SearchOptions) -> None:
-    if name != "demo-tdt" and options.fusion:
-        # The golden models' random pieces cannot spell the phrases.
-        options = SearchOptions(
-            options.decoder, 8, 4, options.head, fusion=FusionOptions(FUSED.lm, FUSED.alpha)
-        )
-    alone = [search(model(name), encoded(name, (index,)), options)[0] for index in ALONE]
+def found_by(
+    name: str, batch: tuple[int, ...], options: SearchOptions, ask: DecodeRequest | None
+) -> list[list[Hypothesis]]:
+    return search(model(name), encoded(name, batch), options, None if ask is None else [ask] * len(batch))
+
+
+def named(each: object) -> str | None:
+    if isinstance(each, SearchOptions):
+        return f"{each.head}-{each.decoder}"
+    return "fused" if isinstance(each, DecodeRequest) else None
+
+
+@pytest.mark.parametrize(("name", "options", "ask"), kinds(), ids=named)
+def test_an_utterance_is_printed_alike_in_every_batch(
+    name: str, options: SearchOptions, ask: DecodeRequest | None
+) -> None:
+    alone = [found_by(name, (index,), options, ask)[0] for index in ALONE]
 
     for batch in orders().values():
-        found = search(model(name), encoded(name, tuple(batch)), options)
+        found = found_by(name, tuple(batch), options, ask)
         for index, hypotheses in zip(batch, found, strict=True):
             assert_printed_alike(name, hypotheses, alone[index])

@@ -12,7 +12,7 @@ from ops.testbed.jobs import taken_in
 from ops.testbed.waiting import until
 from spool.errors import InvalidRequest
 from tests.worker.engine.gated_models import LOADER as REAL
-from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions, UtteranceResult
+from worker.decode.types import DecodeRequest, SearchOptions, UtteranceResult
 from worker.engine.client import Engine
 from worker.engine.protocol import EngineOptions
 from worker.engine.scheduler import BatchLimits
@@ -113,7 +113,7 @@ def test_the_demo_model_gives_each_utterance_what_it_asks_for_alone(engine: Engi
         DecodeRequest(lm=lm, alpha=0.5),
         DecodeRequest(lm=other, alpha=0.2, phrases=("river",)),
     ]
-    options = SearchOptions(decoder="beam", beam=4, nbest=4, fusion=FusionOptions())
+    options = SearchOptions(decoder="beam", beam=4, nbest=4)
     alone = [
         engine.submit(f"alone{n}", clip, DEMO, options, ask=ask).result(DEADLINE)
         for n, (clip, ask) in enumerate(zip(clips, asks, strict=False))

@@ -21,7 +21,7 @@ from tests.worker.decode.wfst.graphs import made_graph
 from tests.worker.engine.gated_models import LOADER as REAL
 from tests.worker.engine.test_requests import DEMO, speech, write_lm
 from worker.decode.search import search
-from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.decode.words import SCORE_DIGITS, text_of
 from worker.engine.client import Engine
 from worker.local.transcribe import transcribe_files
@@ -269,7 +269,7 @@ def test_a_context_is_the_state_of_the_search_before_it(
         assert harness.run(apart) == "done"
 
     # When the search itself goes through the same chunks, each with what it carries from the one before
-    options = SearchOptions("beam", 4, 3, fusion=FusionOptions(weighted=True))
+    options = SearchOptions("beam", 4, 3, lm_blanks=True)
     chunks = [chunk for chunk in plan_chunks([samples]) if chunk.speech]
     assert len(chunks) >= 2
     context: tuple[int, ...] = ()

@@ -27,7 +27,7 @@ from worker.decode.fusion.graph import BoundGraph, Graph, bound_together
 from worker.decode.fusion.ngram import language_model
 from worker.decode.fusion.phrases import phrase_tree
 from worker.decode.fusion.spelling import spell
-from worker.decode.types import DecodeRequest, FusionOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 
 FusionState = tuple[mx.array, ...]
 
@@ -132,35 +132,27 @@ class Speller(Hashable, Protocol):
         """The ids of a text. Raises InvalidRequest where it cannot be written."""
 
 
-def make_fusion(
-    tokenizer: Speller, options: FusionOptions | None, asks: Sequence[DecodeRequest]
-) -> Fusion | None:
-    """What the options ask for all utterances and each asks for itself; None where that is nothing.
+def make_fusion(tokenizer: Speller, options: SearchOptions, asks: Sequence[DecodeRequest]) -> Fusion | None:
+    """The language models and phrases that the utterances ask for; None where there are none.
 
     Raises InvalidRequest: a weight is no number, an ARPA file is broken, a phrase is too long, a context
     holds what is no token.
     """
-    shared = options or FusionOptions()
-    weights = [shared.alpha, shared.boost, *(weight for ask in asks for weight in (ask.alpha, ask.boost))]
-    if not all(map(math.isfinite, weights)):
+    if not all(math.isfinite(weight) for ask in asks for weight in (ask.alpha, ask.boost)):
         raise InvalidRequest("the weights of a language model and of phrases must be finite numbers")
-    if shared.pruning not in ("late", "early"):
-        raise InvalidRequest(f"unknown pruning {shared.pruning!r}: late or early")
     vocabulary = len(tokenizer.pieces)
     if any(not 0 <= token < vocabulary for ask in asks for token in ask.context):
         raise InvalidRequest("a context holds what is no token of the model")
-    models = [(ask.lm, ask.alpha) if ask.lm else (shared.lm, shared.alpha) for ask in asks]
     lists = [
-        ([_model(tokenizer, lm) for lm, _ in models], [alpha for _, alpha in models], True),
-        ([_phrases(tokenizer, shared.phrases)] * len(asks), [shared.boost] * len(asks), False),
+        ([_model(tokenizer, ask.lm) for ask in asks], [ask.alpha for ask in asks], True),
         ([_phrases(tokenizer, ask.phrases) for ask in asks], [ask.boost for ask in asks], False),
     ]
     contexts = [ask.context for ask in asks]
     sources = [
         _source(graphs, alphas, contexts, sentence_end=end) for graphs, alphas, end in lists if any(graphs)
     ]
-    early = shared.pruning == "early"
-    return Fusion(sources, weighted=shared.weighted, early=early) if sources else None
+    early = options.pruning == "early"
+    return Fusion(sources, weighted=options.lm_blanks, early=early) if sources else None
 
 
 def _source(

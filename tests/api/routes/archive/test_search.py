@@ -10,6 +10,7 @@ from api.cli.main import main
 from ops.testbed.running_api import Live, file_job, problem
 from spool.client import Spool
 from spool.domain.api_keys import Scope
+from spool.domain.transcript import ChunkNbest, NbestText
 from tests.api.auth.keys import bearer, new_key
 
 pytestmark = pytest.mark.integration
@@ -46,6 +47,27 @@ def test_words_are_found_over_http_python_and_the_command_line(
 
     http.delete(f"/v1/jobs/{job_id}/content", params={"what": "transcript"})
     assert http.get("/v1/search", params={"q": "light"}).json() == {"items": [], "next_cursor": None}
+
+
+def test_what_was_heard_beside_a_transcript_is_found_where_asked(
+    http: httpx.Client, live: Live, recordings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job_id = str(http.post("/v1/jobs", json=file_job(recordings)).json()["id"])
+    words = "mister cove alley kept the light"
+    texts = tuple(NbestText(text=text, score=-1.0) for text in (words, "mister Kowalski kept the light"))
+    chunk = ChunkNbest(start=0.0, end=3.0, hypotheses=texts)
+    live.work().finish(job_id, tuple(words.split()), nbest=(chunk,))
+    assert http.get("/v1/search", params={"q": "kowalski"}).json()["items"] == []
+    [hit] = http.get("/v1/search", params={"q": "kowalsky~", "alternatives": "true"}).json()["items"]
+    [match] = hit["matches"]
+    assert (match["alternative"], match["confidence"]) == ("Kowalski", None)
+    assert (match["start"], match["end"]) == (0.5, 1.4)
+    assert hit["text"][match["first_character"] : match["last_character"]] == "cove alley"
+    with Spool(live.url) as spool:
+        assert [each.job for each in spool.search("kowalski", alternatives=True)] == [job_id]
+    with pytest.raises(SystemExit, match="0"):
+        main(["search", "kowalski", "--alternatives", "--url", live.url])
+    assert "heard beside “cove alley”: Kowalski" in capsys.readouterr().out
 
 
 def test_a_query_that_cannot_be_read_is_refused(http: httpx.Client) -> None:

@@ -8,7 +8,7 @@ from spool.domain.archive.passages import Passage, passages_of
 from spool.domain.archive.query import parse_query
 from spool.domain.jobs import JobSpeaker
 from spool.domain.retention import Content
-from spool.domain.transcript import Transcript
+from spool.domain.transcript import Alternative, ChunkNbest, NbestText, Transcript
 from spool.errors import InvalidRequest
 from spool.store import Database
 from spool.store.deletions import mark_deleted
@@ -244,3 +244,92 @@ def test_every_word_is_in_one_passage() -> None:
     passages: list[Passage] = passages_of(transcript_of("job", words))
     own = [word.text for passage in passages for word in passage.words[: passage.own]]
     assert own == list(words)
+
+
+def with_others(words: str, others: dict[int, tuple[str, float]], *hypotheses: str) -> Transcript:
+    """A transcript whose words at these places have an alternative, and its one chunk these hypotheses."""
+    transcript = transcript_of("job_1", tuple(words.split()))
+    spoken_words = tuple(
+        word.model_copy(
+            update={"alternatives": (Alternative(text=others[at][0], confidence=others[at][1]),)}
+            if at in others
+            else {}
+        )
+        for at, word in enumerate(transcript.words)
+    )
+    texts = (words, *hypotheses)
+    chunk = ChunkNbest(
+        start=0.0,
+        end=transcript.audio.duration,
+        hypotheses=tuple(NbestText(text=text, score=-float(at)) for at, text in enumerate(texts)),
+    )
+    return transcript.model_copy(update={"words": spoken_words, "nbest": (chunk,) if hypotheses else ()})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kowalski", [("cove alley", "Kowalski", None)]),
+        ('"mister kowalski"', [("Mister cove alley", "Mister Kowalski", None)]),
+        ("kowalski night", [("night", None, 0.9), ("cove alley", "Kowalski", None)]),
+        ("cowalskie~", [("cove alley", "Kowalski", None)]),
+        ("lamps", [("light", "lamps", 0.25)]),
+        ('"the lam"*', [("the light", "the lamps", 0.25)]),
+        ("lamps NEAR/1 kept", [("kept the light", "kept the lamps", 0.25)]),
+        ("lamps -light", [("light", "lamps", 0.25)]),
+        ("light", [("light", None, 0.9)]),
+        ("lamps -night", []),
+        ("lamps kowalski", []),
+        ('"kept lamps"', []),
+    ],
+)
+def test_what_was_heard_beside_the_transcript_is_found_where_asked(
+    db: Database, text: str, expected: list[tuple[str, str | None, float | None]]
+) -> None:
+    words = "that night Mister cove alley kept the light"
+    job = queued(db)
+    heard = "that night Mister Kowalski kept the light"
+    finish(db, job.id, with_others(words, {7: ("lamps", 0.25)}, heard))
+    spoken(db, "somebody else speaks here")
+    plain = [hit.job.id for hit in found(db, text)]
+    assert plain == ([job.id] if all(reading is None for _, reading, _ in expected) and expected else [])
+    hits = found(db, text, alternatives=True)
+    matched = [
+        (
+            " ".join(word.text for word in hit.passage.words[place.first : place.last + 1]),
+            place.text or None,
+            place.confidence_in(hit.passage),
+        )
+        for hit in hits
+        for place in hit.places
+    ]
+    assert matched == expected
+
+
+def test_an_alternative_obeys_filters_and_confidence_and_goes_with_its_transcript(db: Database) -> None:
+    jobs_ids = []
+    for project in ("sea", "land"):
+        job = queued(db, project=project)
+        finish(db, job.id, with_others("they kept the light", {3: ("lamps", 0.25)}, "they swept the light"))
+        jobs_ids.append(job.id)
+    asked = {"alternatives": True}
+    assert [hit.job.id for hit in found(db, "lamps", limit=1, **asked)] == jobs_ids[::-1]
+    assert [hit.job.id for hit in found(db, "lamps", jobs=JobFilter(project="sea"), **asked)] == jobs_ids[:1]
+    assert len(found(db, "lamps", confidence=0.2, **asked)) == 2
+    assert found(db, "lamps", confidence=0.3, **asked) == []
+    assert len(found(db, "swept", **asked)) == 2
+    assert found(db, "swept", confidence=0.1, **asked) == []
+    with db.begin() as tx:
+        mark_deleted(tx, jobs_ids[:1], Content.TRANSCRIPT, "operator")
+    assert [hit.job.id for hit in found(db, "lamps", **asked)] == jobs_ids[1:]
+    assert [hit.job.id for hit in found(db, "lampz~", **asked)] == jobs_ids[1:]
+
+
+def test_common_words_of_the_transcript_do_not_hide_an_alternative(db: Database) -> None:
+    job = queued(db)
+    finish(db, job.id, with_others("they kept the light", {3: ("lamps", 0.25)}))
+    for _ in range(5):
+        spoken(db, "the lamps " * 20)
+    hits = found(db, "lamps", limit=2, alternatives=True)
+    assert len(hits) == 6
+    assert hits[-1].job.id == job.id

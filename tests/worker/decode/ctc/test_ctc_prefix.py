@@ -14,7 +14,7 @@ from kernels.search.ctc_prefix import ctc_prefix_beam, ctc_prefix_reference
 from ops.testbed.kernel_cases import TESTED
 from worker.decode.ctc.prefix import ctc_prefix_search
 from worker.decode.fusion.fusion import Fusion, make_fusion
-from worker.decode.types import DecodeRequest, FusionOptions, Hypothesis
+from worker.decode.types import DecodeRequest, Hypothesis, SearchOptions
 from worker.models.tokenizer import Tokenizer
 
 LOW = -math.inf
@@ -130,7 +130,7 @@ PHRASES = ("a b", "c", "b c")
 
 
 def fusion_of(requests: Sequence[DecodeRequest]) -> Fusion:
-    made = make_fusion(Tokenizer(PIECES), FusionOptions(phrases=("c a",), boost=0.5), requests)
+    made = make_fusion(Tokenizer(PIECES), SearchOptions(), requests)
     assert made is not None
     return made
 
@@ -138,7 +138,7 @@ def fusion_of(requests: Sequence[DecodeRequest]) -> Fusion:
 @pytest.mark.long
 def test_phrases_count_as_the_graphs_say_and_end_with_the_utterance() -> None:
     rows, lengths = log_probs_of(5, 6, 20, batch=3), np.array([20, 11, 0], np.int32)
-    requests = [DecodeRequest(PHRASES, 1.5), DecodeRequest(), DecodeRequest(("a",), 0.7)]
+    requests = [DecodeRequest(PHRASES, 1.5), DecodeRequest(("c a",), 0.5), DecodeRequest(("a",), 0.7)]
     fusion = fusion_of(requests)
     for backend in ("reference", TESTED):
         with use_backend(backend):

@@ -4,7 +4,7 @@ import pytest
 
 from worker.decode.fusion.fusion import make_fusion, unspelled
 from worker.decode.fusion.spelling import spell, unspelled_warning
-from worker.decode.types import DecodeRequest
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.tokenizer import WORD_START, Tokenizer
 
 LOWER = Tokenizer([WORD_START, *"abcdefghijklmnopqrstuvwxyz'"])
@@ -42,8 +42,8 @@ def test_what_cannot_be_spelled_is_left_out_and_named() -> None:
     phrases = ("Heligoland", "猫", "Gate 42")
     assert unspelled(LOWER, phrases) == ["猫", "Gate 42"]
     assert unspelled(LOWER, ()) == []
-    fusion = make_fusion(LOWER, None, [DecodeRequest(phrases=phrases)])
+    fusion = make_fusion(LOWER, SearchOptions(), [DecodeRequest(phrases=phrases)])
     assert fusion is not None
-    assert make_fusion(LOWER, None, [DecodeRequest(phrases=("猫",))]) is None
+    assert make_fusion(LOWER, SearchOptions(), [DecodeRequest(phrases=("猫",))]) is None
     assert unspelled_warning(["猫"]) == "boost: the model has no tokens for '猫'; skipped"
     assert unspelled_warning(["猫"] * 25).endswith(" and 5 more; skipped")

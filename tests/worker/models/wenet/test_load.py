@@ -13,7 +13,7 @@ import yaml
 from ops.testbed.torch_checkpoint import Call, pickled
 from spool.errors import InvalidRequest, ModelUnreadable, SpoolError, UnknownModel, WeightsMismatch
 from worker.decode.search import check_options, search
-from worker.decode.types import DecodeRequest, FusionOptions, SearchOptions
+from worker.decode.types import DecodeRequest, SearchOptions
 from worker.models.artifacts.nemo import TorchCheckpoint
 from worker.models.load import load_model
 from worker.models.wenet.tokenizer import UnitTokenizer, read_units
@@ -159,11 +159,11 @@ def test_lattices_need_the_best_alignment() -> None:
 
 def test_attention_takes_no_phrases() -> None:
     model = load_model(GOLDEN / "offline")
-    fusion = FusionOptions(phrases=("的",))
+    ask = DecodeRequest(phrases=("的",))
     with pytest.raises(SpoolError, match="takes no language model and no phrases"):
-        check_options(model, SearchOptions("attention", fusion=fusion))
+        check_options(model, SearchOptions("attention"), ask)
     encoded = model.encode([np.random.default_rng(0).normal(0, 0.1, 8000).astype(np.float32)])
-    assert search(model, encoded, SearchOptions("rescore", fusion=fusion))
+    assert search(model, encoded, SearchOptions("rescore"), [ask])
 
 
 PIECES = ["<blank>", "<unk>", "▁", "▁THE", "S", "▁A", "T", "E", "中", "国", "<sos/eos>"]

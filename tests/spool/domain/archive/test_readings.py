@@ -1,0 +1,52 @@
+"""What else was heard, as readings of a transcript's words."""
+
+from ops.testbed.running_api import transcript_of
+from spool.domain.archive.passages import passages_of
+from spool.domain.archive.readings import MOST_OF_PASSAGE, Reading, readings_of
+from spool.domain.transcript import Alternative, ChunkNbest, NbestText, Transcript
+
+
+def heard(words: str, *chunks: tuple[float, float, tuple[str, ...]]) -> Transcript:
+    nbest = tuple(
+        ChunkNbest(start=start, end=end, hypotheses=tuple(NbestText(text=text, score=-1.0) for text in texts))
+        for start, end, texts in chunks
+    )
+    return transcript_of("job_1", tuple(words.split())).model_copy(update={"nbest": nbest})
+
+
+def test_a_reading_is_where_a_hypothesis_differs() -> None:
+    texts = ("a b c d e f", "a b x y d e f", "a b c d z e f", "a c d e f", "A b, c d e f")
+    assert readings_of(heard("a b c d e f", (0.0, 3.0, texts))) == [
+        Reading(2, 2, "x y", None),
+        Reading(3, 3, "d z", None),
+    ]
+
+
+def test_the_words_of_the_next_chunk_are_left_out() -> None:
+    """A hypothesis reaches over its chunk's edges; a word that is another one there counts."""
+    first, second = ("a b c", "a b c d"), ("d e f", "c d e f", "x e f")
+    assert readings_of(heard("a b c d e f", (0.0, 1.5, first), (1.5, 3.0, second))) == [
+        Reading(3, 3, "x", None)
+    ]
+
+
+def test_there_are_few_readings_in_a_passage_and_the_likeliest_stay() -> None:
+    transcript = transcript_of("job_1", tuple(f"w{at}" for at in range(60)))
+    words = tuple(
+        word.model_copy(
+            update={
+                "alternatives": tuple(
+                    Alternative(text=f"a{at}x{rank}", confidence=0.5 / (1 + rank)) for rank in range(20)
+                )
+            }
+        )
+        for at, word in enumerate(transcript.words)
+    )
+    first, last = passages_of(transcript.model_copy(update={"words": words}))
+    assert len(first.readings) == MOST_OF_PASSAGE
+    assert {at: sum(each.first == at for each in first.readings) for at in range(50)} == dict.fromkeys(
+        range(50), 4
+    )
+    assert [each.text for each in first.readings[:2]] == ["a0x0", "a0x1"]
+    assert last.readings[0].text == "a40x0"
+    assert len(last.readings) == 5 * 20
