@@ -34,9 +34,9 @@ class Found(NamedTuple):
 def write_passages(tx: Connection, *found: Found) -> None:
     """Write the passages of these jobs. The last one of each first: a search reads the newest rows first, and
     so finds the passages of one recording in the order in which they are spoken."""
-    rows = [row_of(job_id, project, each) for job_id, project, own in found for each in own[::-1]]
-    for at in range(0, len(rows), PIECE):
-        tx.execute(insert(passages), rows[at : at + PIECE])
+    last_first = [(job_id, project, each) for job_id, project, own in found for each in own[::-1]]
+    for at in range(0, len(last_first), PIECE):
+        tx.execute(insert(passages), [row_of(*each) for each in last_first[at : at + PIECE]])
     for project, own in groupby(sorted(found, key=_project), key=_project):
         words = [(*each, job_id) for job_id, _, said in own for each in sounds_of(said)]
         for at in range(0, len(words), WORDS):
