@@ -71,6 +71,9 @@ def test_a_transcript_that_is_there_is_aligned_and_one_of_another_tape_says_so(
         "mimeType": "text/plain",
         "buffer": b"Ada: keep the\nBo: light\nAda: on\nBo: now",
     }
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_label("Existing transcript").wait_for()
+    assert page.evaluate("(at => at.scrollWidth <= at.clientWidth)(document.querySelector('dialog[open]'))")
     page.get_by_label("Existing transcript").set_input_files(script)  # type: ignore[arg-type]
     page.get_by_role("dialog").get_by_role("button", name="Run again").click()
     page.wait_for_url(lambda url: first not in url)
@@ -86,5 +89,4 @@ def test_a_transcript_that_is_there_is_aligned_and_one_of_another_tape_says_so(
     expect(page.get_by_role("cell", name="aligned text")).to_be_visible()
     page.locator("summary").first.click()
     expect(page.get_by_text("5 words of an existing transcript")).to_be_visible()
-    page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
