@@ -11,7 +11,7 @@ from spool.domain.jobs import JobState
 from spool.store.database import Database
 from spool.store.queue.endings import Ending
 from spool.tables import workers
-from tests.spool.store.test_endings import ending
+from tests.spool.store.queue.test_endings import ending
 from worker.service.endings import Endings
 
 
