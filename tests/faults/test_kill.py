@@ -207,7 +207,7 @@ def test_an_engine_and_its_worker_killed_while_a_second_model_rescores(stack: St
     killed, undisturbed, alone = (stack.chunks(job_id) for job_id in (*fault.jobs, *calm.jobs))
     assert [chunk.nbest for chunk in killed] == [chunk.nbest[:3] for chunk in undisturbed]
     assert all(one.nbest[0].score < two.nbest[0].score for one, two in zip(undisturbed, alone, strict=True))
-    assert stack.job(fault.jobs[0]).attempt == 2
+    assert stack.job(fault.jobs[0]).attempt >= 2
 
 
 @pytest.mark.parametrize("point", [later("upload.received"), "create.stored", later("create.committed")])
