@@ -46,6 +46,7 @@ from spool.store.queue.leases import (
     hand_back,
 )
 from spool.store.transcripts.edits import edits_of, index_words
+from spool.store.transcripts.review import doubts_in
 from spool.store.transcripts.voices import copy_prints
 from spool.tracing import current, span
 from worker.audio import open_audio
@@ -301,14 +302,14 @@ class JobRunner:
             speakers=speakers,
             **facts,
         )
-
         found = passages_of(transcript)
 
         def commit() -> None:
+            doubts = doubts_in(self._context.db, self._job, facts["content_sha256"], transcript)
             with self._context.db.begin() as tx:
                 if self._recording is not None:
                     self._recording.keep(tx, self._claim)
-                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found)
+                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found, doubts)
                 if edits := edits_of(tx, self._job.id) if self._record is not None else []:
                     index_words(tx, self._job.id, self._job.project, apply_edits(transcript, edits))
                 self._write_voices(tx, outcome.reused_from)

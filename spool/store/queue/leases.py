@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, n
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from spool.domain.archive.passages import Passage
+from spool.domain.archive.review import ReviewPassage
 from spool.domain.fleet.routing import ANY_POOL
 from spool.domain.jobs import Job, JobSpeaker, JobState
 from spool.errors import LeaseLost
@@ -25,7 +26,7 @@ from spool.store.monitoring import LEASES_LOST, count_up
 from spool.store.queue.fair_share import settle
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.store.sql import epoch_us, now_utc, seconds_from_now
-from spool.store.transcripts.passages import drop_passages, write_passages
+from spool.store.transcripts.passages import drop_passages, write_passages, write_review
 from spool.tables import jobs
 
 
@@ -349,7 +350,13 @@ def hand_back(
         add_hints(tx, [(job.id, job.queue)], delay_seconds)
 
 
-def finish_job(tx: Connection, claim: Claim, outcome: Outcome, found: Sequence[Passage] = ()) -> None:
+def finish_job(
+    tx: Connection,
+    claim: Claim,
+    outcome: Outcome,
+    found: Sequence[Passage] = (),
+    review: Sequence[ReviewPassage] = (),
+) -> None:
     """The transcript is stored: the job is done, and its words can be searched. Raises LeaseLost."""
     seen = {"source_etag": outcome.source_etag, "source_size": outcome.source_size}
     job = _end(
@@ -378,6 +385,8 @@ def finish_job(tx: Connection, claim: Claim, outcome: Outcome, found: Sequence[P
     )
     if claim.job.transcript_key is not None:  # speakers were found in words that are indexed already
         drop_passages(tx, [claim.job.id])
+    else:  # what is to be reviewed, and was, does not depend on speakers
+        write_review(tx, claim.job.id, claim.job.project, review)
     write_passages(tx, claim.job.id, claim.job.project, found)
     enqueue_exports(tx, job)
 

@@ -8,13 +8,15 @@ eight bytes of `passages.times`; its text is between the spaces of `passages.tex
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, literal, select
 
 from spool.domain.archive.passages import Passage, Spoken, sounds_of
 from spool.domain.archive.readings import Reading
-from spool.tables import passage_words, passages
+from spool.domain.archive.review import ReviewPassage
+from spool.tables import passage_words, passages, review_passages
 
 PIECE, WORDS = 200, 5000
 """Rows of a statement: making them all would let the transaction of a day's recording look abandoned."""
@@ -37,6 +39,18 @@ def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:
     """Delete the passages of these jobs, and their words."""
     for table in (passages, passage_words):
         tx.execute(delete(table).where(table.c.job_id.in_(job_ids)))
+
+
+def write_review(tx: Connection, job_id: str, project: str, found: Sequence[ReviewPassage]) -> None:
+    """Write what is to be reviewed of a job, which has nothing yet."""
+    for at in range(0, len(found), PIECE):
+        rows = [_review_row(job_id, project, each) for each in found[at : at + PIECE]]
+        tx.execute(insert(review_passages), rows)
+
+
+def drop_review(tx: Connection, job_ids: Sequence[str]) -> None:
+    """Delete what is to be reviewed of these jobs, and who checked it."""
+    tx.execute(delete(review_passages).where(review_passages.c.job_id.in_(job_ids)))
 
 
 def row_of(job_id: str, project: str, passage: Passage) -> dict[str, Any]:
@@ -73,6 +87,22 @@ def passage_of(row: Row[Any]) -> Passage:
     )
     readings = tuple(Reading(*each) for each in json.loads(row.alternatives or "[]"))
     return Passage(row.channel, row.speaker, row.own_words, words, (), readings)
+
+
+def _review_row(job_id: str, project: str, passage: ReviewPassage) -> dict[str, Any]:
+    return {
+        "job_id": job_id,
+        "number": passage.number,
+        "project": project,
+        "channel": passage.channel,
+        "start_seconds": passage.start,
+        "end_seconds": passage.end,
+        "first_word": passage.first_word,
+        "last_word": passage.last_word,
+        "text": passage.text,
+        "doubt": passage.doubts.total,
+        **asdict(passage.doubts),
+    }
 
 
 def _times(words: Sequence[Spoken], start: float) -> bytes:
