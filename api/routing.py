@@ -20,6 +20,7 @@ from api.routes.archive import (
     edits,
     outputs,
     review,
+    samples,
     search,
     sources,
     speakers,
@@ -75,6 +76,10 @@ ROUTES = (
     Route("DELETE", "/voices/{voice_id}", speakers.forget, SUBMIT, speakers.FORGET),
     Route("POST", f"{_JOB}/passages/{{passage}}/check", review.check, SUBMIT, review.CHECK),
     Route("GET", "/review", review.listed, READ, review.LIST),
+    Route("GET", "/review/size", samples.size, READ, samples.SIZE),
+    Route("POST", "/review/samples", samples.draw, SUBMIT, samples.DRAW),
+    Route("GET", "/review/samples", samples.listed, READ, samples.LIST),
+    Route("GET", "/review/samples/{sample_id}", samples.one, READ, samples.ONE),
     Route("GET", "/search", search.search, READ, search.SEARCH),
     Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
     # The scope submit is enough here, though the answer is a transcript.

@@ -33,7 +33,7 @@ export async function showReview(root, query) {
   let shown = 0;
   async function load(cursor) {
     const parameters = new URLSearchParams({ limit: String(PAGE) });
-    for (const name of [...Object.keys(FILTERS), "reason", "checked"]) if (query.get(name)) parameters.set(name, query.get(name));
+    for (const name of [...Object.keys(FILTERS), "reason", "checked", "sample"]) if (query.get(name)) parameters.set(name, query.get(name));
     if (cursor) parameters.set("cursor", cursor);
     const page = await get(`/v1/review?${parameters}`);
     list.append(...page.items.map((one) => passage(one, () => author.value.trim() || null)));
@@ -42,9 +42,49 @@ export async function showReview(root, query) {
     more.onclick = () => load(page.next_cursor).catch((error) => notice(error.message, true));
     status.textContent = shown ? "The most doubtful first. Follow a time to listen to the passage and correct it." : "Nothing to review.";
   }
-  root.append(h("h1", {}, "Review"), form, h("p", {}, author), status, list, h("p", {}, more));
+  root.append(h("h1", {}, "Review"), await samples(query, () => author.value.trim() || null), form, h("p", {}, author), status, list, h("p", {}, more));
   await load(null);
   return {};
+}
+
+// The samples that were drawn with the error rates that they say, and a form that draws one.
+async function samples(query, author) {
+  const box = h("details", { open: query.get("sample") !== null }, h("summary", {}, "Error rate"));
+  const scope = () => ["project", "batch", "model"].filter((name) => query.get(name)).map((name) => [name, query.get(name)]);
+  const margin = h("input", { type: "number", min: "0.1", max: "50", step: "0.1", value: "2", "aria-label": "Points", class: "points" });
+  const needed = h("span", { class: "quiet small", role: "status" });
+  const points = () => String(Number(margin.value) / 100);
+  async function count() {
+    const size = await get(`/v1/review/size?${new URLSearchParams([...scope(), ["margin", points()]])}`);
+    needed.textContent = ` Listen to ${size.passages} of ${size.population} passages.`;
+  }
+  const form = h("form", { class: "row", onsubmit: async (event) => {
+    event.preventDefault();
+    try {
+      const body = { ...Object.fromEntries(scope()), margin: Number(points()), author: author() };
+      const sample = await send("POST", "/v1/review/samples", body);
+      location.hash = `#/review?${new URLSearchParams([...scope(), ["sample", sample.id]])}`;
+    } catch (error) {
+      notice(error.message, true);
+    }
+  } }, h("label", {}, "Know it within ± points ", margin), h("button", { class: "small" }, "Draw a sample"), needed);
+  const failed = (error) => { needed.textContent = ` ${error.message}`; };
+  margin.addEventListener("change", () => count().catch(failed));
+  const own = query.get("project") ? `?${new URLSearchParams({ project: query.get("project") })}` : "";
+  const page = await get(`/v1/review/samples${own}`);
+  box.append(h("p", { class: "quiet small" }, "A random sample of the passages of the project, batch and model below tells how many words are wrong."), form,
+    ...page.items.map((one) => h("p", { class: "small" }, h("a", { href: `#/review?sample=${one.id}` }, [one.project, one.batch, one.model].filter(Boolean).join(", ")),
+      `: ${one.estimate.checked} of ${one.size} checked. `, rate(one.estimate),
+      Object.keys(one.by_model).length > 1 ? Object.entries(one.by_model).map(([name, each]) => ` ${name}: ${rate(each)}`) : null)));
+  await count().catch(failed);
+  return box;
+}
+
+const percent = (value) => `${(100 * value).toFixed(1)} %`;
+
+function rate(one) {
+  if (one.rate === null) return "Nothing known yet.";
+  return `WER ${percent(one.rate)}${one.low === null ? "" : `, 95 % interval ${percent(one.low)} to ${percent(one.high)}`}.`;
 }
 
 function passage(one, author) {

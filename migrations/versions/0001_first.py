@@ -42,6 +42,8 @@ TABLES = (
     "passages",
     "edits",
     "review_passages",
+    "review_samples",
+    "review_sample_passages",
     "passage_words",
     "voices",
     "voice_prints",

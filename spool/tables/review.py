@@ -1,6 +1,6 @@
 """Passages of transcripts as people review them: written with a job's end, deleted with its transcript."""
 
-from sqlalchemy import Column, Double, ForeignKey, Index, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, String, Table, Text
 
 from spool.tables.base import ID, NAME, UtcDateTime, metadata
 
@@ -24,6 +24,9 @@ review_passages = Table(
     Column("versions", Double, nullable=False),
     Column("speech", Double, nullable=False),
     Column("language", Double, nullable=False),
+    # What the passage has wrong, and how many words it should have, by the corrections that stand.
+    Column("errors", Integer, nullable=False),
+    Column("words", Integer, nullable=False),
     Column("checked_at", UtcDateTime),
     Column("checked_by", String(200)),
 )
@@ -37,3 +40,29 @@ Index(
     sqlite_where=_UNCHECKED,
 )
 Index("ix_review_passages_doubt", *_ORDER, postgresql_where=_UNCHECKED, sqlite_where=_UNCHECKED)
+
+review_samples = Table(
+    "review_samples",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("project", NAME, nullable=False),
+    # What it was drawn from: jobs of this batch and model, or any.
+    Column("batch", ID),
+    Column("model", NAME),
+    Column("population", Integer, nullable=False),
+    Column("margin", Double, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("created_by", String(200), nullable=False),
+    Index("ix_review_samples_project_created_at_id", "project", "created_at", "id"),
+)
+
+review_sample_passages = Table(
+    "review_sample_passages",
+    metadata,
+    # Without a foreign key to the passages: what was drawn stays known when a transcript is deleted.
+    Column("sample_id", ID, ForeignKey("review_samples.id", ondelete="CASCADE"), primary_key=True),
+    Column("job_id", ID, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+)

@@ -54,6 +54,7 @@ def listed(
     ] = None,
     model: Annotated[str | None, Query(max_length=200, description="Only of jobs of this model.")] = None,
     reason: Annotated[Reason | None, Query(description="Only what is doubtful for this reason.")] = None,
+    sample: Annotated[str | None, Query(max_length=64, description="Only those of this sample.")] = None,
     checked: Annotated[
         bool, Query(description="Passages that somebody checked or corrected instead of those still open.")
     ] = False,
@@ -71,7 +72,7 @@ def listed(
         name=name or None,
         tag=store.tag_of(tag) if tag else None,
     )
-    wanted = ReviewFilter(matching, model or None, reason, checked)
+    wanted = ReviewFilter(matching, model or None, reason, checked, sample)
     with services.database.read() as tx:
         page = list_review(tx, wanted, cursor, limit)
     return ReviewPage(items=list(map(_shown, page.items)), next_cursor=page.next_cursor)

@@ -26,3 +26,34 @@ REVIEW_PAGE: Example = {"items": [PASSAGE], "next_cursor": None}
 CHECK_REQUEST: Example = {"author": "Bo"}
 
 CHECKED: Example = PASSAGE | {"checked_by": "Bo", "checked_at": "2026-11-20T10:12:00Z"}
+
+SIZE: Example = {"population": 41200, "words": 1502000, "passages": 143}
+
+SAMPLE_REQUEST: Example = {"project": "oral-history", "model": "parakeet-tdt", "margin": 0.02}
+
+ESTIMATE: Example = {
+    "checked": 143,
+    "words": 5210,
+    "errors": 401,
+    "rate": 0.077,
+    "low": 0.061,
+    "high": 0.0929,
+}
+
+SAMPLE: Example = {
+    "id": "smp_01M7WEC0XJ9KQ2T5V8YB4N6PRD",
+    "project": "oral-history",
+    "batch": None,
+    "model": "parakeet-tdt",
+    "population": 41200,
+    "margin": 0.02,
+    "seed": 7,
+    "size": 143,
+    "gone": 0,
+    "created_at": "2026-11-20T10:12:00Z",
+    "created_by": "Bo",
+    "estimate": ESTIMATE,
+    "by_model": {"parakeet-tdt": ESTIMATE},
+}
+
+SAMPLE_PAGE: Example = {"items": [SAMPLE], "next_cursor": None}

@@ -17,6 +17,7 @@ from spool.domain.archive.passages import Passage, Spoken, sounds_of
 from spool.domain.archive.readings import Reading
 from spool.domain.archive.review import ReviewPassage
 from spool.tables import passage_words, passages, review_passages
+from spool.wer import normal_words
 
 PIECE, WORDS = 200, 5000
 """Rows of a statement: making them all would let the transaction of a day's recording look abandoned."""
@@ -101,6 +102,8 @@ def _review_row(job_id: str, project: str, passage: ReviewPassage) -> dict[str, 
         "last_word": passage.last_word,
         "text": passage.text,
         "doubt": passage.doubts.total,
+        "errors": 0,
+        "words": len(normal_words(passage.text)),
         **asdict(passage.doubts),
     }
 

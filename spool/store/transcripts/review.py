@@ -25,6 +25,7 @@ from spool.store.sql import Page, cursor_of, now_utc, position_of
 from spool.store.transcripts.passages import passage_of
 from spool.tables import ID, jobs, passages
 from spool.tables import review_passages as table
+from spool.tables import review_sample_passages as sample_passages
 
 _KEY = (table.c.doubt, table.c.job_id, table.c.number)
 
@@ -32,12 +33,14 @@ _KEY = (table.c.doubt, table.c.job_id, table.c.number)
 @dataclass(frozen=True, slots=True)
 class ReviewFilter:
     """Which passages to list. model: of jobs of this model; reason: those that are doubtful for it, one of
-    `REASONS`; checked: those that somebody checked instead of those that nobody did."""
+    `REASONS`; checked: those that somebody checked instead of those that nobody did; sample: those of
+    a sample."""
 
     jobs: JobFilter
     model: str | None = None
     reason: str | None = None
     checked: bool = False
+    sample: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,13 @@ def list_review(
         query = query.where(exists(select(jobs.c.id).where(*of_jobs).correlate(table)))
     if wanted.reason is not None:
         query = query.where(table.c[wanted.reason] > 0)
+    if wanted.sample is not None:
+        drawn = select(sample_passages.c.number).where(
+            sample_passages.c.sample_id == wanted.sample,
+            sample_passages.c.job_id == table.c.job_id,
+            sample_passages.c.number == table.c.number,
+        )
+        query = query.where(exists(drawn.correlate(table)))
     if cursor is not None:
         query = query.where(tuple_(*_KEY) < _position(cursor, wanted))
     rows = tx.execute(query.order_by(*(column.desc() for column in _KEY)).limit(limit + 1)).all()

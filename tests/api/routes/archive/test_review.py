@@ -86,3 +86,35 @@ def test_the_command_lists_and_checks(
     assert "nothing to review" in spool("review", "list")
     assert "checked by Bo" in spool("review", "list", "--checked")
     assert "one of: confidence" in spool("review", "list", "--reason", "mood", code=2)
+
+
+def test_a_sample_says_the_error_rate_once_people_checked_it(
+    http: httpx.Client, live: Live, done: Done
+) -> None:
+    ids = [done(project="alpha") for _ in range(4)]
+    done(project="beta")
+    with Spool(live.url) as spool:
+        assert spool.sample_size(project="alpha").passages == 4
+        assert spool.sample_size(project="gamma").population == 0
+        drawn = spool.draw_sample(project="alpha", passages=3, seed=7, author="Bo")
+        again = spool.draw_sample(project="alpha", passages=3, seed=7)
+        assert (drawn.size, drawn.population, drawn.estimate.rate) == (3, 4, None)
+        passages = [(each.job, each.passage) for each in spool.review(sample=drawn.id)]
+        assert len(passages) == 3
+        assert {job for job, _ in passages} < set(ids)
+        assert [(each.job, each.passage) for each in spool.review(sample=again.id)] == passages
+        spool.edit(passages[0][0], 2, 2, "lamp")
+        spool.check_passage(*passages[1])
+        found = spool.sample(drawn.id).estimate
+        assert (found.checked, found.errors, found.words, found.rate) == (2, 1, 8, 0.125)
+        assert found.high is not None
+        assert found.high > 0.125
+        spool.undo_edit(passages[0][0], 1)
+        assert spool.sample(drawn.id).by_model["demo-tdt"].errors == 0
+        spool.delete_content(passages[2][0])
+        assert spool.sample(drawn.id).gone == 1
+        assert {each.id for each in spool.samples(project="alpha")} == {drawn.id, again.id}
+    problem(http.post("/v1/review/samples", json={"project": "gamma"}), 409, "conflict")
+    problem(http.post("/v1/review/samples", json={"margin": 0}), 422, "invalid_request")
+    problem(http.get("/v1/review/samples/smp_1"), 404, "not_found")
+    problem(http.get("/v1/review/size", params={"batch": "bat_1"}), 404, "not_found")
