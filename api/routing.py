@@ -86,6 +86,7 @@ ROUTES = (
     Route("DELETE", _BATCH, batches.cancel, SUBMIT, batch_docs.CANCEL),
     Route("GET", f"{_BATCH}/results", batches.results, READ, batch_docs.RESULTS),
     Route("GET", f"{_BATCH}/transcripts", batches.transcripts, READ, batch_docs.TRANSCRIPTS),
+    Route("GET", f"{_BATCH}/diff", versions.batch_diff, READ, versions.BATCH_DIFF),
     Route("POST", f"{_BATCH}/retry-failed", batches.retry_failed, SUBMIT, batch_docs.RETRY),
     Route("GET", f"{_BATCH}/events", events.of_batch, READ, webhook_docs.OF_BATCH),
     # Reading needs the scope submit too: a webhook's address may contain a secret of its receiver.
@@ -108,6 +109,7 @@ ROUTES = (
     Route("GET", "/sources", sources.listed, READ, sources.LIST),
     Route("POST", "/sources/notifications", sources.notify, SUBMIT, sources.NOTIFY),
     Route("GET", _SOURCE, sources.one, READ, sources.ONE),
+    Route("PATCH", _SOURCE, sources.change, SUBMIT, sources.CHANGE),
     Route("DELETE", _SOURCE, sources.remove, SUBMIT, sources.REMOVE),
     Route("GET", f"{_SOURCE}/items", sources.items, READ, sources.ITEMS),
     Route("POST", f"{_SOURCE}/pause", sources.pause, SUBMIT, sources.PAUSE),

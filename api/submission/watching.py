@@ -14,8 +14,15 @@ from api.submission.listing import folder_of
 from api.submission.sources import check_place, is_bucket
 from spool.errors import InvalidRequest
 from spool.schemas.batches import BatchUploadRequest
-from spool.schemas.sources import S3Notification, SourceRequest
-from spool.store.archive.sources import NewSource, WatchedSource, create_source, list_sources, mark_places
+from spool.schemas.sources import S3Notification, SourceChangeRequest, SourceRequest
+from spool.store.archive.sources import (
+    NewSource,
+    SourceChange,
+    WatchedSource,
+    create_source,
+    list_sources,
+    mark_places,
+)
 
 SETTLE_FOLDER_S = 30.0
 _CREATED = "ObjectCreated"
@@ -41,6 +48,19 @@ def create_from_request(services: Services, caller: Principal, body: SourceReque
     )
     with services.database.begin() as tx:
         return create_source(tx, new)
+
+
+def change_from_request(
+    services: Services, caller: Principal, source: WatchedSource, body: SourceChangeRequest
+) -> SourceChange:
+    """What is to change. New options are checked with those that stay, as at the beginning. Raises
+    InvalidRequest, UnknownModel and Forbidden."""
+    request = None
+    if body.options:
+        request = source.request | {"options": source.request.get("options", {}) | body.options}
+        checked = BatchUploadRequest.model_validate(request)
+        Intake(services, caller, checked, address=source.address)
+    return SourceChange(body.name, request, body.every_seconds, body.settle_seconds, body.paused)
 
 
 def mark_from_notification(tx: Connection, caller: Principal, body: S3Notification) -> int:

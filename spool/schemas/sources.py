@@ -54,6 +54,26 @@ class SourceRequest(BaseModel):
         return self.model_dump(mode="json", exclude=own, exclude_none=True)
 
 
+class SourceChangeRequest(BaseModel):
+    """What is to be different from now on; what is not named stays."""
+
+    model_config = with_example(examples.CHANGE, strict=True)
+
+    name: Name | None = Field(None, description="Its name, for display.")
+    every_seconds: Annotated[float, Field(ge=10, le=7 * 86400, allow_inf_nan=False)] | None = Field(
+        None, description="How often it is listed."
+    )
+    settle_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] | None = Field(
+        None, description="How long a file must not have changed."
+    )
+    paused: bool | None = Field(None, description="True: list it no more. False: list it again, now.")
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Options that replace those of its jobs to come; the others stay.",
+        json_schema_extra=option_schema(),
+    )
+
+
 class SourceCounts(BaseModel):
     """Versions of files that were seen."""
 

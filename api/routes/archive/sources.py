@@ -15,7 +15,7 @@ from api.openapi.jobs import Words, answer, problems
 from api.presenters.sources import shown_item, shown_source
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, SUBMISSION, read_json
-from api.submission.watching import create_from_request, mark_from_notification
+from api.submission.watching import change_from_request, create_from_request, mark_from_notification
 from spool.background.thread import BackgroundLoop
 from spool.schemas.common import Project
 from spool.schemas.examples import sources as examples
@@ -24,6 +24,7 @@ from spool.schemas.sources import (
     ItemState,
     Marked,
     S3Notification,
+    SourceChangeRequest,
     SourceItemPage,
     SourceList,
     SourceOut,
@@ -67,6 +68,22 @@ LIST: Words = {
     "responses": answer(200, "Every source.", SourceList, examples.LIST),
 }
 ONE: Words = {"summary": "Show a source", "responses": _SHOWN | problems("not_found")}
+CHANGE: Words = {
+    "summary": "Change a source",
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": inline_schema(SourceChangeRequest),
+                    "example": examples.CHANGE,
+                }
+            },
+        }
+    },
+    "responses": _SHOWN
+    | problems("malformed", "too_slow", "too_large", "not_found", "unknown_model", "invalid_request"),
+}
 REMOVE: Words = {
     "summary": "Stop watching",
     "status_code": 204,
@@ -122,6 +139,23 @@ def one(services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
     """One source: its state, and what it found."""
     with services.database.read() as tx:
         return _shown(tx, get_visible_source(tx, caller, source_id))
+
+
+async def change(request: Request, services: ServicesDep, caller: CallerDep, source_id: str) -> SourceOut:
+    """Change its name, its times or the options of its jobs to come; pause or resume it. Jobs that it has
+    made stay as they are."""
+    body = await read_json(request, SourceChangeRequest, SUBMISSION)
+    shown = await run_in_threadpool(_change, services, caller, source_id, body)
+    _watcher(request).wake()
+    return shown
+
+
+def _change(services: Services, caller: Principal, source_id: str, body: SourceChangeRequest) -> SourceOut:
+    with services.database.read() as tx:
+        source = get_visible_source(tx, caller, source_id)
+    wanted = change_from_request(services, caller, source, body)
+    with services.database.begin() as tx:
+        return _shown(tx, store.change_source(tx, source.id, wanted))
 
 
 def remove(services: ServicesDep, caller: CallerDep, source_id: str) -> Response:

@@ -16,6 +16,8 @@ REQUEST: Example = {
     "output": OUTPUT,
 }
 
+CHANGE: Example = {"every_seconds": 60.0, "options": {"model": "parakeet-tdt-1.1b"}}
+
 SOURCE: Example = {
     "id": SOURCE_ID,
     "name": "Incoming",

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import func, select, update
 
+from api.cli.main import main
 from api.watching.watcher import SourceWatcher
 from ops.testbed.running_api import Live, problem
 from ops.testbed.s3 import S3Server
@@ -257,6 +259,55 @@ def test_it_is_paused_resumed_and_removed_and_its_jobs_stay(
     assert http.delete(f"/v1/sources/{source}").status_code == 204
     problem(http.get(f"/v1/sources/{source}"), 404, "not_found")
     assert len(names(http)) == 2
+
+
+def test_its_interval_and_model_are_changed_for_what_comes(
+    live: Live, http: httpx.Client, recordings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(recordings / "reel 1.wav")
+    source = watched(live, f"{recordings.as_uri()}/", every_seconds=7 * 86400, options={"decoder": "greedy"})
+    until(lambda: _idle(live, source))
+    later = http.get(f"/v1/sources/{source}").json()["next_listing_at"]
+    problem(http.patch(f"/v1/sources/{source}", json={"options": {"beam": 99}}), 422, "invalid_request")
+    problem(http.patch(f"/v1/sources/{source}", json={"options": {"model": "absent"}}), 422, "unknown_model")
+    problem(http.patch(f"/v1/sources/{source}", json={"every_seconds": 1}), 422, "invalid_request")
+    problem(http.patch(f"/v1/sources/{source}", json={"source": "s3://b/"}), 422, "invalid_request")
+    unchanged = http.get(f"/v1/sources/{source}").json()
+    assert (unchanged["every_seconds"], unchanged["options"]) == (7 * 86400, {"decoder": "greedy"})
+    with pytest.raises(SystemExit, match="0"):
+        main(
+            [
+                "sources",
+                "change",
+                source,
+                "--every",
+                "10m",
+                "--beam",
+                "2",
+                "--decoder",
+                "beam",
+                "--url",
+                live.url,
+            ]
+        )
+    assert "every 600 s" in capsys.readouterr().out
+    changed = http.patch(f"/v1/sources/{source}", json={"name": "Tapes", "paused": True}).json()
+    assert (changed["name"], changed["state"], changed["every_seconds"]) == ("Tapes", "paused", 600)
+    assert changed["options"] == {"decoder": "beam", "beam": 2}
+    assert get_due(live, source) < datetime.fromisoformat(later)
+    write(recordings / "b.wav")
+    assert http.patch(f"/v1/sources/{source}", json={"paused": False}).json()["state"] == "watching"
+    until(lambda: len(names(http)) == 2)
+    options = {job["name"]: job["options"] for job in http.get("/v1/jobs").json()["items"]}
+    assert [options[name]["decoder"] for name in ("reel 1.wav", "b.wav")] == ["greedy", "beam"]
+    text = http.get("/metrics").text
+    assert 'spool_sources{state="watching"} 1.0' in text
+    assert 'spool_source_files{state="taken"} 2.0' in text
+
+
+def get_due(live: Live, source_id: str) -> datetime:
+    with live.services.database.read() as tx:
+        return get_source(tx, source_id).due_at
 
 
 def test_what_may_not_be_watched_is_refused_by_name(live: Live, recordings: Path, tmp_path: Path) -> None:
