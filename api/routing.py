@@ -14,7 +14,18 @@ from api.openapi import batches as batch_docs
 from api.openapi import jobs as docs
 from api.openapi import page as page_docs
 from api.openapi import webhooks as webhook_docs
-from api.routes import batches, costs, events, fleet, health, jobs, listen, metrics, openai, webhooks
+from api.routes import (
+    batches,
+    costs,
+    events,
+    fleet,
+    health,
+    jobs,
+    listen,
+    metrics,
+    openai,
+    webhooks,
+)
 from api.routes.archive import (
     audio,
     edits,
@@ -91,6 +102,7 @@ ROUTES = (
     Route("DELETE", _BATCH, batches.cancel, SUBMIT, batch_docs.CANCEL),
     Route("GET", f"{_BATCH}/results", batches.results, READ, batch_docs.RESULTS),
     Route("GET", f"{_BATCH}/transcripts", batches.transcripts, READ, batch_docs.TRANSCRIPTS),
+    Route("GET", f"{_BATCH}/diff", versions.batch_diff, READ, versions.BATCH_DIFF),
     Route("POST", f"{_BATCH}/retry-failed", batches.retry_failed, SUBMIT, batch_docs.RETRY),
     Route("GET", f"{_BATCH}/events", events.of_batch, READ, webhook_docs.OF_BATCH),
     # Reading needs the scope submit too: a webhook's address may contain a secret of its receiver.
@@ -113,6 +125,7 @@ ROUTES = (
     Route("GET", "/sources", sources.listed, READ, sources.LIST),
     Route("POST", "/sources/notifications", sources.notify, SUBMIT, sources.NOTIFY),
     Route("GET", _SOURCE, sources.one, READ, sources.ONE),
+    Route("PATCH", _SOURCE, sources.change, SUBMIT, sources.CHANGE),
     Route("DELETE", _SOURCE, sources.remove, SUBMIT, sources.REMOVE),
     Route("GET", f"{_SOURCE}/items", sources.items, READ, sources.ITEMS),
     Route("POST", f"{_SOURCE}/pause", sources.pause, SUBMIT, sources.PAUSE),
@@ -133,6 +146,7 @@ SCOPES: dict[str, Scope | None] = {f"{route.method} /v1{route.path}": route.scop
     "GET /metrics": ADMIN,
     "GET /v1/listen": SUBMIT,
     "GET /v1/listen/wenet": SUBMIT,
+    "GET /v1/realtime": SUBMIT,
 }
 """The scope that each other route requires."""
 
@@ -171,4 +185,5 @@ def add_routes(app: FastAPI) -> None:
     # WebSockets, which OpenAPI cannot describe: docs/live.md does.
     app.add_api_websocket_route("/v1/listen", listen.listen)
     app.add_api_websocket_route("/v1/listen/wenet", listen.listen_wenet)
+    app.add_api_websocket_route("/v1/realtime", listen.realtime)
     add_page(app)

@@ -85,6 +85,9 @@ def conclude(spool: Spool, jobs: Sequence[JobDetail], refused: int = 0, *, wait:
         print_json(jobs)
     elif wait:
         out.print(job_table(list(jobs)))
+    for job in jobs if wait else ():
+        for warning in job.warnings:
+            err.print(Text.assemble((f"{job.name}: ", "yellow"), warning), soft_wrap=True)
     _exit_for(jobs, refused)
 
 

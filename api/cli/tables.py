@@ -123,7 +123,7 @@ def coverage_words(job: JobOut) -> str:
 
 def how_words(options: JobOptions) -> str:
     """How the words of a job come about."""
-    return options.decoder if options.align is None else "aligning an existing transcript"
+    return options.decoder if options.align is None else "aligned text"
 
 
 def job_sheet(job: JobDetail) -> Table:

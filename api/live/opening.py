@@ -163,7 +163,7 @@ def _create(services: Services, caller: Principal, asked: Asked) -> Job:
     project = caller.project_for(asked.body.project)
     requires = required(settings, model, None)
     route = Route(asked.body.pool, None, None if asked.body.pool else model, requires=requires)
-    fleet.check(route, model)
+    fleet.check(route, model, live=True)
     if (then := asked.listening.then) is not None:
         second = str(then["model"])
         fleet.check(Route(None, None, second), second)

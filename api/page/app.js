@@ -14,7 +14,7 @@ import { showReview } from "./review.js";
 import { showSearch } from "./search.js";
 import { showSource, showSources } from "./sources.js";
 import { listenForDrops, openSubmit } from "./submit.js";
-import { showDiff } from "./versions.js";
+import { showBatchDiff, showDiff } from "./versions.js";
 
 const REFRESH_MS = 2000;
 const ANSWER_MS = 6000; // a server that answers later than this is said not to answer
@@ -26,6 +26,7 @@ const VIEWS = [
   [/^\/jobs\/(\w+)\/diff\/(\w+)$/, showDiff, "Versions"],
   [/^\/batches$/, showBatches, "Batches"],
   [/^\/batches\/(\w+)$/, showBatch, "Batch"],
+  [/^\/batches\/(\w+)\/diff$/, showBatchDiff, "Versions"],
   [/^\/sources$/, showSources, "Sources"],
   [/^\/sources\/(\w+)$/, showSource, "Source"],
   [/^\/costs$/, showCosts, "Costs"],

@@ -75,6 +75,7 @@ export async function showBatch(root, id) {
         h("button", { type: "button", class: "danger", disabled: one.state === "ended",
           onclick: () => act("Cancel every unfinished job of this batch?", "DELETE", `/v1/batches/${id}`, "The batch is cancelled.") },
         "Cancel")),
+      one.counts.done ? h("p", {}, h("a", { href: `#/batches/${id}/diff` }, "Compare with later versions")) : null,
       facts(one, latest));
   }
   await refresh();

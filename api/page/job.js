@@ -105,7 +105,7 @@ function coverage(job) {
 }
 
 function details(job) {
-  const options = Object.entries(job.options).filter(([, value]) => value !== null)
+  const options = Object.entries(job.options).filter(([name, value]) => value !== null && name !== "align")
     .map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
   return facts([
     ["Job", h("code", {}, job.id)], ["Source", job.source.uri], ["Project", job.project], ["Options", options],

@@ -50,6 +50,7 @@ export async function showSource(root, id, query) {
         h("button", { type: "button", hidden: paused, onclick: () => act(null, "POST", `/v1/sources/${id}/check`, "It is listed now.") }, "List now"),
         h("button", { type: "button", hidden: paused, onclick: () => act(null, "POST", `/v1/sources/${id}/pause`, "Paused.") }, "Pause"),
         h("button", { type: "button", hidden: !paused, onclick: () => act(null, "POST", `/v1/sources/${id}/resume`, "Resumed.") }, "Resume"),
+        h("button", { type: "button", onclick: () => openChange(one, refresh) }, "Change"),
         h("button", { type: "button", class: "danger",
           onclick: () => act("Stop watching, and forget what was found? Jobs stay.", "DELETE", `/v1/sources/${id}`, "Removed.") }, "Remove")),
       one.error ? h("p", { class: "card error" }, h("strong", {}, "It cannot be listed. "), `${one.error} It is tried again; since `,
@@ -59,6 +60,7 @@ export async function showSource(root, id, query) {
         ["Listed", `every ${span(one.every_seconds)}${one.settle_seconds ? `; files settle for ${span(one.settle_seconds)}` : ""}`],
         ["Last listed", one.listed_at ? [moment(one.listed_at), `, ${count(one.found, "file", "files")}`] : "not yet"],
         ["Next", paused ? "not while it is paused" : moment(one.next_listing_at)],
+        one.options.model ? ["Model", one.options.model] : null,
         one.output ? ["Output", `${one.output.formats.join(", ")} below ${one.output.prefix}`] : null,
       ]),
       h("h2", {}, "Files"),
@@ -72,6 +74,35 @@ export async function showSource(root, id, query) {
   }
   await refresh();
   return { refresh };
+}
+
+async function openChange(one, refresh) {
+  const { items } = await get("/v1/models");
+  const names = [...new Set([one.options.model, ...items.map((model) => model.name)].filter(Boolean))];
+  const model = h("select", {}, one.options.model ? null : h("option", { value: "" }, "the default"),
+    names.map((name) => h("option", { value: name, selected: name === one.options.model }, name)));
+  const every = h("input", { type: "number", min: "10", max: "604800", step: "any", required: true, value: String(one.every_seconds) });
+  const form = h("form", { onsubmit: async (event) => {
+    event.preventDefault();
+    try {
+      await send("PATCH", `/v1/sources/${one.id}`, { every_seconds: Number(every.value),
+        ...(model.value && model.value !== one.options.model ? { options: { model: model.value } } : {}) });
+      dialog.close();
+      notice("Changed.");
+    } catch (error) {
+      notice(error.message, true);
+    }
+    await refresh();
+  } },
+  h("h2", { id: "change-title" }, "Change the source"),
+  h("label", {}, "Listed every so many seconds", every),
+  h("label", {}, "Model of its jobs to come", model),
+  h("div", { class: "row" }, h("button", { class: "primary" }, "Change"),
+    h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
+  const dialog = h("dialog", { "aria-labelledby": "change-title" }, form);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
 }
 
 function fileTable(items) {

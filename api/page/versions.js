@@ -5,6 +5,7 @@ import { get, send } from "./http.js";
 
 const SHOWN = 200;
 const VERSIONS = columns("Versions", "Version", "State", "Model", "Decoder", "#Words", "#Cost", "Submitted", "");
+const BATCH = columns("Versions", "Recording", "#Words", "#Changed", "#WER", "#Cost", "#Cost later");
 const DIFFERENCES = columns("Differences", "At", "First", "Second", "#Doubt");
 
 // The versions of a job's recording, beneath the job's figures.
@@ -82,6 +83,42 @@ export async function showDiff(root, base, other, query) {
       h("a", { href: `#/jobs/${base}?t=${one.start}`, "aria-label": `Play from ${clock(one.start)}` }, clock(one.start)),
       one.base.length ? h("del", {}, words(one.base)) : "–", one.other.length ? h("ins", {}, words(one.other)) : "–", number(one.doubt, 2)])) : null,
     diff.total > diff.items.length ? h("p", { class: "quiet" }, `The first ${SHOWN} are shown.`) : null);
+}
+
+// A batch beside the newest later versions of its recordings: a row each, and the sums, a page at a time.
+export async function showBatchDiff(root, id) {
+  let stopped = false;
+  const sums = { recordings: 0, words: 0, edits: 0, before: 0, after: 0 };
+  const rows = [];
+  const batch = await get(`/v1/batches/${id}`);
+  const status = h("p", { role: "status" }, "Reading …");
+  const list = h("div", {});
+  root.append(h("h1", {}, batch.name), h("p", {}, h("a", { href: `#/batches/${id}` }, "The batch"), " and the newest later version of each recording."),
+    status, list);
+  const percent = (edits, of) => of ? `${number((100 * edits) / of, 2)} %` : "–";
+  async function load() {
+    for (let cursor = null; !stopped;) {
+      const page = await get(`/v1/batches/${id}/diff?${new URLSearchParams(cursor ? { cursor } : {})}`);
+      for (const one of page.items) {
+        rows.push([h("a", { href: `#/jobs/${one.base}/diff/${one.other}?sort=doubt` }, one.name), number(one.words), number(one.edits),
+          percent(one.edits, one.words), money(one.cost_before, page.sums.currency), money(one.cost_after, page.sums.currency)]);
+        sums.recordings += 1;
+        sums.words += one.words;
+        sums.edits += one.edits;
+        sums.before += Number(one.cost_before);
+        sums.after += Number(one.cost_after);
+      }
+      cursor = page.next_cursor;
+      status.textContent = rows.length ? `${count(sums.recordings, "recording", "recordings")}${cursor ? " so far" : ""}; ${number(sums.edits)} of ${
+        count(sums.words, "word", "words")} changed: word error rate ${percent(sums.edits, sums.words)}, if every word of the first were right. Cost ${
+        money(sums.before, page.sums.currency)} before, ${money(sums.after, page.sums.currency)} after.`
+        : "No recording of this batch has a later version that is done.";
+      if (rows.length) fill(list, table(BATCH, rows));
+      if (!cursor) return;
+    }
+  }
+  load().catch((error) => notice(error.message, true));
+  return { leave: () => { stopped = true; } };
 }
 
 const words = (list) => list.map((one) => one.text).join(" ");

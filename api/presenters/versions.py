@@ -1,6 +1,7 @@
 """Versions of a recording as the API shows them. Pure."""
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Literal
 
 from api.presenters.jobs import shown_cost
@@ -8,7 +9,16 @@ from spool.comparison import Comparison, Difference
 from spool.domain.jobs import Job
 from spool.domain.ledger import CostSums
 from spool.domain.transcript import Word
-from spool.schemas.versions import ComparedWord, DifferenceOut, DiffOut, VersionOut
+from spool.schemas.versions import (
+    BatchDiff,
+    ComparedJob,
+    ComparedSums,
+    ComparedWord,
+    DifferenceOut,
+    DiffOut,
+    VersionOut,
+)
+from spool.wer import WordErrors, total_errors
 
 Order = Literal["time", "doubt"]
 
@@ -40,10 +50,46 @@ def shown_diff(base: str, other: str, compared: Comparison, sort: Order, limit: 
         other=other,
         words=errors.words,
         edits=errors.edits,
-        wer=errors.rate if errors.words else None,
+        wer=_rate(errors),
         total=len(differences),
         items=[_shown(each) for each in differences[:limit]],
     )
+
+
+Compared = tuple[Job, Job, WordErrors, CostSums, CostSums]
+"""Two versions, the errors of the second, and what each of them cost."""
+
+
+def shown_batch_diff(compared: Sequence[Compared], currency: str, next_cursor: str | None) -> BatchDiff:
+    """A page of compared versions, with its sums."""
+    errors = total_errors(each for _, _, each, _, _ in compared)
+    items = [
+        ComparedJob(
+            base=base.id,
+            other=other.id,
+            name=base.name,
+            words=each.words,
+            edits=each.edits,
+            wer=_rate(each),
+            cost_before=before.billable_cost,
+            cost_after=after.billable_cost,
+        )
+        for base, other, each, before, after in compared
+    ]
+    sums = ComparedSums(
+        recordings=len(compared),
+        words=errors.words,
+        edits=errors.edits,
+        wer=_rate(errors),
+        cost_before=sum((before.billable_cost for *_, before, _ in compared), Decimal(0)),
+        cost_after=sum((after.billable_cost for *_, after in compared), Decimal(0)),
+        currency=currency,
+    )
+    return BatchDiff(items=items, sums=sums, next_cursor=next_cursor)
+
+
+def _rate(errors: WordErrors) -> float | None:
+    return errors.rate if errors.words else None
 
 
 def _shown(difference: Difference) -> DifferenceOut:

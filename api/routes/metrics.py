@@ -13,6 +13,7 @@ death is not included.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
 
 from fastapi import Request, Response
@@ -80,6 +81,7 @@ class _Reading:
         yield from fleet_metrics(self._gauges)
         yield from _of_laws(self._gauges)
         yield from _of_webhooks(self._gauges.webhooks)
+        yield from _of_archive(self._gauges)
         for period, spent in (("today", self._gauges.today), ("month", self._gauges.month)):
             yield from _of_money(period, spent)
         yield from _of_budgets(self._budgets, self._gauges.month_by_project)
@@ -140,6 +142,30 @@ def _of_webhooks(counts: Mapping[str, int]) -> Iterator[Metric]:
     yield Gauge("spool_webhook_deliveries_pending", "Webhook deliveries that are still to be made.", pending)
     disabled = counts.get("disabled_endpoints", 0)
     yield Gauge("spool_webhook_endpoints_disabled", "Endpoints given up after days of failures.", disabled)
+
+
+def _of_archive(gauges: Gauges) -> Iterator[Metric]:
+    watched = Gauge("spool_sources", "Watched folders and buckets by state.", labels=["state"])
+    files = Gauge("spool_source_files", "Versions of files in them, by what came of them.", labels=["state"])
+    late = Gauge("spool_source_overdue_seconds", "How long the listing due first has been due.")
+    if gauges.sources is not None:
+        for state in ("watching", "failing", "paused"):
+            watched.add_metric([state], gauges.sources.sources.get(state, 0))
+        for state in ("settling", "taken", "skipped", "refused"):
+            files.add_metric([state], gauges.sources.files.get(state, 0))
+        late.add_metric([], _since(gauges, gauges.sources.due))
+    states, due = gauges.outputs
+    outputs = Gauge("spool_output_files", "Transcripts to be written elsewhere, by state.", labels=["state"])
+    for state in ("pending", "written", "failed", "replaced"):
+        outputs.add_metric([state], states.get(state, 0))
+    yield from (watched, files, late, outputs)
+    yield Gauge(
+        "spool_output_overdue_seconds", "How long the file due first has been due.", _since(gauges, due)
+    )
+
+
+def _since(gauges: Gauges, moment: datetime | None) -> float:
+    return 0.0 if moment is None else max((gauges.now - moment).total_seconds(), 0.0)
 
 
 def _of_money(period: str, spent: tuple[Spent, ...]) -> Iterator[Metric]:

@@ -47,6 +47,27 @@ def source(source_id: str) -> Flow[SourceOut]:
     return (yield from read(Ask("GET", f"{_ALL}/{source_id}"), SourceOut))
 
 
+def change_source(
+    source_id: str,
+    *,
+    name: str | None = None,
+    every_seconds: float | None = None,
+    settle_seconds: float | None = None,
+    paused: bool | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Flow[SourceOut]:
+    """Change what is named. `options` replace those of its jobs to come; the others stay."""
+    values: dict[str, Any] = {
+        "name": name,
+        "every_seconds": every_seconds,
+        "settle_seconds": settle_seconds,
+        "paused": paused,
+        "options": dict(options) if options else None,
+    }
+    body = {field: value for field, value in values.items() if value is not None}
+    return (yield from read(Ask("PATCH", f"{_ALL}/{source_id}", json=body), SourceOut))
+
+
 def pause_source(source_id: str) -> Flow[SourceOut]:
     """List it no more until it is resumed."""
     return (yield from read(Ask("POST", f"{_ALL}/{source_id}/pause"), SourceOut))

@@ -7,7 +7,7 @@ from spool.client.exchange import Ask, Flow, read
 from spool.client.jobs import new_key
 from spool.domain.priority import PriorityName
 from spool.schemas.jobs import JobDetail
-from spool.schemas.versions import DiffOut, VersionList
+from spool.schemas.versions import BatchDiff, DiffOut, VersionList
 
 
 def rerun(
@@ -41,3 +41,12 @@ def diff(
     were right. Raises Conflict while one of them is not done, and for different recordings."""
     query: dict[str, str | int | bool | None] = {"with": other, "sort": sort, "limit": limit}
     return (yield from read(Ask("GET", f"/v1/jobs/{job_id}/diff", query, slow=True), DiffOut))
+
+
+def batch_diff_page(
+    batch_id: str, *, model: str | None = None, cursor: str | None = None, limit: int = 20
+) -> Flow[BatchDiff]:
+    """Up to `limit` (1 to 50) jobs of a batch beside the newest later versions of their recordings, of
+    `model` where one is named. Its sums are of the page alone: add those of all pages."""
+    query: dict[str, str | int | bool | None] = {"model": model, "cursor": cursor, "limit": limit}
+    return (yield from read(Ask("GET", f"/v1/batches/{batch_id}/diff", query, slow=True), BatchDiff))

@@ -9,7 +9,7 @@ from spool.domain.jobs import JobState
 from spool.domain.manifest import Tags
 from spool.domain.options import JobOptions
 from spool.domain.transcript import Share
-from spool.schemas.common import Pool, with_example
+from spool.schemas.common import Money, Pool, with_example
 from spool.schemas.examples import versions
 from spool.schemas.jobs import CostOut, Priority, option_schema
 
@@ -94,3 +94,42 @@ class DiffOut(BaseModel):
     wer: Annotated[float | None, Field(description="Edits per word of `base`; null where it has none.")]
     total: Annotated[int, Field(description="The number of differences.")]
     items: list[DifferenceOut]
+
+
+class ComparedSums(BaseModel):
+    """Two versions of some recordings in numbers."""
+
+    model_config = with_example(versions.SUMS)
+
+    recordings: int
+    words: Annotated[int, Field(description="Words of the first versions, as WER counts them.")]
+    edits: Annotated[int, Field(description="Words substituted, deleted or inserted.")]
+    wer: Annotated[float | None, Field(description="Edits per word; null without words.")]
+    cost_before: Annotated[Money, Field(description="Billable cost of the first versions.")]
+    cost_after: Annotated[Money, Field(description="Billable cost of the later ones.")]
+    currency: str
+
+
+class ComparedJob(BaseModel):
+    """A job of the batch and the newest later version of its recording."""
+
+    model_config = with_example(versions.COMPARED)
+
+    base: str
+    other: str
+    name: Annotated[str, Field(description="The recording's.")]
+    words: int
+    edits: int
+    wer: float | None
+    cost_before: Money
+    cost_after: Money
+
+
+class BatchDiff(BaseModel):
+    """A page of the jobs of a batch beside their later versions. `sums` are of this page alone."""
+
+    model_config = with_example(versions.BATCH_DIFF)
+
+    items: list[ComparedJob]
+    sums: ComparedSums
+    next_cursor: str | None

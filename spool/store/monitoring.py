@@ -20,6 +20,8 @@ from spool.domain.pricing import NANOS_PER_SECOND, SAMPLE_RATE
 from spool.domain.priority import PRIORITY_NAMES, PriorityName
 from spool.domain.worker_stats import WorkCounts
 from spool.ids import new_id
+from spool.store.archive.exports import export_gauges
+from spool.store.archive.sources import SourceGauges, source_gauges
 from spool.store.ledger.charges import total
 from spool.store.queue.unserved import Unserved, unserved_jobs
 from spool.store.sql import now_utc, seconds_from_now, upsert
@@ -180,6 +182,9 @@ class Gauges:
     """The last audit."""
     webhooks: dict[str, int]
     """As `webhook_deliveries_by_outcome` counts them."""
+    sources: SourceGauges | None
+    outputs: tuple[dict[str, int], datetime | None]
+    """As `export_gauges` counts them."""
     unserved: tuple[Unserved, ...] = ()
     """Jobs that no worker can take now."""
 
@@ -216,6 +221,8 @@ def read_gauges(tx: Connection, project: str | None = None, *, month: bool = Tru
         leases_lost={} if project else counted(tx, LEASES_LOST),
         audited=None if project else last_audit(tx),
         webhooks={} if project else webhook_deliveries_by_outcome(tx),
+        sources=None if project else source_gauges(tx),
+        outputs=({}, None) if project else export_gauges(tx),
         unserved=() if project else tuple(unserved_jobs(tx, [each.seen for each in known_workers(tx)])),
     )
 

@@ -1,9 +1,13 @@
 """The versions of a recording on the page."""
 
+import json
+from pathlib import Path
+
 from playwright.sync_api import Page, expect
 
-from ops.testbed.running_api import Live
+from ops.testbed.running_api import Live, file_job
 from spool.store.archive.typescripts import typescript_of
+from spool.store.batches import batch_jobs
 from spool.store.jobs import get_job
 from tests.api.auth.keys import post
 
@@ -34,6 +38,25 @@ def test_a_recording_is_run_again_and_the_words_compared(page: Page, live: Live)
     expect(page.get_by_role("group", name="Transcript.")).to_be_visible()
 
 
+def test_a_batch_is_summed_up_beside_its_later_versions(page: Page, live: Live, recordings: Path) -> None:
+    manifest = json.dumps({"source": file_job(recordings)["source"], "name": "Reel 42"})
+    headers = {"Content-Type": "application/x-ndjson"}
+    batch = post(f"{live.url}/v1/batches", content=manifest, headers=headers).json()["id"]
+    with live.services.database.read() as tx:
+        [first] = batch_jobs(tx, batch, None, 2)
+    work = live.work()
+    work.finish(first.id, ("keep", "the", "light", "Petersen"))
+    other = post(f"{live.url}/v1/jobs/{first.id}/rerun", json={}).json()["id"]
+    work.finish(other, ("keep", "the", "light", "Pedersen"))
+    page.goto(f"/#/batches/{batch}")
+    page.get_by_role("link", name="Compare with later versions").click()
+    expect(page.get_by_text("1 recording; 1 of 4 words changed: word error rate 25 %")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("link", name="Reel 42").click()
+    expect(page.locator("ins")).to_have_text("Pedersen")
+
+
 def test_a_transcript_that_is_there_is_aligned_and_one_of_another_tape_says_so(
     page: Page, live: Live
 ) -> None:
@@ -48,6 +71,9 @@ def test_a_transcript_that_is_there_is_aligned_and_one_of_another_tape_says_so(
         "mimeType": "text/plain",
         "buffer": b"Ada: keep the\nBo: light\nAda: on\nBo: now",
     }
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_label("Existing transcript").wait_for()
+    assert page.evaluate("(at => at.scrollWidth <= at.clientWidth)(document.querySelector('dialog[open]'))")
     page.get_by_label("Existing transcript").set_input_files(script)  # type: ignore[arg-type]
     page.get_by_role("dialog").get_by_role("button", name="Run again").click()
     page.wait_for_url(lambda url: first not in url)
@@ -63,5 +89,4 @@ def test_a_transcript_that_is_there_is_aligned_and_one_of_another_tape_says_so(
     expect(page.get_by_role("cell", name="aligned text")).to_be_visible()
     page.locator("summary").first.click()
     expect(page.get_by_text("5 words of an existing transcript")).to_be_visible()
-    page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,8 +1,9 @@
 """The subcommand that searches the transcripts. A client of the HTTP API."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -10,11 +11,50 @@ from rich.text import Text
 from api.cli.completion import complete_batch
 from api.cli.connection import Json, Url, connected, out, print_json
 from api.cli.tables import clock
+from spool.command_options import takes_options
 from spool.schemas.search import HitOut, MatchOut
 
 Days = ["%Y-%m-%d"]
 
 
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """In which jobs and words to search."""
+
+    project: Annotated[str | None, typer.Option(help="Search only this project.")] = None
+    name: Annotated[
+        str | None, typer.Option(help="Search only recordings with this in their name, in any case.")
+    ] = None
+    tag: Annotated[
+        str | None, typer.Option(metavar="KEY[=VALUE]", help="Search only jobs with this tag.")
+    ] = None
+    speaker: Annotated[
+        str | None, typer.Option(help="Search only what this speaker says: a label or a name.")
+    ] = None
+    confidence: Annotated[
+        float | None, typer.Option(min=0, max=1, help="What the model gave each matching word at least.")
+    ] = None
+    start: Annotated[
+        datetime | None, typer.Option("--from", formats=Days, help="Jobs created on this day or later.")
+    ] = None
+    end: Annotated[
+        datetime | None, typer.Option("--to", formats=Days, help="Jobs created before this day.")
+    ] = None
+
+    def to_request(self) -> dict[str, Any]:
+        """As the client's `search` takes them."""
+        return {
+            "project": self.project,
+            "name": self.name,
+            "tag": self.tag,
+            "speaker": self.speaker,
+            "confidence": self.confidence,
+            "created_from": self.start,
+            "created_to": self.end,
+        }
+
+
+@takes_options
 def search(
     words: Annotated[
         list[str],
@@ -24,36 +64,18 @@ def search(
             "-word to leave out.",
         ),
     ],
-    project: Annotated[str | None, typer.Option(help="Search only this project.")] = None,
+    filters: Filters,
     batch: Annotated[
         str | None, typer.Option(autocompletion=complete_batch, help="Search only jobs of this batch.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Search only recordings with this in their name, in any case.")
-    ] = None,
-    tag: Annotated[
-        str | None, typer.Option(metavar="KEY[=VALUE]", help="Search only jobs with this tag.")
-    ] = None,
-    speaker: Annotated[
-        str | None, typer.Option(help="Search only what this speaker says: a label or a name.")
     ] = None,
     language: Annotated[
         str | None,
         typer.Option(metavar="CODE", help="Search only recordings mostly in this language, as de."),
     ] = None,
-    confidence: Annotated[
-        float | None, typer.Option(min=0, max=1, help="What the model gave each matching word at least.")
-    ] = None,
     alternatives: Annotated[
         bool,
         typer.Option("--alternatives", help="Also in the n-best lists and alternatives that jobs kept."),
     ] = False,
-    start: Annotated[
-        datetime | None, typer.Option("--from", formats=Days, help="Jobs created on this day or later.")
-    ] = None,
-    end: Annotated[
-        datetime | None, typer.Option("--to", formats=Days, help="Jobs created before this day.")
-    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of hits to list.")] = 20,
     url: Url = None,
     as_json: Json = False,
@@ -67,16 +89,10 @@ def search(
             islice(
                 spool.search(
                     " ".join(words),
-                    project=project,
+                    **filters.to_request(),
                     batch=batch,
-                    name=name,
-                    tag=tag,
-                    speaker=speaker,
                     language=language,
-                    confidence=confidence,
                     alternatives=alternatives,
-                    created_from=start,
-                    created_to=end,
                 ),
                 limit,
             )

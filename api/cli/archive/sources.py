@@ -125,6 +125,37 @@ def show(
 
 
 @app.command()
+@takes_options
+def change(
+    source_id: SourceId,
+    search: Search,
+    every: Annotated[str | None, typer.Option(metavar="TIME", help="How often to list it.")] = None,
+    settle: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long a file must not have changed.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the source, for display.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Change how often a source is listed, or the options of its jobs to come, such as --model.
+
+    What is not given stays as it is, and so do the jobs that it has made.
+    """
+    with connected(url) as (spool, _):
+        changed = spool.change_source(
+            source_id,
+            name=name,
+            every_seconds=None if every is None else _seconds(every),
+            settle_seconds=None if settle is None else _seconds(settle),
+            options=search.to_request(),
+        )
+    if as_json:
+        print_json(changed)
+    else:
+        out.print(f"{changed.id} is listed every {changed.every_seconds:g} s")
+
+
+@app.command()
 def pause(source_id: SourceId, url: Url = None) -> None:
     """List a source no more until it is resumed."""
     with connected(url) as (spool, _):

@@ -3,13 +3,15 @@ API."""
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
+from decimal import Decimal
 from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from api.cli.archive.search import Filters
 from api.cli.completion import complete_batch, complete_job
 from api.cli.connection import Json, Url, connected, out, print_json
 from api.cli.options import Search
@@ -18,7 +20,8 @@ from spool.client import Spool
 from spool.command_options import takes_options
 from spool.domain.jobs import JobState
 from spool.errors import InvalidRequest
-from spool.schemas.versions import ComparedWord, VersionOut
+from spool.schemas.search import HitOut
+from spool.schemas.versions import BatchDiff, ComparedSums, ComparedWord, VersionOut
 
 JobId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_job, help="A job's id.")]
 
@@ -26,6 +29,7 @@ JobId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_job,
 @takes_options
 def rerun(
     search: Search,
+    filters: Filters,
     ids: Annotated[
         list[str] | None,
         typer.Argument(metavar="ID…", autocompletion=complete_job, help="Jobs whose recording to run again."),
@@ -33,6 +37,21 @@ def rerun(
     batch: Annotated[
         str | None, typer.Option(autocompletion=complete_batch, help="Every finished job of this batch.")
     ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORDS",
+            help="Every recording that `spool search WORDS` finds; with --batch, in it alone.",
+        ),
+    ] = None,
+    spoken: Annotated[
+        str | None,
+        typer.Option(metavar="CODE", help="With --query: only recordings mostly in this language."),
+    ] = None,
+    in_alternatives: Annotated[
+        bool,
+        typer.Option("--in-alternatives", help="With --query: also in the alternatives that jobs kept."),
+    ] = False,
     pool: Annotated[str | None, typer.Option(help="Pool of workers. Default: any with the model.")] = None,
     url: Url = None,
     as_json: Json = False,
@@ -40,17 +59,25 @@ def rerun(
     """Run the recordings of jobs again, such as with a better model.
 
     Options that are not given stay as they were. Transcripts stay; `spool diff` compares them. Repeating a
-    command with --batch goes on where it was interrupted.
+    command with --batch or --query goes on where it was interrupted.
     """
-    if not ids and not batch:
+    if not ids and not batch and query is None:
         raise InvalidRequest("Name jobs, or a batch: spool rerun --batch BATCH --model MODEL.")
+    narrowed = filters.to_request() | {"language": spoken}
+    if query is None and (in_alternatives or any(value is not None for value in narrowed.values())):
+        raise InvalidRequest("Filters narrow a search down: name what to search for with --query WORDS.")
     options = search.to_request()
     asked = hashlib.sha256(json.dumps([options, pool], sort_keys=True).encode()).hexdigest()[:32]
     with connected(url) as (spool, _):
+        if query is not None:
+            hits = spool.search(query, **narrowed, batch=batch, alternatives=in_alternatives)
+            chosen = _first_versions(spool, hits)
+        else:
+            chosen = [] if batch is None else [job.id for job in spool.jobs(batch=batch, state=JobState.DONE)]
         made = [spool.rerun(each, options, pool=pool) for each in ids or ()]
         made += [
             spool.rerun(job_id, options, pool=pool, idempotency_key=f"rerun-{job_id}-{asked}")
-            for job_id in (_done(spool, batch) if batch else ())
+            for job_id in chosen
         ]
     if as_json:
         print_json(made)
@@ -77,8 +104,20 @@ def versions(job_id: JobId, url: Url = None, as_json: Json = False) -> None:
 
 
 def diff(
-    base: JobId,
-    other: JobId,
+    base: Annotated[
+        str | None, typer.Argument(metavar="[ID", autocompletion=complete_job, help="A job's id.")
+    ] = None,
+    other: Annotated[
+        str | None,
+        typer.Argument(metavar="OTHER]", autocompletion=complete_job, help="Another version's id."),
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=complete_batch, help="Every job of this batch and its newest later version."
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="With --batch: the newest version of this model.")] = None,
     sort: Annotated[
         Literal["time", "doubt"], typer.Option(help="By time, or the least certain words first.")
     ] = "time",
@@ -86,8 +125,15 @@ def diff(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two versions of a recording word by word."""
+    """Compare two versions of a recording word by word, or a batch with its later versions in numbers."""
+    if batch is None and (base is None or other is None):
+        raise InvalidRequest("Name two jobs, or a batch: spool diff --batch BATCH.")
     with connected(url) as (spool, _):
+        if batch is not None:
+            _compare_batch(spool, batch, model, as_json)
+            return
+        assert base is not None
+        assert other is not None
         found = spool.diff(base, other, sort=sort, limit=limit)
     if as_json:
         print_json(found)
@@ -96,13 +142,58 @@ def diff(
         line = Text(f"{clock(each.start)}  ", "cyan")
         line.append(_words(each.base), "red").append("  →  ", "dim").append(_words(each.other), "green")
         out.print(line.append(f"  doubt {each.doubt:.2f}", "dim"), soft_wrap=True)
-    rate = "no words to compare with" if found.wer is None else f"WER {found.wer:.2%}"
     noun = "difference" if found.total == 1 else "differences"
-    out.print(f"{found.total} {noun}, {found.edits} of {found.words} words: {rate}")
+    out.print(f"{found.total} {noun}, {found.edits} of {found.words} words: {_percent(found.wer)}")
 
 
-def _done(spool: Spool, batch: str) -> Iterator[str]:
-    return (job.id for job in spool.jobs(batch=batch, state=JobState.DONE))
+def _first_versions(spool: Spool, hits: Iterable[HitOut]) -> list[str]:
+    """Of each recording that has hits, its oldest version among them: the same one when the command is
+    repeated after newer versions have come. Newest recording first, as the hits are."""
+    first: dict[str, str] = {}
+    for job_id in dict.fromkeys(hit.job for hit in hits):
+        job = spool.job(job_id)
+        recording = job.rerun_of or job.id
+        first[recording] = min(first.get(recording, job_id), job_id)
+    return list(first.values())
+
+
+def _compare_batch(spool: Spool, batch: str, model: str | None, as_json: bool) -> None:
+    """Every job of the batch beside its later version, and the sums over all of them."""
+    pages: list[BatchDiff] = []
+    while not pages or pages[-1].next_cursor is not None:
+        cursor = pages[-1].next_cursor if pages else None
+        pages.append(spool.batch_diff_page(batch, model=model, cursor=cursor, limit=50))
+    items = [item for page in pages for item in page.items]
+    words, edits = sum(item.words for item in items), sum(item.edits for item in items)
+    sums = ComparedSums(
+        recordings=len(items),
+        words=words,
+        edits=edits,
+        wer=edits / words if words else None,
+        cost_before=sum((item.cost_before for item in items), Decimal(0)),
+        cost_after=sum((item.cost_after for item in items), Decimal(0)),
+        currency=pages[-1].sums.currency,
+    )
+    if as_json:
+        print_json(BatchDiff(items=items, sums=sums, next_cursor=None))
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("job", "later", "recording", "words", "changed", "WER", "cost", "cost later"):
+        table.add_column(heading, header_style="dim", overflow="fold")
+    for item in items:
+        names = (item.base, item.other, Text(item.name))
+        costs = (money(item.cost_before, sums.currency), money(item.cost_after, sums.currency))
+        table.add_row(*names, str(item.words), str(item.edits), _percent(item.wer), *costs)
+    out.print(table)
+    noun = "recording" if sums.recordings == 1 else "recordings"
+    out.print(
+        f"{sums.recordings} {noun}, {sums.edits} of {sums.words} words changed: {_percent(sums.wer)}; cost "
+        f"{money(sums.cost_before, sums.currency)} before, {money(sums.cost_after, sums.currency)} after"
+    )
+
+
+def _percent(wer: float | None) -> str:
+    return "no words to compare with" if wer is None else f"WER {wer:.2%}"
 
 
 def _row(version: VersionOut) -> tuple[str, ...]:

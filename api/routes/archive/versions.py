@@ -9,10 +9,10 @@ from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api.auth.authentication import CallerDep
-from api.auth.principal import Principal, get_visible_job
+from api.auth.principal import Principal, get_visible_batch, get_visible_job
 from api.openapi.jobs import Words, answer, problems
 from api.presenters.transcripts import read_transcript
-from api.presenters.versions import Order, shown_diff, shown_version
+from api.presenters.versions import Order, shown_batch_diff, shown_diff, shown_version
 from api.services import Services, ServicesDep
 from api.submission.bodies import WITH_TEXT, read_json
 from api.submission.jobs import IdempotencyKey, create_rerun
@@ -21,8 +21,8 @@ from spool.errors import Conflict
 from spool.schemas.examples import jobs
 from spool.schemas.examples import versions as examples
 from spool.schemas.jobs import JobDetail, inline_schema
-from spool.schemas.versions import DiffOut, RerunRequest, VersionList
-from spool.store.archive.versions import versions_of
+from spool.schemas.versions import BatchDiff, DiffOut, RerunRequest, VersionList
+from spool.store.archive.versions import reruns_of_batch, versions_of
 from spool.store.ledger.charges import job_cost
 from spool.store.transcripts.edits import edits_of
 
@@ -57,6 +57,14 @@ DIFF: Words = {
     "responses": {
         **answer(200, "Where the words differ, and how much.", DiffOut, examples.DIFF),
         **problems("not_found", "not_done", "conflict", "deleted"),
+    },
+}
+
+BATCH_DIFF: Words = {
+    "summary": "Compare a batch with later versions of its recordings",
+    "responses": {
+        **answer(200, "A page of its jobs that have a later version.", BatchDiff, examples.BATCH_DIFF),
+        **problems("not_found", "deleted"),
     },
 }
 
@@ -104,6 +112,42 @@ def diff(
 ) -> DiffOut:
     """The words of another version beside those of this one, which counts as the reference of the WER."""
     return _compared(services, caller, (job_id, other), sort, limit)
+
+
+def batch_diff(
+    services: ServicesDep,
+    caller: CallerDep,
+    batch_id: str,
+    model: Annotated[
+        str | None, Query(max_length=200, description="The newest version of this model, not of any.")
+    ] = None,
+    cursor: Annotated[
+        str | None, Query(max_length=500, description="`next_cursor` of the previous page.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=50)] = 20,
+) -> BatchDiff:
+    """Each done job of the batch whose recording was run again, beside its newest later version: words
+    changed, word error rate and cost. Every transcript of the page is read."""
+    with services.database.read() as tx:
+        batch = get_visible_batch(tx, caller, batch_id)
+        page = reruns_of_batch(tx, batch.id, model, cursor, limit)
+        facts = [
+            [(job, edits_of(tx, job.id), job_cost(tx, job.id)) for job in versions] for versions in page.items
+        ]
+    compared = [
+        (
+            base,
+            other,
+            compare(
+                read_transcript(services.objects, base, base_edits),
+                read_transcript(services.objects, other, other_edits),
+            ).errors,
+            before,
+            after,
+        )
+        for (base, base_edits, before), (other, other_edits, after) in facts
+    ]
+    return shown_batch_diff(compared, services.settings.currency, page.next_cursor)
 
 
 def _compared(

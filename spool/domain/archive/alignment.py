@@ -14,10 +14,9 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from spool.domain.archive.typescripts import MAX_BYTES, SpokenWord, has_words, read_typescript
+from spool.domain.archive.typescripts import MAX_BYTES, MOST_WORDS, SpokenWord, has_words, read_typescript
 from spool.errors import InvalidRequest
 
-MOST_WORDS = 2_000_000
 _BASE64 = 2 * MAX_BYTES * 4 // 3  # a file that is too long is said to be, in bytes
 
 

@@ -7,27 +7,36 @@ headings and notes are left out. A speaker is a WebVTT voice, or a name with a c
 
 import html
 import io
+import itertools
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from spool.errors import InvalidRequest
 
 MAX_BYTES = 10 * 1024 * 1024
-"""The longest file that is read: some 1,500,000 words."""
+"""The longest file that is read."""
+MOST_WORDS = 500_000
+"""Some fifty hours of speech."""
 _MAX_UNPACKED = 100 * 1024 * 1024
 _CUE = re.compile(
-    r"^\s*(?:\d+:)?\d{1,2}:\d{2}[.,]\d{3}\s+-->\s+(?:\d+:)?\d{1,2}:\d{2}[.,]\d{3}", re.MULTILINE
+    r"^[^\S\n]*(?:\d+:)?\d{1,2}:\d{2}[.,]\d{3}\s+-->\s+(?:\d+:)?\d{1,2}:\d{2}[.,]\d{3}", re.MULTILINE
 )
 _STAMP = re.compile(r"[\[(<](?:\d{1,2}:)?\d{1,2}:\d{2}(?:[.,]\d+)?[\])>]")
-_VOICE = re.compile(r"<v(?:\.[^\s>]*)?\s+([^>]+)>")
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s([^<>]+)>")
 _TAG = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 _NAME = re.compile(r"^\s*([^\W\d_][^:\n]{0,39}?)\s*:(?=\s|$)")
 _NAME_WORDS = 4
 _BLOCKS = ("NOTE", "STYLE", "REGION")
 _UNSPOKEN = ("Heading", "Title")
+_MAX_XML = 24 * 1024 * 1024
+_MAX_RATIO = 40
+"""How much longer the XML may be than the file, from a mebibyte on; Word's is some ten times as long."""
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_DOCX_TEXTS = {_W + "t": "", _W + "tab": "\t", _W + "br": "\n", _W + "cr": "\n", _W + "noBreakHyphen": "-"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +64,12 @@ def read_typescript(data: bytes, name: str) -> tuple[SpokenWord, ...]:
         lines = list(_docx_lines(data, name))
     else:
         text = _decoded(data, name)
-        lines = _cue_lines(text) if _CUE.search(text) else [_Line(line) for line in text.splitlines()]
-    words = tuple(_words(_with_speakers(lines)))
+        lines = _cue_lines(text) if _CUE.search(text) else [_Line(line) for line in text.splitlines() if line]
+    words: tuple[SpokenWord, ...] = ()
+    if len(lines) <= MOST_WORDS:
+        words = tuple(itertools.islice(_words(_with_speakers(lines)), MOST_WORDS + 1))
+    if max(len(lines), len(words)) > MOST_WORDS:
+        raise InvalidRequest(f"{name}: the transcript has more than {MOST_WORDS:,} words or lines; divide it")
     if not has_words(words):
         raise InvalidRequest(f"{name}: the transcript has no words")
     return words
@@ -99,21 +112,18 @@ def _cue_lines(text: str) -> list[_Line]:
 def _docx_lines(data: bytes, name: str) -> Iterator[_Line]:
     """The paragraphs of a Word document in reading order, tables row by row, without headings."""
     from docx import Document  # slow to import, and most processes read none
-    from docx.table import Table
 
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-            if size > _MAX_UNPACKED:
+            entries = archive.infolist()
+            size = sum(entry.file_size for entry in entries)
+            xml = sum(each.file_size for each in entries if each.filename.endswith((".xml", ".rels")))
+            if size > _MAX_UNPACKED or xml > min(_MAX_XML, max(2**20, len(data) * _MAX_RATIO)):
                 raise InvalidRequest(f"{name}: the document unpacks to {size // 2**20} MiB; divide it")
         document = Document(io.BytesIO(data))
         ours = document.core_properties.author == "Spool"
-        spoken: list[str] = []
-        for block in document.iter_inner_content():
-            if isinstance(block, Table):
-                spoken += [": ".join(cell.text for cell in row.cells) for row in block.rows]
-            elif not str(block.style.name if block.style is not None else "").startswith(_UNSPOKEN):
-                spoken.append(block.text)
+        styles = {style.style_id: str(style.name or "") for style in document.styles}
+        spoken = list(_docx_texts(document.element.body, styles))
     except InvalidRequest:
         raise
     except Exception as error:  # zipfile, lxml and python-docx each raise their own
@@ -121,6 +131,29 @@ def _docx_lines(data: bytes, name: str) -> Iterator[_Line]:
         raise InvalidRequest(f"{name}: the Word document cannot be read: {reason}") from error
     # The second paragraph of a document that Spool wrote states its length, language and model.
     yield from (_Line(line) for text in spoken[1 if ours else 0 :] for line in text.splitlines())
+
+
+def _docx_texts(body: Any, styles: Mapping[str, str]) -> Iterator[str]:  # noqa: ANN401 - lxml has no types
+    """The text of each paragraph and table row of a document's body, without headings. python-docx's own
+    objects of them take a millisecond each."""
+    for block in body.iterchildren(_W + "p", _W + "tbl"):
+        if block.tag == _W + "tbl":
+            for row in block.iterchildren(_W + "tr"):
+                cells = row.iterchildren(_W + "tc")
+                yield ": ".join("\n".join(map(_docx_text, cell.iterchildren(_W + "p"))) for cell in cells)
+            continue
+        style = block.find(f"{_W}pPr/{_W}pStyle")
+        if style is None or not styles.get(style.get(_W + "val"), "").startswith(_UNSPOKEN):
+            yield _docx_text(block)
+
+
+def _docx_text(paragraph: Any) -> str:  # noqa: ANN401 - lxml has no types
+    """A paragraph's text, without what stands in boxes and what was struck out."""
+    return "".join(
+        element.text or "" if element.tag == _W + "t" else _DOCX_TEXTS[element.tag]
+        for element in paragraph.iter(*_DOCX_TEXTS)
+        if next(element.iterancestors(_W + "p")) is paragraph
+    )
 
 
 def _with_speakers(lines: Sequence[_Line]) -> Iterator[_Line]:

@@ -16,6 +16,8 @@ REQUEST: Example = {
     "output": OUTPUT,
 }
 
+CHANGE: Example = {"every_seconds": 60.0, "options": {"model": "parakeet-tdt-1.1b"}}
+
 SOURCE: Example = {
     "id": SOURCE_ID,
     "name": "Incoming",
@@ -70,4 +72,4 @@ NOTIFICATION: Example = {
     ]
 }
 
-MARKED: Example = {"marked": 1}
+MARKED: Example = {"marked": 1, "to_confirm": []}

@@ -37,3 +37,24 @@ DIFF: Example = {
     "total": 1,
     "items": [DIFFERENCE],
 }
+
+COMPARED: Example = {
+    "base": JOB_ID,
+    "other": OTHER_ID,
+    "name": "Reel 42",
+    "words": 9120,
+    "edits": 114,
+    "wer": 0.0125,
+    "cost_before": "0.0412",
+    "cost_after": "0.0893",
+}
+SUMS: Example = {
+    "recordings": 1,
+    "words": 9120,
+    "edits": 114,
+    "wer": 0.0125,
+    "cost_before": "0.0412",
+    "cost_after": "0.0893",
+    "currency": "EUR",
+}
+BATCH_DIFF: Example = {"items": [COMPARED], "sums": SUMS, "next_cursor": None}

@@ -149,3 +149,11 @@ def _same(export: Export) -> tuple[ColumnElement[bool], ...]:
 def _settle(tx: Connection, export: Export, state: ExportState, **values: object) -> bool:
     query = update(exports).where(*_same(export))
     return tx.execute(query.values(state=state, tries=exports.c.tries + 1, **values)).rowcount == 1
+
+
+def export_gauges(tx: Connection) -> tuple[dict[str, int], datetime | None]:
+    """Files of outputs by state, and since when the one that is most overdue has been due (None: none is)."""
+    counted = tx.execute(select(exports.c.state, func.count()).group_by(exports.c.state))
+    states = {str(state): int(number) for state, number in counted}
+    waiting = (exports.c.state == "pending", exports.c.due_at <= now_utc())
+    return states, tx.scalar(select(func.min(exports.c.due_at)).where(*waiting))

@@ -10,7 +10,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, null, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    null,
+    or_,
+    select,
+    update,
+)
 
 from spool.errors import Conflict, LeaseLost, NotFound
 from spool.ids import new_id
@@ -60,6 +73,17 @@ class WatchedSource:
     found: int | None
     error: str | None
     failing_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """What is to be different; None leaves a thing as it is."""
+
+    name: str | None = None
+    request: dict[str, Any] | None = None
+    every_seconds: float | None = None
+    settle_seconds: float | None = None
+    paused: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +206,29 @@ def check_source(tx: Connection, source_id: str, *, resume: bool = False) -> Wat
     return get_source(tx, source_id)
 
 
+def change_source(tx: Connection, source_id: str, change: SourceChange) -> WatchedSource:
+    """Change the rule. A shorter interval counts at once; a source that is resumed is listed now; a listing
+    that is going on ends as it began. Raises NotFound."""
+    source = get_source(tx, source_id)
+    given = {
+        "name": change.name,
+        "request": change.request,
+        "every_seconds": change.every_seconds,
+        "settle_seconds": change.settle_seconds,
+    }
+    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if change.every_seconds is not None and change.every_seconds < source.every_seconds:
+        soon = seconds_from_now(change.every_seconds)
+        values["due_at"] = case((sources.c.due_at > soon, soon), else_=sources.c.due_at)
+    if values:
+        tx.execute(update(sources).where(sources.c.id == source_id).values(**values))
+    if change.paused:
+        return pause_source(tx, source_id)
+    if change.paused is False and source.paused_at is not None:
+        return check_source(tx, source_id, resume=True)
+    return get_source(tx, source_id)
+
+
 def remove_source(tx: Connection, source_id: str) -> None:
     """Forget it with all it found. Its jobs stay. Raises NotFound."""
     get_source(tx, source_id)
@@ -261,7 +308,8 @@ def end_turn(tx: Connection, turn: Turn, owner: str, found: int | None, error: s
     which the next listing tries again."""
     values: dict[str, Any] = {"lease_owner": null(), "lease_until": null()}
     if turn.listing or error is not None:
-        values["due_at"] = seconds_from_now(turn.source.every_seconds)
+        now = tx.scalar(select(sources.c.every_seconds).where(sources.c.id == turn.source.id))
+        values["due_at"] = seconds_from_now(turn.source.every_seconds if now is None else now)
     if error is not None:
         since = func.coalesce(sources.c.failing_since, now_utc())
         values |= {"error": error, "failing_since": since}
@@ -273,6 +321,37 @@ def end_turn(tx: Connection, turn: Turn, owner: str, found: int | None, error: s
     done: ColumnElement[bool] = source_marks.c.created_at <= turn.now
     if error is None or not turn.listing:
         tx.execute(delete(source_marks).where(source_marks.c.source_id == turn.source.id, done))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGauges:
+    """Sources by state, versions of files by state, and since when the listing that is most overdue has been
+    due (None: none is)."""
+
+    sources: Mapping[str, int]
+    files: Mapping[str, int]
+    due: datetime | None
+
+
+def source_gauges(tx: Connection) -> SourceGauges:
+    """The sources of every project in numbers."""
+    state = case(
+        (sources.c.paused_at.is_not(None), "paused"),
+        (sources.c.error.is_not(None), "failing"),
+        else_="watching",
+    )
+    known = tx.execute(select(state, func.count()).group_by(state))
+    files = tx.execute(select(source_items.c.state, func.count()).group_by(source_items.c.state))
+    due = tx.scalar(
+        select(func.min(sources.c.due_at)).where(
+            sources.c.paused_at.is_(None), sources.c.lease_until.is_(None), sources.c.due_at <= now_utc()
+        )
+    )
+    return SourceGauges(
+        {str(state): int(number) for state, number in known},
+        {str(state): int(number) for state, number in files},
+        due,
+    )
 
 
 def _item_of(row: Row[Any]) -> Item:

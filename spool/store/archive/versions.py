@@ -7,7 +7,7 @@ locks that job's row, so that no deletion takes the recording meanwhile.
 
 from dataclasses import replace
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, func, or_, select
 
 from spool.domain.jobs import Job, JobState
 from spool.domain.retention import Content
@@ -15,6 +15,7 @@ from spool.errors import Conflict
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import NewJob, create_job, get_job, hashes_of_source
 from spool.store.rows import JOB_COLUMNS, job_of
+from spool.store.sql import Page, cursor_of, position_of
 from spool.tables import jobs
 
 MOST_VERSIONS = 100
@@ -27,6 +28,43 @@ def versions_of(tx: Connection, job: Job, limit: int = MOST_VERSIONS) -> list[Jo
         same.append((jobs.c.content_sha256 == job.content_sha256) & (jobs.c.state == JobState.DONE.value))
     query = select(*JOB_COLUMNS).where(or_(*same), jobs.c.project == job.project)
     return [job_of(row) for row in tx.execute(query.order_by(jobs.c.created_at, jobs.c.id).limit(limit))]
+
+
+def reruns_of_batch(
+    tx: Connection, batch_id: str, model: str | None, cursor: str | None, limit: int
+) -> Page[tuple[Job, Job]]:
+    """The done jobs of a batch that have a later done version, oldest first, each with the newest of them, of
+    this model where one is named. Deleted transcripts are passed over. Raises InvalidRequest for another
+    query's cursor."""
+    scope = ("reruns", batch_id, model)
+    base, other = jobs.alias("base"), jobs.alias("other")
+    newest = select(other.c.id).where(
+        other.c.rerun_of == func.coalesce(base.c.rerun_of, base.c.id),
+        other.c.project == base.c.project,
+        other.c.id > base.c.id,
+        other.c.state == JobState.DONE.value,
+        other.c.transcript_deleted_at.is_(None),
+    )
+    if model is not None:
+        newest = newest.where(other.c.options["model"].as_string() == model)
+    newest = newest.order_by(other.c.id.desc()).limit(1)
+    pairs = select(base.c.id.label("base"), newest.scalar_subquery().label("other")).where(
+        base.c.batch_id == batch_id,
+        base.c.state == JobState.DONE.value,
+        base.c.transcript_deleted_at.is_(None),
+    )
+    if cursor is not None:
+        pairs = pairs.where(base.c.id > position_of(cursor, scope, 1)[0])
+    found = pairs.subquery()
+    query = select(found).where(found.c.other.is_not(None)).order_by(found.c.base).limit(limit + 1)
+    rows = tx.execute(query).all()
+    ids = {job_id for row in rows for job_id in row}
+    known = {
+        job.id: job
+        for job in map(job_of, tx.execute(select(*JOB_COLUMNS).where(jobs.c.id.in_(ids))) if ids else ())
+    }
+    items = tuple((known[row.base], known[row.other]) for row in rows[:limit])
+    return Page(items, cursor_of(scope, items[-1][0].id) if len(rows) > limit else None)
 
 
 def rerun_job(tx: Connection, job: Job, new: NewJob) -> tuple[Job, bool]:

@@ -1,8 +1,10 @@
 """Watched folders and buckets: every recording is submitted once, also after a kill, and nothing is lost."""
 
+import json
 import os
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +13,18 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import func, select, update
 
+from api.cli.main import main
 from api.watching.watcher import SourceWatcher
 from ops.testbed.running_api import Live, problem
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
+from spool.domain.api_keys import Scope
 from spool.ids import new_id
 from spool.settings import Settings
 from spool.store.archive.sources import get_source, take_turn
 from spool.store.sql import seconds_from_now
 from spool.tables import jobs, source_items, sources
-from tests.api.auth.keys import post
+from tests.api.auth.keys import new_key, post
 
 pytestmark = pytest.mark.integration
 AUDIO = b"RIFF" + bytes(4) + b"WAVE" + bytes(32)
@@ -212,6 +216,28 @@ def test_a_bucket_and_its_notifications_never_submit_twice(
     problem(post(f"{live.url}/v1/sources/notifications", json={"Records": [{}]}), 422, "invalid_request")
 
 
+def test_sns_shows_its_key_as_a_password_and_confirms_nothing_by_itself(
+    live: Live, http: httpx.Client
+) -> None:
+    text = new_key(live.services.database, "default", (Scope.SUBMIT,))
+    url = f"{live.url}/v1/sources/notifications"
+    until(lambda: httpx.post(url, json={"Records": []}).status_code == 401)
+    refused = httpx.post(url, json={"Records": []})
+    assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, 'Basic realm="spool"')
+    assert httpx.post(url, json={"Records": []}, auth=("spool", f"{text}x")).status_code == 401
+    assert httpx.get(f"{live.url}/v1/sources", auth=("spool", text)).status_code == 401
+    topic = "arn:aws:sns:eu-central-1:123456789012:incoming"
+    body = {
+        "Type": "SubscriptionConfirmation",
+        "TopicArn": topic,
+        "Token": "2336412f37",
+        "SubscribeURL": f"{live.url}/healthz",
+    }
+    headers = {"Content-Type": "text/plain; charset=UTF-8"}
+    answer = httpx.post(url, content=json.dumps(body), headers=headers, auth=("spool", text))
+    assert (answer.status_code, answer.json()) == (202, {"marked": 0, "to_confirm": [topic]})
+
+
 @both
 def test_two_watchers_and_a_killed_one_submit_each_recording_once(
     live: Live, http: httpx.Client, recordings: Path
@@ -257,6 +283,55 @@ def test_it_is_paused_resumed_and_removed_and_its_jobs_stay(
     assert http.delete(f"/v1/sources/{source}").status_code == 204
     problem(http.get(f"/v1/sources/{source}"), 404, "not_found")
     assert len(names(http)) == 2
+
+
+def test_its_interval_and_model_are_changed_for_what_comes(
+    live: Live, http: httpx.Client, recordings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(recordings / "reel 1.wav")
+    source = watched(live, f"{recordings.as_uri()}/", every_seconds=7 * 86400, options={"decoder": "greedy"})
+    until(lambda: _idle(live, source))
+    later = http.get(f"/v1/sources/{source}").json()["next_listing_at"]
+    problem(http.patch(f"/v1/sources/{source}", json={"options": {"beam": 99}}), 422, "invalid_request")
+    problem(http.patch(f"/v1/sources/{source}", json={"options": {"model": "absent"}}), 422, "unknown_model")
+    problem(http.patch(f"/v1/sources/{source}", json={"every_seconds": 1}), 422, "invalid_request")
+    problem(http.patch(f"/v1/sources/{source}", json={"source": "s3://b/"}), 422, "invalid_request")
+    unchanged = http.get(f"/v1/sources/{source}").json()
+    assert (unchanged["every_seconds"], unchanged["options"]) == (7 * 86400, {"decoder": "greedy"})
+    with pytest.raises(SystemExit, match="0"):
+        main(
+            [
+                "sources",
+                "change",
+                source,
+                "--every",
+                "10m",
+                "--beam",
+                "2",
+                "--decoder",
+                "beam",
+                "--url",
+                live.url,
+            ]
+        )
+    assert "every 600 s" in capsys.readouterr().out
+    changed = http.patch(f"/v1/sources/{source}", json={"name": "Tapes", "paused": True}).json()
+    assert (changed["name"], changed["state"], changed["every_seconds"]) == ("Tapes", "paused", 600)
+    assert changed["options"] == {"decoder": "beam", "beam": 2}
+    assert get_due(live, source) < datetime.fromisoformat(later)
+    write(recordings / "b.wav")
+    assert http.patch(f"/v1/sources/{source}", json={"paused": False}).json()["state"] == "watching"
+    until(lambda: len(names(http)) == 2)
+    options = {job["name"]: job["options"] for job in http.get("/v1/jobs").json()["items"]}
+    assert [options[name]["decoder"] for name in ("reel 1.wav", "b.wav")] == ["greedy", "beam"]
+    text = http.get("/metrics").text
+    assert 'spool_sources{state="watching"} 1.0' in text
+    assert 'spool_source_files{state="taken"} 2.0' in text
+
+
+def get_due(live: Live, source_id: str) -> datetime:
+    with live.services.database.read() as tx:
+        return get_source(tx, source_id).due_at
 
 
 def test_what_may_not_be_watched_is_refused_by_name(live: Live, recordings: Path, tmp_path: Path) -> None:

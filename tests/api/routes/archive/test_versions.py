@@ -58,6 +58,64 @@ def test_an_upload_is_run_again_where_it_lies_and_the_words_compared(
     assert json.loads(capsys.readouterr().out)[0]["rerun_of"] == first
 
 
+def test_a_batch_is_compared_with_its_later_versions(
+    http: httpx.Client, live: Live, recordings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = file_job(recordings)["source"]
+    manifest = "\n".join(json.dumps({"source": line, "name": f"Reel {at}"}) for at in range(3))
+    headers = {"Content-Type": "application/x-ndjson"}
+    batch = http.post("/v1/batches", content=manifest, headers=headers).json()["id"]
+    with Spool(live.url) as spool:
+        firsts = sorted(job.id for job in spool.jobs(batch=batch))
+        work = live.work()
+        for first in firsts:
+            work.finish(first, ("keep", "the", "light", "Petersen"))
+        assert spool.batch_diff_page(batch).items == []
+        for first in firsts[:2]:
+            for name in ("Petersen", "Pedersen"):
+                work.finish(spool.rerun(first).id, ("keep", "the", "light", name))
+        spool.rerun(firsts[0])  # is not done yet
+        page = spool.batch_diff_page(batch, limit=1)
+        assert [(each.base, each.edits, each.wer) for each in page.items] == [(firsts[0], 1, 0.25)]
+        rest = spool.batch_diff_page(batch, limit=1, cursor=page.next_cursor)
+        assert ([each.base for each in rest.items], rest.next_cursor) == ([firsts[1]], None)
+        both = spool.batch_diff_page(batch, model="demo-tdt").sums
+        assert (both.recordings, both.words, both.edits, both.wer) == (2, 8, 2, 0.25)
+        first_cost = spool.job(firsts[0]).cost.billable
+        assert first_cost > 0
+        assert (both.cost_before, both.cost_after) == (2 * first_cost, 2 * first_cost)
+        assert spool.batch_diff_page(batch, model="another").items == []
+    with pytest.raises(SystemExit, match="0"):
+        main(["diff", "--batch", batch, "--url", live.url])
+    assert "2 recordings, 2 of 8 words changed: WER 25.00%; cost" in capsys.readouterr().out
+    key = bearer(new_key(live.services.database, "beta", (Scope.READ,)))
+    problem(http.get(f"/v1/batches/{batch}/diff", headers=key), 404, "not_found")
+
+
+def test_whatever_a_search_finds_is_run_again_once(
+    http: httpx.Client, live: Live, recordings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = live.work()
+    ids = []
+    for project, words in (("sea", "the light"), ("land", "the light"), ("sea", "the lamp")):
+        ids.append(http.post("/v1/jobs", json=file_job(recordings, project=project)).json()["id"])
+        work.finish(ids[-1], tuple(words.split()))
+    command = ["rerun", "--query", "light", "--project", "sea", "--url", live.url, "--json"]
+    made: list[list[str]] = []
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="0"):
+            main(command)
+        made.append([job["id"] for job in json.loads(capsys.readouterr().out)])
+        assert http.get(f"/v1/jobs/{made[-1][0]}").json()["rerun_of"] == ids[0]
+        if len(made) == 1:
+            work.finish(made[0][0], ("light", "light"))  # is found as well now
+    assert len(made[0]) == 1
+    assert made[0] == made[1]
+    with pytest.raises(SystemExit, match="2"):
+        main(["rerun", ids[0], "--tag", "box=7", "--url", live.url])
+    assert "--query" in capsys.readouterr().err
+
+
 def test_a_recording_that_is_still_needed_is_not_deleted_and_a_deleted_one_says_so(
     http: httpx.Client, live: Live
 ) -> None:

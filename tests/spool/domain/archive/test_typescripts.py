@@ -5,6 +5,7 @@ import zipfile
 
 import pytest
 from docx import Document
+from docx.oxml import parse_xml
 
 from spool.domain.archive import typescripts
 from spool.domain.archive.typescripts import MAX_BYTES, read_typescript
@@ -128,3 +129,39 @@ def test_an_archive_that_is_no_document_and_one_that_unpacks_to_too_much_are_ref
             archive.writestr("word/document.xml", content)
         with pytest.raises(InvalidRequest, match=reason):
             read_typescript(buffer.getvalue(), "tape 7")
+
+
+def test_what_a_file_costs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each of these would take hours by an expression that tries every beginning with every end.
+    assert spoken(b"\n" * 100_000 + b"a") == [("a", None)]
+    cue = b"00:00:01,000 --> 00:00:02,000\n"
+    assert len(spoken(cue + b"<v " * 50_000 + b"a")) == 50_001
+    assert spoken(cue + b"<v" + b" " * 100_000 + b"a") == [("<v", None), ("a", None)]
+    monkeypatch.setattr(typescripts, "MOST_WORDS", 1_000)
+    for many in (b"a " * 1_001, b"-\n" * 1_001):
+        with pytest.raises(InvalidRequest, match="more than 1,000 words or lines"):
+            spoken(many)
+    page = zipfile.ZipFile(io.BytesIO(document("Good morning.")))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for entry in page.namelist():
+            longer = b"<w:body>" + b"<w:p/>" * 400_000 if entry == "word/document.xml" else b"<w:body>"
+            archive.writestr(entry, page.read(entry).replace(b"<w:body>", longer))
+    with pytest.raises(InvalidRequest, match="unpacks to 3 MiB"):
+        spoken(buffer.getvalue())
+
+
+def test_a_word_document_keeps_what_is_inserted_and_leaves_boxes_out() -> None:
+    page = Document()
+    paragraph = page.add_paragraph("Good ")
+    space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    for inner in (
+        "<w:ins {0}><w:r><w:t>morning,</w:t></w:r></w:ins>",
+        "<w:del {0}><w:r><w:delText>evening,</w:delText></w:r></w:del>",
+        "<w:r {0}><w:pict><w:txbxContent><w:p><w:r><w:t>7</w:t></w:r></w:p></w:txbxContent></w:pict></w:r>",
+        "<w:r {0}><w:tab/><w:t>Anna.</w:t></w:r>",
+    ):
+        paragraph._p.append(parse_xml(inner.format(space)))
+    buffer = io.BytesIO()
+    page.save(buffer)
+    assert [word for word, _ in spoken(buffer.getvalue())] == ["Good", "morning,", "Anna."]
