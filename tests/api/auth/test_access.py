@@ -157,7 +157,7 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
         "POST /v1/jobs/{job_id}/edits/{revision}/undo": {"json": {}},
         "POST /v1/jobs/{job_id}/passages/{passage}/check": {"json": {}},
         "POST /v1/jobs/{job_id}/rerun": {"json": {}},
-        "POST /v1/review/samples": {"json": {"project": "alpha"}},
+        "POST /v1/review/samples": {"json": {}},
         "GET /v1/search": {"params": {"q": "keep"}},
         "GET /v1/listen": {"headers": UPGRADE, "params": {"model": "demo-tdt"}},
         "GET /v1/listen/wenet": {"headers": UPGRADE, "params": {"model": "demo-tdt"}},
