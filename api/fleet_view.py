@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import Connection, select
 
 from spool.background.thread import BackgroundLoop, jittered
-from spool.domain.fleet.models import different_weights, lacks_head
+from spool.domain.fleet.models import can_stream, different_weights, lacks_head
 from spool.domain.fleet.routing import Route, route_of, why_waiting
 from spool.domain.jobs import Job, JobState
 from spool.errors import Conflict, InvalidRequest, UnknownModel
@@ -90,9 +90,10 @@ class FleetView(BackgroundLoop):
         """The model that jobs get which name none."""
         return self.recent().default_model or self._settings.default_model
 
-    def check(self, route: Route, model: str, head: str | None = None) -> None:
+    def check(self, route: Route, model: str, head: str | None = None, *, live: bool = False) -> None:
         """Raise UnknownModel for models that nobody has, Conflict where the workers that could take the job
-        call different weights by its name, InvalidRequest where they know that it lacks the `head`."""
+        call different weights by its name, InvalidRequest where they know that it lacks the `head` or, for a
+        `live` session, that it cannot stream."""
         known = self._known(self.recent())
         for name in (model, route.reader):
             if name is not None and name not in known and name not in (known := self._known(self.read())):
@@ -109,6 +110,9 @@ class FleetView(BackgroundLoop):
             raise InvalidRequest(
                 f"{model} has no {head.upper()} head, which alignment needs; choose another."
             )
+
+        if live and can_stream(model, [facts for _, facts in able]) is False:
+            raise InvalidRequest(f"{model} cannot stream, which a live session needs; choose another model.")
 
     def waiting_for(self, jobs: Iterable[Job]) -> dict[str, str]:
         """By job: what those of these wait for that no worker can take."""

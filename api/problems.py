@@ -136,7 +136,9 @@ def _on_spool_error(request: Request, error: Exception) -> Response:
         return _on_unexpected(request, error)
     headers = {}
     if status == HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
+        # SNS sends the password of its endpoint's address only where it is asked for one.
+        basic = request.url.path == "/v1/sources/notifications"
+        headers["WWW-Authenticate"] = 'Basic realm="spool"' if basic else "Bearer"
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = "5"
         log.warning("a store does not answer", **subject(), path=request.url.path, error=error.message)

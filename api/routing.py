@@ -14,7 +14,18 @@ from api.openapi import batches as batch_docs
 from api.openapi import jobs as docs
 from api.openapi import page as page_docs
 from api.openapi import webhooks as webhook_docs
-from api.routes import batches, costs, events, fleet, health, jobs, listen, metrics, openai, webhooks
+from api.routes import (
+    batches,
+    costs,
+    events,
+    fleet,
+    health,
+    jobs,
+    listen,
+    metrics,
+    openai,
+    webhooks,
+)
 from api.routes.archive import audio, edits, outputs, search, sources, speakers, transcripts, versions
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
@@ -118,6 +129,7 @@ SCOPES: dict[str, Scope | None] = {f"{route.method} /v1{route.path}": route.scop
     "GET /metrics": ADMIN,
     "GET /v1/listen": SUBMIT,
     "GET /v1/listen/wenet": SUBMIT,
+    "GET /v1/realtime": SUBMIT,
 }
 """The scope that each other route requires."""
 
@@ -156,4 +168,5 @@ def add_routes(app: FastAPI) -> None:
     # WebSockets, which OpenAPI cannot describe: docs/live.md does.
     app.add_api_websocket_route("/v1/listen", listen.listen)
     app.add_api_websocket_route("/v1/listen/wenet", listen.listen_wenet)
+    app.add_api_websocket_route("/v1/realtime", listen.realtime)
     add_page(app)

@@ -58,6 +58,8 @@ NAMES = {
     "wasted.committed": "worker: wasted time is billed, the worker does not know it yet",
     "deliver.begun": "worker: the first of a transcript's files is stored, the record is not",
     "deliver.stored": "worker: all files are stored, the row does not name them",
+    "endings.written": "worker: the rows of several jobs say done, their commit is not done",
+    "endings.committed": "worker: several jobs are done in one commit, their threads do not know it yet",
     "finish.written": "worker: the row says done, the commit is not done",
     "finish.committed": "worker: the job is done, the worker does not know it yet",
     "ending.written": "worker: handed back, failed or cancelled, the commit is not done",

@@ -3,6 +3,7 @@
 `SPOOL_API_TOKEN` is the operator's, with every scope. What a caller may see is in `principal`.
 """
 
+import base64
 import hmac
 from collections.abc import Iterator, Mapping
 from typing import Annotated
@@ -33,12 +34,28 @@ async def let_in(
 ) -> Principal:
     """The caller. Raises `Unauthorized`, `Forbidden` for a scope that is missing, `Problem` 429 and 503."""
     address = _address(request)
-    caller = await _identified(request, credentials.credentials if credentials else None, address)
+    key = credentials.credentials if credentials else _password_of(request)
+    caller = await _identified(request, key, address)
     request.state.caller = caller
     count_caller(request, caller, address)
     _check_scope(request, caller)
     _check_query(request)
     return caller
+
+
+_TAKES_BASIC = "POST /v1/sources/notifications"
+"""The route that takes a key as the password of Basic authentication too: SNS can send no other. No more
+routes do, since a browser sends such a password with requests of other sites as well."""
+
+
+def _password_of(request: Request) -> str | None:
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic" or rule_name(request) != _TAKES_BASIC:
+        return None
+    try:
+        return base64.b64decode(text.strip(), validate=True).decode().partition(":")[2] or None
+    except ValueError:
+        return None
 
 
 _SCHEMES = frozenset({"token", "bearer"})

@@ -3,6 +3,7 @@
 They start each part as a process by its command and import neither worker nor kernels.
 """
 
+import math
 import os
 import shlex
 import signal
@@ -29,6 +30,7 @@ from spool.settings import load_settings
 _UP_TIMEOUT_S = 300.0
 _DOWN_TIMEOUT_S = 120.0
 _POLL_S = 0.2
+_SAME_INTERRUPT_S = 1.0
 
 Home = Annotated[Path | None, typer.Option(help="Folder for all data. Default: SPOOL_HOME, else ./var.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API; 0 picks a free one.")]
@@ -58,7 +60,7 @@ def up(
     if detach:
         _print_running(_detached(environ), _down_command(home))
         return
-    with _interruptible():
+    with interruptible():
         stack = Stack(environ, lambda step: err.print(f"[dim]{step}[/dim]"))
         try:
             with stack:
@@ -128,7 +130,7 @@ def demo(
 
     Runs in a stack of its own, which is removed afterwards.
     """
-    with _interruptible():
+    with interruptible():
         outcome = run_demo(samples, base, os.environ, out)
     raise typer.Exit(outcome.exit_code)
 
@@ -174,13 +176,22 @@ def _print_running(running: Running, stop: str) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Make SIGTERM and a closing terminal unwind like Ctrl-C within the block."""
+def interruptible() -> Iterator[None]:
+    """Make SIGTERM and a closing terminal unwind like Ctrl-C within the block.
+
+    What is sent to `make` and to its whole group arrives more than once. The later ones must not interrupt
+    the cleaning up that the first began.
+    """
+    last = -math.inf
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        nonlocal last
+        since, last = time.monotonic() - last, time.monotonic()
+        if since > _SAME_INTERRUPT_S:
+            raise KeyboardInterrupt
 
-    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    previous = {number: signal.signal(number, interrupt) for number in caught}
     try:
         yield
     finally:

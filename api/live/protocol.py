@@ -40,8 +40,12 @@ class Protocol(ABC):
         """What is said to the control `start`."""
         return ()
 
-    def check_audio(self) -> None:  # noqa: B027 - most take audio at any time
-        """Raise Ended where audio may not come now."""
+    def audio(self, text: str) -> bytes | None:  # noqa: ARG002
+        """The audio in a text frame, where that is how it comes; None for what else a text frame means."""
+        return None
+
+    def check_audio(self, *, binary: bool) -> None:  # noqa: B027 - most take audio at any time
+        """Raise Ended where audio may not come now, or not as a binary frame."""
 
     @abstractmethod
     def partial(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:

@@ -109,6 +109,9 @@ class Session:
                 return "disconnected"
             text, data = message.get("text"), message.get("bytes")
             if text is not None:
+                if (audio := self._protocol.audio(text)) is not None:
+                    await self._take(audio, binary=False)
+                    continue
                 control = self._protocol.control(text)
                 if control == "close":
                     return "closed"
@@ -117,12 +120,12 @@ class Session:
                 if control == "start":
                     await self._send(self._protocol.started())
             elif data:
-                await self._take(data)
+                await self._take(data, binary=True)
             else:  # what clients of Deepgram's older protocol end with
                 return "closed"
 
-    async def _take(self, data: bytes) -> None:
-        self._protocol.check_audio()
+    async def _take(self, data: bytes, *, binary: bool) -> None:
+        self._protocol.check_audio(binary=binary)
         listening = self._listening
         if len(data) > MOST_FRAME_BYTES:
             raise Ended(

@@ -42,7 +42,7 @@ class WenetProtocol(Protocol):
             return "close"
         raise Ended(1003, 'Send {"signal": "start"}, then audio in binary frames, then {"signal": "end"}.')
 
-    def check_audio(self) -> None:
+    def check_audio(self, *, binary: bool) -> None:  # noqa: ARG002
         """Audio comes behind the start."""
         if not self._is_started:
             raise Ended(1003, 'Send {"signal": "start"} before any audio.')

@@ -8,9 +8,10 @@ const LINES = 200; // that stay on the page; all are in the transcript
 
 export async function showListen(root, query) {
   const { items } = await get("/v1/models");
+  const able = items.filter(({ streams }) => streams !== false); // null: no worker has loaded it yet
   const chosen = query.get("model") ?? "";
   const model = h("select", { name: "model", "aria-label": "Model" },
-    items.map(({ name }) => h("option", { value: name, selected: name === chosen }, name)));
+    able.map(({ name }) => h("option", { value: name, selected: name === chosen }, name)));
   const press = h("button", { type: "button", class: "primary", id: "listen" }, "Start listening");
   const large = h("button", { type: "button", "aria-pressed": "false" }, "Captions");
   const level = h("meter", { min: "0", max: "1", low: "0.02", high: "0.8", optimum: "0.3", value: "0", "aria-label": "Level" });
@@ -19,6 +20,10 @@ export async function showListen(root, query) {
   const partial = h("p", { class: "unsettled" });
   const words = h("div", { class: "captions", tabindex: "0", role: "log", "aria-live": "polite", "aria-label": "Words" }, settled, partial);
   let session = null;
+  if (!able.length) {
+    press.disabled = true;
+    status.textContent = "No model here can stream; a worker needs one that was trained in chunks.";
+  }
 
   const ended = (text, bad = false) => {
     session = null;

@@ -15,6 +15,7 @@ from api.presenters.jobs import shown_worker
 from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL, read_json
+from spool.domain.fleet.models import can_stream
 from spool.domain.fleet.routing import Route
 from spool.domain.pricing import NANOS_PER_UNIT
 from spool.errors import describe_code
@@ -48,8 +49,14 @@ def models(services: ServicesDep) -> ModelList:
     offered = Counter(name for worker in state.workers if worker.alive for name in worker.info.models)
     names = state.models | set(services.settings.models) | {default}
     ordered = sorted(names)
+    facts = [worker.info.facts for worker in state.workers if worker.alive]
     return ModelList(
-        items=[ModelOut(name=name, default=name == default, workers=offered[name]) for name in ordered],
+        items=[
+            ModelOut(
+                name=name, default=name == default, workers=offered[name], streams=can_stream(name, facts)
+            )
+            for name in ordered
+        ],
         data=[OpenAIModel(id=name) for name in ordered],
     )
 

@@ -1,26 +1,38 @@
-"""Live sessions over WebSocket: Deepgram's protocol, and WeNet's.
+"""Live sessions over WebSocket: Deepgram's protocol, WeNet's, and OpenAI's Realtime transcription.
 
 What cannot be done is refused before the WebSocket is accepted, with the problem document of every route.
+OpenAI's clients say what a session is to do after the handshake, so they are refused with an `error` event
+and a close code.
 """
 
+import asyncio
+import contextlib
+import json
 from collections.abc import Callable
 from typing import Annotated
 
 import structlog
 from fastapi import Depends, WebSocket
+from starlette.websockets import WebSocketDisconnect
 
 from api.auth.authentication import let_in_live, subprotocol_of
 from api.auth.principal import Principal
 from api.live.deepgram import DeepgramProtocol
+from api.live.limits import IDLE_SECONDS, SEND_SECONDS, Ended
 from api.live.opening import open_session, read_query
 from api.live.protocol import Protocol
+from api.live.realtime import RealtimeProtocol, error_event, query_of
 from api.live.session import Session
 from api.live.wenet import WenetProtocol
-from api.services import services_of
+from api.problems import Problem
+from api.services import Services, services_of
+from api.submission.openai_models import ITS_MODELS
 from spool.domain.jobs import Job
+from spool.errors import SpoolError
 
 log = structlog.get_logger(__name__)
 
+_CREATED = {"type": "session.created", "event_id": "event_created", "session": {"type": "transcription"}}
 LiveCaller = Annotated[Principal, Depends(let_in_live)]
 Speaks = Callable[[Job, dict[str, bool]], Protocol]
 
@@ -52,3 +64,61 @@ async def _serve(websocket: WebSocket, caller: Principal, speaks: Speaks) -> Non
         await websocket.accept(subprotocol_of(websocket), [(b"dg-request-id", job.id.encode())])
         log.info("live session opened", **job.ids, project=job.project, key=caller.name)
         await Session(services, websocket, job, speaks(job, switches)).run()
+
+
+async def realtime(websocket: WebSocket, caller: LiveCaller) -> None:
+    """A session that speaks OpenAI's Realtime protocol."""
+    services = services_of(websocket)
+    pairs = [pair for pair in websocket.query_params.multi_items() if pair[0] not in {"intent", "model"}]
+    named = websocket.query_params.get("model")
+    if (intent := websocket.query_params.get("intent", "transcription")) != "transcription":
+        raise Problem(
+            422, "invalid_request", f"intent: {intent[:60]} is not known; it has to be transcription"
+        )
+    with services.live.seats.seat(caller.key_id or caller.name, named or services.fleet.default()):
+        await websocket.accept(subprotocol_of(websocket))
+        try:
+            job = await _opened(services, websocket, caller, pairs, named)
+        except WebSocketDisconnect:
+            return
+        except Ended as refusal:
+            await _refuse(websocket, refusal)
+            return
+        protocol = RealtimeProtocol(job)
+        for event in protocol.created():
+            await websocket.send_text(json.dumps(event))
+        log.info("live session opened", **job.ids, project=job.project, key=caller.name)
+        await Session(services, websocket, job, protocol).run()
+
+
+async def _opened(
+    services: Services,
+    websocket: WebSocket,
+    caller: Principal,
+    pairs: list[tuple[str, str]],
+    model: str | None,
+) -> Job:
+    """The job of what the client asks for first. Raises Ended where that cannot be."""
+    await websocket.send_text(json.dumps(_CREATED))
+    try:
+        text = await asyncio.wait_for(websocket.receive_text(), IDLE_SECONDS)
+    except TimeoutError:
+        raise Ended(1011, f"No session.update for {IDLE_SECONDS:g} s.") from None
+    except KeyError:
+        raise Ended(1003, "Send session.update before any audio.") from None
+    query = query_of(text, model)
+    foreign = ITS_MODELS - services.settings.models.keys()
+    query = [(name, value) for name, value in query if name != "model" or value not in foreign]
+    try:
+        asked, _ = read_query(services, pairs + query)
+        return await open_session(services, caller, asked)
+    except Problem as problem:
+        raise Ended(1013 if problem.status == 503 else 1008, problem.detail) from None
+    except SpoolError as error:
+        raise Ended(1008, error.message) from None
+
+
+async def _refuse(websocket: WebSocket, refusal: Ended) -> None:
+    with contextlib.suppress(Exception):  # the client may be gone
+        await websocket.send_text(json.dumps(error_event(refusal.code, refusal.sentence)))
+        await asyncio.wait_for(websocket.close(refusal.code, refusal.reason), SEND_SECONDS)

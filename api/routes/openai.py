@@ -22,6 +22,7 @@ from api.problems import Problem
 from api.services import Services, ServicesDep
 from api.submission.bodies import SMALL
 from api.submission.jobs import IdempotencyKey, create_from_upload
+from api.submission.openai_models import ITS_MODELS
 from api.submission.uploads import Upload, received_upload
 from spool.catalogue.entries import load_catalogue
 from spool.domain.jobs import Job, JobState
@@ -37,10 +38,6 @@ Task = Literal["transcribe", "translate"]
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"]
 FORMATS: tuple[ResponseFormat, ...] = get_args(ResponseFormat)
 STREAMED: tuple[ResponseFormat, ...] = ("json", "text", "diarized_json")
-# What that API's clients send as the model when they know no other.
-ITS_MODELS = frozenset(
-    {"whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-4o-transcribe-diarize"}
-)
 PARTS = frozenset(
     {
         "model",

@@ -3,7 +3,7 @@
 The address may be away just now, as a disk or a bucket may at any later time: that is for the watcher to say.
 """
 
-from urllib.parse import unquote_plus
+from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
@@ -11,10 +11,11 @@ from api.auth.principal import Principal
 from api.services import Services
 from api.submission.batches import Intake
 from api.submission.listing import folder_of
+from api.submission.notifications import places_below
 from api.submission.sources import check_place, is_bucket
 from spool.errors import InvalidRequest
 from spool.schemas.batches import BatchUploadRequest
-from spool.schemas.sources import S3Notification, SourceChangeRequest, SourceRequest
+from spool.schemas.sources import SourceChangeRequest, SourceRequest
 from spool.store.archive.sources import (
     NewSource,
     SourceChange,
@@ -25,7 +26,6 @@ from spool.store.archive.sources import (
 )
 
 SETTLE_FOLDER_S = 30.0
-_CREATED = "ObjectCreated"
 
 
 def create_from_request(services: Services, caller: Principal, body: SourceRequest) -> WatchedSource:
@@ -63,15 +63,11 @@ def change_from_request(
     return SourceChange(body.name, request, body.every_seconds, body.settle_seconds, body.paused)
 
 
-def mark_from_notification(tx: Connection, caller: Principal, body: S3Notification) -> int:
-    """Mark the objects that were created below sources that the caller sees; how many."""
-    created = [record for record in body.records if _CREATED in record.event or not record.event]
-    addresses = [f"s3://{record.s3.bucket.name}/{unquote_plus(record.s3.object.key)}" for record in created]
+def mark_from_notification(tx: Connection, caller: Principal, created: Sequence[str]) -> int:
+    """Mark the objects (`s3://bucket/key`) that are below sources that the caller sees; how many."""
     marked = 0
     for source in list_sources(tx, caller.project):
-        below = f"{source.address.rstrip('/')}/"
-        places = [address.removeprefix(below) for address in addresses if address.startswith(below)]
-        marked += mark_places(tx, source.id, filter(None, places))
+        marked += mark_places(tx, source.id, places_below(source.address, created))
     return marked
 
 

@@ -36,6 +36,7 @@ class WorkerModelOut(BaseModel):
     heads: list[str] = Field(
         default_factory=list, description="What a search drives: tdt, rnnt, ctc, attention."
     )
+    streams: bool | None = Field(None, description="Whether live sessions can have it; null: not known yet.")
 
 
 class WorkerOut(BaseModel):
@@ -97,6 +98,9 @@ class ModelOut(BaseModel):
     name: str
     default: bool
     workers: int = Field(description="Live workers that can load it.")
+    streams: bool | None = Field(
+        None, description="Whether live sessions can have it; null until a worker has loaded it."
+    )
 
 
 class DefaultModel(BaseModel):

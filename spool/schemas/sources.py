@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from spool.domain.manifest import Name, Tags
 from spool.schemas.common import Pool, Project, Requires, WorkerName, with_example
@@ -136,32 +136,11 @@ class SourceItemPage(BaseModel):
     next_cursor: str | None
 
 
-class _S3Name(BaseModel):
-    name: Annotated[str, Field(max_length=63)]
+class S3Notification(RootModel[dict[str, Any] | list[dict[str, Any]]]):
+    """An event notification of S3 or MinIO, as it is or in an envelope of SNS, SQS or EventBridge; other
+    fields are ignored."""
 
-
-class _S3Key(BaseModel):
-    key: Annotated[str, Field(min_length=1, max_length=4096)]
-
-
-class _S3Place(BaseModel):
-    bucket: _S3Name
-    object: _S3Key
-
-
-class _S3Record(BaseModel):
-    model_config = ConfigDict(populate_by_name=True)
-
-    event: str = Field("", alias="eventName", max_length=100)
-    s3: _S3Place
-
-
-class S3Notification(BaseModel):
-    """An event notification of S3 or MinIO; other fields are ignored."""
-
-    model_config = with_example(examples.NOTIFICATION)
-
-    records: Annotated[list[_S3Record], Field(max_length=1000)] = Field(alias="Records")
+    model_config = ConfigDict(json_schema_extra={"example": examples.NOTIFICATION})
 
 
 class Marked(BaseModel):
@@ -170,3 +149,7 @@ class Marked(BaseModel):
     model_config = with_example(examples.MARKED)
 
     marked: int
+    to_confirm: list[str] = Field(
+        description="SNS topics that wait for their subscription to be confirmed; the server's log has the "
+        "command. Spool confirms none by itself."
+    )

@@ -5,7 +5,9 @@ A chunk that other weights decoded than those that speak now is no part of the t
 and its time is billed as wasted.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
@@ -59,7 +61,28 @@ def save_chunk(
     """
     if not renewed:
         lock_claim(tx, claim)
-    row = {
+    row = _row(claim, chunk) | {"created_at": now_utc()}
+    saved = upsert(tx, chunks, row, returning=[chunks.c.number]).one_or_none()
+    charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved is None)
+
+
+def save_chunks(tx: Connection, decoded: Sequence[tuple[Claim, SavedChunk, Charge]]) -> None:
+    """As `save_chunk`, each of another job whose row this transaction holds; all decoded by one worker."""
+    if not decoded:
+        return
+    rows = [_row(claim, chunk) for claim, chunk, _ in decoded]
+    saved = set(upsert(tx, chunks, {"created_at": now_utc()}, rows, returning=[chunks.c.job_id]).scalars())
+    charges.charge_jobs(
+        tx,
+        [
+            charges.Due(claim.job, claim.attempt, charge, wasted=claim.job.id not in saved)
+            for claim, _, charge in decoded
+        ],
+    )
+
+
+def _row(claim: Claim, chunk: SavedChunk) -> dict[str, Any]:
+    return {
         "job_id": claim.job.id,
         "channel": chunk.channel,
         "number": chunk.index,
@@ -70,7 +93,6 @@ def save_chunk(
         "words": [word.model_dump(mode="json") for word in chunk.words],
         "engine_ns": chunk.engine_ns,
         "attempt": claim.attempt,
-        "created_at": now_utc(),
         "fingerprint": chunk.fingerprint,
         "nbest": [hypothesis.model_dump(mode="json") for hypothesis in chunk.nbest] or None,
         "tail": None if chunk.tail is None else [list(pair) for pair in chunk.tail],
@@ -78,8 +100,6 @@ def save_chunk(
         "language": chunk.language and chunk.language.model_dump(mode="json"),
         "emissions": chunk.emissions,
     }
-    saved = upsert(tx, chunks, row, returning=[chunks.c.number]).one_or_none()
-    charges.charge(tx, claim.job.id, claim.attempt, charge, wasted=saved is None)
 
 
 def saved_chunks(tx: Connection, job_id: str, first: int = 0) -> list[SavedChunk]:

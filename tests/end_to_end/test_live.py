@@ -1,5 +1,6 @@
 """Live sessions through all of Spool: a WebSocket, the API's process, Redis, SQL, a worker's process."""
 
+import base64
 import json
 import os
 import signal
@@ -9,9 +10,13 @@ from contextlib import ExitStack, closing, suppress
 from io import BytesIO
 from shutil import copy
 from socket import SHUT_RDWR
+from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import soxr
+from openai import OpenAI
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -145,6 +150,22 @@ def refused(fleet: LiveFleet, **query: str) -> httpx.Response:
         return client.get("/v1/listen", params={**QUERY, **query})
 
 
+def test_models_that_cannot_stream_are_known_and_refused(fleet: LiveFleet) -> None:
+    def known() -> dict[str, bool | None]:
+        return {model["name"]: model["streams"] for model in fleet.get("/v1/models").json()["items"]}
+
+    path = fleet.home / "short.wav"
+    with wave.open(str(path), "wb") as recording:
+        recording.setparams((1, 2, 16_000, 0, "NONE", ""))
+        recording.writeframes(pcm(2))
+    for model in ("demo-tdt", "stream"):
+        fleet.send(fleet.submit(path, model))  # what loads it
+    until(lambda: known() == {"demo-tdt": False, "stream": True}, "a heartbeat has said which streams")
+    answer = refused(fleet, model="demo-tdt")
+    assert answer.status_code == 422
+    assert "demo-tdt cannot stream" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
@@ -240,6 +261,72 @@ def test_deepgrams_own_client_is_understood(fleet: LiveFleet) -> None:
         kinds = [type(message).__name__ for message in session]
     assert kinds[-1] == "ListenV1Metadata"
     assert "ListenV1Results" in kinds
+
+
+def _completed(events: list[Any]) -> list[Any]:
+    kind = "conversation.item.input_audio_transcription.completed"
+    return [event for event in events if event.type == kind]
+
+
+@pytest.mark.filterwarnings("ignore:connect:DeprecationWarning")  # its client opens sockets the old way
+def test_openais_own_client_is_understood(fleet: LiveFleet) -> None:
+    """Its Realtime transcription: 24 kHz in base64, deltas that are never taken back."""
+    samples = np.frombuffer(pcm(1), "<i2").astype(np.float32)
+    wide = soxr.resample(samples, 16_000, 24_000).clip(-32768, 32767).astype("<i2").tobytes()
+    client = OpenAI(api_key=TOKEN, base_url=f"{fleet.url}/v1", max_retries=0)
+    query = {"intent": "transcription", "head": "rnnt", "att_context": "70,1"}
+    heard = {
+        "format": {"type": "audio/pcm", "rate": 24_000},
+        "transcription": {"model": "stream", "language": "en"},
+        "turn_detection": {"type": "server_vad", "silence_duration_ms": 240},
+    }
+    with client.realtime.connect(extra_query=query, websocket_connection_options={"proxy": None}) as session:
+        session.session.update(session={"type": "transcription", "audio": {"input": heard}})
+        for at in range(0, len(wide), 9600):
+            session.input_audio_buffer.append(audio=base64.b64encode(wide[at : at + 9600]).decode())
+        session.input_audio_buffer.commit()
+        events: list[Any] = []
+        seconds = 0.0
+        while seconds < len(pcm(1)) / 32_000 - 1e-3:
+            events.append(session.recv())
+            seconds = sum(event.usage.seconds for event in _completed(events))
+    job = events[1].session.id
+    assert [event.type for event in events[:2]] == ["session.created", "session.updated"]
+    until(lambda: fleet.ended([job]), "the session's job")
+    spoken: dict[str, str] = {}
+    for event in events:
+        if event.type == "conversation.item.input_audio_transcription.delta":
+            spoken[event.item_id] = spoken.get(event.item_id, "") + event.delta
+    completed = {event.item_id: event.transcript for event in _completed(events)}
+    assert {item: text for item, text in completed.items() if text} == spoken != {}
+    assert " ".join(text for text in completed.values() if text).split() == words_of(fleet, job)
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ('{"type": "input_audio_buffer.append", "audio": ""}', "Send session.update before"),
+        ('{"type": "session.update", "session": {"type": "realtime"}}', "it has to be transcription"),
+        (
+            '{"type": "session.update", "session": {"type": "transcription", "audio": {"input": '
+            '{"format": {"type": "audio/pcmu"}}}}}',
+            "audio/pcm",
+        ),
+        (
+            '{"type": "session.update", "session": {"type": "transcription", "audio": {"input": '
+            '{"transcription": {"model": "nobody"}}}}}',
+            "no model 'nobody'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_openais_way(fleet: LiveFleet, message: str, said: str) -> None:
+    address = f"{fleet.url.replace('http', 'ws', 1)}/v1/realtime"
+    with connect(address, additional_headers={"Authorization": f"Bearer {TOKEN}"}, proxy=None) as socket:
+        socket.send(message)
+        created, error = rest_of(socket)
+        assert created["type"] == "session.created"
+        assert said in error["error"]["message"]
+        assert socket.close_code in {1003, 1008}
 
 
 @pytest.mark.long

@@ -2,15 +2,18 @@
 microphone, which beeps, are real."""
 
 from playwright.sync_api import Page, expect
+from sqlalchemy import update
 
 from ops.testbed.running_api import Live
 from ops.testbed.waiting import until
 from spool.broker.live_signals import LiveSignals, said
+from spool.domain.fleet.models import ModelFacts
 from spool.domain.jobs import Job
 from spool.domain.live.log import decode_record, log_prefix
 from spool.domain.transcript import Word
 from spool.store.chunks import SavedChunk
 from spool.store.jobs import JobFilter, list_jobs
+from spool.tables import workers
 
 
 def newest(live: Live) -> Job | None:
@@ -46,6 +49,7 @@ def test_words_settle_while_the_microphone_is_on(page: Page, live: Live) -> None
     signals = LiveSignals(live.settings)
     words = page.get_by_role("log")
     partial = {"type": "partial", "number": 0, "start": 0.0, "end": 0.5, "text": "<b>keep", "stable": ""}
+    partial |= {"words": []}
 
     def shown() -> bool:
         signals.tell(said(job.id), partial)
@@ -71,6 +75,23 @@ def test_words_settle_while_the_microphone_is_on(page: Page, live: Live) -> None
     page.get_by_role("link", name="the recording and its transcript").click()
     expect(page.get_by_role("heading", name=job.name)).to_be_visible()
     signals.close()
+
+
+def test_models_that_cannot_stream_are_not_offered(page: Page, live: Live) -> None:
+    worker = live.work()
+    for streams in (True, False):
+        facts = {"demo-tdt": ModelFacts(streams=streams).document()}
+        with live.services.database.begin() as tx:
+            tx.execute(update(workers).where(workers.c.id == worker.info.id).values(model_facts=facts))
+        live.services.fleet.read()
+        page.goto("/")
+        page.goto("/#/listen")
+        press = page.get_by_role("button", name="Start listening")
+        if streams:
+            expect(press).to_be_enabled()
+        else:
+            expect(page.get_by_text("No model here can stream")).to_be_visible()
+            expect(press).to_be_disabled()
 
 
 def test_a_session_that_is_refused_says_why(page: Page) -> None:

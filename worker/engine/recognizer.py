@@ -48,7 +48,14 @@ class ModelRecognizer:
         can = model.capabilities
         languages, tasks = tuple(sorted(can.languages)), tuple(sorted(can.tasks))
         reader = None if second is None else second.info.digest
-        self.info = replace(model.info, family=can.family, languages=languages, tasks=tasks, reader=reader)
+        self.info = replace(
+            model.info,
+            family=can.family,
+            languages=languages,
+            tasks=tasks,
+            streams=can.streams,
+            reader=reader,
+        )
 
     def read_by(self, reader: Recognizer) -> "ModelRecognizer":
         """This model, and `reader` to order its hypotheses. Raises InvalidRequest where that cannot."""

@@ -69,23 +69,22 @@ class ChunkCommit:
     attempt: "Attempt"
     chunk: SavedChunk
     bill: Charge
+    done_seconds: float
     tried: bool = False
 
     def __call__(self) -> None:
         """Commit. Raises LeaseLost and StorageError; nothing was written as far as the database reports."""
         claim = self.attempt.claim
-        done = self.attempt.done_samples + self.chunk.core_end - self.chunk.core_start
         with self.attempt.context.db.begin() as tx:
             if self.tried and any(self._is_this(saved) for saved in saved_chunks(tx, claim.job.id)):
                 return
             self.tried = True
-            lease, seconds = self.attempt.lease, done / self.attempt.channels / SAMPLE_RATE
             cancel = renew_lease(
                 tx,
                 claim,
                 self.attempt.context.settings.lease_seconds,
-                lease.ran_seconds,
-                seconds,
+                self.attempt.lease.ran_seconds,
+                self.done_seconds,
                 *self.attempt.unpinned,
             )
             # Last: the worker's other jobs wait for its row until the commit.
@@ -95,6 +94,11 @@ class ChunkCommit:
         self.attempt.unpinned = (None, None)
         if cancel:  # so that a cancel does not wait for the next renewal
             self.attempt.lease.cancel()
+
+    def with_ending(self) -> tuple[SavedChunk, Charge]:
+        """The chunk and its bill, for the commit that ends the job; that counts as a try."""
+        self.tried = True
+        return self.chunk, self.bill
 
     def _is_this(self, saved: SavedChunk) -> bool:
         own_key = (self.chunk.channel, self.chunk.index, self.attempt.claim.attempt)
@@ -120,8 +124,9 @@ class TurnOver(GiveBack):
 class Attempt(ChunkDecoder[UtteranceResult]):
     """The decoding of one claimed job. `model` is a path or hub id, `mark` the fingerprint of the model, the
     request and the weights; `done_samples` counts over all channels, `engine_ns` adds up its chunks;
-    `unpinned` are length and SHA-256 of the recording until they are written. The time that `listeners` take
-    goes onto the bill of the next chunk that is saved."""
+    `unpinned` are length and SHA-256 of the recording until they are written; `last` is the last chunk of a
+    short one, which is saved with the ending. The time that `listeners` take goes onto the bill of the next
+    chunk that is saved."""
 
     context: WorkerContext
     claim: Claim
@@ -132,6 +137,9 @@ class Attempt(ChunkDecoder[UtteranceResult]):
     done_samples: int = 0
     engine_ns: int = 0
     unpinned: tuple[float | None, str | None] = (None, None)
+    last: ChunkCommit | None = None
+    _short: bool = False
+    _sent: bool = False
     _kept: int = 0
     _saved: dict[tuple[int, int], SavedChunk] = field(default_factory=dict)
     _begun: float = field(default_factory=time.monotonic)
@@ -150,7 +158,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         """Note what is decoded from here on: every later attempt that finds a chunk of this one has to find
         the same bytes. Of a short recording it is written with its first chunk."""
         if expected_seconds is not None and expected_seconds <= SHORT_SECONDS:
-            self.unpinned = (expected_seconds, content_sha256)
+            self.unpinned, self._short = (expected_seconds, content_sha256), True
             return
         with self.context.db.begin() as tx:
             set_progress(tx, self.claim, 0.0, expected_seconds, content_sha256)
@@ -186,6 +194,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         the recording or of one of its utterances.
         """
         self.send(chunks)
+        self._sent = True
         self.finish()
         self._waste_listening()
 
@@ -193,6 +202,7 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         """Leave the engine: take out what waits there, keep what it finishes while the claim holds (law 4),
         and bill the rest as wasted (law 5). Returns when nothing of this attempt is in the engine any
         more."""
+        self._save_last()
         if self.in_flight:
             self.context.engine.forget(self.engine_name)
         for future, piece in list(self.in_flight.items()):
@@ -304,23 +314,55 @@ class Attempt(ChunkDecoder[UtteranceResult]):
         return decoded_chunk(piece, result)
 
     def save(self, piece: ChunkSpan, chunk: SavedChunk, bill: Charge) -> None:
-        """Commit the chunk with its bill, as `keep` does."""
-        job = self.claim.job
+        """Commit the chunk with its bill, as `keep` does; the last one of a short recording with the
+        ending."""
         chunk = replace(chunk, attempt=self.claim.attempt, fingerprint=self.mark)
         failpoint("save.begun")
-        try:
-            retry_storage(
-                ChunkCommit(self, chunk, bill), self.context.settings.lease_seconds, self.lease.stop
-            )
-        except (LeaseLost, StorageError):
-            bill, place = replace(bill, audio_samples=0), (piece.channel, piece.index)
-            self.context.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
-            raise
-        self._kept += 1
-        self.context.counters.saved(piece.core)
+        done = self.done_samples + chunk.core_end - chunk.core_start
+        commit = ChunkCommit(self, chunk, bill, done / self.channels / SAMPLE_RATE)
+        if self._short and self._sent and not self.in_flight and self._ends_at_once:
+            self.last = commit
+        else:
+            self._commit(commit)
         if chunk.tail is not None:
             self.token_context.keep(piece.channel, chunk.tail)
         self._take(piece, chunk)
+
+    def ended(self) -> None:
+        """The job's ending is committed, with the last chunk if that was left to it."""
+        if self.last is not None:
+            self._count(self.last.chunk)
+            self.last = None
+
+    @property
+    def _ends_at_once(self) -> bool:
+        """Whether the ending follows the last chunk without another look at the recording."""
+        options = self.claim.job.options
+        return options.diarization is None and options.align is None
+
+    def _save_last(self) -> None:
+        """Commit the chunk that was left to an ending which did not come."""
+        last, self.last = self.last, None
+        if last is None:
+            return
+        try:
+            self._commit(last)
+        except SpoolError as error:
+            log.info("finished chunk not kept", chunk=last.chunk.index, reason=error.code)
+
+    def _commit(self, commit: ChunkCommit) -> None:
+        job, chunk = self.claim.job, commit.chunk
+        try:
+            retry_storage(commit, self.context.settings.lease_seconds, self.lease.stop)
+        except (LeaseLost, StorageError):
+            bill, place = replace(commit.bill, audio_samples=0), (chunk.channel, chunk.index)
+            self.context.wasted.add(job.id, self.claim.attempt, bill, job.batch_id, unless_saved=place)
+            raise
+        self._count(chunk)
+
+    def _count(self, chunk: SavedChunk) -> None:
+        self._kept += 1
+        self.context.counters.saved(chunk.core_end - chunk.core_start)
 
     def _take(self, piece: ChunkSpan, chunk: SavedChunk) -> None:
         kept = chunk.words, chunk.nbest, chunk.lattice, chunk.language, chunk.emissions

@@ -2,7 +2,7 @@
 
 Files go under a key that carries the attempt, so that two workers never write the same object and nothing
 rests on conditional writes; which attempt counts is said by the row alone. JSON is the record, the others
-are rendered from it. Knows keys and formats; knows no SQL.
+are rendered from it. Knows keys and formats; runs no SQL.
 """
 
 import contextlib
@@ -14,6 +14,11 @@ from spool.errors import SpoolError
 from spool.failpoints import failpoint
 from spool.formats import CONTENT_TYPES, STORED, render
 from spool.objects import ObjectStore
+from spool.store.queue.leases import Outcome
+from worker.jobs.reuse import Facts
+from worker.jobs.speakers import job_speakers
+
+_WARNINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,25 @@ def deliver(objects: ObjectStore, job_id: str, attempt: int, transcript: Transcr
     key = transcript_key(job_id, attempt, "json")
     objects.put_bytes(key, record, CONTENT_TYPES["json"])
     return Delivered(key, hashlib.sha256(record).hexdigest())
+
+
+def outcome_of(transcript: Transcript, delivered: Delivered, facts: Facts) -> Outcome:
+    """What the row of the job says of its transcript."""
+    return Outcome(
+        audio_seconds=transcript.audio.duration,
+        transcript_key=delivered.key,
+        transcript_sha256=delivered.sha256,
+        coverage=transcript.coverage.ratio,
+        warnings=[*transcript.audio.warnings, *transcript.warnings][:_WARNINGS],
+        decoded_seconds=transcript.coverage.speech_seconds,
+        speech_coverage=transcript.coverage.speech,
+        words=len(transcript.words),
+        language=transcript.language,
+        complete=transcript.audio.complete,
+        expected_seconds=transcript.audio.expected_seconds,
+        speakers=None if transcript.diarization is None else job_speakers(transcript),
+        **facts,
+    )
 
 
 def withdraw(objects: ObjectStore, job_id: str, attempt: int) -> None:

@@ -36,7 +36,9 @@ from spool.errors import EngineStopped, JobCancelled, LeaseLost, SpoolError, Sto
 from spool.failpoints import failpoint
 from spool.objects import ObjectStore
 from spool.objects.integrity import read_verified
+from spool.store.chunks import save_chunk
 from spool.store.jobs import get_job, hashes_of_source
+from spool.store.queue.endings import Ending
 from spool.store.queue.leases import (
     Claim,
     Outcome,
@@ -57,11 +59,11 @@ from worker.jobs.diarize import SpeakerModels, SpeakerPass
 from worker.jobs.lease import Lease
 from worker.jobs.live.decoding import LiveDesk
 from worker.jobs.live.recording import KeptRecording, LiveJob
-from worker.jobs.output import attempt_of, deliver, withdraw
+from worker.jobs.output import attempt_of, deliver, outcome_of, withdraw
 from worker.jobs.request import JobRequest
 from worker.jobs.retry import RetryPolicy, retry_storage
 from worker.jobs.reuse import Facts, Reuse, fingerprint
-from worker.jobs.speakers import carry_names, job_speakers
+from worker.jobs.speakers import carry_names
 from worker.jobs.tracing import attempted
 from worker.jobs.transcript import refuse_truncated
 from worker.jobs.verdict import Verdict, is_suspect, judge
@@ -71,8 +73,6 @@ from worker.sources.fetch import Sources
 from worker.speech.listener import detector_digest
 
 log = structlog.get_logger(__name__)
-
-_WARNINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,39 +285,9 @@ class JobRunner:
             self._lease.stop,
         )
         failpoint("deliver.stored")
-        speakers = None if transcript.diarization is None else job_speakers(transcript)
-        outcome = Outcome(
-            audio_seconds=transcript.audio.duration,
-            transcript_key=delivered.key,
-            transcript_sha256=delivered.sha256,
-            coverage=transcript.coverage.ratio,
-            warnings=[*transcript.audio.warnings, *transcript.warnings][:_WARNINGS],
-            decoded_seconds=transcript.coverage.speech_seconds,
-            speech_coverage=transcript.coverage.speech,
-            words=len(transcript.words),
-            language=transcript.language,
-            complete=transcript.audio.complete,
-            expected_seconds=transcript.audio.expected_seconds,
-            speakers=speakers,
-            **facts,
-        )
-
-        found = passages_of(transcript)
-
-        def commit() -> None:
-            with self._context.db.begin() as tx:
-                if self._recording is not None:
-                    self._recording.keep(tx, self._claim)
-                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found)
-                if edits := edits_of(tx, self._job.id) if self._record is not None else []:
-                    index_words(tx, self._job.id, self._job.project, apply_edits(transcript, edits))
-                self._write_voices(tx, outcome.reused_from)
-                self._attempt.drop_intermediate(tx)
-                failpoint("finish.written")
-            failpoint("finish.committed")
-
+        outcome = outcome_of(transcript, delivered, facts)
         try:
-            retry_storage(commit, self._context.settings.lease_seconds)
+            self._write_ending(outcome, transcript)
         except LeaseLost:
             # The answer to our own commit may have been lost on the way; then the row names our transcript.
             if not self._is_ours(delivered.key):
@@ -325,10 +295,35 @@ class JobRunner:
                 if self._recording is not None:
                     self._recording.withdraw(self._services.objects)
                 raise
+        self._attempt.ended()
         if self._recording is not None:
             self._recording.drop_log(self._services.objects)
         if self._job.transcript_key is not None:
             withdraw(self._services.objects, self._job.id, attempt_of(self._job.transcript_key))
+
+    def _write_ending(self, outcome: Outcome, transcript: Transcript) -> None:
+        """Commit it, that of a short job with others that end now. Raises LeaseLost and StorageError."""
+        attempt, found = self._attempt, passages_of(transcript)
+        last = None if attempt.last is None else attempt.last.with_ending()
+        context = self._context
+
+        def commit() -> None:
+            with context.db.begin() as tx:
+                if self._recording is not None:
+                    self._recording.keep(tx, self._claim)
+                finish_job(tx, self._claim, self._with_names(tx, outcome, transcript), found)
+                if edits := edits_of(tx, self._job.id) if self._record is not None else []:
+                    index_words(tx, self._job.id, self._job.project, apply_edits(transcript, edits))
+                self._write_voices(tx, outcome.reused_from)
+                attempt.drop_intermediate(tx)
+                if last is not None:  # after the row was fenced, and last: others wait for the worker's row
+                    save_chunk(tx, self._claim, *last, renewed=True)
+                failpoint("finish.written")
+
+        ending = Ending(self._claim, outcome, found, last)
+        if last is None or not context.endings.finish(context.db, ending):
+            retry_storage(commit, context.settings.lease_seconds)
+        failpoint("finish.committed")
 
     def _write_voices(self, tx: Connection, reused_from: str | None) -> None:
         asked = self._job.options.diarization

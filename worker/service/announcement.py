@@ -81,6 +81,7 @@ def _from_engine(info: ModelInfo, before: ModelFacts) -> ModelFacts:
         info.tasks or before.tasks,
         info.dtype,
         tuple(sorted(info.heads)),
+        info.streams,
     )
 
 

@@ -11,6 +11,7 @@ from worker.service.affinity import ModelAffinity
 from worker.service.announcement import Announcement
 from worker.service.appetite import Appetite
 from worker.service.counters import Counters
+from worker.service.endings import Endings
 from worker.service.health import Health
 from worker.service.job_gate import JobGate
 from worker.service.schedule import OffHours
@@ -33,6 +34,7 @@ class WorkerContext:
     counters: Counters = field(default_factory=Counters)
     affinity: ModelAffinity = field(default_factory=ModelAffinity)
     appetite: Appetite = field(default_factory=Appetite)
+    endings: Endings = field(default_factory=Endings)
     machine: Machine = field(default_factory=Machine)
     announcement: Announcement = field(default_factory=lambda: Announcement({}))
 

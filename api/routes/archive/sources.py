@@ -3,8 +3,11 @@
 Nothing is listed from here; the watcher lists. A notification of an object store has it look at once.
 """
 
+from collections.abc import Sequence
+from shlex import quote
 from typing import Annotated, cast
 
+import structlog
 from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Connection
@@ -14,7 +17,8 @@ from api.auth.principal import Principal, get_visible_source
 from api.openapi.jobs import Words, answer, problems
 from api.presenters.sources import shown_item, shown_source
 from api.services import Services, ServicesDep
-from api.submission.bodies import SMALL, SUBMISSION, read_json
+from api.submission.bodies import SUBMISSION, BodyLimits, read_json
+from api.submission.notifications import read_notification
 from api.submission.watching import change_from_request, create_from_request, mark_from_notification
 from spool.background.thread import BackgroundLoop
 from spool.schemas.common import Project
@@ -32,6 +36,11 @@ from spool.schemas.sources import (
 )
 from spool.store.archive import sources as store
 from spool.store.archive.sources import WatchedSource
+
+_NOTIFICATION = BodyLimits(size=512 * 2**10, values=20_000, keys=20_000, text=256 * 2**10)
+"""Of SQS a message, whose text may have 256 KiB, or several smaller ones."""
+
+log = structlog.get_logger(__name__)
 
 _SHOWN = answer(200, "The source.", SourceOut, examples.SOURCE)
 
@@ -199,16 +208,22 @@ def check(request: Request, services: ServicesDep, caller: CallerDep, source_id:
 
 
 async def notify(request: Request, services: ServicesDep, caller: CallerDep) -> Marked:
-    """Have the objects that an S3 event notification names looked at now. What it misses, listings find."""
-    body = await read_json(request, S3Notification, SMALL)
-    marked = await run_in_threadpool(_mark, services, caller, body)
+    """Have the objects that an S3 event notification names looked at now. What it misses, listings find.
+    It may come in an envelope of SNS, SQS or EventBridge. Spool fetches nothing that it names: a subscription
+    of SNS is confirmed by whoever runs the command in the server's log."""
+    body = await read_json(request, S3Notification, _NOTIFICATION)
+    notification = read_notification(body.root)
+    for each in notification.subscriptions:
+        command = f"aws sns confirm-subscription --topic-arn {quote(each.topic)} --token {quote(each.token)}"
+        log.warning("a topic asks to be confirmed", topic=each.topic, key=caller.key_id, command=command)
+    marked = await run_in_threadpool(_mark, services, caller, notification.created)
     _watcher(request).wake()
-    return Marked(marked=marked)
+    return Marked(marked=marked, to_confirm=[each.topic for each in notification.subscriptions])
 
 
-def _mark(services: Services, caller: Principal, body: S3Notification) -> int:
+def _mark(services: Services, caller: Principal, created: Sequence[str]) -> int:
     with services.database.begin() as tx:
-        return mark_from_notification(tx, caller, body)
+        return mark_from_notification(tx, caller, created)
 
 
 def _checked(

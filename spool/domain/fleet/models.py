@@ -11,7 +11,7 @@ class ModelFacts:
     """One model as a worker has it; what it does not know yet is empty.
 
     sha256: of the weights, hexadecimal. languages: codes; empty for a model that takes none. heads: what a
-    search drives, such as `ctc`.
+    search drives, such as `ctc`. streams: whether live sessions can have it.
     """
 
     family: str = ""
@@ -20,10 +20,11 @@ class ModelFacts:
     tasks: tuple[str, ...] = ()
     dtype: str = ""
     heads: tuple[str, ...] = ()
+    streams: bool | None = None
 
     def document(self) -> dict[str, Any]:
         """The facts as JSON."""
-        return {name: value for name, value in asdict(self).items() if value}
+        return {name: value for name, value in asdict(self).items() if value not in ("", (), None)}
 
 
 def facts_of(document: Mapping[str, Any] | None) -> dict[str, ModelFacts]:
@@ -43,6 +44,12 @@ def lacks_head(model: str, head: str, workers: Iterable[Mapping[str, ModelFacts]
     """Whether these workers, by what they know of it, have the model without that head, all that know."""
     known = [facts[model].heads for facts in workers if model in facts and facts[model].heads]
     return bool(known) and not any(head in heads for heads in known)
+
+
+def can_stream(model: str, workers: Iterable[Mapping[str, ModelFacts]]) -> bool | None:
+    """Whether live sessions can have the model on some of these workers; None where none of them knows."""
+    known = [facts[model].streams for facts in workers if model in facts and facts[model].streams is not None]
+    return any(known) if known else None
 
 
 def different_weights(model: str, workers: Iterable[tuple[str, Mapping[str, ModelFacts]]]) -> str | None:

@@ -185,7 +185,7 @@ WORKERS: Example = {
 }
 
 MODELS: Example = {
-    "items": [{"name": "demo-tdt", "default": True, "workers": 1}],
+    "items": [{"name": "demo-tdt", "default": True, "workers": 1, "streams": False}],
     "object": "list",
     "data": [{"id": "demo-tdt", "object": "model", "created": 0, "owned_by": "spool"}],
 }

@@ -72,4 +72,4 @@ NOTIFICATION: Example = {
     ]
 }
 
-MARKED: Example = {"marked": 1}
+MARKED: Example = {"marked": 1, "to_confirm": []}

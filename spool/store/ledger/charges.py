@@ -5,12 +5,14 @@ two sums are equal after every commit (law 5). The arithmetic is in `spool.domai
 `spool.store.ledger.reports`.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Row,
@@ -19,6 +21,7 @@ from sqlalchemy import (
     case,
     delete,
     func,
+    literal_column,
     select,
     update,
 )
@@ -53,12 +56,43 @@ def charge(tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bool
     Not fenced: a worker was busy even if it has lost its lease since; such time is added as `wasted`. Raises
     NotFound for a worker that never registered, InvalidRequest for negative amounts.
     """
-    if min(bill.engine_ns, bill.audio_samples, bill.price_per_hour_micros) < 0:
-        raise InvalidRequest("A charge cannot be negative.")
-    busy = update(workers).where(workers.c.id == bill.worker_id)
-    if tx.execute(busy.values(busy_ns=workers.c.busy_ns + bill.engine_ns)).rowcount != 1:
-        raise NotFound(f"Worker {bill.worker_id} is not registered, so its time cannot be billed.")
+    _add_busy(tx, [bill])
     _add(tx, job_id, attempt, bill, wasted)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A charge for an attempt at a job."""
+
+    job: Job
+    attempt: int
+    bill: Charge
+    wasted: bool = False
+
+
+def charge_jobs(tx: Connection, due: Sequence[Due]) -> None:
+    """As `charge`, each for another job, whose row this transaction holds; all of one worker and price."""
+    if not due:
+        return
+    _add_busy(tx, [each.bill for each in due])
+    by_line = {(each.job.id, each.attempt, each.wasted): each for each in due}
+    rows = [
+        _amounts(each.attempt, each.bill, each.wasted)
+        | {"job_id": each.job.id, **{name: getattr(each.job, name) for name in _OF_JOB}}
+        for each in by_line.values()
+    ]
+    for total in _add_lines(tx, {"day": today_utc()}, rows):
+        each = by_line[total.job_id, total.attempt, total.wasted]
+        _reprice(tx, each.bill, total)
+
+
+def _add_busy(tx: Connection, bills: Sequence[Charge]) -> None:
+    if any(min(bill.engine_ns, bill.audio_samples, bill.price_per_hour_micros) < 0 for bill in bills):
+        raise InvalidRequest("A charge cannot be negative.")
+    worker_id, engine_ns = bills[0].worker_id, sum(bill.engine_ns for bill in bills)
+    busy = update(workers).where(workers.c.id == worker_id)
+    if tx.execute(busy.values(busy_ns=workers.c.busy_ns + engine_ns)).rowcount != 1:
+        raise NotFound(f"Worker {worker_id} is not registered, so its time cannot be billed.")
 
 
 def waste(tx: Connection, job_id: str, attempt: int) -> None:
@@ -74,43 +108,43 @@ def _add(
     tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bool, day: date | None = None
 ) -> None:
     """Add to the line of `day`, by default today."""
-    samples = 0 if wasted else bill.audio_samples
-    line = asdict(bill) | {
-        "job_id": job_id,
+    of_job = {name: select(jobs.c[name]).where(jobs.c.id == job_id).scalar_subquery() for name in _OF_JOB}
+    row = _amounts(attempt, bill, wasted)
+    for total in _add_lines(tx, {"job_id": job_id, "day": day or today_utc(), **of_job}, [row]):
+        _reprice(tx, bill, total)
+
+
+def _amounts(attempt: int, bill: Charge, wasted: bool) -> dict[str, Any]:
+    return asdict(bill) | {
         "attempt": attempt,
-        "day": day or today_utc(),
         "wasted": wasted,
-        "audio_samples": samples,
+        "audio_samples": 0 if wasted else bill.audio_samples,
         "cost_nanos": cost_nanos(bill.engine_ns, bill.price_per_hour_micros),
-        "updated_at": now_utc(),
-        **{name: select(jobs.c[name]).where(jobs.c.id == job_id).scalar_subquery() for name in _OF_JOB},
     }
+
+
+_TOTAL = [*(column for column in cost_lines.primary_key), cost_lines.c.engine_ns, cost_lines.c.cost_nanos]
+
+
+def _add_lines(tx: Connection, fixed: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> list[Row[Any]]:
+    """Add these amounts, each to another line; the totals of the lines."""
     added = {
-        "engine_ns": cost_lines.c.engine_ns + bill.engine_ns,
-        "audio_samples": cost_lines.c.audio_samples + samples,
-        "updated_at": now_utc(),
+        name: cost_lines.c[name] + literal_column(f"excluded.{name}", BigInteger)
+        for name in ("engine_ns", "audio_samples")
     }
-    columns = [cost_lines.c.engine_ns, cost_lines.c.cost_nanos, cost_lines.c.day]
-    total = upsert(tx, cost_lines, line, update=added, returning=columns).one()
-    # Not by whether the line existed: a line of 0 ns would keep its cost of 0.
-    if total.cost_nanos != cost_nanos(total.engine_ns, bill.price_per_hour_micros):
-        _reprice(tx, job_id, attempt, bill, wasted, total)
+    values = {**fixed, "updated_at": now_utc()}
+    written = upsert(tx, cost_lines, values, rows, update=added | {"updated_at": now_utc()}, returning=_TOTAL)
+    return list(written)
 
 
-def _reprice(tx: Connection, job_id: str, attempt: int, bill: Charge, wasted: bool, total: Row[Any]) -> None:
+def _reprice(tx: Connection, bill: Charge, total: Row[Any]) -> None:
     """Round the line's cost from its total time; in Python, since SQL's 64 bits would overflow."""
-    tx.execute(
-        update(cost_lines)
-        .where(
-            cost_lines.c.job_id == job_id,
-            cost_lines.c.attempt == attempt,
-            cost_lines.c.worker_id == bill.worker_id,
-            cost_lines.c.day == total.day,
-            cost_lines.c.price_per_hour_micros == bill.price_per_hour_micros,
-            cost_lines.c.wasted == wasted,
-        )
-        .values(cost_nanos=cost_nanos(total.engine_ns, bill.price_per_hour_micros))
-    )
+    cost = cost_nanos(total.engine_ns, bill.price_per_hour_micros)
+    # Not by whether the line existed: a line of 0 ns would keep its cost of 0.
+    if total.cost_nanos == cost:
+        return
+    same = [column == getattr(total, column.name) for column in cost_lines.primary_key]
+    tx.execute(update(cost_lines).where(*same).values(cost_nanos=cost))
 
 
 def wasted_ns(tx: Connection, job_id: str, attempt: int, worker_id: str) -> int:

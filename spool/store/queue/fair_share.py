@@ -7,7 +7,7 @@ transaction holds: it is put aside (`turn_charges`) for the next one. Knows `tur
 it is, is chosen in `spool.store.queue.scheduler`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,15 +116,17 @@ def take_turn(tx: Connection, pool: str, turn: Turn, seconds: float, claims: int
         _charge_later(tx, pool, turn.project, seconds, claims)
 
 
-def settle(
-    tx: Connection, pool: str, project: str, seconds: float, length_seconds: float | None = None
-) -> None:
-    """The job took so many seconds of audio more than it was charged (less: negative). `length_seconds` of a
-    recording that was transcribed goes into the mean. Waits for no other transaction."""
+def settle(tx: Connection, pool: str, project: str, seconds: float, lengths: Sequence[float] = ()) -> None:
+    """Its jobs took so many seconds of audio more than they were charged (less: negative). The `lengths` of
+    recordings that were transcribed (seconds) go into the mean, one after the other. Waits for no other
+    transaction."""
     values: dict[str, Any] = {"served": turns.c.served + seconds / turns.c.share}
-    if length_seconds is not None:
-        mean = func.coalesce(turns.c.mean_seconds, length_seconds)
-        values["mean_seconds"] = mean + NEWEST * (length_seconds - mean)
+    if lengths:
+        mean: Any = func.coalesce(turns.c.mean_seconds, lengths[0])
+        newest = 0.0
+        for length in lengths:
+            newest += NEWEST * (length - newest)
+        values["mean_seconds"] = mean * (1 - NEWEST) ** len(lengths) + newest
     if not _update_if_free(tx, pool, project, values):
         _charge_later(tx, pool, project, seconds)
 

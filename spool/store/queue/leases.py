@@ -8,8 +8,8 @@ it anew. Which job a worker should claim is asked in `spool.store.queue.schedule
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Update, and_, case, literal, null, select, true, update
@@ -25,7 +25,7 @@ from spool.store.monitoring import LEASES_LOST, count_up
 from spool.store.queue.fair_share import settle
 from spool.store.rows import JOB_COLUMNS, add_hints, job_of, may_become
 from spool.store.sql import epoch_us, now_utc, seconds_from_now
-from spool.store.transcripts.passages import drop_passages, write_passages
+from spool.store.transcripts.passages import Found, drop_passages, write_passages
 from spool.tables import jobs
 
 
@@ -184,11 +184,22 @@ def is_last_chance(crashes: int, max_crashes: int) -> bool:
 def settle_job(tx: Connection, job: Job, before_seconds: float = 0.0) -> None:
     """Square what the job's project was charged at the claim with what was decoded since; nothing is charged
     for a transcript that was taken over."""
-    if job.forecast_seconds is None or job.pool is None:
-        return
-    length = job.audio_seconds if job.state is JobState.DONE and job.reused_from is None else None
-    done = before_seconds if job.reused_from is not None else job.done_seconds
-    settle(tx, job.pool, job.project, done - job.forecast_seconds, length)
+    settle_jobs(tx, [(job, before_seconds)])
+
+
+def settle_jobs(tx: Connection, ended: Iterable[tuple[Job, float]]) -> None:
+    """As `settle_job`, of several jobs: one change for each project and pool."""
+    owed: dict[tuple[str, str], tuple[float, list[float]]] = {}
+    for job, before_seconds in ended:
+        if job.forecast_seconds is None or job.pool is None:
+            continue
+        seconds, lengths = owed.get((job.pool, job.project), (0.0, []))
+        done = before_seconds if job.reused_from is not None else job.done_seconds
+        if job.state is JobState.DONE and job.reused_from is None and job.audio_seconds is not None:
+            lengths.append(job.audio_seconds)
+        owed[job.pool, job.project] = (seconds + done - job.forecast_seconds, lengths)
+    for (pool, project), (seconds, lengths) in owed.items():
+        settle(tx, pool, project, seconds, lengths)
 
 
 def _last_chance(max_crashes: int) -> ColumnElement[bool]:
@@ -257,6 +268,15 @@ class Outcome:
     """How much of it the engine decoded; the rest is silence, or nobody speaks in it."""
     speech_coverage: float | None = None
     """The share of detected speech that has words, where a detector listened."""
+
+    def columns(self, job: Job) -> dict[str, Any]:
+        """What it changes in the row of this job, by column."""
+        columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        columns["done_seconds"] = self.audio_seconds
+        columns["warnings"] = self.warnings or None
+        columns["source_etag"] = job.source.etag if self.source_etag is None else self.source_etag
+        columns["source_size"] = job.source.size if self.source_size is None else self.source_size
+        return columns
 
 
 def renew_lease(
@@ -351,34 +371,11 @@ def hand_back(
 
 def finish_job(tx: Connection, claim: Claim, outcome: Outcome, found: Sequence[Passage] = ()) -> None:
     """The transcript is stored: the job is done, and its words can be searched. Raises LeaseLost."""
-    seen = {"source_etag": outcome.source_etag, "source_size": outcome.source_size}
-    job = _end(
-        tx,
-        claim,
-        JobState.DONE,
-        audio_seconds=outcome.audio_seconds,
-        done_seconds=outcome.audio_seconds,
-        transcript_key=outcome.transcript_key,
-        transcript_sha256=outcome.transcript_sha256,
-        coverage=outcome.coverage,
-        words=outcome.words,
-        language=outcome.language,
-        complete=outcome.complete,
-        expected_seconds=outcome.expected_seconds,
-        warnings=outcome.warnings or None,
-        decoded_seconds=outcome.decoded_seconds,
-        speech_coverage=outcome.speech_coverage,
-        content_sha256=outcome.content_sha256,
-        fingerprint=outcome.fingerprint,
-        reused_from=outcome.reused_from,
-        speakers=outcome.speakers,
-        **{name: value for name, value in seen.items() if value is not None},
-        error_code=null(),
-        error_message=null(),
-    )
+    ended = outcome.columns(claim.job)
+    job = _end(tx, claim, JobState.DONE, **ended, error_code=null(), error_message=null())
     if claim.job.transcript_key is not None:  # speakers were found in words that are indexed already
         drop_passages(tx, [claim.job.id])
-    write_passages(tx, claim.job.id, claim.job.project, found)
+    write_passages(tx, Found(claim.job.id, claim.job.project, found))
     enqueue_exports(tx, job)
 
 

@@ -20,7 +20,7 @@ from spool.store.archive.exports import enqueue_exports
 from spool.store.deletions import refuse_deleted
 from spool.store.jobs import get_job
 from spool.store.sql import now_utc
-from spool.store.transcripts.passages import drop_passages, write_passages
+from spool.store.transcripts.passages import Found, drop_passages, write_passages
 from spool.tables import edits, jobs
 
 Change = Callable[[Connection, Transcript], Edit]
@@ -126,7 +126,7 @@ def undo_edit(tx: Connection, job_id: str, record: Transcript, revision: int, au
 def index_words(tx: Connection, job_id: str, project: str, transcript: Transcript) -> None:
     """Let the search find these words of the job, in place of those that it had."""
     drop_passages(tx, [job_id])
-    write_passages(tx, job_id, project, passages_of(transcript))
+    write_passages(tx, Found(job_id, project, passages_of(transcript)))
 
 
 def _locked(tx: Connection, job_id: str) -> list[Edit]:

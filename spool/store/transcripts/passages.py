@@ -8,7 +8,8 @@ eight bytes of `passages.times`; its text is between the spaces of `passages.tex
 import json
 import struct
 from collections.abc import Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, func, insert, literal, select
 
@@ -22,15 +23,24 @@ _WORD = struct.Struct("<IHH")
 _MOST_MS, _LONGEST_MS, _SURE = (1 << 32) - 1, (1 << 16) - 1, 10_000
 
 
-def write_passages(tx: Connection, job_id: str, project: str, found: Sequence[Passage]) -> None:
-    """Write a job's passages. The last one first: a search reads the newest rows first, and so finds the
-    passages of one recording in the order in which they are spoken."""
-    last_first = found[::-1]
+class Found(NamedTuple):
+    """The passages of one job's transcript."""
+
+    job_id: str
+    project: str
+    passages: Sequence[Passage]
+
+
+def write_passages(tx: Connection, *found: Found) -> None:
+    """Write the passages of these jobs. The last one of each first: a search reads the newest rows first, and
+    so finds the passages of one recording in the order in which they are spoken."""
+    last_first = [(job_id, project, each) for job_id, project, own in found for each in own[::-1]]
     for at in range(0, len(last_first), PIECE):
-        tx.execute(insert(passages), [row_of(job_id, project, each) for each in last_first[at : at + PIECE]])
-    words = sounds_of(found)
-    for at in range(0, len(words), WORDS):
-        _write_words(tx, job_id, project, words[at : at + WORDS])
+        tx.execute(insert(passages), [row_of(*each) for each in last_first[at : at + PIECE]])
+    for project, own in groupby(sorted(found, key=_project), key=_project):
+        words = [(*each, job_id) for job_id, _, said in own for each in sounds_of(said)]
+        for at in range(0, len(words), WORDS):
+            _write_words(tx, project, words[at : at + WORDS])
 
 
 def drop_passages(tx: Connection, job_ids: Sequence[str]) -> None:
@@ -86,16 +96,19 @@ def _times(words: Sequence[Spoken], start: float) -> bytes:
     return struct.pack("<" + "IHH" * len(words), *numbers)
 
 
-def _write_words(tx: Connection, job_id: str, project: str, words: Sequence[tuple[str, str]]) -> None:
-    """The rows by which a search by sound learns how the job's words are spelled; in one statement on
-    PostgreSQL, to which a statement for each row takes several times as long."""
+def _write_words(tx: Connection, project: str, words: Sequence[tuple[str, str, str]]) -> None:
+    """The rows (sound, word, job) by which a search by sound learns how the jobs' words are spelled; in one
+    statement on PostgreSQL, to which a statement for each row takes several times as long."""
+    names = ("sound", "token", "job_id")
     if tx.dialect.name != "postgresql":
-        rows = [
-            {"project": project, "sound": sound, "token": token, "job_id": job_id} for sound, token in words
-        ]
+        rows = [dict(zip(names, word, strict=True), project=project) for word in words]
         tx.execute(insert(passage_words), rows)
         return
     columns = [func.string_to_array(" ".join(column), " ") for column in zip(*words, strict=True)]
-    pairs = func.unnest(*columns).table_valued("sound", "token").render_derived()
-    own = select(literal(project), pairs.c.sound, pairs.c.token, literal(job_id))
-    tx.execute(insert(passage_words).from_select(["project", "sound", "token", "job_id"], own))
+    said = func.unnest(*columns).table_valued(*names).render_derived()
+    own = select(literal(project), *said.c)
+    tx.execute(insert(passage_words).from_select(["project", *names], own))
+
+
+def _project(found: Found) -> str:
+    return found.project

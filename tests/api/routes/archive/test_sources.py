@@ -1,5 +1,6 @@
 """Watched folders and buckets: every recording is submitted once, also after a kill, and nothing is lost."""
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -17,12 +18,13 @@ from api.watching.watcher import SourceWatcher
 from ops.testbed.running_api import Live, problem
 from ops.testbed.s3 import S3Server
 from ops.testbed.waiting import until
+from spool.domain.api_keys import Scope
 from spool.ids import new_id
 from spool.settings import Settings
 from spool.store.archive.sources import get_source, take_turn
 from spool.store.sql import seconds_from_now
 from spool.tables import jobs, source_items, sources
-from tests.api.auth.keys import post
+from tests.api.auth.keys import new_key, post
 
 pytestmark = pytest.mark.integration
 AUDIO = b"RIFF" + bytes(4) + b"WAVE" + bytes(32)
@@ -212,6 +214,28 @@ def test_a_bucket_and_its_notifications_never_submit_twice(
     client.put_object(Bucket=bucket, Key="in/a b.wav", Body=AUDIO + b"corrected")
     assert clock(source)["counts"]["taken"] == 4
     problem(post(f"{live.url}/v1/sources/notifications", json={"Records": [{}]}), 422, "invalid_request")
+
+
+def test_sns_shows_its_key_as_a_password_and_confirms_nothing_by_itself(
+    live: Live, http: httpx.Client
+) -> None:
+    text = new_key(live.services.database, "default", (Scope.SUBMIT,))
+    url = f"{live.url}/v1/sources/notifications"
+    until(lambda: httpx.post(url, json={"Records": []}).status_code == 401)
+    refused = httpx.post(url, json={"Records": []})
+    assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, 'Basic realm="spool"')
+    assert httpx.post(url, json={"Records": []}, auth=("spool", f"{text}x")).status_code == 401
+    assert httpx.get(f"{live.url}/v1/sources", auth=("spool", text)).status_code == 401
+    topic = "arn:aws:sns:eu-central-1:123456789012:incoming"
+    body = {
+        "Type": "SubscriptionConfirmation",
+        "TopicArn": topic,
+        "Token": "2336412f37",
+        "SubscribeURL": f"{live.url}/healthz",
+    }
+    headers = {"Content-Type": "text/plain; charset=UTF-8"}
+    answer = httpx.post(url, content=json.dumps(body), headers=headers, auth=("spool", text))
+    assert (answer.status_code, answer.json()) == (202, {"marked": 0, "to_confirm": [topic]})
 
 
 @both
