@@ -26,7 +26,17 @@ from api.routes import (
     openai,
     webhooks,
 )
-from api.routes.archive import audio, edits, outputs, search, sources, speakers, transcripts, versions
+from api.routes.archive import (
+    audio,
+    edits,
+    outputs,
+    review,
+    search,
+    sources,
+    speakers,
+    transcripts,
+    versions,
+)
 from api.routes.page import add_page
 from spool.domain.api_keys import Scope
 
@@ -74,6 +84,8 @@ ROUTES = (
     Route("POST", f"{_JOB}/exports", outputs.export, SUBMIT, outputs.EXPORT),
     Route("GET", "/voices", speakers.known, READ, speakers.VOICES),
     Route("DELETE", "/voices/{voice_id}", speakers.forget, SUBMIT, speakers.FORGET),
+    Route("POST", f"{_JOB}/passages/{{passage}}/check", review.check, SUBMIT, review.CHECK),
+    Route("GET", "/review", review.listed, READ, review.LIST),
     Route("GET", "/search", search.search, READ, search.SEARCH),
     Route("GET", "/overview", fleet.overview, READ, page_docs.OVERVIEW),
     # The scope submit is enough here, though the answer is a transcript.
