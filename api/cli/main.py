@@ -58,7 +58,7 @@ SUBCOMMANDS = {
         "archive.versions", "versions", _JOBS, "List the versions of a job's recording: models, words, costs."
     ),
     "diff": Subcommand(
-        "archive.versions", "diff", _JOBS, "Compare two versions of a recording word by word."
+        "archive.versions", "diff", _JOBS, "Compare two versions of a recording, or of a batch."
     ),
     "delete": Subcommand("jobs", "delete", _JOBS, "Delete recordings and transcripts permanently."),
     "speakers": Subcommand("jobs", "speakers", _JOBS, "Find, list and name the speakers of transcripts."),

@@ -4,6 +4,7 @@ import { clock, h } from "./dom.js";
 import { get } from "./http.js";
 import { momentOf } from "./jobs.js";
 
+const LIMIT = 50;
 const FILTERS = {
   speaker: ["Speaker", { maxlength: "200", placeholder: "name or label" }],
   project: ["Project", { maxlength: "64" }],
@@ -32,7 +33,7 @@ export async function showSearch(root, query) {
   const more = h("button", { type: "button", hidden: true }, "More");
   const shown = { job: null, hits: 0 };
   async function load(cursor) {
-    const parameters = new URLSearchParams({ q: query.get("q"), limit: "50" });
+    const parameters = new URLSearchParams({ q: query.get("q"), limit: String(LIMIT) });
     for (const name of [...Object.keys(FILTERS), "alternatives"]) {
       const value = query.get(name);
       if (value) parameters.set(name, name.startsWith("created") ? momentOf(name, value) : value);
@@ -48,7 +49,10 @@ export async function showSearch(root, query) {
     shown.hits += page.items.length;
     more.hidden = !page.next_cursor;
     more.onclick = () => load(page.next_cursor);
-    status.textContent = shown.hits ? `${shown.hits}${page.next_cursor ? "+" : ""} found` : "Nothing found.";
+    // A page that is not full was cut short before its hits were: there may be no more.
+    const more = page.next_cursor && page.items.length === LIMIT;
+    status.textContent = more ? `More than ${shown.hits} found` : page.next_cursor ? `${shown.hits} found so far`
+      : shown.hits ? `${shown.hits} found` : "Nothing found.";
   }
   root.append(h("h1", {}, "Search"), form, h("details", { class: "small quiet" }, h("summary", {}, "How to write it"),
     h("ul", {}, [["storm light", "both words, near each other"], ["\"kept the light\"", "a phrase"], ["light*", "words that begin so"],

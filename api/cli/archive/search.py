@@ -94,10 +94,11 @@ def search(
                     language=language,
                     alternatives=alternatives,
                 ),
-                limit,
+                limit + 1,
             )
         )
         address = spool.url
+    more, hits = len(hits) > limit, hits[:limit]
     if as_json:
         print_json(hits)
         return
@@ -111,6 +112,8 @@ def search(
                 if match.alternative is not None:
                     out.print(_alternative(hit, match), soft_wrap=True)
             out.print(Text(f"    {address}{hit.url}", "dim"), soft_wrap=True)
+    if more:
+        out.print(f"more than {limit} found; --limit lists more", style="dim")
 
 
 def _line(hit: HitOut) -> Text:

@@ -125,7 +125,10 @@ def diff(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two versions of a recording word by word, or a batch with its later versions in numbers."""
+    """Compare two versions of a recording, or of a batch.
+
+    Two jobs word by word; a batch with the newest later versions of its recordings, in numbers and sums.
+    """
     if batch is None and (base is None or other is None):
         raise InvalidRequest("Name two jobs, or a batch: spool diff --batch BATCH.")
     with connected(url) as (spool, _):

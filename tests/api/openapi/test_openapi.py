@@ -123,7 +123,7 @@ def test_every_answer_has_an_example(name: str, operation: dict[str, Any]) -> No
     assert operation["description"]
     assert operation["tags"]
     for status, answer in operation["responses"].items():
-        if status == "204":
+        if status in {"204", "307"}:  # no body
             continue
         assert answer["content"], (name, status)
         for kind, content in answer["content"].items():

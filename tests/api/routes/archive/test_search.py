@@ -42,6 +42,14 @@ def test_words_are_found_over_http_python_and_the_command_line(
         main(["search", "kept", "hel*", "--url", live.url])
     assert "he kept the light at Heligoland" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="0"):
+        main(["search", "kept", "--limit", "1", "--url", live.url])
+    assert "more than" not in capsys.readouterr().out
+    other = done(http, live, recordings, "they kept watch")
+    with pytest.raises(SystemExit, match="0"):
+        main(["search", "kept", "--limit", "1", "--url", live.url])
+    assert "more than 1 found" in capsys.readouterr().out
+    http.delete(f"/v1/jobs/{other}/content", params={"what": "transcript"})
+    with pytest.raises(SystemExit, match="0"):
         main(["search", "kept", "--url", live.url, "--json"])
     assert [each["job"] for each in json.loads(capsys.readouterr().out)] == [job_id]
 

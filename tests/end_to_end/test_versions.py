@@ -1,0 +1,60 @@
+"""A recording run again through the real worker command, and the search of what else was heard in it."""
+
+from pathlib import Path
+
+from ops.testbed.processes import REAL, Fleet, drained
+from ops.testbed.waiting import until
+from spool.audit.runner import audit
+from spool.comparison import compare
+from spool.domain.archive.query import parse_query
+from spool.domain.options import JobOptions
+from spool.objects import object_store
+from spool.store.archive.versions import rerun_job, versions_of
+from spool.store.jobs import JobFilter, NewJob
+from spool.store.transcripts.search import Search, search
+
+SAMPLES = Path(__file__).parents[2] / "samples" / "demo-tdt" / "words"
+
+
+def test_a_recording_is_run_again_and_both_versions_stay(
+    tmp_path: Path, sqlite_url: str, redis_url: str
+) -> None:
+    fleet = Fleet(tmp_path, sqlite_url, redis_url, SPOOL_SOURCE_ROOTS=str(SAMPLES))
+    try:
+        first = fleet.submit(SAMPLES / "cat-1.flac", "demo-tdt")
+        worker = fleet.start(*REAL)
+        until(lambda: fleet.ended([first]), "the first version is done")
+        before = fleet.transcript(first)
+        beam = {"model": "demo-tdt", "speech_detector": False, "decoder": "beam", "beam": 8, "nbest": 8}
+        job = fleet.job(first)
+        with fleet.db.begin() as tx:
+            new = NewJob(job.source, JobOptions.model_validate(beam), job.name)
+            other, created = rerun_job(tx, job, new)
+        assert created
+        fleet.send(other.id)
+        until(lambda: fleet.ended([other.id]), "the second version is done")
+        after = fleet.transcript(other.id)
+        assert drained(worker) == 0
+
+        assert fleet.transcript(first) == before
+        assert (before.options["decoder"], after.options["decoder"]) == ("greedy", "beam")
+        assert before.text.lower() == after.text.lower() == "cat"
+        compared = compare(before, after)
+        assert (compared.errors.edits, compared.errors.words, compared.differences) == (0, 1, ())
+        heard = [text.text for chunk in after.nbest for text in chunk.hypotheses]
+        readings = [text for text in heard if text and text != after.text and " " not in text]
+        assert readings, heard
+        with fleet.db.read() as tx:
+            assert [each.id for each in versions_of(tx, fleet.job(other.id))] == [first, other.id]
+            query = parse_query(readings[0])
+            assert search(tx, Search(query, JobFilter())).items == ()
+            [hit] = search(tx, Search(query, JobFilter(), alternatives=True)).items
+        assert (hit.job.id, hit.places[0].text, hit.passage.words[0].text) == (
+            other.id,
+            readings[0],
+            after.text,
+        )
+        assert audit(fleet.db, object_store(fleet.settings)).clean
+        assert fleet.billed_ns() == fleet.workers()[0].engine_busy_ns
+    finally:
+        fleet.close()
