@@ -29,6 +29,7 @@ from api.routes import (
 from api.routes.archive import (
     audio,
     edits,
+    glossaries,
     outputs,
     review,
     samples,
@@ -121,6 +122,10 @@ ROUTES = (
     Route("POST", "/connections", outputs.create, ADMIN, outputs.CREATE),
     Route("GET", "/connections", outputs.listed, SUBMIT, outputs.LIST),
     Route("DELETE", "/connections/{name}", outputs.remove, ADMIN, outputs.REMOVE),
+    Route("POST", "/glossaries", glossaries.put, SUBMIT, glossaries.PUT),
+    Route("GET", "/glossaries", glossaries.listed, READ, glossaries.LIST),
+    Route("GET", "/glossaries/{glossary}", glossaries.one, READ, glossaries.ONE),
+    Route("DELETE", "/glossaries/{glossary}", glossaries.remove, SUBMIT, glossaries.REMOVE),
     Route("POST", "/sources", sources.create, SUBMIT, sources.CREATE),
     Route("GET", "/sources", sources.listed, READ, sources.LIST),
     Route("POST", "/sources/notifications", sources.notify, SUBMIT, sources.NOTIFY),

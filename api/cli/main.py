@@ -45,6 +45,9 @@ SUBCOMMANDS = {
         "archive.review", "review", _JOBS, "List doubtful passages; mark those that you checked."
     ),
     "search": Subcommand("archive.search", "search", _JOBS, "Find words in every transcript."),
+    "glossary": Subcommand(
+        "archive.glossaries", "app", _JOBS, "Keep lists of names and phrases for jobs to favour."
+    ),
     "export": Subcommand("archive.outputs", "export", _JOBS, "Write a job's output files again."),
     "cancel": Subcommand("jobs", "cancel", _JOBS, "Cancel a job."),
     "retry": Subcommand("jobs", "retry", _JOBS, "Queue a failed or cancelled job again."),

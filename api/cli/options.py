@@ -186,6 +186,14 @@ class Search:
         Path | None,
         typer.Option(help="File of words and phrases to boost, one per line.", rich_help_panel=_WORDS),
     ] = None
+    glossary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[@VERSION]",
+            help="Boost a glossary of the project (`spool glossary`).",
+            rich_help_panel=_WORDS,
+        ),
+    ] = None
     boost_weight: Annotated[
         float | None, typer.Option(help="Weight of boosted phrases. Default: 1.", rich_help_panel=_WORDS)
     ] = None
@@ -282,7 +290,8 @@ class Search:
         chosen = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.language is not None:
             chosen["language"] = language_of_text(self.language) or "auto"
-        boost = boost_of(chosen.pop("boost"), chosen.pop("boost_file"), chosen.pop("boost_weight"))
+        phrases = [*(chosen.pop("boost") or ()), *_lines(chosen.pop("boost_file"))]
+        boost = boost_of(phrases, chosen.pop("glossary"), chosen.pop("boost_weight"))
         chosen |= {"boost": boost, "lm_blanks": self.lm_blanks or None}
         chosen["graph"] = self.graph and {"name": self.graph}
         second, weight = chosen.pop("rescore_model"), chosen.pop("rescore_weight")
@@ -384,14 +393,14 @@ def diarization_of(
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def boost_of(words: Sequence[str] | None, file: Path | None, weight: float | None) -> dict[str, Any] | None:
-    """The `boost` of the request; None if there are no phrases. Raises InvalidRequest."""
-    phrases = [*(words or ()), *_lines(file)]
-    if not phrases:
+def boost_of(phrases: Sequence[str], glossary: str | None, weight: float | None) -> dict[str, Any] | None:
+    """The `boost` of the request; None if it names no phrases. Raises InvalidRequest."""
+    if not phrases and glossary is None:
         if weight is not None:
-            raise InvalidRequest("--boost-weight needs --boost or --boost-file.")
+            raise InvalidRequest("--boost-weight needs --boost, --boost-file or --glossary.")
         return None
-    return {"phrases": phrases} | ({} if weight is None else {"weight": weight})
+    asked = {"phrases": list(phrases) or None, "glossary": glossary, "weight": weight}
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _lines(file: Path | None) -> list[str]:

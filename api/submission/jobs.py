@@ -24,6 +24,7 @@ from api.presenters.jobs import shown_detail
 from api.problems import refused_fields
 from api.services import Services
 from api.submission.bodies import WITH_TEXT, parse_json
+from api.submission.glossaries import GlossaryLookup
 from api.submission.outputs import checked_output, output_of, place_of
 from api.submission.sources import checked_source, source_name
 from api.submission.uploads import Upload
@@ -70,7 +71,7 @@ def create_from_source(
 ) -> tuple[JobDetail, bool]:
     """The job for the source that `body` names, and whether it is new."""
     source = checked_source(body.source, services.settings, caller)
-    options = _options(services, body)
+    options = _options(services, caller, body)
     name = body.name or source_name(source)
     new = _new_job(services, caller, body, options, source, name, idempotency_key)
     return _commit(services, new)
@@ -94,7 +95,7 @@ def create_rerun(
         tags=(job.tags or {}) | body.tags,
         priority=body.priority,
     )
-    options = _options(services, asked)
+    options = _options(services, caller, asked)
     new = _new_job(services, caller, asked, options, job.source, job.name, idempotency_key, f"rerun {job_id}")
     return _commit(services, new, rerun=job)
 
@@ -122,7 +123,7 @@ def create_from_upload(
     if upload.transcript is not None:
         align = {"data": base64.b64encode(upload.transcript).decode()}
         body = body.model_copy(update={"options": body.options | {"align": align}})
-    options = _options(services, body)
+    options = _options(services, caller, body)
     job_id = new_id("job")
     key = f"jobs/{job_id}/source"
     failpoint("upload.received")
@@ -228,10 +229,12 @@ def current_holds(services: Services, tx: Connection, job: Job) -> dict[str, Hol
     return find_holds(tx, services.settings.quotas, [job.project]) if job.state is JobState.QUEUED else {}
 
 
-def _options(services: Services, body: UploadRequest) -> AskedOptions:
-    """The options of a request whose model some worker has. Raises `Problem`, UnknownModel and Conflict."""
+def _options(services: Services, caller: Principal, body: UploadRequest) -> AskedOptions:
+    """The options of a request whose model some worker has. Raises `Problem`, UnknownModel, Conflict, and
+    InvalidRequest for an unknown glossary."""
+    asked = GlossaryLookup(services.database, caller.project_for(body.project)).with_phrases(body.options)
     try:
-        options = resolve_options(services.settings, services.fleet.default(), body.options)
+        options = resolve_options(services.settings, services.fleet.default(), asked)
     except ValidationError as error:
         raise refused_fields(error.errors(include_url=False, include_input=False), "options") from None
     requires = required(services.settings, options.model, body.requires)

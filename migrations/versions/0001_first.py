@@ -5,7 +5,7 @@ Revision 0001, the first.
 
 from alembic import op
 
-from migrations.first import edits, events, exports, jobs, passages, review, sources, voices
+from migrations.first import edits, events, exports, glossaries, jobs, passages, review, sources, voices
 
 revision = "0001"
 down_revision = None
@@ -44,6 +44,7 @@ TABLES = (
     "review_passages",
     "review_samples",
     "review_sample_passages",
+    "glossaries",
     "passage_words",
     "voices",
     "voice_prints",
@@ -62,6 +63,7 @@ def upgrade() -> None:
     voices.create()
     edits.create()
     review.create()
+    glossaries.create()
     exports.create()
     sources.create()
 

@@ -13,6 +13,7 @@ import httpx
 
 from spool.client import batches as of_batches
 from spool.client import edits as of_edits
+from spool.client import glossaries as of_glossaries
 from spool.client import jobs as of_jobs
 from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
@@ -118,6 +119,10 @@ class AsyncSpool(Session):
     connections = _soon(of_outputs.connections)
     remove_connection = _soon(of_outputs.remove_connection)
     export_again = _soon(of_outputs.export_again)
+    put_glossary = _soon(of_glossaries.put_glossary)
+    glossaries = _soon(of_glossaries.glossaries)
+    glossary = _soon(of_glossaries.glossary)
+    remove_glossary = _soon(of_glossaries.remove_glossary)
     watch = _soon(of_sources.watch)
     sources = _soon(of_sources.sources)
     source = _soon(of_sources.source)

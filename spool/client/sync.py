@@ -13,6 +13,7 @@ import httpx
 
 from spool.client import batches as of_batches
 from spool.client import edits as of_edits
+from spool.client import glossaries as of_glossaries
 from spool.client import jobs as of_jobs
 from spool.client import outputs as of_outputs
 from spool.client import reports as of_reports
@@ -118,6 +119,10 @@ class Spool(Session):
     connections = _now(of_outputs.connections)
     remove_connection = _now(of_outputs.remove_connection)
     export_again = _now(of_outputs.export_again)
+    put_glossary = _now(of_glossaries.put_glossary)
+    glossaries = _now(of_glossaries.glossaries)
+    glossary = _now(of_glossaries.glossary)
+    remove_glossary = _now(of_glossaries.remove_glossary)
     watch = _now(of_sources.watch)
     sources = _now(of_sources.sources)
     source = _now(of_sources.source)

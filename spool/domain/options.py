@@ -324,8 +324,10 @@ class JobOptions(_Options, KeepsAlignment):
 
     @property
     def of_words(self) -> "JobOptions":
-        """The options that decide the words, without those about speakers and about recordings cut off."""
-        return self.model_copy(update={"diarization": None, "on_truncated": "transcribe"})
+        """The options that decide the words, without those about speakers, recordings cut off and
+        where phrases came from."""
+        boost = self.boost and self.boost.model_copy(update={"glossary": None})
+        return self.model_copy(update={"diarization": None, "on_truncated": "transcribe", "boost": boost})
 
     def document(self) -> dict[str, JsonValue]:
         """The options as JSON, without those that have their default."""

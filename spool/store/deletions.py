@@ -39,6 +39,7 @@ from spool.tables import (
     chunks,
     deletions,
     edits,
+    glossaries,
     jobs,
     phrase_lists,
     source_hashes,
@@ -126,7 +127,7 @@ def mark_deleted(tx: Connection, job_ids: Sequence[str], content: Content, asked
         drop_prints(tx, ids)
         tx.execute(delete(edits).where(edits.c.job_id.in_(ids)))
         drop_typescripts(tx, ids)
-        _drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})
+        drop_phrases(tx, {row.phrases_sha256 for row in rows} - {None})
     lines = [
         {"id": new_id("del"), "job_id": row.id, "project": row.project, "content": content.value}
         for row in rows
@@ -252,15 +253,17 @@ def _drop_chunks(tx: Connection, job_ids: Sequence[str]) -> None:
     tx.execute(delete(speaker_turns).where(speaker_turns.c.job_id.in_(job_ids)))
 
 
-def _drop_phrases(tx: Connection, digests: set[str]) -> None:
-    """Delete those lists that no job uses any more."""
+def drop_phrases(tx: Connection, digests: set[str]) -> None:
+    """Delete those lists that no job and no glossary uses any more."""
     if not digests:
         return
     lists = select(phrase_lists.c.sha256).where(phrase_lists.c.sha256.in_(sorted(digests)))
     # Locked before the check: a job that is being submitted locks the list that it names.
     tx.execute(lists.order_by(phrase_lists.c.sha256).with_for_update()).all()
     named = exists(select(jobs.c.id).where(jobs.c.phrases_sha256 == phrase_lists.c.sha256))
-    tx.execute(delete(phrase_lists).where(phrase_lists.c.sha256.in_(sorted(digests)), ~named))
+    listed = exists(select(glossaries.c.sha256).where(glossaries.c.sha256 == phrase_lists.c.sha256))
+    unused = (phrase_lists.c.sha256.in_(sorted(digests)), ~named, ~listed)
+    tx.execute(delete(phrase_lists).where(*unused))
 
 
 def _deletion_of(row: Row[Any]) -> Deletion:

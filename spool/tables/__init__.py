@@ -12,6 +12,7 @@ from spool.tables.deletions import chunk_sums, deletions
 from spool.tables.edits import edits
 from spool.tables.events import event_inbox, event_position, events
 from spool.tables.exports import connections, exports
+from spool.tables.glossaries import glossaries
 from spool.tables.jobs import chunks, jobs, phrase_lists, source_hashes, speaker_turns, typescripts
 from spool.tables.passages import passage_words, passages
 from spool.tables.queue import idempotency, locks, outbox, quota_use, turn_charges, turns
@@ -37,6 +38,7 @@ __all__ = [
     "event_position",
     "events",
     "exports",
+    "glossaries",
     "idempotency",
     "jobs",
     "locks",

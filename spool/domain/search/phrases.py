@@ -15,6 +15,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, fie
 MOST_PHRASES = 10_000
 LONGEST_PHRASE = 200
 """Characters."""
+REFERENCE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[1-9][0-9]{0,8})?$"
+"""How a glossary is named: `NAME` or `NAME@VERSION`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,15 @@ class Boost(BaseModel):
             max_length=MOST_PHRASES,
             description="Words and phrases as they are spoken; their order does not matter.",
         ),
-    ]
+    ] = ()
+    glossary: Annotated[
+        str | None,
+        Field(
+            pattern=REFERENCE,
+            description="A glossary of the project, whose phrases are added: `NAME`, its latest version now, "
+            "or `NAME@VERSION`. The weight is its own where none is given.",
+        ),
+    ] = None
     weight: Weight = 1.0
 
     @field_validator("phrases")
@@ -76,7 +86,12 @@ class Boost(BaseModel):
     @cached_property
     def kept(self) -> "KeptBoost":
         """What a job keeps of it."""
-        return KeptBoost(count=len(self.phrases), sha256=self.phrase_list.sha256, weight=self.weight)
+        return KeptBoost(
+            count=len(self.phrases),
+            sha256=self.phrase_list.sha256,
+            weight=self.weight,
+            glossary=self.glossary,
+        )
 
 
 class KeptBoost(BaseModel):
@@ -87,3 +102,10 @@ class KeptBoost(BaseModel):
     count: Annotated[int, Field(description="The number of phrases.")]
     sha256: Annotated[str, Field(description="The digest of the list, the same in any order of phrases.")]
     weight: float
+    glossary: Annotated[
+        str | None,
+        Field(
+            exclude_if=lambda value: value is None,
+            description="The version of the glossary that phrases came from, `NAME@VERSION`.",
+        ),
+    ] = None

@@ -108,6 +108,8 @@ class Estate:
         self.parameters["source_id"] = self.ask("GET /v1/sources", "reader").json()["items"][0]["id"]
         self.ask("POST /v1/connections", "admin")
         self.parameters["name"] = "theirs"
+        self.ask("POST /v1/glossaries", "submitter")
+        self.parameters["glossary"] = "lighthouses"
         self.parameters["webhook_id"] = self.ask("POST /v1/webhooks", "submitter").json()["id"]
         sent = self.ask("POST /v1/webhooks/{webhook_id}/test", "submitter").json()
         self.parameters["delivery_id"] = sent["id"]
@@ -149,6 +151,7 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
             }
         },
         "DELETE /v1/connections/{name}": {"params": {"project": "alpha"}},
+        "POST /v1/glossaries": {"json": {"name": "lighthouses", "phrases": ["Heligoland"]}},
         "POST /v1/webhooks": {"json": {"url": "https://nowhere.invalid/hook"}},
         "POST /v1/audio/transcriptions": {"files": {"file": b"RIFF"}},
         "POST /v1/audio/translations": {"files": {"file": b"RIFF"}},

@@ -1,0 +1,97 @@
+"""`spool glossary`: named, versioned lists of phrases. A client of the HTTP API."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from api.cli.connection import Json, Url, connected, out, print_json
+from spool.domain.search.glossary import MOST_BYTES
+from spool.errors import InvalidRequest
+
+app = typer.Typer(no_args_is_help=True, help="Keep lists of names and phrases for jobs to favour.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The glossary's name.")]
+Project = Annotated[str | None, typer.Option(help="The project that uses it. Default: default.")]
+
+
+@app.command()
+def put(
+    name: Name,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A phrase a line; a .csv: its column phrase, or the first.")
+    ],
+    weight: Annotated[float, typer.Option(help="Weight of its phrases.")] = 1.0,
+    project: Project = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Add a version of a glossary from a file."""
+    text = _read(file)
+    content = {"csv": text} if file.suffix.casefold() == ".csv" else {"text": text}
+    with connected(url) as (spool, _):
+        added = spool.put_glossary(name, **content, weight=weight, project=project)
+    noun = "phrase" if added.count == 1 else "phrases"
+    print_json(added) if as_json else out.print(f"{added.name}@{added.version}: {added.count} {noun}")
+
+
+@app.command("list")
+def listed(project: Project = None, url: Url = None, as_json: Json = False) -> None:
+    """List glossaries, each with its latest version."""
+    with connected(url) as (spool, _):
+        rows = spool.glossaries(project=project)
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        out.print("no glossaries", style="dim")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("glossary", "project", "phrases", "weight", "by"):
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(
+            f"{row.name}@{row.version}", row.project, str(row.count), f"{row.weight:g}", row.created_by
+        )
+    out.print(table)
+
+
+@app.command()
+def show(
+    reference: Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="Default: its latest version.")],
+    project: Project = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Print the phrases of a glossary, one a line."""
+    with connected(url) as (spool, _):
+        found = spool.glossary(reference, project=project)
+    if as_json:
+        print_json(found)
+        return
+    for phrase in found.phrases:
+        typer.echo(phrase)
+
+
+@app.command()
+def delete(name: Name, project: Project = None, url: Url = None) -> None:
+    """Delete a glossary with every version. Jobs that named it keep its phrases."""
+    with connected(url) as (spool, _):
+        spool.remove_glossary(name, project=project)
+    out.print(f"{name} deleted")
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from None
+    if len(content) > MOST_BYTES:
+        raise InvalidRequest(f"{file} has more than {MOST_BYTES} bytes, which is the most for a glossary.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InvalidRequest(f"{file}, line {line}: is not UTF-8; save the file as UTF-8.") from None

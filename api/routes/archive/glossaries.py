@@ -1,0 +1,101 @@
+"""The routes of glossaries: add a version, list, show, delete."""
+
+from dataclasses import asdict, replace
+from typing import Annotated
+
+from fastapi import Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from api.auth.authentication import CallerDep
+from api.auth.principal import DEFAULT_PROJECT, Principal
+from api.openapi.jobs import Words, answer, problems
+from api.services import Services, ServicesDep
+from api.submission.bodies import SUBMISSION, read_json
+from api.submission.glossaries import requested_phrases
+from spool.domain.search.glossary import MOST_BYTES, parse_reference
+from spool.schemas.common import Project
+from spool.schemas.examples import glossaries as examples
+from spool.schemas.glossaries import GlossaryDetail, GlossaryList, GlossaryOut, GlossaryRequest
+from spool.schemas.jobs import inline_schema
+from spool.store.archive import glossaries as store
+from spool.store.jobs import phrases_of
+
+Reference = Annotated[str, Path(max_length=80, description="`NAME`, or `NAME@VERSION`.")]
+BODY = replace(SUBMISSION, text=MOST_BYTES)
+
+PUT: Words = {
+    "summary": "Add a version of a glossary",
+    "status_code": 201,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": inline_schema(GlossaryRequest),
+                    "example": examples.REQUEST,
+                }
+            },
+        }
+    },
+    "responses": {
+        **answer(201, "The version; the latest one where it has the same.", GlossaryOut, examples.GLOSSARY),
+        **problems("malformed", "too_slow", "too_large", "conflict", "invalid_request"),
+    },
+}
+LIST: Words = {
+    "summary": "List glossaries",
+    "responses": answer(200, "The latest version of each.", GlossaryList, examples.GLOSSARIES),
+}
+ONE: Words = {
+    "summary": "Show a glossary",
+    "responses": answer(200, "The version and its phrases.", GlossaryDetail, examples.WITH_PHRASES)
+    | problems("not_found", "invalid_request"),
+}
+REMOVE: Words = {
+    "summary": "Delete a glossary",
+    "status_code": 204,
+    "responses": {204: {"description": "Every version was deleted."}, **problems("not_found")},
+}
+
+
+async def put(request: Request, services: ServicesDep, caller: CallerDep) -> GlossaryOut:
+    """Add a version of a glossary, from phrases, a text or a CSV. Jobs name it: `boost: {glossary: NAME}`."""
+    body = await read_json(request, GlossaryRequest, BODY)
+    return await run_in_threadpool(_put, services, caller, body)
+
+
+def _put(services: Services, caller: Principal, body: GlossaryRequest) -> GlossaryOut:
+    project = caller.project_for(body.project)
+    phrases = requested_phrases(body)
+    with services.database.begin() as tx:
+        added = store.add_version(tx, project, body.name, phrases, body.weight, caller.name)
+    return GlossaryOut(**asdict(added))
+
+
+def listed(services: ServicesDep, caller: CallerDep, project: Project | None = None) -> GlossaryList:
+    """The latest version of each glossary, by project and name, without phrases."""
+    if project is not None and not caller.sees(project):
+        return GlossaryList(items=[])
+    with services.database.read() as tx:
+        rows = store.list_glossaries(tx, caller.project or project)
+    return GlossaryList(items=[GlossaryOut(**asdict(row)) for row in rows])
+
+
+def one(
+    services: ServicesDep, caller: CallerDep, glossary: Reference, project: Project | None = None
+) -> GlossaryDetail:
+    """A glossary's version, the latest unless one is named, with its phrases."""
+    name, version = parse_reference(glossary)
+    with services.database.read() as tx:
+        found = store.get_glossary(tx, caller.project or project or DEFAULT_PROJECT, name, version)
+        phrases = phrases_of(tx, found.sha256)
+    return GlossaryDetail(**asdict(found), phrases=list(phrases))
+
+
+def remove(
+    services: ServicesDep, caller: CallerDep, glossary: Reference, project: Project | None = None
+) -> Response:
+    """Delete a glossary with every version. Jobs that named it keep their phrases, and still run."""
+    with services.database.begin() as tx:
+        store.remove_glossary(tx, caller.project or project or DEFAULT_PROJECT, glossary)
+    return Response(status_code=204)

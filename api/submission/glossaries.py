@@ -1,0 +1,70 @@
+"""From a request to a glossary's version, and from a glossary that a job names to its phrases.
+
+A request is given one version of each glossary, however many jobs it has.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from spool.domain.search.glossary import checked_phrases, parse_reference, read_csv, read_text
+from spool.domain.search.phrases import Boost, PhraseList
+from spool.errors import InvalidRequest, NotFound
+from spool.schemas.glossaries import GlossaryRequest
+from spool.store.archive.glossaries import get_glossary
+from spool.store.database import Database
+from spool.store.jobs import phrases_of
+
+
+def requested_phrases(body: GlossaryRequest) -> PhraseList:
+    """The phrases that the request has. Raises InvalidRequest, which names the line."""
+    try:
+        if body.csv is not None:
+            return read_csv(body.csv)
+        return checked_phrases(body.phrases or ()) if body.text is None else read_text(body.text)
+    except InvalidRequest as error:
+        field = next(name for name in ("csv", "text", "phrases") if getattr(body, name) is not None)
+        raise InvalidRequest(f"{field}: {error.message}") from None
+
+
+class GlossaryLookup:
+    """The glossaries of one project, as one request sees them."""
+
+    def __init__(self, database: Database, project: str) -> None:
+        """Reads nothing yet."""
+        self._database = database
+        self._project = project
+        self._found: dict[str, Boost] = {}
+
+    def with_phrases(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The options with the phrases of the glossary that their `boost` names, if it does; what is no valid
+        boost stays, to be refused with the other options. Raises InvalidRequest for an unknown glossary."""
+        boost = options.get("boost")
+        if not isinstance(boost, Mapping) or not isinstance(boost.get("glossary"), str):
+            return options
+        own = boost.get("phrases", [])
+        if not isinstance(own, list):
+            return options
+        found = self._boost(boost["glossary"])
+        if not own and boost.keys() == {"glossary"}:
+            return {**options, "boost": found}  # valid as it is, for a million lines
+        merged = {
+            "weight": found.weight,
+            **boost,
+            "phrases": [*own, *found.phrases],
+            "glossary": found.glossary,
+        }
+        return {**options, "boost": merged}
+
+    def _boost(self, reference: str) -> Boost:
+        if reference not in self._found:
+            try:
+                name, version = parse_reference(reference)
+                with self._database.read() as tx:
+                    glossary = get_glossary(tx, self._project, name, version)
+                    phrases = phrases_of(tx, glossary.sha256)
+            except (InvalidRequest, NotFound) as error:
+                raise InvalidRequest(f"options: boost.glossary: {error.message}") from None
+            self._found[reference] = Boost(
+                phrases=phrases, weight=glossary.weight, glossary=glossary.reference
+            )
+        return self._found[reference]

@@ -1,0 +1,23 @@
+"""The table of glossaries, as revision 0001 made it."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from migrations.types import UtcDateTime
+
+
+def create() -> None:
+    """Create it."""
+    op.create_table(
+        "glossaries",
+        sa.Column("project", sa.String(length=200), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("version", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("weight", sa.Double(), nullable=False),
+        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.Column("created_by", sa.String(length=200), nullable=False),
+        sa.PrimaryKeyConstraint("project", "name", "version", name=op.f("pk_glossaries")),
+    )
+    op.create_index("ix_glossaries_sha256", "glossaries", ["sha256"])

@@ -1,0 +1,41 @@
+"""The calls of glossaries."""
+
+from collections.abc import Sequence
+
+from spool.client.base import answer
+from spool.client.exchange import Ask, Flow, read
+from spool.schemas.glossaries import GlossaryDetail, GlossaryList, GlossaryOut
+
+_ALL = "/v1/glossaries"
+
+
+def put_glossary(
+    name: str,
+    *,
+    phrases: Sequence[str] | None = None,
+    text: str | None = None,
+    csv: str | None = None,
+    weight: float = 1.0,
+    project: str | None = None,
+) -> Flow[GlossaryOut]:
+    """Add a version of a glossary, from one of `phrases`, `text` (a phrase a line) and `csv`. Where the
+    latest version has the same, that one is returned."""
+    values = {"phrases": None if phrases is None else list(phrases), "text": text, "csv": csv}
+    body = {"name": name, "weight": weight, "project": project, **values}
+    body = {field: value for field, value in body.items() if value is not None}
+    return (yield from read(Ask("POST", _ALL, json=body), GlossaryOut))
+
+
+def glossaries(*, project: str | None = None) -> Flow[list[GlossaryOut]]:
+    """The latest version of every glossary, by project and name."""
+    return (yield from read(Ask("GET", _ALL, {"project": project}), GlossaryList)).items
+
+
+def glossary(reference: str, *, project: str | None = None) -> Flow[GlossaryDetail]:
+    """`NAME`, the latest version, or `NAME@VERSION`, with its phrases."""
+    return (yield from read(Ask("GET", f"{_ALL}/{reference}", {"project": project}), GlossaryDetail))
+
+
+def remove_glossary(name: str, *, project: str | None = None) -> Flow[None]:
+    """Delete a glossary with every version. Jobs keep the phrases that they were given."""
+    yield from answer(Ask("DELETE", f"{_ALL}/{name}", {"project": project}))

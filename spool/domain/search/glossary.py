@@ -1,0 +1,90 @@
+"""Glossaries: named, versioned lists of phrases of a project, and how they are read from text and CSV. Pure.
+
+A job names one as `NAME` or `NAME@VERSION` and keeps the phrases of that version, whatever becomes of it.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator
+
+from pydantic import TypeAdapter, ValidationError
+
+from spool.domain.search.phrases import MOST_PHRASES, REFERENCE, Phrase, PhraseList, phrase_list
+from spool.errors import InvalidRequest
+
+MOST_BYTES = 4 * 2**20
+"""UTF-8 of a file of phrases."""
+_PHRASE: TypeAdapter[str] = TypeAdapter(Phrase)
+
+
+def parse_reference(text: str) -> tuple[str, int | None]:
+    """The name and the version, None for the latest. Raises InvalidRequest."""
+    if re.fullmatch(REFERENCE, text) is None:
+        raise InvalidRequest("A glossary is named as NAME or NAME@VERSION, such as street-names@3.")
+    name, _, version = text.partition("@")
+    return name, int(version) if version else None
+
+
+def read_text(text: str) -> PhraseList:
+    """A phrase a line; empty lines and lines that begin with # are skipped. Raises InvalidRequest."""
+    _check_size(text)
+    lines = enumerate(text.removeprefix("\ufeff").splitlines(), 1)
+    return _checked((number, line) for number, line in lines if not line.lstrip().startswith("#"))
+
+
+def read_csv(text: str) -> PhraseList:
+    """The column `phrase` where the first line has one, else the first column. Raises InvalidRequest with the
+    number of a line that is broken."""
+    _check_size(text)
+    return _checked(_cells(text.removeprefix("\ufeff")))
+
+
+def checked_phrases(phrases: Iterable[str]) -> PhraseList:
+    """The list of these phrases. Raises InvalidRequest with the number of one that is none."""
+    return _checked(enumerate(phrases, 1), "phrase")
+
+
+def _cells(text: str) -> Iterator[tuple[int, str]]:
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    column = columns = 0
+    while True:
+        # Where the row begins: one whose quotation mark is never closed ends with the file.
+        number = rows.line_num + 1
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise InvalidRequest(f"line {number}: is no CSV: {error}.") from None
+        if row is None:
+            return
+        if not row:
+            continue
+        if not columns:
+            columns, titles = len(row), [title.strip().casefold() for title in row]
+            if "phrase" in titles:
+                column = titles.index("phrase")
+                continue
+        if len(row) != columns:
+            raise InvalidRequest(f"line {number}: has {len(row)} columns where the first line has {columns}.")
+        yield number, row[column]
+
+
+def _checked(lines: Iterable[tuple[int, str]], unit: str = "line") -> PhraseList:
+    phrases = []
+    for number, line in lines:
+        try:
+            phrases.append(_PHRASE.validate_python(" ".join(line.split())))
+        except ValidationError as error:
+            reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise InvalidRequest(f"{unit} {number}: {reason.removeprefix('Value error, ')}.") from None
+    found = phrase_list(phrases)
+    if not found.phrases:
+        raise InvalidRequest("There are no phrases in it.")
+    if len(found.phrases) > MOST_PHRASES:
+        raise InvalidRequest(f"A glossary has at most {MOST_PHRASES} phrases; this one has more.")
+    return found
+
+
+def _check_size(text: str) -> None:
+    if len(text) > MOST_BYTES or len(text.encode(errors="surrogatepass")) > MOST_BYTES:
+        raise InvalidRequest(f"A file of phrases has at most {MOST_BYTES} bytes.")

@@ -1,0 +1,68 @@
+"""The schemas of glossaries: named, versioned lists of phrases of a project."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BaseModel, Field, model_validator
+
+from spool.domain.search.phrases import MOST_PHRASES, Phrase, Weight
+from spool.schemas.common import Project, with_example
+from spool.schemas.examples import glossaries as examples
+
+GlossaryName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class GlossaryRequest(BaseModel):
+    """A version of a glossary to be added, from exactly one of `phrases`, `text` and `csv`."""
+
+    model_config = with_example(examples.REQUEST, strict=True)
+
+    name: GlossaryName
+    project: Project | None = Field(
+        None, description="The project that may use it. Default: the key's project, or `default`."
+    )
+    weight: Weight = 1.0
+    phrases: Annotated[tuple[Phrase, ...], Field(max_length=MOST_PHRASES, strict=False)] | None = Field(
+        None, description="Words and phrases as they are spoken."
+    )
+    text: str | None = Field(None, description="A phrase a line; lines that begin with # are skipped.")
+    csv: str | None = Field(
+        None, description="Its column `phrase`, or the first one where no first line names one."
+    )
+
+    @model_validator(mode="after")
+    def _has_one(self) -> "GlossaryRequest":
+        if sum(each is not None for each in (self.phrases, self.text, self.csv)) != 1:
+            raise ValueError("give exactly one of phrases, text and csv")
+        return self
+
+
+class GlossaryOut(BaseModel):
+    """A version of a glossary."""
+
+    model_config = with_example(examples.GLOSSARY)
+
+    name: str
+    version: int = Field(description="1, 2, 3 …; a version never changes.")
+    project: str
+    count: int = Field(description="The number of phrases.")
+    sha256: str = Field(description="The digest of the phrases, which jobs show as `boost.sha256`.")
+    weight: float
+    created_at: datetime
+    created_by: str
+
+
+class GlossaryDetail(GlossaryOut):
+    """A version of a glossary with its phrases."""
+
+    model_config = with_example(examples.WITH_PHRASES)
+
+    phrases: list[str] = Field(description="In alphabetical order, each once.")
+
+
+class GlossaryList(BaseModel):
+    """The latest version of each glossary."""
+
+    model_config = with_example(examples.GLOSSARIES)
+
+    items: list[GlossaryOut]

@@ -1,0 +1,21 @@
+"""Glossaries: which phrases each version of a project's named list has. The phrases are in `phrase_lists`."""
+
+from sqlalchemy import Column, Double, Index, Integer, String, Table
+
+from spool.tables.base import NAME, UtcDateTime, metadata
+
+glossaries = Table(
+    "glossaries",
+    metadata,
+    Column("project", NAME, primary_key=True),
+    Column("name", String(64), primary_key=True),
+    # 1, 2, 3 … of the name.
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("sha256", String(64), nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("weight", Double, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("created_by", String(200), nullable=False),
+    # Whoever deletes a list asks whether a glossary has it.
+    Index("ix_glossaries_sha256", "sha256"),
+)

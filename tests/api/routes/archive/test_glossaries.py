@@ -1,0 +1,129 @@
+"""Glossaries: their versions, the jobs, batches and commands that name them, and what is left when they go."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.cli.main import main
+from ops.testbed.running_api import Live, file_job, problem
+from spool.domain.retention import Content
+from spool.store.batches import batch_jobs
+from spool.store.deletions import mark_deleted
+from spool.store.jobs import get_job
+
+pytestmark = pytest.mark.integration
+
+
+def _put(http: httpx.Client, **body: object) -> dict[str, object]:
+    answer = http.post("/v1/glossaries", json={"name": "names", **body})
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+def _boost(http: httpx.Client, recordings: Path, boost: dict[str, object]) -> tuple[str, dict[str, object]]:
+    options = {"model": "demo-tdt", "decoder": "beam", "boost": boost}
+    answer = http.post("/v1/jobs", json=file_job(recordings, options=options, reuse=False))
+    assert answer.status_code == 202, answer.text
+    return answer.json()["id"], answer.json()["options"]["boost"]
+
+
+def _phrases(http: httpx.Client, job_id: str) -> list[str]:
+    return list(http.get(f"/v1/jobs/{job_id}/phrases").json()["phrases"])
+
+
+def test_a_job_keeps_the_version_that_it_was_given(http: httpx.Client, live: Live, recordings: Path) -> None:
+    # Given two versions; the same phrases again are none
+    assert _put(http, text="fog horn\nHeligoland\n", weight=1.5)["version"] == 1
+    assert _put(http, csv="phrase\nHeligoland\nfog horn\n", weight=1.5)["version"] == 1
+    assert _put(http, phrases=["Amrum"])["version"] == 2
+
+    # When jobs name the latest, an older one, or add phrases and a weight of their own
+    latest, shown = _boost(http, recordings, {"glossary": "names"})
+    assert (shown["glossary"], shown["count"], shown["weight"]) == ("names@2", 1, 1.0)
+    older, shown = _boost(http, recordings, {"glossary": "names@1"})
+    assert (shown["glossary"], shown["count"], shown["weight"]) == ("names@1", 2, 1.5)
+    more, shown = _boost(http, recordings, {"glossary": "names@1", "phrases": ["Sylt"], "weight": 3})
+    assert (shown["glossary"], shown["count"], shown["weight"]) == ("names@1", 3, 3.0)
+    plain, _ = _boost(http, recordings, {"phrases": ["Heligoland", "fog horn"], "weight": 1.5})
+    assert _phrases(http, more) == ["Heligoland", "Sylt", "fog horn"]
+
+    # Then they have these phrases when the glossary is gone, and the options of plain phrases
+    assert http.delete("/v1/glossaries/names").status_code == 204
+    problem(http.get("/v1/glossaries/names"), 404, "not_found")
+    assert _phrases(http, latest) == ["Amrum"]
+    assert _phrases(http, older) == ["Heligoland", "fog horn"]
+    with live.services.database.read() as tx:
+        assert get_job(tx, older).options.of_words == get_job(tx, plain).options.of_words
+    live.work().finish(latest)
+    again = http.post(f"/v1/jobs/{latest}/rerun", json={}).json()
+    assert _phrases(http, again["id"]) == ["Amrum"]
+
+
+def test_phrases_stay_while_a_glossary_has_them(http: httpx.Client, live: Live, recordings: Path) -> None:
+    _put(http, phrases=["Amrum"])
+    job, _ = _boost(http, recordings, {"glossary": "names"})
+    live.work().finish(job)
+    with live.services.database.begin() as tx:
+        mark_deleted(tx, [job], Content.TRANSCRIPT, "a person")
+    assert http.get("/v1/glossaries/names@1").json()["phrases"] == ["Amrum"]
+
+
+def test_all_jobs_of_a_batch_get_one_version(http: httpx.Client, live: Live, recordings: Path) -> None:
+    _put(http, phrases=["Amrum", "Sylt"])
+    source = file_job(recordings)["source"]
+    named = {"decoder": "beam", "boost": {"glossary": "names"}}
+    lines = [{"source": source, "options": named}, {"source": source, "options": named}]
+    lines.append({"source": source, "options": {"boost": {"glossary": "nowhere"}}})
+    manifest = "\n".join(json.dumps(line) for line in lines)
+    sent = {"Content-Type": "application/x-ndjson"}
+    batch = http.post("/v1/batches", content=manifest, headers=sent).json()
+    with live.services.database.read() as tx:
+        boosts = [job.options.boost for job in batch_jobs(tx, batch["id"], None, 9)]
+    assert [boost and (boost.glossary, boost.count) for boost in boosts] == [("names@1", 2)] * 2
+    assert "has no glossary nowhere" in json.dumps(batch)
+
+
+def test_what_is_wrong_is_named(http: httpx.Client, recordings: Path) -> None:
+    def refused(body: dict[str, object], words: str) -> None:
+        answer = http.post("/v1/glossaries", json={"name": "names"} | body)
+        assert words in json.dumps(problem(answer, 422, "invalid_request")), answer.text
+
+    refused({"csv": "phrase,n\na,1\nb\n"}, "csv: line 3")
+    refused({"text": "a\nb\x00"}, "text: line 2: must not contain control characters")
+    refused({"text": "\n"}, "There are no phrases")
+    refused({"phrases": []}, "There are no phrases")
+    refused({"phrases": ["a"], "text": "a"}, "exactly one of")
+    refused({"name": "a b", "text": "a"}, "name")
+    refused({"text": "a", "weight": 0}, "weight")
+    problem(http.post("/v1/glossaries", json={"name": "n", "text": "a" * 10_000_000}), 413, "too_large")
+    assert http.get("/v1/glossaries").json() == {"items": []}
+    for name in ("nowhere", "nowhere@3", "no where"):
+        options = {"decoder": "beam", "boost": {"glossary": name}}
+        answer = http.post("/v1/jobs", json=file_job(recordings, options=options))
+        assert "boost.glossary" in json.dumps(problem(answer, 422, "invalid_request")), answer.text
+
+
+def test_the_command_puts_shows_and_deletes(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPOOL_URL", live.url)
+    monkeypatch.setenv("SPOOL_HOME", str(live.settings.home))
+
+    def spool(*arguments: str, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(("glossary", *arguments))
+        printed = capsys.readouterr()
+        assert (ended.value.code or 0) == code, printed
+        return printed.out + printed.err
+
+    file = tmp_path / "names.csv"
+    file.write_text('phrase,kind\n"Lee, Ann",person\nAmrum,island\n')
+    assert spool("put", "names", str(file), "--weight", "2") == "names@1: 2 phrases\n"
+    assert spool("show", "names@1") == "Amrum\nLee, Ann\n"
+    assert "names@1" in spool("list")
+    file.write_bytes(b"phrase\nAmr\xfcm\n")
+    assert "line 2: is not UTF-8" in " ".join(spool("put", "names", str(file), code=2).split())
+    assert spool("delete", "names") == "names deleted\n"
+    assert spool("list") == "no glossaries\n"
