@@ -108,8 +108,10 @@ class Estate:
         self.parameters["source_id"] = self.ask("GET /v1/sources", "reader").json()["items"][0]["id"]
         self.ask("POST /v1/connections", "admin")
         self.parameters["name"] = "theirs"
-        self.ask("POST /v1/glossaries", "submitter")
-        self.parameters["glossary"] = "lighthouses"
+        self.parameters["glossary"] = name = "first-glossary"  # other callers may have equal names
+        body = {"name": name, "phrases": ["Heligoland"]}
+        key = bearer(self.keys["submitter"] or "")
+        assert post(f"{self.live.url}/v1/glossaries", json=body, headers=key).status_code == 201
         self.parameters["webhook_id"] = self.ask("POST /v1/webhooks", "submitter").json()["id"]
         sent = self.ask("POST /v1/webhooks/{webhook_id}/test", "submitter").json()
         self.parameters["delivery_id"] = sent["id"]
@@ -151,6 +153,8 @@ def estate(settings: Settings, recordings: Any, monkeypatch: pytest.MonkeyPatch)
             }
         },
         "DELETE /v1/connections/{name}": {"params": {"project": "alpha"}},
+        "GET /v1/glossaries/{glossary}": {"params": {"project": "alpha"}},
+        "DELETE /v1/glossaries/{glossary}": {"params": {"project": "alpha"}},
         "POST /v1/glossaries": {"json": {"name": "lighthouses", "phrases": ["Heligoland"]}},
         "POST /v1/webhooks": {"json": {"url": "https://nowhere.invalid/hook"}},
         "POST /v1/audio/transcriptions": {"files": {"file": b"RIFF"}},

@@ -160,7 +160,7 @@ def test_the_command_asks_for_all_of_it(
     assert spool("submit", reel, "--nbest", "2") == 1
     shown = capsys.readouterr().err.replace("\n", " ")
     for sentence in (
-        "--boost-weight needs --boost or --boost-file",
+        "--boost-weight needs --boost, --boost-file or --glossary",
         "none.txt cannot be read: No such file",
         "contains no phrases",
         "options.nbest: the greedy decoder knows one hypothesis",

@@ -1,4 +1,4 @@
-"""Glossaries: their versions, the jobs, batches and commands that name them, and what is left when they go."""
+"""Glossaries: their versions, what jobs, batches and commands that name them get, and how they go."""
 
 import json
 from pathlib import Path
@@ -91,12 +91,13 @@ def test_what_is_wrong_is_named(http: httpx.Client, recordings: Path) -> None:
         assert words in json.dumps(problem(answer, 422, "invalid_request")), answer.text
 
     refused({"csv": "phrase,n\na,1\nb\n"}, "csv: line 3")
-    refused({"text": "a\nb\x00"}, "text: line 2: must not contain control characters")
+    refused({"text": "a\nb\x01"}, "text: line 2: must not contain control characters")
     refused({"text": "\n"}, "There are no phrases")
     refused({"phrases": []}, "There are no phrases")
     refused({"phrases": ["a"], "text": "a"}, "exactly one of")
     refused({"name": "a b", "text": "a"}, "name")
     refused({"text": "a", "weight": 0}, "weight")
+    refused({"text": "a\x00"}, "zero byte")
     problem(http.post("/v1/glossaries", json={"name": "n", "text": "a" * 10_000_000}), 413, "too_large")
     assert http.get("/v1/glossaries").json() == {"items": []}
     for name in ("nowhere", "nowhere@3", "no where"):
