@@ -16,7 +16,6 @@ from spool.store.database import Database
 from spool.store.queue.endings import Ending, finish_jobs
 
 MOST = 32
-"""Endings of a transaction."""
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +30,9 @@ class _Waiting:
 class Endings:
     """Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
+        """`most`: endings of a transaction."""
+        self._most = most
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._waiting: list[_Waiting] = []
@@ -52,9 +53,9 @@ class Endings:
         with self._lock:
             self._waiting.append(own)
         with self._writing:
-            if not own.tried:
+            while not own.tried:
                 with self._lock:
-                    together, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+                    together, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
                 self._write(db, together)
         return own.done
 

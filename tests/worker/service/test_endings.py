@@ -47,6 +47,15 @@ def test_those_that_gather_are_one_commit(db: Database) -> None:
     assert {reread(db, one.claim.job.id).state for one in all_of} == {JobState.DONE}
 
 
+def test_those_that_are_too_many_for_one_commit_take_several(db: Database) -> None:
+    worker = registered(db)
+    all_of = [ending(claimed(db, worker_id=worker)) for _ in range(6)]
+    answers, commits = finish_at_once(db, Endings(most=2), all_of)
+    assert answers == [True] * 6
+    assert commits == 4
+    assert {reread(db, one.claim.job.id).state for one in all_of} == {JobState.DONE}
+
+
 def test_a_bad_ending_leaves_each_to_its_own_thread(db: Database) -> None:
     worker = registered(db)
     claims = [claimed(db, worker_id=worker) for _ in range(4)]
